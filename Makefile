@@ -1,0 +1,62 @@
+# `make demo` and `make test` do everything on a machine that has make, Python >= 3.11 and pip.
+# Nothing of Python is installed outside this checkout.
+SHELL := bash
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+PYTEST_ARGS ?=
+export UV_PROJECT_ENVIRONMENT := .venv
+
+.PHONY: help setup demo test test-all check bench lock clean packages
+
+help:
+	@echo "make demo      a real matrix on this machine, and its report"
+	@echo "make test      the tests"
+	@echo "make test-all  the tests, with every failpoint and 100 random kills (half an hour)"
+	@echo "make check     ruff, mypy --strict, import contracts, vulture"
+	@echo "make bench     every figure beside the peer it is compared with"
+
+setup: .venv/.complete
+
+.tools/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Seatrial needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3."; exit 1; }
+	@$(PYTHON) -m venv .tools
+	@.tools/bin/pip install --quiet --disable-pip-version-check uv
+
+.venv/.complete: requirements.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
+	@$(UV) pip sync --quiet --python .venv --require-hashes requirements.lock
+	@$(UV) pip install --quiet --python .venv --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup
+	@DEMO_TOKEN=$${DEMO_TOKEN:-open-sesame} $(BIN)/seatrial run examples/demo/suite.yaml
+
+# When root on Debian, what the tests need of Debian's packages; anywhere else those tests say that they are skipped.
+packages:
+	@tests/debian-packages
+
+test: setup packages
+	@$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+test-all: setup packages
+	@SEATRIAL_TEST_ALL=1 $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+
+bench: setup
+	@for bench in bench/[a-z]*.py; do echo; echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+# The lock is uv's, in the form that names packages, versions and hashes and no place to get them from, so that it works behind any mirror.
+lock: | $(filter .tools/bin/uv,$(UV))
+	$(UV) lock --quiet --upgrade
+	$(UV) export --quiet --frozen --all-groups --no-emit-project --no-annotate --no-header --output-file requirements.lock
+	rm uv.lock
+
+clean:
+	rm -rf .venv .tools .cache runs

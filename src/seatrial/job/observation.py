@@ -1,0 +1,139 @@
+"""All that was seen of an attempt, and the records of the agent that it is read from.
+
+The agent writes one JSON object a line while it works, so that a job killed at any instant still tells all that it did.
+`at_s` is the agent's monotonic clock; `begin` carries the one pair of wall and monotonic time.
+
+    {"event": "begin", "version": 1, "wall_s": 1.7e9, "at_s": 12.5, "host": "node-1", "pid": 4711}
+    {"event": "step", "step": 0, "at_s": ...}                       before a step starts
+    {"event": "note", "step": 0, "at_s": ..., "data": {...}}        what the step's own program reported
+    {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ..., "gpu": [{"index": 0, "utilization": 93.0, "memory_bytes": ...}]}
+    {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "output": "...", "output_omitted_bytes": 0,
+     "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0, "result": {...}}
+    {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ..., "log_omitted_bytes": ...}
+
+`outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
+A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
+from seatrial.job.spec import Step
+
+
+class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
+    at_s: float
+    memory_bytes: int | None = None
+    cpu_s: float | None = None
+    gpu: list[dict[str, Any]] = []
+
+
+class StepSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was seen of one step. `outcome` None: it did not start, or was still going when the job ended."""
+
+    name: str
+    kind: str
+    args: dict[str, Any] = {}
+    started_s: float | None = None  # since the agent began
+    ended_s: float | None = None
+    outcome: Outcome | None = None
+    code: int | None = None
+    signal: int | None = None
+    output: str = ""
+    output_omitted_bytes: int = 0
+    cpu_s: float | None = None
+    peak_memory_bytes: int | None = None
+    oom_kills: int = 0
+    result: dict[str, Any] = {}
+    notes: list[dict[str, Any]] = []
+    samples: list[Sample] = []
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.started_s is None or self.ended_s is None else self.ended_s - self.started_s
+
+
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+    job: str
+    attempt: int
+    place: Place
+    exit: Exit
+    stages: list[StageTime] = []
+    steps: list[StepSeen] = []
+    left: int = 0
+    log_bytes: int = 0
+    log_omitted_bytes: int = 0
+    broken_records: int = 0
+    seconds: float | None = None  # from the agent's first record to its last, by its one clock
+    files: list[str] = []  # relative to the attempt's `files/`
+
+
+class Records(msgspec.Struct, frozen=True):
+    """The agent's records, read."""
+
+    steps: list[StepSeen]
+    outcome: Outcome | None = None  # of the whole; None when the agent did not get to say it
+    message: str = ""
+    left: int = 0
+    log_bytes: int = 0
+    log_omitted_bytes: int = 0
+    broken: int = 0
+    seconds: float | None = None
+
+
+def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
+    """Put together what the agent's lines say of each planned step. Never raises for what a line holds."""
+    planned = list(steps)
+    seen: list[dict[str, Any]] = [{"notes": [], "samples": []} for _ in planned]
+    ending: dict[str, Any] = {}
+    origin: float | None = None
+    broken = 0
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            record = msgspec.json.decode(line)
+            event, at_s = record["event"], float(record["at_s"])
+            if event == "begin":
+                origin = at_s
+            elif event == "end":
+                ending = dict(record, at_s=at_s - (origin or at_s))
+            else:
+                _take(seen[record["step"]], event, at_s - (origin or 0.0), record)
+        except (msgspec.DecodeError, msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError):
+            broken += 1
+    return Records(
+        steps=[StepSeen(name=s.name, kind=s.kind, args=s.args, **found) for s, found in zip(planned, seen, strict=True)],
+        outcome=Outcome(ending["outcome"]) if ending.get("outcome") in set(Outcome) else None,
+        message=str(ending.get("message") or ""),
+        left=_count(ending.get("left")),
+        log_bytes=_count(ending.get("log_bytes")),
+        log_omitted_bytes=_count(ending.get("log_omitted_bytes")),
+        broken=broken,
+        seconds=ending.get("at_s"),
+    )
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+_DONE = ("code", "signal", "output", "output_omitted_bytes", "cpu_s", "peak_memory_bytes", "oom_kills", "result")
+
+
+def _take(found: dict[str, Any], event: str, at_s: float, record: dict[str, Any]) -> None:
+    if event == "step":
+        found["started_s"] = at_s
+    elif event == "note":
+        found["notes"].append(dict(record["data"], at_s=at_s))
+    elif event == "sample":
+        found["samples"].append(
+            Sample(at_s, record.get("memory_bytes"), record.get("cpu_s"), record.get("gpu") or [])
+        )
+    elif event == "done":
+        found["ended_s"] = at_s
+        found["outcome"] = Outcome(record["outcome"])
+        found.update({key: record[key] for key in _DONE if record.get(key) is not None})

@@ -1,0 +1,58 @@
+"""What a run came to, in the form of `results.json`. Other programs read it: it only grows."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.job.lifecycle import Exit, Place, StageTime
+from seatrial.job.verdict import Finding, Verdict
+
+VERSION = 1
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    number: int
+    place: Place
+    stages: list[StageTime]
+    exit: Exit
+    verdict: Verdict
+    why: str = ""
+    seconds: float | None = None  # started to finished, by one clock
+
+
+class CellResult(msgspec.Struct, frozen=True):
+    id: str
+    hash: str
+    axes: dict[str, str]
+    verdict: Verdict
+    trial: str = ""
+    kind: str = ""
+    flaky: bool = False
+    why: str = ""
+    attempts: list[Attempt] = []
+    findings: list[Finding] = []
+    metrics: dict[str, Any] = {}
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """A combination that is not run, and the reason."""
+
+    trial: str
+    axes: dict[str, str]
+    why: str
+    cause: str = ""  # needs, exclude, tag, select or pairwise
+
+
+class RunResults(msgspec.Struct, frozen=True):
+    version: int
+    run: str
+    suite: str
+    verdict: Verdict
+    cells: list[CellResult]
+    holes: list[Hole] = []
+    suite_path: str = ""
+    started_s: float = 0.0  # wall time
+    seconds: float = 0.0
+    counts: dict[str, int] = {}  # cells by verdict, and "flaky"
+    interrupted: bool = False
+    seatrial: str = ""

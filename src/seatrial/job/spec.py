@@ -1,0 +1,74 @@
+"""The neutral description of something to run. Every kind of trial makes it, every target takes it."""
+
+from typing import Any
+
+import msgspec
+
+
+class Gpu(msgspec.Struct, frozen=True, omit_defaults=True):
+    count: int = 0
+    model: str | None = None
+    memory_bytes: int | None = None
+
+
+class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the machine of the cell offers, and so what the job may use."""
+
+    cpu: float | None = None
+    memory_bytes: int | None = None
+    gpu: Gpu = Gpu()
+    select: dict[str, str] = {}
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Three separate clocks: waiting for a place, running, and saying nothing. None is no limit."""
+
+    queue_s: float | None = None
+    run_s: float | None = None
+    stall_s: float | None = None
+    grace_s: float = 10.0  # from a polite end to a forced one
+
+
+class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the job's commands find around them: at most one of `python`, `interpreter` and `image`."""
+
+    name: str = "host"
+    python: str | None = None  # a version; the target builds an environment with `packages`
+    packages: tuple[str, ...] = ()
+    interpreter: str | None = None  # the path of an existing Python
+    image: str | None = None
+
+
+class Input(msgspec.Struct, frozen=True):
+    """A file or folder of this machine that the job finds at `path` (relative) in its work folder."""
+
+    source: str
+    path: str
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that the agent does; `kind` is one of the agent's (see `agent/steps.py`), `args` are its own."""
+
+    name: str
+    kind: str
+    args: dict[str, Any] = {}
+    timeout_s: float | None = None
+
+
+class Job(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt at one cell. `name` is unique for (run, cell, attempt) and known before anything is submitted:
+    submitting the same name twice is finding what is there, never running it twice."""
+
+    name: str
+    run: str
+    cell: str
+    attempt: int
+    title: str
+    steps: tuple[Step, ...]
+    environment: Environment = Environment()
+    resources: Resources = Resources()
+    limits: Limits = Limits()
+    env: dict[str, str] = {}
+    secrets: dict[str, str] = {}  # variable of the job -> name of a secret; values are handed to submit() apart
+    inputs: tuple[Input, ...] = ()
+    labels: dict[str, str] = {}
