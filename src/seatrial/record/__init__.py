@@ -1,0 +1,18 @@
+"""The run folder, its journal and owner, and the history of past results."""
+
+from seatrial.record.folder import RunFolder, UnknownRun, find_run, write_whole
+from seatrial.record.journal import Journal, JournalError
+from seatrial.record.owner import Owned, Owner, Ownership, owner_of
+
+__all__ = [
+    "Journal",
+    "JournalError",
+    "Owned",
+    "Owner",
+    "Ownership",
+    "RunFolder",
+    "UnknownRun",
+    "find_run",
+    "owner_of",
+    "write_whole",
+]

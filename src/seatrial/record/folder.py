@@ -1,0 +1,98 @@
+"""The run folder: where everything of a run is, readable on any machine that it is copied to."""
+
+import difflib
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Observation, RunResults
+
+
+class UnknownRun(Exception):
+    """No run folder goes by that name."""
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run = path.name
+
+    @classmethod
+    def create(cls, runs: Path, suite: str) -> "RunFolder":
+        """A new folder whose name tells the suite and the time, and is unique."""
+        word = "".join(c if c.isalnum() or c in "-_" else "-" for c in suite.lower())[:40].strip("-") or "run"
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        path = runs / f"{word}-{stamp}-{secrets.token_hex(2)}"
+        path.mkdir(parents=True)
+        return cls(path)
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.path / "journal.jsonl"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
+
+    def attempt(self, cell: str, attempt: int) -> Path:
+        return self.path / "cells" / cell / str(attempt)
+
+    def read_plan(self) -> dict[str, Any]:
+        data: dict[str, Any] = msgspec.json.decode(self.plan.read_bytes())
+        return data
+
+    def read_results(self) -> RunResults | None:
+        try:
+            return msgspec.json.decode(self.results.read_bytes(), type=RunResults)
+        except FileNotFoundError:
+            return None
+
+    def read_observation(self, cell: str, attempt: int) -> Observation:
+        return msgspec.json.decode((self.attempt(cell, attempt) / "observation.json").read_bytes(), type=Observation)
+
+    def write_observation(self, cell: str, observation: Observation) -> None:
+        write_whole(self.attempt(cell, observation.attempt) / "observation.json", msgspec.json.encode(observation))
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write so that a reader, or a kill at any instant, sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        os.fsync(file)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)
+    os.replace(part, path)
+
+
+def find_run(runs: Path, name: str) -> RunFolder:
+    """The run of that name: an id, a beginning that only one has, a path, or `last`."""
+    direct = Path(name)
+    if (direct / "plan.json").is_file():
+        return RunFolder(direct.resolve())
+    known = sorted((p.parent for p in runs.glob("*/plan.json")), key=lambda p: p.stat().st_mtime_ns)
+    if name == "last" and known:
+        return RunFolder(known[-1].resolve())
+    matching = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
+    if len(matching) == 1:
+        return RunFolder(matching[0].resolve())
+    if matching:
+        raise UnknownRun(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(p.name for p in matching[:5])}")
+    near = difflib.get_close_matches(name, [path.name for path in known], n=3, cutoff=0.3)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    raise UnknownRun(f"there is no run {name!r} in {runs}{hint}")

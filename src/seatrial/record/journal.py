@@ -1,0 +1,112 @@
+"""The journal of a run: append-only, one JSON line an event, each with its number and a checksum.
+
+A line is written before and after each side effect. A last line that was torn by a kill or a full disk is dropped when
+the journal is opened again; anything broken before it is an error that names the line, because then nothing can be trusted.
+"""
+
+import asyncio
+import os
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+class JournalError(Exception):
+    """The journal cannot be read, or cannot be written any more."""
+
+
+def _nothing(point: str) -> None:
+    """No failpoint."""
+
+
+class Journal:
+    """Writes events. `at` is called with a name before and after every write and sync, for the tests that kill there."""
+
+    def __init__(self, path: Path, at: Callable[[str], None] = _nothing) -> None:
+        self._path = path
+        self._at = at
+        entries, good_bytes = read(path) if path.exists() else ([], 0)
+        self.past = entries
+        self._next = len(entries)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.ftruncate(self._file, good_bytes)
+        self._end = os.lseek(self._file, 0, os.SEEK_END)
+        self._syncing: asyncio.Task[None] | None = None
+        self._broken: JournalError | None = None
+
+    async def write(self, event: str, *, durable: bool = False, **fields: Any) -> None:
+        """Append one event; with `durable`, return only when it is on the disk. Syncs of several writers are one sync."""
+        if self._broken:
+            raise self._broken
+        line = _encode({"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields})
+        try:
+            self._at(f"before {event}")
+            _write_all(self._file, line)
+        except OSError as error:
+            os.ftruncate(self._file, self._end)
+            self._broken = JournalError(f"{self._path}: cannot write: {error.strerror}")
+            raise self._broken from error
+        self._next += 1
+        self._end += len(line)
+        self._at(f"written {event}")
+        if durable:
+            await self._sync()
+            self._at(f"synced {event}")
+
+    async def _sync(self) -> None:
+        # The sync under way may have begun before our line was written; the one after it has not.
+        if self._syncing:
+            await asyncio.wait([self._syncing])
+        if self._syncing is None or self._syncing.done():
+            self._syncing = asyncio.create_task(asyncio.to_thread(os.fdatasync, self._file))
+        try:
+            await asyncio.shield(self._syncing)
+        except OSError as error:
+            self._broken = JournalError(f"{self._path}: cannot sync: {error.strerror}")
+            raise self._broken from error
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _encode(entry: dict[str, Any]) -> bytes:
+    body = msgspec.json.encode(entry)
+    return b'%s,"crc":"%08x"}\n' % (body[:-1], zlib.crc32(body))
+
+
+_TAIL = len(',"crc":"00000000"}')
+
+
+def _decode(line: bytes, number: int) -> dict[str, Any] | None:
+    """The entry of a whole, undamaged line with this number, else None."""
+    body = line[:-_TAIL] + b"}"
+    if line[-_TAIL:] != b',"crc":"%08x"}' % zlib.crc32(body):
+        return None
+    entry: dict[str, Any] = msgspec.json.decode(body)
+    return entry if entry["n"] == number else None
+
+
+def read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """All entries, and how many bytes of the file they are. A torn last line is left out."""
+    data = path.read_bytes()
+    entries: list[dict[str, Any]] = []
+    position = 0
+    while position < len(data):
+        end = data.find(b"\n", position)
+        entry = _decode(data[position:end], len(entries)) if end >= 0 else None
+        if entry is None:
+            if end >= 0 and data[end + 1 :].strip(b"\0\n"):
+                raise JournalError(f"{path}:{len(entries) + 1}: this line is damaged, and others follow it")
+            break
+        entries.append(entry)
+        position = end + 1
+    return entries, position

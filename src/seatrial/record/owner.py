@@ -1,0 +1,84 @@
+"""Who works on a run: one process at a time, known by host, boot, process and its start."""
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A process is (boot, pid, start time), never a pid alone."""
+
+    host: str
+    boot: str
+    pid: int
+    start: int
+    since_s: float
+
+    def alive(self) -> bool:
+        """Whether this very process still runs, as far as can be seen from this host."""
+        return self.host == socket.gethostname() and self.boot == _boot() and _start(self.pid) == self.start
+
+
+class Owned(Exception):
+    """Somebody else has the run."""
+
+    def __init__(self, folder: Path, owner: Owner | None) -> None:
+        self.owner = owner
+        who = "another process"
+        if owner:
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner.since_s))
+            who = f"process {owner.pid} on {owner.host} (since {since})"
+        super().__init__(f"{folder.name} is being run by {who}; `seatrial cancel {folder.name}` stops it")
+
+
+class Ownership:
+    """Holds the lock of a run folder from `take` to `release`, or to this process's death, however it comes."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    @classmethod
+    def take(cls, folder: Path) -> "Ownership":
+        file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise Owned(folder, owner_of(folder)) from None
+        me = Owner(socket.gethostname(), _boot(), os.getpid(), _start(os.getpid()) or 0, time.time())
+        os.ftruncate(file, 0)
+        os.pwrite(file, msgspec.json.encode(me), 0)
+        return cls(file)
+
+    def release(self) -> None:
+        os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Who holds, or last held, the run; None when it was let go of in order."""
+    try:
+        return msgspec.json.decode((folder / "lock").read_bytes(), type=Owner)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _start(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot: field 22 of its stat, counted after the name in brackets."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])

@@ -1,0 +1,54 @@
+"""Run folders are found by id, beginning, path and `last`; files in them are whole or not there."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from seatrial.record import RunFolder, UnknownRun, find_run, write_whole
+
+
+def planned(runs: Path, suite: str, age_s: int = 0) -> RunFolder:
+    folder = RunFolder.create(runs, suite)
+    folder.plan.write_text("{}")
+    os.utime(folder.path, (1e9 - age_s, 1e9 - age_s))
+    return folder
+
+
+def test_names_of_runs_tell_the_suite_and_are_safe_as_file_names(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "My Suite: ../../etc")
+    assert folder.run.startswith("my-suite--------etc-20")
+    assert folder.path.parent == tmp_path
+
+
+def test_a_run_is_found_by_id_beginning_path_and_last(tmp_path: Path) -> None:
+    older, newer = planned(tmp_path, "older", age_s=10), planned(tmp_path, "newer")
+    assert find_run(tmp_path, older.run).run == older.run
+    assert find_run(tmp_path, "old").run == older.run
+    assert find_run(tmp_path, str(newer.path)).run == newer.run
+    assert find_run(tmp_path, "last").run == newer.run
+
+
+def test_an_unknown_or_ambiguous_run_is_an_error_with_the_nearest(tmp_path: Path) -> None:
+    one, two = planned(tmp_path, "nightly"), planned(tmp_path, "nightly")
+    with pytest.raises(UnknownRun, match="beginning of 2 runs"):
+        find_run(tmp_path, "night")
+    with pytest.raises(UnknownRun, match=f"did you mean .*({one.run}|{two.run})"):
+        find_run(tmp_path, one.run[:-1] + "?")
+    with pytest.raises(UnknownRun, match="there is no run 'last'"):
+        find_run(tmp_path / "empty", "last")
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    write_whole(path, b"old")
+
+    def full(file: int, data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, b"new")
+    monkeypatch.undo()
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["results.json"]
