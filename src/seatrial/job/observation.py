@@ -106,7 +106,9 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError):
             broken += 1
     return Records(
-        steps=[StepSeen(name=s.name, kind=s.kind, args=s.args, **found) for s, found in zip(planned, seen, strict=True)],
+        steps=[
+            StepSeen(name=s.name, kind=s.kind, args=s.args, **found) for s, found in zip(planned, seen, strict=True)
+        ],
         outcome=Outcome(ending["outcome"]) if ending.get("outcome") in set(Outcome) else None,
         message=str(ending.get("message") or ""),
         left=_count(ending.get("left")),
@@ -130,9 +132,7 @@ def _take(found: dict[str, Any], event: str, at_s: float, record: dict[str, Any]
     elif event == "note":
         found["notes"].append(dict(record["data"], at_s=at_s))
     elif event == "sample":
-        found["samples"].append(
-            Sample(at_s, record.get("memory_bytes"), record.get("cpu_s"), record.get("gpu") or [])
-        )
+        found["samples"].append(Sample(at_s, record.get("memory_bytes"), record.get("cpu_s"), record.get("gpu") or []))
     elif event == "done":
         found["ended_s"] = at_s
         found["outcome"] = Outcome(record["outcome"])

@@ -1,0 +1,59 @@
+"""The command line: one module a command, imported only when it is called, so that `seatrial --help` stays quick."""
+
+import importlib
+
+import click
+
+from seatrial import __version__
+
+COMMANDS = {
+    "init": "Write a suite that runs here as it is.",
+    "plan": "Show what would run, what would not and why, and what it costs.",
+    "run": "Run a suite.",
+    "attach": "Take up a run whose process is gone, and finish it.",
+    "cancel": "Stop a run, wherever it was started on this machine.",
+    "reap": "Remove what runs left behind, by its label alone.",
+    "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
+    "schema": "Print the JSON Schema of suites, for editors.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line each; the module of a command is imported when it is needed."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"seatrial.cli.{name}").command
+        return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else f" There are: {', '.join(COMMANDS)}."
+            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", context)
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="seatrial")
+def main() -> None:
+    """Seatrial proves AI compute before its users do: the same checks on every valid combination of runtime, machine,
+    model and configuration, and a verdict for each.
+
+    \b
+    seatrial init             a suite that runs here as it is
+    seatrial plan SUITE       what would run, and what would not and why
+    seatrial run SUITE        run it
+    """

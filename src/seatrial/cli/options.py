@@ -1,0 +1,128 @@
+"""What several commands share: the folder of runs, the selection of cells, and the loading of suites."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from seatrial.plan import Plan
+    from seatrial.record import RunFolder
+    from seatrial.suite import Suite
+
+RUNS = click.option(
+    "--runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("runs"),
+    envvar="SEATRIAL_RUNS",
+    show_default=True,
+    help="Folder of all runs and their history.",
+)
+
+_SELECTING = [
+    click.option(
+        "--select",
+        "select",
+        multiple=True,
+        metavar="EXPR",
+        help="Cells by id glob, axis=value or /hash; repeat for more.",
+    ),
+    click.option("--tag", "tag", multiple=True, help="Cells with this tag."),
+    click.option("--pairwise", is_flag=True, help="A small set that still has every pair of values that can be had."),
+    click.option("--repeat", type=click.IntRange(min=1), help="Each cell this many times."),
+    click.option("--max-cost", type=float, help="Refuse a plan that may cost more."),
+]
+
+
+def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which cells."""
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_SELECTING), command)
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    click.echo(f"seatrial: {message}" if "\n" not in message else message, err=True)
+    raise SystemExit(code)
+
+
+def find(runs: Path, name: str) -> "RunFolder":
+    from seatrial.record import UnknownRun, find_run
+
+    try:
+        return find_run(runs, name)
+    except UnknownRun as error:
+        fail(str(error))
+
+
+def plan_of(
+    suite: Path,
+    runs: Path,
+    select: tuple[str, ...] = (),
+    tag: tuple[str, ...] = (),
+    pairwise: bool = False,
+    repeat: int | None = None,
+    failed: str | None = None,
+) -> "tuple[Suite, Plan]":
+    """The suite and its plan; what is wrong with either is said, and ends the command."""
+    from seatrial.plan import PlanError, Selection, expand
+
+    suite_read = loaded(suite)
+    suite_read = suite_read.repeated(repeat) if repeat else suite_read
+    if failed:
+        select = (*select, *_failed_cells(runs, failed))
+    try:
+        return suite_read, expand(suite_read, Selection(select, tag, pairwise), _history(runs / "history.db"))
+    except PlanError as error:
+        fail(str(error))
+
+
+def loaded(suite: Path) -> "Suite":
+    from seatrial.engine import models
+    from seatrial.suite import SuiteError, load
+
+    try:
+        return load(suite, *models())
+    except SuiteError as error:
+        fail(str(error))
+
+
+def check_cost(plan: "Plan", max_cost: float | None) -> None:
+    from seatrial.plan import OverCost
+
+    try:
+        plan.check_cost(max_cost)
+    except OverCost as error:
+        fail(str(error))
+
+
+def _failed_cells(runs: Path, name: str) -> list[str]:
+    folder = find(runs, name)
+    results = folder.read_results()
+    if results is None:
+        fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
+    cells = [f"/{cell.hash}" for cell in results.cells if not cell.verdict.good]
+    if not cells:
+        fail(f"in {folder.run} nothing failed", 0)
+    return cells
+
+
+def _history(path: Path) -> dict[str, float]:
+    """What cells took before. A history that is broken takes the estimates away, not the plan."""
+    from seatrial.record import history
+
+    try:
+        return history.durations(path)
+    except history.HistoryError as error:
+        click.echo(f"seatrial: planned without history: {error}", err=True)
+        return {}
+
+
+def duration(text: str) -> float:
+    """Seconds of `90s`, `2h`, `1d`."""
+    from seatrial.suite.values import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        fail(str(error))

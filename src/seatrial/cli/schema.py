@@ -1,0 +1,19 @@
+"""`seatrial schema`: the JSON Schema of suites, for editors."""
+
+import json
+
+import click
+
+
+@click.command()
+def command() -> None:
+    """Print the JSON Schema of suite files, of the installed kinds and targets.
+
+    \b
+    seatrial schema > suite.schema.json
+    and at the top of a suite:   # yaml-language-server: $schema=suite.schema.json
+    """
+    from seatrial.engine import registry
+    from seatrial.suite import schema
+
+    click.echo(json.dumps(schema(*registry.models()), indent=2, ensure_ascii=False))

@@ -1,0 +1,19 @@
+"""From a suite to the cells that would run, the holes with their reasons, the hours and the price. Pure."""
+
+from seatrial.plan.expand import count_combinations, expand
+from seatrial.plan.pairwise import Coverage, Pair
+from seatrial.plan.plan import OverCost, Plan, PlanError, TooManyCells, UnknownName
+from seatrial.plan.select import Selection
+
+__all__ = [
+    "Coverage",
+    "OverCost",
+    "Pair",
+    "Plan",
+    "PlanError",
+    "Selection",
+    "TooManyCells",
+    "UnknownName",
+    "count_combinations",
+    "expand",
+]

@@ -1,0 +1,98 @@
+"""Which of the valid cells are wanted: by id, axis, hash and tag."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from seatrial.job import Hole
+from seatrial.plan.plan import UnknownName
+from seatrial.suite import Cell, nearest
+
+_HASH = re.compile(r"/[0-9a-f]{1,8}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A cell is wanted if any of `select` means it (or there are none) and it has all `tags`.
+
+    An expression of `select` is the id of a cell or a glob of ids (`*`, `?`), the name of a trial, `axis=value` (also
+    `trial=` and `tag=`; values may be globs; several with commas must all hold), or `/` and the beginning of a hash.
+    """
+
+    select: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    pairwise: bool = False
+
+
+def choose(cells: Sequence[Cell], holes: Sequence[Hole], selection: Selection, known_tags: Iterable[str]) -> list[str]:
+    """For each cell why it is not wanted: `tag: ...`, `select: ...`; empty when it is. Raises UnknownName."""
+    known = sorted(set(known_tags))
+    for tag in selection.tags:
+        if tag not in known:
+            raise UnknownName("--tag", tag, nearest(tag, known))
+    meant: set[str] = set()
+    by_hash = {f"/{cell.hash}": cell.id for cell in cells}
+    for text in selection.select:
+        means = _meaning(text)
+        found = [by_hash[text]] if text in by_hash else [cell.id for cell in cells if means(cell)]
+        if not found:
+            raise UnknownName("--select", text, _hint(text, cells, holes, known))
+        meant.update(found)
+    return [_why_not(cell, selection, meant) for cell in cells]
+
+
+def _why_not(cell: Cell, selection: Selection, meant: set[str]) -> str:
+    lacking = [tag for tag in selection.tags if tag not in cell.tags]
+    if lacking:
+        return f"tag: has no tag {' or '.join(map(repr, lacking))}"
+    return "select: not selected" if selection.select and cell.id not in meant else ""
+
+
+def _meaning(text: str) -> Callable[[Cell], bool]:
+    if _HASH.fullmatch(text):
+        return lambda cell: cell.hash.startswith(text[1:])
+    if _is_axes(text):
+        terms = [term.partition("=") for term in text.split(",")]
+        return lambda cell: all(_has(cell, axis.strip(), value.strip()) for axis, _, value in terms)
+    # An id is full of brackets, which are no sets of characters here.
+    glob = text.replace("[", "[[]")
+    return lambda cell: text in (cell.id, cell.trial) or fnmatchcase(cell.id, glob)
+
+
+def _is_axes(text: str) -> bool:
+    return "=" in text and not {"[", "]"} & set(text)
+
+
+def _has(cell: Cell, axis: str, value: str) -> bool:
+    if axis == "tag":
+        return any(fnmatchcase(tag, value) for tag in cell.tags)
+    have = cell.trial if axis == "trial" else cell.axes.get(axis)
+    return have is not None and (have == value or fnmatchcase(have, value))
+
+
+def _hint(text: str, cells: Sequence[Cell], holes: Sequence[Hole], tags: list[str]) -> str:
+    """What was perhaps meant, or that it is a hole."""
+    if text.startswith("/"):
+        return "; a hash has 8 hex digits, see `seatrial plan`"
+    if not _is_axes(text):
+        for hole in holes:
+            if text == hole_id(hole):
+                return f": it is a hole ({hole.why})"
+        return nearest(text, dict.fromkeys([*(cell.trial for cell in cells), *(cell.id for cell in cells[:5000])]))
+    labels: dict[str, dict[str, None]] = {"tag": dict.fromkeys(tags)}
+    for trial, axes in [*((cell.trial, cell.axes) for cell in cells), *((hole.trial, hole.axes) for hole in holes)]:
+        labels.setdefault("trial", {})[trial] = None
+        for axis, label in axes.items():
+            labels.setdefault(axis, {})[label] = None
+    for axis, _, value in (term.partition("=") for term in text.split(",")):
+        if axis.strip() not in labels:
+            return f": unknown axis {axis.strip()!r}{nearest(axis.strip(), labels)}"
+        if not any(fnmatchcase(label, value.strip()) for label in labels[axis.strip()]):
+            return f": no {axis.strip()} {value.strip()!r}{nearest(value.strip(), labels[axis.strip()])}"
+    return ": every such combination is a hole"
+
+
+def hole_id(hole: Hole) -> str:
+    inside = ",".join(f"{axis}={label}" for axis, label in hole.axes.items())
+    return f"{hole.trial}[{inside}]" if inside else hole.trial

@@ -1,0 +1,106 @@
+"""A plan as a person reads it: a grid for each trial of two axes, holes by reason, the sums."""
+
+from dataclasses import dataclass
+
+from seatrial.job import Hole
+from seatrial.plan.needs import short_need
+from seatrial.plan.pairwise import REPEAT
+from seatrial.plan.plan import Plan, counted
+
+RUNS = "●"
+MARKS = {"needs": "–", "exclude": "x"}  # any other cause: not wanted this time
+NOT_WANTED = "·"
+LEGEND = f"{RUNS} runs   {MARKS['needs']} lacks a capability   {MARKS['exclude']} excluded   {NOT_WANTED} not wanted"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A trial of two axes; the longer one gives the rows."""
+
+    trial: str
+    row_axis: str
+    column_axis: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]  # label, a mark for each column
+
+
+@dataclass(frozen=True)
+class HoleGroup:
+    """Holes that have their reason in common."""
+
+    why: str
+    count: int
+    where: str
+
+
+def grids(plan: Plan) -> list[Grid]:
+    """For each trial that has exactly two axes, `repeat` apart."""
+    marks: dict[tuple[str, ...], str] = {}
+    for hole in plan.holes:
+        marks[_key(hole.trial, hole.axes)] = MARKS.get(hole.cause, NOT_WANTED)
+    for cell in plan.cells:
+        marks[_key(cell.trial, cell.axes)] = RUNS
+    return [_grid(trial, axes, marks) for trial, axes in plan.labels.items() if len(axes) == 2]
+
+
+def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
+    return (trial, *(label for axis, label in axes.items() if axis != REPEAT))
+
+
+def _grid(trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, ...], str]) -> Grid:
+    (first, firsts), (second, seconds) = axes.items()
+    if len(seconds) > len(firsts):
+        turned = [(row, tuple(marks.get((trial, column, row), " ") for column in firsts)) for row in seconds]
+        return Grid(trial, second, first, firsts, tuple(turned))
+    rows = [(row, tuple(marks.get((trial, row, column), " ") for column in seconds)) for row in firsts]
+    return Grid(trial, first, second, seconds, tuple(rows))
+
+
+def hole_groups(plan: Plan) -> list[HoleGroup]:
+    """Most frequent first. Reasons that differ only in who and where are one group; the JSON form has each in full."""
+    groups: dict[str, list[Hole]] = {}
+    for hole in plan.holes:
+        why = short_need(hole.why) if hole.cause == "needs" else f"{hole.cause}: {hole.why}"
+        groups.setdefault(why, []).append(hole)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return [
+        HoleGroup(holes[0].why, 1, _where(holes))
+        if len(holes) == 1 and holes[0].cause == "needs"
+        else HoleGroup(why, len(holes), _where(holes))
+        for why, holes in ordered
+    ]
+
+
+def _where(holes: list[Hole]) -> str:
+    """`runtime a, b; machine c, d and 7 more`"""
+    labels: dict[str, dict[str, None]] = {}
+    for hole in holes:
+        for axis, label in hole.axes.items():
+            labels.setdefault(axis, {})[label] = None
+    return "; ".join(f"{axis} {_some(list(found))}" for axis, found in labels.items())
+
+
+def _some(labels: list[str]) -> str:
+    return ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+
+
+def totals(plan: Plan) -> str:
+    """`102 cells, 42 holes of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
+    counts = plan.counts
+    text = f"{counted(counts['cells'], 'cell')}, {counted(counts['holes'], 'hole')}"
+    text += f" of {counted(counts['combinations'], 'combination')}"
+    known = counts["cells"] - plan.cost.unknown
+    if known:
+        text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
+    if plan.cost.unknown:
+        text += f"; {counted(plan.cost.unknown, 'cell')} without an estimate"
+        if plan.cost.unbounded:
+            text += ", and what they may cost has no bound"
+        elif plan.cost.bound > plan.price:
+            text += f", with the limits of their runs up to {plan.cost.bound:,.2f}"
+    if plan.coverage is not None:
+        pairs = plan.coverage
+        text += f"\npairwise: {len(plan.cells):,} of {counted(pairs.of_cells, 'cell')}"
+        text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
+        text += f"; {len(pairs.impossible):,} pairs no valid cell has"
+    return text

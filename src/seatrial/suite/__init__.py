@@ -1,0 +1,70 @@
+"""The suite that a user writes: its models, its loading with every error at its place, its JSON Schema."""
+
+from seatrial.suite.cell import Cell
+from seatrial.suite.load import from_data, load
+from seatrial.suite.models import (
+    Env,
+    EnvValue,
+    Exclude,
+    Gpu,
+    Machine,
+    Model,
+    Notebook,
+    Requires,
+    Runtime,
+    SecretRef,
+    SecretSource,
+    Timeout,
+    TrialModel,
+    Workspace,
+    Xfail,
+)
+from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
+from seatrial.suite.rule import compile_rule
+from seatrial.suite.schema import schema
+from seatrial.suite.substitute import fill, has_placeholder, substitute
+from seatrial.suite.suite import HERE, Axis, AxisValue, Group, Suite, TargetEntry
+from seatrial.suite.values import Duration, Money, Need, Requirement, Size, Text, format_size
+
+__all__ = [
+    "HERE",
+    "Axis",
+    "AxisValue",
+    "Cell",
+    "Duration",
+    "Env",
+    "EnvValue",
+    "Exclude",
+    "Gpu",
+    "Group",
+    "Machine",
+    "Mark",
+    "Model",
+    "Money",
+    "Need",
+    "Notebook",
+    "Problem",
+    "Requirement",
+    "Requires",
+    "Runtime",
+    "SecretRef",
+    "SecretSource",
+    "Size",
+    "Suite",
+    "SuiteError",
+    "TargetEntry",
+    "Text",
+    "Timeout",
+    "TrialModel",
+    "Workspace",
+    "Xfail",
+    "compile_rule",
+    "fill",
+    "format_size",
+    "from_data",
+    "has_placeholder",
+    "load",
+    "nearest",
+    "schema",
+    "substitute",
+]

@@ -1,0 +1,30 @@
+"""A cell: one concrete combination of a trial's axes, with everything that its job needs."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.suite.models import EnvValue, Machine, Runtime, TrialModel, Xfail
+
+
+@dataclass(frozen=True)
+class Cell:
+    id: str  # generic[runtime=pytorch,machine=a100]
+    hash: str  # eight hex digits of its content
+    trial: str
+    model: TrialModel
+    axes: dict[str, str]  # axis -> readable label of the value
+    values: dict[str, Any] = field(repr=False)  # axis -> the value itself
+    machine_name: str
+    machine: Machine
+    runtime_name: str | None
+    runtime: Runtime | None
+    target: str
+    directory: Path  # of the suite file; relative paths start here
+    tags: frozenset[str]
+    xfails: tuple[Xfail, ...]  # those that are meant for this cell
+    env: dict[str, EnvValue] = field(
+        default_factory=dict
+    )  # of the suite, the runtime and the trial, the later over the earlier
+    estimate_s: float | None = None
+    price_per_hour: float | None = None

@@ -1,0 +1,127 @@
+"""pydantic's errors in the words of a suite's user, at their places."""
+
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from seatrial.suite.problem import nearest
+
+Path = tuple[str | int, ...]
+
+
+def dotted(path: Path) -> str:
+    """`trials.generic.commands[0]`"""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[Path, bool, str]]:
+    """For each error: its path, whether its key is what is wrong, and the message. `raw_at(path)`: a scalar's text."""
+    for item in error.errors(include_url=False):
+        loc: Path = tuple(item["loc"])
+        if loc and loc[-1] == "[key]":
+            loc = loc[:-1]
+        kind = item["type"]
+        if kind == "extra_forbidden":
+            known = _field_names(_annotations_at(model, loc[:-1]))
+            yield loc, True, f"unknown field {str(loc[-1])!r}{nearest(loc[-1], known)}"
+        elif kind == "missing":
+            yield loc[:-1], True, f"`{loc[-1]}` is missing{_description(model, loc)}"
+        else:
+            yield loc, False, _message(kind, item, model, loc, raw_at(loc))
+
+
+def _message(kind: str, item: Any, model: type[BaseModel], loc: Path, raw: str | None) -> str:
+    value, context = item["input"], item.get("ctx", {})
+    if kind == "string_type" and isinstance(value, int | float):
+        written = raw if raw is not None else str(value)
+        return f'expected text, but YAML reads {written} as {_named(value)}; write "{written}"'
+    if kind in ("model_type", "dict_type", "model_attributes_type"):
+        fields = _field_names(_annotations_at(model, loc))
+        return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {_named(value)}"
+    if kind in ("tuple_type", "list_type"):
+        return (
+            f"expected a list, got {_named(value)}; write [{value}]"
+            if _is_scalar(value)
+            else "expected a list, got a map"
+        )
+    if kind == "literal_error":
+        known = [str(choice) for choice in _choices(_annotations_at(model, loc))]
+        return f"{value!r} is none of {', '.join(known)}{nearest(value, known) if isinstance(value, str) else ''}"
+    if kind == "value_error":
+        return str(context.get("error") or item["msg"].removeprefix("Value error, "))
+    words = {
+        "string_type": "text",
+        "int_type": "a whole number",
+        "float_type": "a number",
+        "bool_type": "true or false",
+    }
+    if kind in words:
+        return f"expected {words[kind]}, got {_named(value)}"
+    return f"{item['msg'].replace('Input', 'it').replace('String', 'it')}; got {_named(value)}"
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool) or value is None
+
+
+def _named(value: Any) -> str:
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else value[:60] + "…")
+    return "a map" if isinstance(value, dict) else "a list"
+
+
+def _description(model: type[BaseModel], loc: Path) -> str:
+    for annotation in _annotations_at(model, loc[:-1]):
+        field = _fields(annotation).get(str(loc[-1]))
+        if field is not None and field.description:
+            return f" ({field.description.rstrip('.')})"
+    return ""
+
+
+def _fields(annotation: Any) -> dict[str, Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {field.alias or name: field for name, field in annotation.model_fields.items()}
+    return {}
+
+
+def _field_names(annotations: list[Any]) -> list[str]:
+    return [name for annotation in annotations for name in _fields(annotation)]
+
+
+def _choices(annotations: list[Any]) -> list[Any]:
+    return [choice for each in annotations if get_origin(each) is Literal for choice in get_args(each)]
+
+
+def _annotations_at(model: type[BaseModel], loc: Path) -> list[Any]:
+    """The types that may stand at `loc`; parts that are no field (a union's branch) are passed over."""
+    here: list[Any] = [model]
+    for part in loc:
+        inner: list[Any] = []
+        for annotation in here:
+            fields, origin, args = _fields(annotation), get_origin(annotation), get_args(annotation)
+            if part in fields:
+                inner += _flat(fields[str(part)].annotation)
+            elif origin is dict and isinstance(part, str):
+                inner += _flat(args[1])
+            elif origin in (tuple, list) and isinstance(part, int):
+                inner += _flat(args[0])
+        here = inner or here
+    return here
+
+
+def _flat(annotation: Any) -> list[Any]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _flat(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [each for arg in get_args(annotation) for each in _flat(arg)]
+    return [annotation]

@@ -1,0 +1,200 @@
+"""From a suite file to a Suite, or to everything that is wrong with it."""
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from seatrial.suite import names
+from seatrial.suite.axes import make_groups
+from seatrial.suite.explain import dotted, explain
+from seatrial.suite.include import SECTIONS, Written, read_written
+from seatrial.suite.models import SuiteModel, TrialModel
+from seatrial.suite.problem import Problem, SuiteError, nearest
+from seatrial.suite.suite import HERE, Group, Suite, TargetEntry
+
+Kinds = Mapping[str, type[TrialModel]]
+Targets = Mapping[str, type[BaseModel]]
+M = TypeVar("M", bound=BaseModel)
+LOCAL = "local"  # the kind of the implicit target
+
+
+def load(path: Path | str, kinds: Kinds, targets: Targets) -> Suite:
+    """Read a suite file. Raises SuiteError with every problem that it has."""
+    path = Path(path)
+    written = read_written(path)
+    if written.root is None or not isinstance(written.root.data, dict):
+        raise SuiteError(written.problems)
+    return _Loader(written, path.absolute().parent, path).suite(kinds, targets)
+
+
+def from_data(
+    data: Any, directory: Path | str, kinds: Kinds, targets: Targets, path: Path | str | None = None
+) -> Suite:
+    """The same from data, as `Suite.data` has it; `path` is where it was read once. Problems then have no line."""
+    if not isinstance(data, dict):
+        raise SuiteError([Problem("a suite is a map with `trials`")])
+    return _Loader(Written(data), Path(directory).absolute(), Path(path) if path else None).suite(kinds, targets)
+
+
+class _Loader:
+    def __init__(self, written: Written, directory: Path, path: Path | None) -> None:
+        self._written = written
+        self._data = written.data
+        self._problems = list(written.problems)
+        self._directory = directory
+        self._path = path
+
+    def suite(self, kinds: Kinds, targets: Targets) -> Suite:
+        entries = self._targets(targets)
+        trials = self._trials(kinds)
+        axes: dict[str, tuple[Group, ...]] = {}
+        model = self._validated(SuiteModel, self._known(), (), depth=3)
+        if model is not None:
+            axes = self._names(model, entries, trials)
+        if self._problems or model is None:
+            raise SuiteError(self._problems)
+        return Suite(
+            name=model.name or (self._path.stem if self._path else "suite"),
+            directory=self._directory,
+            path=self._path,
+            data={**self._data, "name": model.name or (self._path.stem if self._path else "suite"), "include": []},
+            targets=entries,
+            machines=model.machines,
+            runtimes=model.runtimes,
+            secrets=model.secrets,
+            env=model.env,
+            trials=trials,
+            axes=axes,
+            max_cells=model.max_cells,
+            max_cost=model.max_cost,
+            estimate_s=model.estimate_s,
+        )
+
+    def _report(self, path: tuple[str | int, ...], message: str, key: bool = False) -> None:
+        mark, _, chain = self._written.find(path, key)
+        self._problems.append(Problem(message, mark, dotted(path), chain))
+
+    def _report_in(self, base: tuple[str | int, ...], path: tuple[str | int, ...], message: str) -> None:
+        self._report((*base, *path), message)
+
+    def _known(self) -> dict[str, Any]:
+        # Fields that start with x- are the user's own: a place for YAML anchors.
+        return {name: value for name, value in self._data.items() if not name.startswith("x-")}
+
+    def _validated(self, model: type[M], data: Any, path: tuple[str | int, ...], depth: int = 1) -> M | None:
+        """The model; after errors, what it is without them, so that problems with names are still found with them."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            for loc, key, message in explain(error, model, lambda loc: self._written.find((*path, *loc))[1]):
+                self._report((*path, *loc), message, key)
+            try:
+                return model.model_validate(_mended(data, error, depth))
+            except ValidationError:
+                return None
+
+    def _entries(self, section: str) -> dict[str, Any]:
+        entries = self._data.get(section)
+        return entries if isinstance(entries, dict) else {}
+
+    def _kind(self, section: str, name: str, entry: Any, known: Mapping[str, type[M]]) -> type[M] | None:
+        path = (section, name)
+        if not isinstance(entry, dict):
+            self._report(path, f"expected a map with `kind` ({', '.join(known)}), got {type(entry).__name__}")
+            return None
+        kind = entry.get("kind")
+        if kind is None:
+            self._report(path, f"`kind` is missing; one of {', '.join(known)}", True)
+        elif not isinstance(kind, str) or kind not in known:
+            self._report((*path, "kind"), f"unknown kind {kind!r}{nearest(kind, known)}")
+        else:
+            return known[kind]
+        return None
+
+    def _targets(self, targets: Targets) -> dict[str, TargetEntry]:
+        entries: dict[str, TargetEntry] = {}
+        for name, entry in self._entries("targets").items():
+            model = self._kind("targets", name, entry, targets)
+            if model is not None:
+                own = "kind" in model.model_fields
+                options = self._validated(
+                    model, {k: v for k, v in entry.items() if own or k != "kind"}, ("targets", name)
+                )
+                if options is not None:
+                    entries[name] = TargetEntry(entry["kind"], options)
+        if HERE not in self._entries("targets") and LOCAL in targets:
+            entries[HERE] = TargetEntry(LOCAL, targets[LOCAL]())
+        return entries
+
+    def _trials(self, kinds: Kinds) -> dict[str, TrialModel]:
+        trials: dict[str, TrialModel] = {}
+        for name, entry in self._entries("trials").items():
+            model = self._kind("trials", name, entry, kinds)
+            if model is not None:
+                trial = self._validated(model, entry, ("trials", name))
+                if trial is not None:
+                    trials[name] = trial
+        if not self._entries("trials"):
+            self._report(("trials",), "a suite has at least one trial")
+        return trials
+
+    def _names(
+        self, model: SuiteModel, targets: Mapping[str, TargetEntry], trials: Mapping[str, TrialModel]
+    ) -> dict[str, tuple[Group, ...]]:
+        for section in SECTIONS:
+            if section != "env":
+                names.check_entry_names(section, self._entries(section), self._report)
+        names.check_targets(model.machines, self._data.get("targets") or {}, self._report)
+        capabilities = names.Capabilities(model.machines)
+        for name, runtime in model.runtimes.items():
+            capabilities.check(("runtimes", name, "needs"), runtime.needs, self._report)
+        axes = {}
+        for name, trial in trials.items():
+            base: tuple[str | int, ...] = ("trials", name)
+            axes[name] = make_groups(trial, model.machines, model.runtimes, partial(self._report_in, base))
+            self._check_bent(base, axes[name])
+            names.TrialNames(name, trial, axes[name], self._report).check(
+                self._data["trials"][name], model.runtimes, capabilities
+            )
+        return axes
+
+    def _check_bent(self, base: tuple[str | int, ...], groups: tuple[Group, ...]) -> None:
+        """`python: [3.9, 3.10]` in a matrix: YAML makes 3.1 of the second, which nobody meant."""
+        for axis in (axis for group in groups for axis in group.axes):
+            for index, value in enumerate(axis.values):
+                if isinstance(value.value, float):
+                    path = (*base, *axis.path, index)
+                    raw = self._written.find(path)[1]
+                    if raw is not None and "." in raw and raw.endswith("0") and str(value.value) != raw:
+                        self._report(
+                            path, f'YAML reads {raw} as the number {value.value}; write "{raw}", or {value.value}'
+                        )
+
+
+def _mended(data: Any, error: ValidationError, depth: int) -> Any:
+    """A copy without the fields that the errors are in, `depth` levels down; what is missing is filled in."""
+    data = copy.deepcopy(data)
+    for item in error.errors(include_url=False, include_input=False, include_context=False):
+        loc = item["loc"]
+        where = loc if item["type"] == "missing" else loc[:depth]
+        around = _at(data, where[:-1])
+        if isinstance(around, dict):
+            if item["type"] == "missing":
+                around[where[-1]] = "?"
+            else:
+                around.pop(where[-1], None)
+    return data
+
+
+def _at(data: Any, path: tuple[str | int, ...]) -> Any:
+    """What is at `path`; None when nothing is, or only a union's branch."""
+    for part in path:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data

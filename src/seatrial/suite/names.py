@@ -1,0 +1,157 @@
+"""Whether every name that a suite uses exists: targets, capabilities, axes and their values, steps, `${names}`."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
+from seatrial.suite.problem import nearest
+from seatrial.suite.rule import labels_meant
+from seatrial.suite.substitute import as_glob, look_up, placeholders
+from seatrial.suite.suite import HERE, Axis, Group
+from seatrial.suite.values import Requirement
+
+Path = tuple[str | int, ...]
+Report = Callable[[Path, str, bool], None]
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
+_ORDERED = (">=", "<=", ">", "<")
+
+
+def check_entry_names(section: str, entries: Mapping[str, Any], report: Report) -> None:
+    for name in entries:
+        if not NAME.fullmatch(name):
+            report((section, name), f"{name!r} is no good name; use up to 64 letters, digits and . _ + -", True)
+        elif name == "all" and section in ("machines", "runtimes"):
+            report((section, name), "`all` means every one of them in a matrix; call it something else", True)
+
+
+def check_targets(machines: Mapping[str, Machine], targets: Mapping[str, Any], report: Report) -> None:
+    for name, machine in machines.items():
+        if machine.target not in targets and machine.target != HERE:
+            message = f"unknown target {machine.target!r}{nearest(machine.target, [*targets, HERE])}"
+            report(("machines", name, "target"), message, False)
+
+
+class Capabilities:
+    """What machines can have: the fixed capabilities, and the features that any machine of the suite declares."""
+
+    def __init__(self, machines: Mapping[str, Machine]) -> None:
+        features = dict.fromkeys(feature for machine in machines.values() for feature in machine.features)
+        self._known = (*Machine.CAPABILITIES, *(f"features.{feature}" for feature in features))
+
+    def check(self, path: Path, needs: Mapping[str, Requirement], report: Report) -> None:
+        for name, need in needs.items():
+            if name not in self._known:
+                report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
+            elif name == "gpu.model" and need.operator in _ORDERED:
+                report((*path, name), f"a model is a name: {need.text!r} cannot be compared with it", False)
+            elif name.endswith("memory") and any(isinstance(size, str) or size < 1024 for size in need.operands):
+                report((*path, name), f"{need.text!r} is no size of memory; write a unit: >=16Gi", False)
+            elif name in ("cpu", "gpu.count") and any(isinstance(number, str) for number in need.operands):
+                report((*path, name), f"{need.text!r} is no number of {name}; write >=4, or 4", False)
+
+
+class TrialNames:
+    """The checks of one trial's names, against its axes."""
+
+    def __init__(self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: Report) -> None:
+        self._path: Path = ("trials", name)
+        self._trial = trial
+        self._axes: dict[str, Axis] = {axis.name: axis for group in groups for axis in group.axes}
+        self._report = report
+
+    def check(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime], capabilities: Capabilities) -> None:
+        capabilities.check((*self._path, "needs"), self._trial.needs, self._report)
+        for axis in self._axes.values():
+            for index, value in enumerate(axis.values):
+                capabilities.check((*self._path, *axis.path, index, "needs"), value.needs, self._report)
+        for index, exclude in enumerate(self._trial.exclude):
+            path = (*self._path, "exclude", index)
+            self._check_rule(path, exclude)
+            if not exclude.axes:
+                self._report(path, "an exclude names at least one axis; to leave out a whole trial, delete it", True)
+        used = self._runtimes(runtimes)
+        for index, xfail in enumerate(self._trial.xfail):
+            self._check_rule((*self._path, "xfail", index), xfail)
+            self._check_step((*self._path, "xfail", index, "step"), xfail, used)
+        self._check_placeholders(written, used)
+
+    def _runtimes(self, runtimes: Mapping[str, Runtime]) -> dict[str, Runtime]:
+        axis = self._axes.get("runtime")
+        return {value.label: runtimes[value.label] for value in axis.values if value.label in runtimes} if axis else {}
+
+    def _check_rule(self, path: Path, rule: Rule) -> None:
+        known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
+        fields = [*known, "why", *(("step",) if isinstance(rule, Xfail) else ())]
+        for name, wanted in rule.axes.items():
+            if name not in known:
+                self._report((*path, name), f"unknown axis {name!r}{nearest(name, fields)}", True)
+            elif name == "repeat":
+                if not all(one in range(1, self._trial.repeat + 1) for one in _listed(wanted)):
+                    self._report((*path, name), f"repeat counts from 1 to {self._trial.repeat}", False)
+            else:
+                for index, one in enumerate(_listed(wanted)):
+                    at = (*path, name, index) if isinstance(wanted, list) else (*path, name)
+                    if not labels_meant(self._axes[name], one):
+                        labels = [value.label for value in self._axes[name].values]
+                        self._report(at, f"axis {name!r} has no value {one!r}{nearest(one, labels)}", False)
+
+    def _check_step(self, path: Path, xfail: Xfail, runtimes: Mapping[str, Runtime]) -> None:
+        if xfail.step is None:
+            return
+        steps = dict.fromkeys(
+            step for runtime in runtimes.values() or [None] for step in self._trial.step_names(runtime)
+        )
+        wanted = as_glob(xfail.step)
+        if not any(
+            xfail.covers(step) or fnmatchcase(step, wanted) or fnmatchcase(wanted, as_glob(step)) for step in steps
+        ):
+            self._report(path, f"no step is called {xfail.step!r}{nearest(xfail.step, steps)}", False)
+
+    def _check_placeholders(self, written: Mapping[str, Any], runtimes: Mapping[str, Runtime]) -> None:
+        aliases = {
+            info.alias or name for name, info in type(self._trial).model_fields.items() if name in TrialModel.APART
+        }
+        own = {key: value for key, value in written.items() if key not in (aliases | {"kind"}) - {"xfail"}}
+        for path, text in _texts(own, self._path):
+            if path[-1] != "why":
+                self._check_text(path, text)
+        for name, runtime in runtimes.items():
+            inside = runtime.model_dump(by_alias=True, exclude={"needs", "tags"})
+            for path, text in _texts(inside, ("runtimes", name)):
+                self._check_text(path, text, f" in trial {self._path[1]!r}, which uses it")
+
+    def _check_text(self, path: Path, text: str, whose: str = "") -> None:
+        for name in placeholders(text):
+            axis = self._axes.get(name.split(".")[0])
+            if axis is None:
+                known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
+                if name not in known:
+                    shell = f" (for a variable of the shell write $${{{name}}})"
+                    self._report(path, f"unknown name ${{{name}}}{whose}{shell}{nearest(name, known)}", False)
+                continue
+            for value in axis.values:
+                try:
+                    look_up(name, {axis.name: value.value})
+                except KeyError:
+                    fields = [f"{axis.name}.{field}" for field in value.value] if isinstance(value.value, dict) else []
+                    lack = f"${{{name}}}: value {value.label!r} of axis {axis.name!r} has no such field"
+                    self._report(path, lack + (nearest(name, fields) if fields else "; it is no map"), False)
+                    break
+
+
+def _listed(wanted: Any) -> list[Any]:
+    return wanted if isinstance(wanted, list) else [wanted]
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index))

@@ -1,0 +1,33 @@
+"""Which values of an axis a rule (`exclude`, `xfail`) means."""
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from seatrial.suite.models import Rule
+from seatrial.suite.substitute import as_text
+from seatrial.suite.suite import Axis, AxisValue
+
+
+def labels_meant(axis: Axis, wanted: Any) -> frozenset[str]:
+    """The labels of the values that `wanted` means: a label, a glob, a part of a map, or a list of those."""
+    wishes = wanted if isinstance(wanted, list) else [wanted]
+    return frozenset(value.label for value in axis.values if any(_means(value, wish) for wish in wishes))
+
+
+def compile_rule(rule: Rule, axes: Mapping[str, Axis]) -> dict[str, frozenset[str]]:
+    """For each axis that the rule names, the labels that it means: a cell that has one of each is meant."""
+    return {name: labels_meant(axes[name], wanted) for name, wanted in rule.axes.items()}
+
+
+def _means(value: AxisValue, wish: Any) -> bool:
+    if isinstance(wish, dict):
+        return isinstance(value.value, dict) and all(
+            value.value.get(key, _NOTHING) == item for key, item in wish.items()
+        )
+    if isinstance(wish, str):
+        return wish in (value.label, value.value) or fnmatchcase(value.label, wish)
+    return bool(value.value == wish) or value.label == as_text(wish)
+
+
+_NOTHING = object()

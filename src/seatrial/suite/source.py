@@ -1,0 +1,267 @@
+"""A suite file as data that remembers where each value stands.
+
+Made from libyaml's events, not its nodes: so depth, number of values and what aliases expand to are bounded while
+reading, and plain scalars mean what YAML 1.2 says (`no` is a word, `12:30` and `010` and dates are texts).
+"""
+
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seatrial.suite.problem import Mark, Problem, SuiteError, printable
+
+MAX_BYTES = 1 << 20
+MAX_VALUES = 200_000
+MAX_DEPTH = 50
+
+_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
+_WORDS |= {word: word[0] in "tT" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
+_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_TAGS = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))}
+
+
+class Node:
+    """A value, its place, and the nodes inside it."""
+
+    __slots__ = ("column", "data", "items", "keys", "line", "raw", "size")
+
+    def __init__(self, event: Any) -> None:
+        self.line: int = event.start_mark.line + 1
+        self.column: int = event.start_mark.column + 1
+        self.data: Any = None
+        self.raw: str | None = None  # the text of a scalar that is not text
+        self.keys: dict[str, tuple[int, int]] = {}  # of a map: where each key stands
+        self.items: dict[str, Node] | list[Node] | None = None
+        self.size = 1  # values in it, aliases counted as often as they are used
+
+
+class Source:
+    """One file that was read. `problems` has what is wrong with it as YAML; `root` is then still what could be read."""
+
+    def __init__(self, file: str, text: str, chain: tuple[str, ...] = ()) -> None:
+        self.file = file
+        self.chain = chain
+        self.problems: list[Problem] = []
+        self._text = text
+        self._lines: list[str] | None = None
+        self.root: Node | None = _Reader(self).read()
+
+    @property
+    def data(self) -> Any:
+        return self.root.data if self.root else None
+
+    def mark(self, line: int, column: int) -> Mark:
+        if self._lines is None:
+            self._lines = _LINE_END.split(self._text)
+        return Mark(self.file, line, column, self._lines[line - 1] if line <= len(self._lines) else "")
+
+    def report(self, message: str, line: int, column: int) -> None:
+        self.problems.append(Problem(message, self.mark(line, column), chain=self.chain))
+
+    def find(self, path: Sequence[str | int], key: bool = False) -> tuple[Mark, str | None]:
+        """The place of the value at `path` (of its key, when `key`) or of the nearest thing around it; its raw text.
+
+        Parts of the path that are not there (the name of a union's branch, a field that is missing) are passed over.
+        """
+        node, raw = self.root, None
+        if node is None:
+            return self.mark(1, 1), None
+        line, column = node.line, node.column
+        for part in path:
+            inner: Node | None = None
+            if isinstance(node.items, dict) and isinstance(part, str):
+                inner = node.items.get(part)
+            elif isinstance(node.items, list) and isinstance(part, int) and part < len(node.items):
+                inner = node.items[part]
+            if inner is None:
+                continue
+            at_key = node.keys.get(part) if isinstance(part, str) else None
+            line, column = at_key if at_key and (key or inner.items) else (inner.line, inner.column)
+            node, raw = inner, inner.raw
+        return self.mark(line, column), raw
+
+
+def read_source(path: Path, chain: tuple[str, ...] = ()) -> Source:
+    """Read a file. Raises SuiteError when there is nothing to read YAML from."""
+
+    def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:
+        return SuiteError([Problem(why, Mark(str(path), line, 1, text) if line else None, str(path), chain)])
+
+    try:
+        # Asked before opening: a pipe that nobody writes to would be waited for without end.
+        if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
+            raise refuse("not a regular file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise refuse(f"cannot be read: {error.strerror or error}") from error
+    if len(raw) > MAX_BYTES:
+        raise refuse(
+            f"larger than {MAX_BYTES >> 20} MiB, the limit for a suite file; split it with `include`, or use `matrix`"
+        )
+    try:
+        return Source(str(path), raw.decode("utf-8-sig"), chain)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise refuse(f"not UTF-8 (byte {error.start}: 0x{raw[error.start]:02x}); save it as UTF-8", line) from error
+
+
+class _TooMuch(Exception):
+    """Reading stopped; the problem is already reported."""
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._anchors: dict[str, Node | None] = {}  # None: still open, so that an alias to it would be a circle
+        self._values = 0
+
+    def read(self) -> Node | None:
+        try:
+            events: Iterator[Any] = yaml.parse(self._source._text, Loader=yaml.CSafeLoader)
+            return self._documents(events)
+        except _TooMuch:
+            return None
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            why = " ".join(part for part in (error.context, error.problem) if part)
+            line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
+            self._source.report(f"not YAML: {why}", line, column)
+        except yaml.reader.ReaderError as error:
+            text = self._source._text[: error.position]
+            line = len(_LINE_END.findall(text)) + 1
+            self._source.report(f"not YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
+        return None
+
+    def _documents(self, events: Iterator[Any]) -> Node | None:
+        root: Node | None = None
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if root is not None:
+                    line = getattr(event.start_mark, "line", 0) + 1
+                    self._source.report("a second document; a suite is one (split it with `include`)", line, 1)
+                    return root
+                root = self._node(next(events), events, 0)
+        return root
+
+    def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            node = self._alias(event)
+        else:
+            node = Node(event)
+            if event.anchor:
+                self._anchors[event.anchor] = None
+            if event.tag not in _TAGS:
+                self._source.report(f"tag {event.tag} has no meaning in a suite", node.line, node.column)
+            if depth > MAX_DEPTH:
+                self._stop(f"nested deeper than {MAX_DEPTH} levels", node)
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(node, event)
+            elif isinstance(event, yaml.SequenceStartEvent):
+                self._sequence(node, events, depth)
+            else:
+                self._mapping(node, events, depth)
+            if event.anchor:
+                self._anchors[event.anchor] = node
+        return node
+
+    def _count(self, node: Node, more: int) -> None:
+        self._values += more
+        if self._values > MAX_VALUES:
+            self._stop(
+                f"more than {MAX_VALUES:,} values (aliases counted as often as they are used); use `matrix`", node
+            )
+
+    def _stop(self, why: str, node: Node) -> None:
+        self._source.report(why, node.line, node.column)
+        raise _TooMuch
+
+    def _alias(self, event: Any) -> Node:
+        node = self._anchors.get(event.anchor)
+        if node is not None:
+            self._count(node, node.size)
+            return node
+        broken = Node(event)
+        circle = event.anchor in self._anchors
+        self._stop(
+            f"alias *{event.anchor} " + ("is inside its own anchor" if circle else "has no anchor before it"), broken
+        )
+        return broken
+
+    def _scalar(self, node: Node, event: Any) -> None:
+        self._count(node, 1)
+        text: str = event.value
+        node.data = text
+        if event.tag is None and event.implicit[0]:
+            node.data = _plain(text)
+            if not isinstance(node.data, str):
+                node.raw = text
+
+    def _sequence(self, node: Node, events: Iterator[Any], depth: int) -> None:
+        self._count(node, 1)
+        items: list[Node] = []
+        for event in events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._node(event, events, depth + 1))
+        node.items = items
+        node.size += sum(item.size for item in items)
+        node.data = [item.data for item in items]
+
+    def _mapping(self, node: Node, events: Iterator[Any], depth: int) -> None:
+        self._count(node, 1)
+        items: dict[str, Node] = {}
+        merged: list[Node] = []
+        for event in events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            key = self._node(event, events, depth + 1)
+            value = self._node(next(events), events, depth + 1)
+            if key.data == "<<" and isinstance(event, yaml.ScalarEvent) and event.implicit[0]:
+                merged += value.items if isinstance(value.items, list) else [value]
+            elif self._key_is_good(key, node):
+                items[key.data] = value
+                node.keys[key.data] = (key.line, key.column)
+        for base in merged:
+            if not isinstance(base.items, dict):
+                self._source.report("`<<` merges maps; this is none", base.line, base.column)
+                continue
+            for name, value in base.items.items():
+                if name not in items:
+                    self._count(node, value.size)
+                    items[name], node.keys[name] = value, base.keys[name]
+        node.items = items
+        node.size += sum(item.size + 1 for item in items.values())
+        node.data = {name: value.data for name, value in items.items()}
+
+    def _key_is_good(self, key: Node, node: Node) -> bool:
+        if not isinstance(key.data, str):
+            text = key.raw if key.raw is not None else "a list or map"
+            advice = f'; write "{key.raw}"' if key.raw else ""
+            self._source.report(
+                f"a key is text, and YAML reads {text or 'nothing'} as something else{advice}", key.line, key.column
+            )
+            return False
+        if key.data in node.keys:
+            line, column = node.keys[key.data]
+            first = f"{self._source.file}:{line}:{column}"
+            self._source.report(f"{key.data!r} is here twice; first at {first}", key.line, key.column)
+            return False
+        return True
+
+
+def _plain(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text)
+    # A word of digits with a leading zero, or too long for a number, is a name of something.
+    if _FLOAT.fullmatch(text) and not text.lstrip("+-").isdigit():
+        return float(text)
+    return text

@@ -1,0 +1,124 @@
+"""`seatrial plan`, `schema` and `init` as a user runs them."""
+
+import json
+import re
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+GRADIENT = ROOT / "examples" / "gradient" / "suite.yaml"
+
+SUITE = """\
+machines: {small: {cpu: 1, price: 2}, large: {cpu: 4, price: 4}}
+runtimes: {a: {interpreter: python3}, b: {interpreter: python3, needs: {cpu: ">=2"}}}
+trials:
+  t: {kind: runtime, matrix: {runtime: all, machine: all}, estimate: 30m, run: ["true"]}
+"""
+
+
+def test_a_plan_is_a_grid_with_its_holes_and_sums(world: Any) -> None:
+    world.suite(SUITE)
+    text = world.seatrial("plan", "suite.yaml", check=0).stdout
+    assert re.search(r"^runtime \\ machine +small +large", text, re.M)
+    assert re.search(r"^a +● +●", text, re.M)
+    assert re.search(r"^b +– +●", text, re.M)
+    assert "runtime b needs cpu >=2, machine small has 1" in text
+    assert "3 cells, 1 hole of 4 combinations; 1.50 hours, price 5.00" in text
+    assert not (world.folder / "runs").exists()
+
+
+def test_the_matrix_of_the_gradient_service_has_its_102_pairs(world: Any) -> None:
+    data = json.loads(world.seatrial("plan", str(GRADIENT), "--tag", "tested", "--json", check=0).stdout)
+    assert data["counts"]["cells"] == len(data["cells"]) == 102
+    assert len({(cell["axes"]["runtime"], cell["axes"]["machine"]) for cell in data["cells"]}) == 102
+    per_runtime = Counter(cell["axes"]["runtime"] for cell in data["cells"])
+    assert sorted(per_runtime.values()) == [1] * 3 + [11] * 9
+    assert (per_runtime["scratch"], per_runtime["hf-ipu"]) == (11, 1)
+    assert data["counts"]["combinations"] == 12 * 31
+    assert all(hole["why"] for hole in data["holes"])
+    text = world.seatrial("plan", str(GRADIENT), "--tag", "tested", check=0).stdout
+    assert "102 cells, 270 holes of 372 combinations" in text
+    assert len(text.splitlines()) < 60
+
+
+def test_a_list_of_cells_has_their_hashes(world: Any) -> None:
+    world.suite(SUITE)
+    text = world.seatrial("plan", "suite.yaml", "--list", "--select", "machine=large", check=0).stdout
+    assert len(re.findall(r"^[0-9a-f]{8}  t\[runtime=[ab],machine=large\]$", text, re.M)) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--select", "runtme=a"), "unknown axis 'runtme'; did you mean 'runtime'?"),
+        (("--tag", "quick"), "--tag 'quick' matches nothing"),
+        (("--max-cost", "4.99"), "may cost up to 5.00, more than the limit of 4.99"),
+    ],
+)
+def test_what_cannot_be_planned_exits_2_and_says_why(world: Any, args: tuple[str, ...], said: str) -> None:
+    world.suite(SUITE)
+    assert said in world.seatrial("plan", "suite.yaml", *args, check=2).stderr
+
+
+def test_a_cost_limit_of_the_suite_holds_until_the_command_line_says_another(world: Any) -> None:
+    world.suite(SUITE + "max_cost: 1\n")
+    done = world.seatrial("plan", "suite.yaml", check=2)
+    assert "3 cells" in done.stdout
+    assert "more than the limit of 1.00" in done.stderr
+    world.seatrial("plan", "suite.yaml", "--max-cost", "5", check=0)
+
+
+def test_a_bad_suite_exits_2_with_places(world: Any) -> None:
+    world.suite(SUITE.replace("run:", "rum:"))
+    done = world.seatrial("plan", "suite.yaml", check=2)
+    assert "suite.yaml:4:75: unknown field 'rum'; did you mean 'run'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ten_million_cells_are_refused_with_the_count(world: Any) -> None:
+    axes = ", ".join(f"{name}: [{', '.join(map(str, range(220)))}]" for name in "abc")
+    world.suite(f"trials: {{t: {{kind: runtime, matrix: {{{axes}}}}}}}")
+    assert "10,648,000 combinations" in world.seatrial("plan", "suite.yaml", check=2).stderr
+
+
+def test_a_broken_history_takes_the_estimates_not_the_plan(world: Any) -> None:
+    world.suite(SUITE)
+    (world.folder / "runs").mkdir()
+    (world.folder / "runs" / "history.db").write_bytes(b"garbage" * 1000)
+    done = world.seatrial("plan", "suite.yaml", check=0)
+    assert "planned without history" in done.stderr
+    assert "3 cells" in done.stdout
+
+
+def test_pairwise_prints_its_proof(world: Any) -> None:
+    world.suite("trials: {t: {kind: runtime, matrix: {a: [1, 2, 3], b: [1, 2, 3], c: [1, 2, 3]}}}")
+    text = world.seatrial("plan", "suite.yaml", "--pairwise", check=0).stdout
+    assert re.search(r"pairwise: \d+ of 27 cells, pairs covered 27 / 27 possible; 0 pairs no valid cell has", text)
+
+
+def test_init_writes_a_suite_that_can_be_planned_and_never_writes_over_one(world: Any) -> None:
+    world.seatrial("init", check=0)
+    assert "2 cells, 0 holes" in world.seatrial("plan", "seatrial.yaml", check=0).stdout
+    (world.folder / "seatrial.yaml").write_text("mine")
+    assert "already here" in world.seatrial("init", check=2).stderr
+    assert (world.folder / "seatrial.yaml").read_text() == "mine"
+    world.seatrial("init", "runtime", "--force", check=0)
+    assert (world.folder / "seatrial.yaml").read_text() != "mine"
+    assert "no suite to start from for kind 'trainin'" in world.seatrial("init", "trainin", check=2).stderr
+
+
+def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
+    (world.folder / "first.ipynb").mkdir()
+    done = world.seatrial("init", "--force", check=2)
+    assert "cannot write first.ipynb" in done.stderr
+    assert stat.S_ISDIR((world.folder / "first.ipynb").stat().st_mode)
+    assert not (world.folder / "seatrial.yaml").exists()
+
+
+def test_schema_prints_a_schema(world: Any) -> None:
+    data = json.loads(world.seatrial("schema", check=0).stdout)
+    assert data["properties"]["trials"]["additionalProperties"]["properties"]["kind"]["enum"] == ["runtime"]
