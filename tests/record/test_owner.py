@@ -23,7 +23,8 @@ time.sleep(60)
 
 def holder(folder: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout and process.stdout.readline() == "taken\n"
+    assert process.stdout
+    assert process.stdout.readline() == "taken\n"
     return process
 
 

@@ -2,6 +2,7 @@
 
 from seatrial.record.folder import RunFolder, UnknownRun, find_run, write_whole
 from seatrial.record.journal import Journal, JournalError
+from seatrial.record.journal import read as read_journal
 from seatrial.record.owner import Owned, Owner, Ownership, owner_of
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "UnknownRun",
     "find_run",
     "owner_of",
+    "read_journal",
     "write_whole",
 ]

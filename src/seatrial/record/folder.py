@@ -92,7 +92,9 @@ def find_run(runs: Path, name: str) -> RunFolder:
     if len(matching) == 1:
         return RunFolder(matching[0].resolve())
     if matching:
-        raise UnknownRun(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(p.name for p in matching[:5])}")
+        raise UnknownRun(
+            f"{name!r} is the beginning of {len(matching)} runs: {', '.join(p.name for p in matching[:5])}"
+        )
     near = difflib.get_close_matches(name, [path.name for path in known], n=3, cutoff=0.3)
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise UnknownRun(f"there is no run {name!r} in {runs}{hint}")

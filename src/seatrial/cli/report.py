@@ -1,0 +1,64 @@
+"""`seatrial report`: shows a run that is over."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from seatrial.cli.options import RUNS, fail, find
+
+_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+
+
+@click.command()
+@click.argument("run")
+@RUNS
+@click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - is standard output.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
+def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdown: Path | None, as_json: bool) -> None:
+    """Show RUN (an id, its beginning, a path, or `last`): what passed, what failed and why.
+
+    Ends with 0 when it could be shown, whatever the run's verdict is.
+    """
+    from seatrial.report.results import ResultsError, read_results
+
+    folder = find(runs, run).path
+    try:
+        results = read_results(folder)
+    except ResultsError as error:
+        fail(str(error))
+    if as_json:
+        import msgspec
+
+        _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
+    if junit:
+        from seatrial.report import junit as junit_report
+
+        _write(junit, junit_report.render(results, folder))
+    if markdown:
+        from seatrial.report import markdown as markdown_report
+
+        _write(markdown, markdown_report.render(results, folder).encode())
+    if html:
+        from seatrial.report import html as html_report
+
+        start = Path.cwd() if html == Path("-") else html.resolve().parent
+        _write(html, html_report.render(results, folder, os.path.relpath(folder, start)).encode())
+    if not (as_json or junit or markdown or html):
+        from seatrial.report.terminal import print_summary
+
+        print_summary(results, folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    if path == Path("-"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        fail(f"{path} cannot be written: {error.strerror}")

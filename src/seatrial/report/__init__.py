@@ -1,0 +1,75 @@
+"""Reports of a run: terminal, JUnit, JSON, Markdown, HTML, each made from its results and its folder alone."""
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from seatrial.job import RunResults
+
+
+class ReportError(Exception):
+    """Some reports could not be written; `failed` says which and why. All others are there."""
+
+    def __init__(self, failed: dict[str, OSError]) -> None:
+        super().__init__("; ".join(f"{name} could not be written: {error}" for name, error in failed.items()))
+        self.failed = failed
+
+
+def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
+    """Write junit.xml, report.md, report.html and a page beside every executed notebook; where each of them is.
+
+    A notebook that cannot be shown gets a page that says so. What cannot be written hides nothing else: ReportError
+    comes last.
+    """
+    from seatrial.record import write_whole
+    from seatrial.report import html, junit, markdown
+
+    written: dict[str, Path] = {}
+    failed: dict[str, OSError] = {}
+
+    def write(name: str, path: Path, make: Callable[[], bytes]) -> None:
+        try:
+            # The folder of a notebook was the job's: whatever lies where we write must not lead elsewhere.
+            path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+            write_whole(path, make())
+        except OSError as error:
+            failed[name] = error
+        else:
+            written[name] = path
+
+    for notebook in executed_notebooks(folder):
+        page = notebook.with_suffix(".html")
+        write(f"notebook {notebook.relative_to(folder)}", page, partial(_notebook_page, notebook))
+    write("junit", folder / "junit.xml", lambda: junit.render(results, folder))
+    write("markdown", folder / "report.md", lambda: markdown.render(results, folder).encode())
+    write("html", folder / "report.html", lambda: html.render(results, folder).encode())
+    if failed:
+        raise ReportError(failed)
+    return written
+
+
+def executed_notebooks(folder: Path) -> Iterator[Path]:
+    """Those that jobs kept. Links are not followed: a job could point them anywhere."""
+    cells = folder / "cells"
+    for place, folders, files in os.walk(cells):
+        here = Path(place)
+        depth = len(here.relative_to(cells).parts)
+        if depth == 2:  # cells/<hash>/<attempt>/files/notebooks and nothing beside it
+            folders[:] = ["files"] if "files" in folders else []
+        elif depth == 3:
+            folders[:] = ["notebooks"] if "notebooks" in folders else []
+        elif depth > 3:
+            yield from (
+                here / name for name in sorted(files) if name.endswith(".ipynb") and not (here / name).is_symlink()
+            )
+
+
+def _notebook_page(path: Path) -> bytes:
+    from seatrial.report.notebook import NotebookError, render_broken, render_file
+
+    try:
+        page = render_file(path)
+    except NotebookError as error:
+        page = render_broken(error)
+    return page.encode("utf-8", "replace")

@@ -1,0 +1,105 @@
+"""Small charts of resource samples as inline SVG: a line over the time of an attempt, its steps as bands behind it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from seatrial.job import Sample
+from seatrial.report.seen import CellSeen, number
+from seatrial.report.text import one_line, seconds, size
+
+WIDTH, HEIGHT = 600, 80
+MOST_POINTS = 150
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Band:
+    name: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Ready for a template: numbers of the SVG's own units, and texts."""
+
+    title: str
+    most: str
+    end: str
+    line: str  # points of a polyline
+    area: str  # the same, closed at the bottom
+    bands: list[Band]
+
+
+def charts(seen: CellSeen) -> list[Chart]:
+    steps = [step for step in seen.steps.values() if step.started_s is not None]
+    samples = sorted((sample for step in steps for sample in step.samples), key=lambda sample: sample.at_s)
+    if len(samples) < 3:
+        return []
+    first = min(step.started_s for step in steps if step.started_s is not None)
+    last = max([samples[-1].at_s, *(step.ended_s for step in steps if step.ended_s is not None)])
+    span = max(last - first, 1e-9)
+    bands = [
+        Band(
+            f"{one_line(step.name)}: {seconds(step.seconds) or 'did not end'}",
+            round((step.started_s - first) / span * WIDTH, 1),
+            round(((step.ended_s if step.ended_s is not None else last) - step.started_s) / span * WIDTH, 1),
+        )
+        for step in steps
+        if step.started_s is not None
+    ]
+    memory = [(sample.at_s, float(sample.memory_bytes)) for sample in samples if sample.memory_bytes is not None]
+    series = [
+        ("Memory", memory, size),
+        ("CPU cores", _rates(samples), _two),
+        ("GPU memory", _gpu(samples, "memory_bytes", sum), size),
+        ("GPU use, %", _gpu(samples, "utilization", max), _two),
+    ]
+    return [
+        _chart(title, points, form(max(v for _, v in points)), first, span, bands)
+        for title, points, form in series
+        if len(points) > 2
+    ]
+
+
+def _chart(title: str, points: list[Point], most: str, first: float, span: float, bands: list[Band]) -> Chart:
+    kept = _thinned(points)
+    top = max(value for _, value in kept) or 1.0
+    placed = [f"{(at - first) / span * WIDTH:.1f},{HEIGHT - value / top * (HEIGHT - 4):.1f}" for at, value in kept]
+    start, end = placed[0].split(",")[0], placed[-1].split(",")[0]
+    area = f"{start},{HEIGHT} {' '.join(placed)} {end},{HEIGHT}"
+    return Chart(title, most, seconds(span), " ".join(placed), area, bands)
+
+
+def _thinned(points: list[Point]) -> list[Point]:
+    """At most so many points; the highest of each stretch stays, for a peak must not vanish."""
+    stretch = -(-len(points) // MOST_POINTS)
+    return [
+        max(points[start : start + stretch], key=lambda point: point[1]) for start in range(0, len(points), stretch)
+    ]
+
+
+def _rates(samples: Iterable[Sample]) -> list[Point]:
+    """CPU seconds a second between neighbours. A counter that falls belongs to a new process tree: no rate there."""
+    known = [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
+    pairs = pairwise(known)
+    return [
+        (later, (used - before) / (later - at))
+        for (at, before), (later, used) in pairs
+        if later > at and used >= before
+    ]
+
+
+def _gpu(samples: Iterable[Sample], key: str, together: object) -> list[Point]:
+    points = []
+    for sample in samples:
+        figures = [figure for figure in (number(gpu.get(key)) for gpu in sample.gpu) if figure is not None]
+        if figures:
+            points.append((sample.at_s, sum(figures) if together is sum else max(figures)))
+    return points
+
+
+def _two(value: float | None) -> str:
+    return f"{value:.2g}" if value is not None else ""

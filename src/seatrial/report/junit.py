@@ -1,0 +1,113 @@
+"""JUnit XML: a test suite for each cell, a test case for each step, so that any CI shows a run as it shows tests.
+
+The names of test cases are the names of steps, the same in every run, so that a CI can follow one through time. All
+findings of a step are in its one test case. Holes are skipped test cases in a suite of their own, one for each, but
+one for each reason where they are very many or only this run's selection left them out.
+"""
+
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from seatrial.job import CellResult, Finding, RunResults, Verdict, worst
+from seatrial.report.matrix import NOT_WANTED
+from seatrial.report.seen import CellSeen, see
+from seatrial.report.story import again, bad, places, why_of
+from seatrial.report.text import axes_text, bounded, clean, count, one_line
+
+MOST_TEXT = 16_000  # characters of evidence in one test case
+MOST_HOLES = 1_000
+
+_ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
+
+
+def render(results: RunResults, folder: Path) -> bytes:
+    root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(results.started_s))
+    for cell in results.cells:
+        root.append(_suite(results, see(folder, cell), stamp))
+    if results.holes:
+        root.append(_holes(results, stamp))
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    ET.indent(root)
+    text: bytes = ET.tostring(root, encoding="utf-8")
+    return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text + b"\n"
+
+
+def _suite(results: RunResults, seen: CellSeen, stamp: str) -> ET.Element:
+    cell = seen.result
+    host = cell.attempts[-1].place.host if cell.attempts else ""
+    suite = ET.Element("testsuite", name=_attribute(cell.id), timestamp=stamp, hostname=_attribute(host or "unknown"))
+    properties = ET.SubElement(suite, "properties")
+    facts = {"hash": cell.hash, "verdict": cell.verdict.value, "flaky": str(cell.flaky).lower(), **cell.axes}
+    for name, value in facts.items():
+        ET.SubElement(properties, "property", name=_attribute(name), value=_attribute(value))
+    by_step: dict[str, list[Finding]] = {}
+    for finding in cell.findings:
+        by_step.setdefault(finding.step, []).append(finding)
+    for step, findings in by_step.items():
+        suite.append(_case(cell, step, findings, seen.step_seconds(step)))
+    if not cell.findings or (not bad(cell.findings) and not cell.verdict.good):
+        name = "job" if "job" not in by_step else "cell"
+        suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=why_of(cell))], seen.seconds))
+    told = [*places(cell), *([f"log: {seen.log}"] if seen.log else []), f"again: {again(results, cell)}"]
+    out = ET.SubElement(suite, "system-out")
+    out.text = clean("\n".join(told))
+    ET.SubElement(suite, "system-err")
+    return _counted(suite, seen.seconds)
+
+
+def _case(cell: CellResult, step: str, findings: list[Finding], took_s: float | None) -> ET.Element:
+    case = ET.Element("testcase", name=_attribute(step), classname=_attribute(cell.id), time=f"{took_s or 0.0:.3f}")
+    verdict = worst(finding.verdict for finding in findings)
+    telling = [finding for finding in findings if finding.verdict is not Verdict.PASSED]
+    if verdict is Verdict.PASSED or not telling:
+        return case
+    first = next((finding for finding in telling if finding.verdict is verdict), telling[0])
+    message = _attribute(first.message or cell.why or verdict.value)
+    if verdict in (Verdict.SKIPPED, Verdict.XFAIL):
+        ET.SubElement(case, "skipped", message=message if verdict is Verdict.SKIPPED else f"xfail: {message}")
+        return case
+    kind = "error" if verdict in _ERRORS else "failure"
+    type_ = verdict.value if verdict is Verdict.TIMEOUT else first.class_ or verdict.value
+    said = ET.SubElement(case, kind, type=_attribute(type_), message=message)
+    said.text = bounded(clean("\n\n".join(_told(finding) for finding in telling)), MOST_TEXT)
+    return case
+
+
+def _told(finding: Finding) -> str:
+    head = " ".join(part for part in (finding.verdict.value, finding.class_, finding.check) if part)
+    return "\n".join(part for part in (f"{head}: {finding.message}", finding.evidence) if part)
+
+
+def _holes(results: RunResults, stamp: str) -> ET.Element:
+    suite = ET.Element("testsuite", name="holes", timestamp=stamp, hostname="unknown")
+    ET.SubElement(suite, "properties")
+    reasons: dict[tuple[str, str], int] = {}
+    named = []
+    for hole in results.holes:
+        if hole.cause in NOT_WANTED or len(results.holes) > MOST_HOLES:
+            reasons[hole.trial, hole.why] = reasons.get((hole.trial, hole.why), 0) + 1
+        else:
+            named.append((hole.trial, axes_text(hole.axes.items()), hole.why))
+    named += [(trial, f"{count(number, 'combination')}: {why}", why) for (trial, why), number in reasons.items()]
+    for trial, name, why in named:
+        case = ET.SubElement(
+            suite, "testcase", name=_attribute(name), classname=_attribute(f"holes.{trial}"), time="0.000"
+        )
+        ET.SubElement(case, "skipped", message=_attribute(why))
+    return _counted(suite, None)
+
+
+def _counted(suite: ET.Element, took_s: float | None) -> ET.Element:
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+    suite.set("time", f"{took_s or 0.0:.3f}")
+    return suite
+
+
+def _attribute(text: str) -> str:
+    return one_line(text)[:2_000] or "-"

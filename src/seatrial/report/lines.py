@@ -1,0 +1,149 @@
+"""Lines of styled text for a terminal: made once, painted with colours, without, or in plain ASCII."""
+
+import os
+from collections.abc import Iterable
+from typing import TextIO
+
+from seatrial.report.look import LOOKS, to_ascii
+from seatrial.report.matrix import Matrix
+from seatrial.report.text import fit, pad, width
+
+Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+
+
+def paint(lines: Iterable[Line], colour: bool = False, ascii_only: bool = False) -> str:
+    return "".join(_paint_line(line, colour, ascii_only) + "\n" for line in lines)
+
+
+def _paint_line(line: Line, colour: bool, ascii_only: bool) -> str:
+    painted = []
+    for text, style in line:
+        shown = to_ascii(text) if ascii_only else text
+        codes = ";".join(_CODES[word] for word in style.split())
+        painted.append(f"\x1b[{codes}m{shown}\x1b[0m" if colour and codes and shown.strip() else shown)
+    return "".join(painted).rstrip(" ")
+
+
+def wants_colour(stream: TextIO) -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return stream.isatty() and os.environ.get("TERM", "") != "dumb"
+
+
+def is_ascii(stream: TextIO) -> bool:
+    """Whether it cannot show our glyphs."""
+    try:
+        "✓≈◔".encode(stream.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return True
+    return False
+
+
+def glyph(word: str) -> tuple[str, str]:
+    look = LOOKS[word]
+    return look.glyph, look.colour or "dim"
+
+
+def matrix_lines(
+    matrix: Matrix, cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
+) -> list[Line]:
+    """A matrix of `cells` (id -> (word of LOOKS, text to show beside its glyph if there is room)), `columns` wide.
+
+    `rows` picks those to draw, in their order. Columns that do not fit side by side come in blocks below each other.
+    """
+    shown = list(range(len(matrix.rows)) if rows is None else rows)
+    label = min(max([width(matrix.rows[row]) for row in shown] + [width(matrix.row_title)]), max(columns // 3, 8))
+    each, wide = _column_width(matrix, cells, columns - label)
+    per_block = max(1, (columns - label) // (each + _gutter(each)))
+    lines: list[Line] = []
+    for start in range(0, len(matrix.columns), per_block):
+        block = range(start, min(start + per_block, len(matrix.columns)))
+        lines += _headings(matrix, block, label, each)
+        for row in shown:
+            lines.append(_row(matrix, row, block, cells, label, each, wide))
+    return lines
+
+
+def _column_width(matrix: Matrix, cells: dict[str, tuple[str, str]], room: int) -> tuple[int, bool]:
+    """How wide each column is, and whether there is room for more than a glyph in it."""
+    title = max(width(column) for column in matrix.columns)
+    texts = [_content(cells[cell], True) for cell in matrix.cells.values() if cell in cells]
+    full = max([sum(width(text) for text, _ in line) for line in texts] + [1])
+    tries = [
+        max(full, min(title, 24)),
+        max(full, min(title, 10)),
+        min(title, 10),
+        min(title, 6),
+        min(title, 4),
+        min(title, 3),
+        2,
+        1,
+    ]
+    for each in tries:
+        if (each + _gutter(each)) * len(matrix.columns) <= room:
+            return each, each >= full
+    return max(min(title, 6), 2), False
+
+
+def _gutter(each: int) -> int:
+    return 2 if each > 3 else 1
+
+
+def _headings(matrix: Matrix, block: range, label: int, each: int) -> list[Line]:
+    """Column titles, broken over lines rather than cut."""
+    titles = {column: _wrap(matrix.columns[column], each) for column in block}
+    depth = max(len(parts) for parts in titles.values())
+    lines: list[Line] = []
+    for level in range(depth):
+        line: Line = [(pad(fit(matrix.row_title, label) if level == depth - 1 else "", label), "dim")]
+        for column in block:
+            parts = [""] * (depth - len(titles[column])) + titles[column]
+            line += [(" " * _gutter(each), ""), (pad(parts[level], each), "bold")]
+        lines.append(line)
+    return lines
+
+
+def _wrap(text: str, columns: int) -> list[str]:
+    parts = [text[start : start + columns] for start in range(0, len(text), columns)] or [""]
+    return [fit(part, columns) for part in parts[:6]]
+
+
+def _row(
+    matrix: Matrix, row: int, block: range, cells: dict[str, tuple[str, str]], label: int, each: int, wide: bool
+) -> Line:
+    line: Line = [(pad(fit(matrix.rows[row], label), label), "")]
+    for column in block:
+        cell = matrix.cells.get((row, column))
+        if cell is not None and cell in cells:
+            content = _content(cells[cell], wide)
+        else:
+            content = [glyph("hole")] if (row, column) in matrix.holes else [(" ", "")]
+        line.append((" " * _gutter(each), ""))
+        room = each
+        for text, style in content:
+            cut = fit(text, room)
+            line.append((cut, style))
+            room -= width(cut)
+        line.append((" " * room, ""))
+    return line
+
+
+def _content(state: tuple[str, str], wide: bool) -> Line:
+    word, beside = state
+    first: Line = [glyph(word)]
+    if wide and beside:
+        first.append((f" {beside}", glyph(word)[1] if beside.startswith(word) else "dim"))
+    return first

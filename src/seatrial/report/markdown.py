@@ -1,0 +1,201 @@
+"""Markdown for the summary page of a CI job: the matrix, each failure with its evidence, and the rest in counts.
+
+Everything that a job or a suite said is inside a code span, a code block that it cannot close, or escaped. The whole
+stays below what such pages take.
+"""
+
+import re
+from pathlib import Path
+
+from seatrial.job import CellResult, Finding, RunResults
+from seatrial.report.look import LOOKS
+from seatrial.report.matrix import Matrix, matrices
+from seatrial.report.seen import see
+from seatrial.report.story import Story, again, bad, places, tell, title, why_of
+from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds
+
+MOST_BYTES = 900_000  # GitHub takes 1 MiB
+MOST_EVIDENCE = 3_000
+MOST_FINDINGS = 20
+MOST_PLACES = 2_500  # of one matrix: larger ones are left to report.html
+MOST_ITEMS = 100
+
+_SIGNS = {
+    "passed": "✅",
+    "failed": "❌",
+    "slower": "🐢",
+    "faster": "🐇",
+    "infra": "🚧",
+    "timeout": "⏱️",
+    "invalid": "❔",
+    "skipped": "⏭️",
+    "xfail": "☑️",
+    "xpass": "⚠️",
+    "hole": "·",
+}
+# What means something in the middle of a line: spans, links, tables, mathematics, and the addresses that become links.
+_SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
+
+
+def render(results: RunResults, folder: Path) -> str:
+    story = tell(results)
+    head = [*_head(results, story), *_matrices(results)]
+    tail = [*_flaky(story), *_xfails(story), *_not_run(story)]
+    room = MOST_BYTES - _bytes(head) - _bytes(tail)
+    told: list[str] = []
+    for number, cell in enumerate(story.failures):
+        block = _failure(results, folder, cell)
+        room -= _bytes(block)
+        if room < 0:
+            rest = len(story.failures) - number
+            told += [
+                f"_… and {count(rest, 'more cell')} that did not pass: all are in `report.html` and `results.json`._",
+                "",
+            ]
+            break
+        told += block
+    if told:
+        told = ["### Failures", "", *told]
+    return "\n".join([*head, *told, *tail])
+
+
+def _bytes(lines: list[str]) -> int:
+    return sum(len(line.encode()) + 1 for line in lines)
+
+
+def plain(text: str) -> str:
+    """Foreign text that shows as it is: no Markdown, no HTML, no mention of anybody."""
+    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", safe).replace("@", "@\u200b")
+
+
+def code(text: str) -> str:
+    """A code span that the text cannot leave. Not for a table, where a bar would end it."""
+    line = one_line(text) or " "
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    space = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{space}{line}{space}{fence}"
+
+
+def block(text: str) -> list[str]:
+    """A code block that the text cannot leave."""
+    shown = clean(bounded(text, MOST_EVIDENCE)).rstrip("\n")
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *shown.split("\n"), fence]
+
+
+def _head(results: RunResults, story: Story) -> list[str]:
+    counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in story.counts.items()]
+    if story.flaky:
+        counts.append(f"{LOOKS['flaky'].glyph} {len(story.flaky)} flaky")
+    if results.holes:
+        counts.append(count(len(results.holes), "hole"))
+    lines = [
+        f"## {_SIGNS[results.verdict.value]} {plain(results.suite)}: {results.verdict.value}",
+        "",
+        " · ".join(
+            [f"{count(len(results.cells), 'cell')} in {seconds(results.seconds)}", *counts, f"run {code(results.run)}"]
+        ),
+        "",
+    ]
+    if results.interrupted:
+        lines += ["**The run was interrupted: not all cells were done.**", ""]
+    return lines
+
+
+def _matrices(results: RunResults) -> list[str]:
+    cells = {cell.id: cell for cell in results.cells}
+    lines: list[str] = []
+    for matrix in matrices(results.cells, results.holes):
+        lines += [f"### {plain(matrix.trial)}" + (f" ({plain(matrix.fixed)})" if matrix.fixed else ""), ""]
+        if len(matrix.rows) * len(matrix.columns) > MOST_PLACES:
+            lines += [f"_{len(matrix.rows)} × {len(matrix.columns)}: too large for this page, see `report.html`._", ""]
+            continue
+        lines += [*_table(matrix, cells), ""]
+    return lines
+
+
+def _table(matrix: Matrix, cells: dict[str, CellResult]) -> list[str]:
+    lines = [
+        "| "
+        + " | ".join([plain(matrix.row_title) or " ", *(plain(column) or " " for column in matrix.columns)])
+        + " |",
+        "| --- " + "| :-: " * len(matrix.columns) + "|",
+    ]
+    for row, label in enumerate(matrix.rows):
+        signs = []
+        for column in range(len(matrix.columns)):
+            cell = cells.get(matrix.cells.get((row, column), ""))
+            if cell:
+                signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else ""))
+            else:
+                signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
+        lines.append("| " + " | ".join([plain(label), *signs]) + " |")
+    return lines
+
+
+def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
+    seen = see(folder, cell)
+    findings = bad(cell.findings)
+    first = f"{title(findings[0], cell)}: {findings[0].message}" if findings else why_of(cell)
+    head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(one_line(first)[:200])}"
+    lines = ["<details>", f"<summary>{head}</summary>", ""]
+    for finding in findings[:MOST_FINDINGS]:
+        lines += _finding(finding, title(finding, cell))
+    if len(findings) > MOST_FINDINGS:
+        lines += [f"… and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", ""]
+    if not findings:
+        lines += [*(f"- {plain(place)}" for place in places(cell)), ""] if cell.attempts else [plain(first), ""]
+    if seen.log:
+        lines += [f"Log: {code(seen.log)}", ""]
+    return [*lines, f"Again: {code(again(results, cell))}", "", "</details>", ""]
+
+
+def _html(text: str) -> str:
+    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", safe).replace("@", "@\u200b")
+
+
+def _finding(finding: Finding, named: str) -> list[str]:
+    what = f"**{plain(named)}** " + (f"({plain(finding.class_)}) " if finding.class_ else "")
+    lines = [what + plain(finding.message), ""]
+    return [*lines, *block(finding.evidence), ""] if finding.evidence.strip() else lines
+
+
+def _flaky(story: Story) -> list[str]:
+    if not story.flaky:
+        return []
+    lines = ["### Flaky: passed on a retry", ""]
+    for cell in story.flaky[:MOST_ITEMS]:
+        lines += [f"- {code(cell.id)}", *(f"  - {plain(place)}" for place in places(cell))]
+    return [*lines, *_rest(len(story.flaky)), ""]
+
+
+def _xfails(story: Story) -> list[str]:
+    if not story.xfails:
+        return []
+    lines = ["### Failed as declared", ""]
+    for cell, finding in story.xfails[:MOST_ITEMS]:
+        lines.append(f"- {code(cell.id)} {code(title(finding, cell))}: {plain(finding.message or cell.why)}")
+    return [*lines, *_rest(len(story.xfails)), ""]
+
+
+def _not_run(story: Story) -> list[str]:
+    lines: list[str] = []
+    if story.skips:
+        lines += ["### Skipped", ""]
+        lines += [f"- {number} × {plain(reason)}" for reason, number in list(story.skips.items())[:MOST_ITEMS]]
+        lines += [*_rest(len(story.skips)), ""]
+    if story.holes:
+        lines += ["### Holes: combinations that are not run", ""]
+        for reason, holes in list(story.holes.items())[:MOST_ITEMS]:
+            named = "; ".join(axes_text(hole.axes.items()) for hole in holes[:5]) + ("; …" if len(holes) > 5 else "")
+            lines.append(f"- {len(holes)} × {plain(reason)}: {plain(named)}")
+        lines += [*_rest(len(story.holes)), ""]
+    return lines
+
+
+def _rest(number: int) -> list[str]:
+    return [f"- … and {number - MOST_ITEMS:,} more"] if number > MOST_ITEMS else []

@@ -1,0 +1,186 @@
+"""An executed notebook as one HTML file, to be read without Jupyter.
+
+The notebook was written by a job, so nothing in it is trusted: text is escaped, Markdown may hold no HTML, images are
+data, HTML outputs are shown in frames that can run no script and reach no network. Nbconvert would do more, but takes
+over a second of CPU before it starts.
+"""
+
+import json
+import re
+from base64 import b64encode
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seatrial.report.ansi import to_html
+from seatrial.report.text import bounded, clean
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
+MOST_TEXT = 100_000  # characters of one output
+MOST_IMAGE = 8 * 1024 * 1024  # characters of one image's data
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1 class="file">{title}</h1>
+{body}
+</main>
+</body>
+</html>
+"""
+
+_FRAME_STYLE = "body{font:14px system-ui,sans-serif;margin:8px}td,th{padding:2px 8px;text-align:right}"
+
+
+class NotebookError(Exception):
+    """What is at `path` is not a notebook that can be shown; `reason` says why."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+def render_file(path: Path) -> str:
+    """The page of the notebook at `path`. Raises NotebookError for what is not one."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise NotebookError(path, f"it is larger than {MOST_BYTES // 1024 // 1024} MiB")
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise NotebookError(path, error.strerror or str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise NotebookError(path, f"it is not JSON: {error}") from error
+    if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
+        raise NotebookError(path, "it has no list of cells")
+    return render(data, path.name)
+
+
+def render_broken(error: NotebookError) -> str:
+    """The page that stands where a notebook's page would be."""
+    return _page(error.path.name, f'<p class="note">This notebook cannot be shown: {escape(clean(error.reason))}</p>')
+
+
+def render(notebook: dict[str, Any], title: str) -> str:
+    return _page(title, "\n".join(_cell(cell) for cell in notebook["cells"] if isinstance(cell, dict)))
+
+
+def _page(title: str, body: str) -> str:
+    return _PAGE.format(title=escape(clean(title)), style=_style(), body=body)
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    source = _text(cell.get("source"))
+    match cell.get("cell_type"):
+        case "markdown":
+            return f'<section class="cell">{_markdown(source, cell.get("attachments"))}</section>'
+        case "code":
+            return _code(cell, source)
+        case _:
+            return f'<section class="cell"><pre>{escape(clean(source))}</pre></section>'
+
+
+def _code(cell: dict[str, Any], source: str) -> str:
+    number = cell.get("execution_count")
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    shown = (
+        "".join(f'<span class="tag">{escape(clean(str(tag)))}</span>' for tag in tags) if isinstance(tags, list) else ""
+    )
+    outputs = cell.get("outputs")
+    made = "".join(_output(out) for out in outputs if isinstance(out, dict)) if isinstance(outputs, list) else ""
+    count = number if isinstance(number, int) else " "
+    return (
+        f'<section class="cell code"><span class="count">[{count}]</span>{shown}'
+        f'<pre class="source"><code>'
+        f"{escape(clean(bounded(source, MOST_TEXT)))}</code></pre>{made}</section>"
+    )
+
+
+def _output(output: dict[str, Any]) -> str:
+    match output.get("output_type"):
+        case "stream":
+            name = "stderr" if output.get("name") == "stderr" else "stdout"
+            return f'<pre class="{name}">{to_html(bounded(_text(output.get("text")), MOST_TEXT))}</pre>'
+        case "error":
+            traceback = output.get("traceback")
+            lines = "\n".join(map(str, traceback)) if isinstance(traceback, list) else ""
+            text = lines or f"{output.get('ename')}: {output.get('evalue')}"
+            return f'<pre class="error">{to_html(bounded(text, MOST_TEXT))}</pre>'
+        case "display_data" | "execute_result":
+            data = output.get("data")
+            return _rich(data) if isinstance(data, dict) else ""
+        case _:
+            return ""
+
+
+def _rich(data: dict[str, Any]) -> str:
+    """The one form of several that says most and is safe to show."""
+    for kind in _IMAGES:
+        image = _text(data.get(kind)).strip()
+        if image and len(image) <= MOST_IMAGE and _BASE64.fullmatch(image):
+            return f'<p><img alt="output" src="data:{kind};base64,{"".join(image.split())}"></p>'
+    vector = _text(data.get("image/svg+xml"))
+    if 0 < len(vector) <= MOST_IMAGE:  # as an image it can run no script
+        encoded = b64encode(vector.encode("utf-8", "replace")).decode()
+        return f'<p><img alt="output" src="data:image/svg+xml;base64,{encoded}"></p>'
+    html = _text(data.get("text/html"))
+    if 0 < len(html) <= MOST_TEXT * 10:
+        return _frame(html)
+    if markdown := _text(data.get("text/markdown")):
+        return _markdown(bounded(markdown, MOST_TEXT), None)
+    if plain := _text(data.get("text/plain")):
+        return f'<pre class="plain">{to_html(bounded(plain, MOST_TEXT))}</pre>'
+    kinds = ", ".join(escape(clean(str(kind))) for kind in data)
+    return f"<p>Output that cannot be shown here: {kinds}</p>" if kinds else ""
+
+
+def _frame(html: str) -> str:
+    """Foreign HTML in a frame without rights. Its height is a guess by its rows, for it cannot tell us its own."""
+    rows = html.count("<tr") + html.count("<br") + html.count("<p") + html.count("<li")
+    height = min(max(60, 34 + 27 * rows), 480)
+    page = escape(f'<meta charset="utf-8"><style>{_FRAME_STYLE}</style>{html}')
+    return f'<iframe sandbox="" loading="lazy" title="HTML output" style="height:{height}px" srcdoc="{page}"></iframe>'
+
+
+def _markdown(source: str, attachments: Any) -> str:
+    for name, kinds in attachments.items() if isinstance(attachments, dict) else ():
+        for kind, data in kinds.items() if isinstance(kinds, dict) else ():
+            image = _text(data)
+            if kind in _IMAGES and _BASE64.fullmatch(image) and len(image) <= MOST_IMAGE:
+                source = source.replace(f"(attachment:{name})", f"(data:{kind};base64,{image})")
+    made: str = _parser().render(clean(source))
+    return made
+
+
+@cache
+def _style() -> str:
+    return (Path(__file__).parent / "notebook.css").read_text(encoding="utf-8")
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+def _text(value: Any) -> str:
+    """A notebook's multi-line string: one, or a list of lines."""
+    if isinstance(value, list):
+        return "".join(part for part in value if isinstance(part, str))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,126 @@
+"""`results.json`: reading it, and the JSON Schema that other programs may hold us to."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.job import VERSION, RunResults
+
+SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
+
+# What a field means, where its name and type do not say it all. A test keeps this complete.
+_MEANING: dict[str, dict[str, str]] = {
+    "RunResults": {
+        "version": "Version of this form. It changes if a field changes its meaning; new fields may come at any time.",
+        "run": "Id of the run, the name of its folder.",
+        "suite": "Name of the suite.",
+        "verdict": "The worst verdict of all cells.",
+        "cells": "Every cell of the plan, also those that did not run.",
+        "holes": "Combinations that were not run, each with its reason.",
+        "suite_path": "The suite file, as it was given.",
+        "started_s": "Wall time at the start, seconds since 1970-01-01 UTC.",
+        "seconds": "How long the run took.",
+        "counts": "Number of cells by verdict, and of flaky ones.",
+        "interrupted": "Whether the run was ended before all cells were done.",
+        "seatrial": "Version of Seatrial that ran it.",
+    },
+    "CellResult": {
+        "id": "Readable id: trial[axis=value,...].",
+        "hash": "Eight hex digits of the cell's content; the same content has the same hash in every run.",
+        "axes": "Readable value of each axis.",
+        "verdict": "The class of the cell's outcome.",
+        "trial": "Name of its trial in the suite.",
+        "kind": "Kind of its trial.",
+        "flaky": "It passed, but only on a retry.",
+        "why": "Why it was skipped, is expected to fail, or could not be judged.",
+        "attempts": "Every try, in order; the findings are those of the last.",
+        "findings": "Every check's result.",
+        "metrics": "Figures by name: a number, an object with value and unit, or an object of more figures.",
+    },
+    "Hole": {
+        "trial": "Name of the trial.",
+        "axes": "The combination.",
+        "why": "Why it is not run.",
+        "cause": "What says so: needs, exclude, tag, select or pairwise.",
+    },
+    "Attempt": {
+        "number": "1 for the first.",
+        "place": "Where it ran.",
+        "stages": "When it reached each stage of a job's life.",
+        "exit": "How it ended.",
+        "verdict": "What this attempt alone came to.",
+        "why": "Why, where it did not pass.",
+        "seconds": "From started to finished, by one clock; null if it did not get there.",
+    },
+    "Place": {
+        "target": "Name of the target.",
+        "machine": "Name of the machine.",
+        "host": "The host, where it is known.",
+    },
+    "StageTime": {
+        "stage": "The stage that was reached.",
+        "wall_s": "Wall time, seconds since 1970-01-01 UTC.",
+        "source": "Whose clock that is.",
+        "uncertainty_s": "How far off it may be.",
+    },
+    "Exit": {
+        "outcome": "How the job ended.",
+        "code": "Exit code, if it exited.",
+        "signal": "Number of the signal, if one killed it.",
+        "message": "What happened, for a person.",
+    },
+    "Finding": {
+        "step": "The step that was judged; for a notebook `notebook PATH PASS`.",
+        "check": "The check that judged it.",
+        "verdict": "Its verdict.",
+        "class": "The class of what went wrong, for a notebook: error, shell, dead, timeout, memory, broken.",
+        "message": "What was found, in one line.",
+        "evidence": "The text that proves it, its most telling line first.",
+        "data": "The same for programs; its fields depend on the check.",
+    },
+}
+
+
+class ResultsError(Exception):
+    """The results at `path` are missing or cannot be read."""
+
+    def __init__(self, path: Path, reason: str, advice: str) -> None:
+        super().__init__(f"{path}: {reason}. {advice}")
+        self.path = path
+        self.reason = reason
+        self.advice = advice
+
+
+def read_results(folder: Path) -> RunResults:
+    path = folder / "results.json"
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        advice = f"The run has not finished: `seatrial attach {folder.name}` takes it up."
+        raise ResultsError(path, "there are no results yet", advice) from error
+    except OSError as error:
+        raise ResultsError(path, error.strerror or str(error), "Check its permissions.") from error
+    try:
+        results = msgspec.json.decode(data, type=RunResults)
+    except msgspec.DecodeError as error:
+        advice = f"`seatrial attach {folder.name}` makes it anew from the journal."
+        raise ResultsError(path, f"this is not a results.json: {error}", advice) from error
+    if results.version > VERSION:
+        reason = f"it has version {results.version}, this Seatrial knows {VERSION}"
+        raise ResultsError(path, reason, "Upgrade Seatrial to read it.")
+    return results
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of results.json. Unknown fields are allowed: the form grows."""
+    made = msgspec.json.schema(RunResults)
+    for name, meanings in _MEANING.items():
+        properties = made["$defs"][name]["properties"]
+        for field, meaning in meanings.items():
+            properties[field] = _described(properties[field], meaning)
+    return {"$schema": SCHEMA_ID, "title": "Results of a Seatrial run", **made}
+
+
+def _described(field: dict[str, Any], meaning: str) -> dict[str, Any]:
+    return {"description": meaning, **field}

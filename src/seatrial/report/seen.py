@@ -1,0 +1,157 @@
+"""What a report tells of a cell beyond its verdict: step times, notebook cells and resources of its last attempt."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from seatrial.job import CellResult, Observation, StepSeen
+
+_OBSERVATION = msgspec.json.Decoder(Observation)
+LOG_TAIL_BYTES = 6_000
+
+
+@dataclass(frozen=True)
+class NotebookPass:
+    name: str
+    state: str  # passed, failed, skipped; "" when it did not get to its end
+    class_: str
+    message: str
+    seconds: float | None
+    cells: dict[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class NotebookSeen:
+    step: str
+    path: str
+    passes: list[NotebookPass]
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted({number for seen in self.passes for number in seen.cells})
+
+
+@dataclass(frozen=True)
+class CellSeen:
+    """A cell's result beside what its folder holds. A missing or broken observation leaves `observation` None."""
+
+    result: CellResult
+    folder: Path  # of the last attempt; may be missing
+    base: str  # the same as others reach it: a relative path, no slash at its end
+    observation: Observation | None = None
+    steps: dict[str, StepSeen] = field(default_factory=dict)
+
+    def step_seconds(self, step: str) -> float | None:
+        if step in self.steps:
+            return self.steps[step].seconds
+        for notebook in self.notebooks:
+            for seen in notebook.passes:
+                if step == f"{notebook.step} {seen.name}":
+                    return seen.seconds
+        return None
+
+    @cached_property
+    def notebooks(self) -> list[NotebookSeen]:
+        return [_notebook(step) for step in self.steps.values() if step.kind == "notebook"]
+
+    @cached_property
+    def seconds(self) -> float | None:
+        return self.result.attempts[-1].seconds if self.result.attempts else None
+
+    @cached_property
+    def peak_memory_bytes(self) -> int | None:
+        return max((step.peak_memory_bytes for step in self.steps.values() if step.peak_memory_bytes), default=None)
+
+    @cached_property
+    def cpu_s(self) -> float | None:
+        figures = [step.cpu_s for step in self.steps.values() if step.cpu_s is not None]
+        return sum(figures) if figures else None
+
+    @cached_property
+    def log(self) -> str | None:
+        """Where its log is, if there is one."""
+        return f"{self.base}/log.txt" if (self.folder / "log.txt").is_file() else None
+
+    @cached_property
+    def kept(self) -> list[str]:
+        """Files that the job kept, relative to `base`; bounded."""
+        names = []
+        for place, folders, files in os.walk(self.folder / "files"):
+            folders.sort()
+            names += [str((Path(place) / name).relative_to(self.folder)) for name in sorted(files)]
+            if len(names) > 200:
+                break
+        return names[:200]
+
+    def log_tail(self) -> str:
+        try:
+            with (self.folder / "log.txt").open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(0, end - LOG_TAIL_BYTES))
+                text = file.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return text.partition("\n")[2] if end > LOG_TAIL_BYTES else text
+
+
+def see(folder: Path, cell: CellResult, base: str = "") -> CellSeen:
+    """`folder` is the run's; `base` is how it is reached from where the report will be."""
+    number = cell.attempts[-1].number if cell.attempts else 1
+    below = f"cells/{cell.hash}/{number}"
+    attempt = folder / below
+    reached = f"{base.rstrip('/')}/{below}" if base else below
+    try:
+        observation = _OBSERVATION.decode((attempt / "observation.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return CellSeen(cell, attempt, reached)
+    return CellSeen(cell, attempt, reached, observation, {step.name: step for step in observation.steps})
+
+
+def see_all(folder: Path, cells: list[CellResult], base: str = "") -> Iterator[CellSeen]:
+    for cell in cells:
+        yield see(folder, cell, base)
+
+
+def url(path: str) -> str:
+    return quote(path, safe="/.-_~")
+
+
+def _notebook(step: StepSeen) -> NotebookSeen:
+    passes: dict[str, dict[str, Any]] = {}
+    for note in step.notes:
+        name = note.get("pass")
+        if not isinstance(name, str):
+            continue
+        found = passes.setdefault(name, {"cells": {}, "end": {}})
+        if note.get("note") == "cell" and isinstance(note.get("cell"), int):
+            found["cells"][note["cell"]] = note
+        elif note.get("note") == "passed-over":
+            found["end"] = note
+    return NotebookSeen(
+        step.name,
+        str(step.args.get("path") or step.name.removeprefix("notebook ")),
+        [
+            NotebookPass(
+                name,
+                str(found["end"].get("state") or ""),
+                str(found["end"].get("class") or ""),
+                str(found["end"].get("message") or ""),
+                number(found["end"].get("seconds")),
+                found["cells"],
+            )
+            for name, found in passes.items()
+        ],
+    )
+
+
+def number(value: Any) -> float | None:
+    """A figure of a note, which is foreign: anything but a finite number that is not negative is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < float("inf") else None

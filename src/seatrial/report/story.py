@@ -1,0 +1,86 @@
+"""What a summary tells and in which order, the same in every form: failures, flaky passes, xfails, skips, holes."""
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
+from seatrial.report.look import ORDER
+from seatrial.report.text import one_line
+
+
+@dataclass(frozen=True)
+class Story:
+    failures: list[CellResult]  # those that need somebody, worst first
+    flaky: list[CellResult]
+    xfails: list[tuple[CellResult, Finding]]
+    skips: dict[str, int]  # reason -> how many cells and steps
+    holes: dict[str, list[Hole]]  # reason -> combinations
+    counts: dict[Verdict, int]  # cells by verdict, in ORDER, none that is zero
+
+
+def tell(results: RunResults) -> Story:
+    rank = {verdict: place for place, verdict in enumerate(ORDER)}
+    counted = dict.fromkeys(ORDER, 0)
+    skips: dict[str, int] = {}
+    xfails: list[tuple[CellResult, Finding]] = []
+    for cell in results.cells:
+        counted[cell.verdict] += 1
+        if cell.verdict is Verdict.SKIPPED:
+            reason = one_line(cell.why) or "no reason given"
+            skips[reason] = skips.get(reason, 0) + 1
+        for finding in cell.findings:
+            if finding.verdict is Verdict.XFAIL:
+                xfails.append((cell, finding))
+            elif finding.verdict is Verdict.SKIPPED and cell.verdict is not Verdict.SKIPPED:
+                reason = f"{one_line(finding.step)}: {one_line(finding.message) or 'no reason given'}"
+                skips[reason] = skips.get(reason, 0) + 1
+    holes: dict[str, list[Hole]] = {}
+    for hole in results.holes:
+        holes.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
+    return Story(
+        failures=sorted((cell for cell in results.cells if not cell.verdict.good), key=lambda cell: rank[cell.verdict]),
+        flaky=[cell for cell in results.cells if cell.flaky],
+        xfails=xfails,
+        skips=skips,
+        holes=holes,
+        counts={verdict: number for verdict, number in counted.items() if number},
+    )
+
+
+def bad(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.verdict.good]
+
+
+def title(finding: Finding, cell: CellResult) -> str:
+    """The step that it is about, and the check where the step has several findings."""
+    alone = sum(other.step == finding.step for other in cell.findings) == 1
+    return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
+
+
+def again(results: RunResults, cell: CellResult) -> str:
+    """The command that runs just that cell again."""
+    return f"seatrial run {shlex.quote(results.suite_path or results.suite)} --select /{cell.hash}"
+
+
+def why_of(cell: CellResult) -> str:
+    """Why a cell without a bad finding has its verdict: its own reason, or how its last attempt ended."""
+    if cell.why:
+        return one_line(cell.why)
+    if not cell.attempts:
+        return "it never started"
+    last = cell.attempts[-1]
+    return one_line(last.why or last.exit.message) or f"its job ended: {last.exit.outcome.value}"
+
+
+def places(cell: CellResult) -> list[str]:
+    """Each attempt: where it ran, what it came to and why."""
+    told = []
+    for attempt in cell.attempts:
+        host = f" on {attempt.place.host}" if attempt.place.host else ""
+        why = one_line(attempt.why or attempt.exit.message)
+        told.append(
+            f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place.target}/{attempt.place.machine}{host}"
+            + (f" ({why})" if why and not attempt.verdict.good else "")
+        )
+    return told

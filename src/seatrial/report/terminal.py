@@ -1,0 +1,243 @@
+"""The summary of a run for a terminal: matrix, failures with their evidence and the way to run them again, totals."""
+
+import os
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import TextIO
+
+from seatrial.job import CellResult, Finding, RunResults, Verdict
+from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.matrix import Matrix, matrices
+from seatrial.report.seen import CellSeen, see
+from seatrial.report.story import Story, again, bad, places, tell, title, why_of
+from seatrial.report.text import axes_text, count, first_line, fit, one_line, seconds, size, width
+
+MOST_CELLS = 15  # failed cells told in full; the others get a line each
+MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
+MOST_FINDINGS = 10  # of one cell
+MOST_ROWS = 50  # of one matrix
+
+
+def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None) -> None:
+    out = stream or sys.stdout
+    columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
+    out.write(paint(summary(results, folder, columns), wants_colour(out), is_ascii(out)))
+    out.flush()
+
+
+def summary(results: RunResults, folder: Path, columns: int) -> list[Line]:
+    """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
+    story = tell(results)
+    lines: list[Line] = [[], *_matrix(results, columns)]
+    for cell in story.failures[:MOST_CELLS]:
+        lines += [*_failure(results, see(folder, cell, _shown(folder)), columns), []]
+    lines += _more_failures(results, story, columns)
+    lines += _flaky(story, columns)
+    lines += _xfails(story, columns)
+    lines += _not_run(story, columns)
+    lines += _totals(results, story, folder, columns)
+    return lines
+
+
+def _shown(folder: Path) -> str:
+    """The folder as a person here would type it."""
+    relative = os.path.relpath(folder)
+    return str(folder) if relative.startswith("..") else relative
+
+
+def _matrix(results: RunResults, columns: int) -> list[Line]:
+    states = {cell.id: _state(cell) for cell in results.cells}
+    bad_cells = {cell.id for cell in results.cells if not cell.verdict.good}
+    lines: list[Line] = []
+    for matrix in matrices(results.cells, results.holes):
+        rows = _rows(matrix, bad_cells)
+        lines.append([(one_line(matrix.trial), "bold"), (f"  {one_line(matrix.fixed)}", "dim")])
+        lines += matrix_lines(matrix, states, columns, rows)
+        if len(rows) < len(matrix.rows):
+            lines.append([(f"… and {count(len(matrix.rows) - len(rows), 'more row')} without a failure", "dim")])
+        lines.append([])
+    return lines
+
+
+def _rows(matrix: Matrix, bad_cells: set[str]) -> list[int]:
+    """All rows, or when there are too many those with failures and then the first others."""
+    if len(matrix.rows) <= MOST_ROWS:
+        return list(range(len(matrix.rows)))
+    first = {row for (row, _), cell in matrix.cells.items() if cell in bad_cells}
+    return sorted(sorted(range(len(matrix.rows)), key=lambda row: row not in first)[: max(MOST_ROWS, len(first))])
+
+
+def _state(cell: CellResult) -> tuple[str, str]:
+    took = seconds(cell.attempts[-1].seconds) if cell.attempts else ""
+    if cell.verdict is Verdict.PASSED:
+        return "passed", f"{took} ↻ flaky" if cell.flaky else took
+    return cell.verdict.value, cell.verdict.value
+
+
+def _failure(results: RunResults, seen: CellSeen, columns: int) -> list[Line]:
+    cell = seen.result
+    mark, colour = glyph(cell.verdict.value)
+    lines: list[Line] = [[(f"{mark} {cell.verdict.value}", f"bold {colour}"), (f"  {one_line(cell.id)}", "bold")]]
+    findings = bad(cell.findings)
+    for finding in findings[:MOST_FINDINGS]:
+        lines += _finding(finding, title(finding, cell), columns)
+    if len(findings) > MOST_FINDINGS:
+        lines.append([(f"  … and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", "dim")])
+    if not findings:
+        lines += _wrapped(why_of(cell), columns)
+        lines += [line for place in places(cell)[-3:] for line in _wrapped(place, columns, "dim")]
+    if figures := _figures(seen):
+        lines.append([("  where  ", "dim"), (figures, "dim")])
+    if seen.log:
+        lines.append([("  log    ", "dim"), (seen.log, "")])
+    lines.append([("  again  ", "dim"), (again(results, cell), "cyan")])
+    return lines
+
+
+def _finding(finding: Finding, named: str, columns: int) -> list[Line]:
+    mark, colour = glyph(finding.verdict.value)
+    class_ = f"  {fit(one_line(finding.class_), 20)}" if finding.class_ else ""
+    step = fit(named, columns - 4 - width(class_))
+    head: Line = [(f"  {mark} ", colour), (step, "bold"), (class_, colour)]
+    message = one_line(finding.message)
+    used = sum(width(text) for text, _ in head)
+    lines = [head]
+    if message and used + 2 + width(message) <= columns:
+        head.append((f"  {message}", ""))
+    elif message:
+        lines += _wrapped(message, columns)
+    if evidence := first_line(finding.evidence):
+        lines += [[("    │ ", "dim"), (fit(part, columns - 6), colour)] for part in _parts(evidence, columns - 6, 2)]
+    return lines
+
+
+def _wrapped(text: str, columns: int, style: str = "") -> list[Line]:
+    return [[(f"    {fit(part, columns - 4)}", style)] for part in _parts(text, columns - 4, 3)]
+
+
+def _parts(text: str, columns: int, most: int) -> list[str]:
+    return textwrap.wrap(text, max(columns, 20), max_lines=most, placeholder=" …")
+
+
+def _figures(seen: CellSeen) -> str:
+    if not seen.result.attempts:
+        return ""
+    place = seen.result.attempts[-1].place
+    told = [f"{place.target}/{place.machine}" + (f" on {place.host}" if place.host else ""), seconds(seen.seconds)]
+    if seen.cpu_s is not None:
+        told.append(f"{seconds(seen.cpu_s)} CPU")
+    if seen.peak_memory_bytes:
+        told.append(f"peak {size(seen.peak_memory_bytes)}")
+    return " · ".join(one_line(part) for part in told if part)
+
+
+def _more_failures(results: RunResults, story: Story, columns: int) -> list[Line]:
+    rest = story.failures[MOST_CELLS:]
+    if not rest:
+        return []
+    lines: list[Line] = [[(f"{count(len(rest), 'more cell')} that did not pass", "bold")]]
+    for cell in rest[:MOST_LINES]:
+        mark, colour = glyph(cell.verdict.value)
+        findings = bad(cell.findings)
+        what = one_line(f"{title(findings[0], cell)}: {findings[0].message}") if findings else why_of(cell)
+        line: Line = [(f"  {mark} ", colour), (f"/{cell.hash} {one_line(cell.id)}", "")]
+        room = columns - sum(width(text) for text, _ in line) - 2
+        lines.append([*line, (f"  {fit(what, room)}" if room > 10 else "", "dim")])
+    if len(rest) > MOST_LINES:
+        lines.append([(f"  … and {len(rest) - MOST_LINES:,} more: all are in report.html and results.json", "dim")])
+    again_all = (
+        f"seatrial run {again(results, rest[0]).split(' ', 2)[2].rsplit(' --select', 1)[0]} --failed {results.run}"
+    )
+    return [*lines, [("  again  ", "dim"), (again_all, "cyan")], []]
+
+
+def _flaky(story: Story, columns: int) -> list[Line]:
+    if not story.flaky:
+        return []
+    lines: list[Line] = [[(f"{glyph('flaky')[0]} flaky: passed on a retry", "bold yellow")]]
+    for cell in story.flaky[:MOST_LINES]:
+        lines.append([(f"  {one_line(cell.id)}", "")])
+        lines += [line for place in places(cell) for line in _wrapped(place, columns, "dim")]
+    return [*lines, *_rest(len(story.flaky)), []]
+
+
+def _xfails(story: Story, columns: int) -> list[Line]:
+    """Each known failure once, with the cells that it was seen in."""
+    if not story.xfails:
+        return []
+    mark, colour = glyph("xfail")
+    lines: list[Line] = [[(f"{mark} xfail: failed as declared", f"bold {colour}")]]
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for cell, finding in story.xfails:
+        what = (title(finding, cell), finding.class_, one_line(finding.message or cell.why))
+        groups.setdefault(what, []).append(one_line(cell.id))
+    for (step, kind, message), cells in list(groups.items())[:MOST_LINES]:
+        lines.append(
+            [(f"  {len(cells):>4} × ", "dim"), (fit(step, columns - 9 - len(kind) - 2), "bold"), (f"  {kind}", colour)]
+        )
+        lines += [[(f"     {text}", "") for text, _ in line] for line in _wrapped(message, columns - 5)]
+        named = "; ".join(cells[:2]) + (" …" if len(cells) > 2 else "")
+        lines.append([(f"         {fit(named, columns - 9)}", "dim")])
+    return [*lines, *_rest(len(groups)), []]
+
+
+def _not_run(story: Story, columns: int) -> list[Line]:
+    lines: list[Line] = []
+    if story.skips:
+        mark, colour = glyph("skipped")
+        lines.append([(f"{mark} skipped", f"bold {colour}")])
+        for reason, number in list(story.skips.items())[:MOST_LINES]:
+            lines.append([(f"  {number:>4} × ", "dim"), (fit(reason, columns - 9), "")])
+        lines += [*_rest(len(story.skips), "reason"), []]
+    if story.holes:
+        lines.append([(f"{glyph('hole')[0]} holes: combinations that are not run", "bold")])
+        for reason, holes in list(story.holes.items())[:MOST_LINES]:
+            named = "; ".join(axes_text(hole.axes.items()) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
+            lines.append([(f"  {len(holes):>4} × ", "dim"), (fit(reason, columns - 9), "")])
+            lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
+        lines += [*_rest(len(story.holes), "reason"), []]
+    return lines
+
+
+def _rest(number: int, word: str = "") -> list[Line]:
+    more = number - MOST_LINES
+    return [[(f"  … and {count(more, f'more {word}') if word else f'{more:,} more'}", "dim")]] if more > 0 else []
+
+
+def _totals(results: RunResults, story: Story, folder: Path, columns: int) -> list[Line]:
+    mark, colour = glyph(results.verdict.value)
+    counts: Line = [(count(len(results.cells), "cell"), "bold")]
+    for verdict, number in story.counts.items():
+        sign, tone = glyph(verdict.value)
+        counts += [("   ", ""), (f"{sign} {number} {verdict.value}", tone)]
+        if verdict is Verdict.PASSED and story.flaky:
+            counts.append((f" ({len(story.flaky)} flaky)", "yellow"))
+    if results.holes:
+        counts += [("   ", ""), (f"{glyph('hole')[0]} {count(len(results.holes), 'hole')}", "dim")]
+    head: Line = [
+        (f"{mark} {results.verdict.value}", f"bold {colour}"),
+        (f"  {one_line(results.suite)}", "bold"),
+        (f"  {seconds(results.seconds)}  run {results.run}", "dim"),
+    ]
+    if results.interrupted:
+        head.append(("  interrupted: not all cells were done", "yellow"))
+    lines = [[("─" * columns, "dim")], head, *_broken(counts, columns)]
+    if (folder / "report.html").is_file():
+        lines.append([(f"{_shown(folder)}/report.html", "cyan")])
+    return lines
+
+
+def _broken(line: Line, columns: int) -> list[Line]:
+    """A line of counts, over several lines where one is too narrow."""
+    lines: list[Line] = [[]]
+    used = 0
+    for text, style in line:
+        if used + width(text) > columns:
+            lines.append([("  ", "")])
+            used = 2
+        if text.strip() or used > 2:
+            lines[-1].append((text, style))
+            used += width(text)
+    return lines

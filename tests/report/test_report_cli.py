@@ -1,0 +1,74 @@
+"""`seatrial report` as a user calls it."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import pytest
+import sample
+from click.testing import CliRunner, Result
+
+from seatrial.cli.report import command
+from seatrial.report.results import schema
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for run in (sample.small(), sample.green(4)):
+        (sample.write_run(tmp_path / "runs" / run.run, run) / "plan.json").write_text("{}")
+    return tmp_path / "runs"
+
+
+def call(runs: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(command, [*arguments, "--runs", str(runs)])
+
+
+def test_a_run_is_found_by_id_beginning_path_or_as_the_last(runs: Path) -> None:
+    for name in ("20260101-000000-7f3a", "2026", str(runs / "20260101-000000-7f3a")):
+        done = call(runs, name)
+        assert done.exit_code == 0
+        assert "✗ failed  nightly" in done.stdout
+    assert "✓ passed  simple" in call(runs, "last").stdout
+
+
+def test_an_unknown_run_ends_with_2_and_the_nearest_ids(runs: Path) -> None:
+    done = call(runs, "20260101-000000-7f3b")
+    assert done.exit_code == 2
+    assert "20260101-000000-7f3a" in done.stderr
+
+
+def test_a_run_without_results_ends_with_2_and_the_way_on(runs: Path) -> None:
+    (runs / "r1" / "results.json").unlink()
+    done = call(runs, "r1")
+    assert done.exit_code == 2
+    assert "seatrial attach r1" in done.stderr
+
+
+def test_json_is_valid_by_its_schema(runs: Path) -> None:
+    data = json.loads(call(runs, "2026", "--json").stdout)
+    jsonschema.Draft202012Validator(schema()).validate(data)
+    assert data["run"] == "20260101-000000-7f3a"
+
+
+def test_each_form_goes_to_a_file_or_to_standard_output(runs: Path, tmp_path: Path) -> None:
+    assert call(runs, "2026", "--markdown", "-").stdout.startswith("## ❌ nightly: failed")
+    assert ET.fromstring(call(runs, "2026", "--junit", "-").stdout).tag == "testsuites"
+    files = [f"--html={tmp_path / 'a.html'}", f"--junit={tmp_path / 'a.xml'}", f"--markdown={tmp_path / 'a.md'}"]
+    done = call(runs, "2026", *files)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert ET.parse(tmp_path / "a.xml").getroot().get("name") == "nightly"
+
+
+def test_a_report_written_elsewhere_still_links_into_the_run_folder(runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    call(runs, "2026", "--html", str(tmp_path / "other" / "a.html"))
+    link = "../runs/20260101-000000-7f3a/cells/a1b2c3d4/1/log.txt"
+    assert f'href="{link}"' in (tmp_path / "other" / "a.html").read_text()
+    assert (tmp_path / "other" / link).is_file()
+
+
+def test_a_file_that_cannot_be_written_is_said(runs: Path, tmp_path: Path) -> None:
+    done = call(runs, "2026", "--junit", str(tmp_path / "none" / "a.xml"))
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr

@@ -1,0 +1,142 @@
+"""What is seen while a run goes on, on a real terminal and without one."""
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import sample
+
+from seatrial.report.lines import paint
+from seatrial.report.live import REDRAWS_PER_SECOND, Board
+from seatrial.report.text import width
+
+PROGRAM = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+import sample
+from seatrial.report.live import watching
+run = sample.small()
+with watching(run.cells, run.holes) as watch:
+    for cell in run.cells:
+        watch.update(cell.id, "starting")
+        watch.update(cell.id, "running", "import numpy")
+        watch.update(cell.id, cell.verdict.value, "because of \\x1b[2J this")
+    watch.update("", "interrupted", "once more to leave at once")
+    time.sleep(float(sys.argv[2]))
+print("rich" in sys.modules, file=sys.stderr)
+"""
+
+
+def run_program(*, stdout: int, pause_s: float = 0.0) -> "subprocess.CompletedProcess[bytes]":
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(Path(sample.__file__).parent), str(pause_s)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30", "PYTHONUTF8": "1"},
+        check=False,
+    )
+
+
+def test_without_a_terminal_each_finished_cell_is_a_line_and_rich_is_not_imported() -> None:
+    done = run_program(stdout=subprocess.PIPE)
+    lines = done.stdout.decode().splitlines()
+    assert done.stderr == b"False\n"
+    assert len(lines) == 10
+    assert lines[0].startswith("[1/9] passed generic[runtime=base,machine=small] ")
+    assert lines[1].startswith("[2/9] failed generic[runtime=base,machine=large] ")
+    assert lines[1].endswith(" ms: because of this")
+    assert lines[9] == "interrupted: once more to leave at once"
+
+
+def test_on_a_terminal_the_matrix_is_drawn_and_taken_away_again() -> None:
+    own, theirs = pty.openpty()
+    done = run_program(stdout=theirs, pause_s=0.7)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(own, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        seen += part
+    os.close(own)
+    text = seen.decode()
+    assert done.stderr == b"True\n"
+    assert "tensorflow" in text
+    assert "9/9 done" in text
+    assert "interrupted: once more to leave at once" in text
+    assert text.rstrip().endswith("\x1b[2K")  # nothing of it is left for the summary to stand under
+    assert "\x1b[?25h" in text  # and the cursor is back
+
+
+def test_nobody_who_reads_any_more_does_not_stop_the_run() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run_program(stdout=writing)
+    os.close(writing)
+    assert b"False" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_it_is_drawn_no_more_than_twice_a_second_however_much_changes(tmp_path: Path) -> None:
+    run = sample.large()
+    board = Board(run.cells, run.holes)
+    began_s = time.monotonic()
+    own, theirs = pty.openpty()
+    with os.fdopen(theirs, "w", encoding="utf-8") as out, board.shown(out):
+        os.set_blocking(own, False)
+        while time.monotonic() - began_s < 1.2:
+            for cell in run.cells[:50]:
+                board.update(cell.id, "running", "x")
+                board.update(cell.id, cell.verdict.value)
+            _drain(own)
+        _drain(own)
+        drawn = board.drawn
+    took_s = time.monotonic() - began_s
+    os.close(own)
+    assert 2 <= drawn <= REDRAWS_PER_SECOND * took_s + 2
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 1 << 20):
+            pass
+    except BlockingIOError:
+        pass
+
+
+@pytest.mark.parametrize(("columns", "height"), [(80, 24), (120, 40), (30, 6), (200, 100)])
+def test_it_fits_the_screen_and_shows_what_runs_first(columns: int, height: int) -> None:
+    run = sample.large()
+    board = Board(run.cells, run.holes)
+    for cell in run.cells[:500]:
+        board.update(cell.id, "running")
+        board.update(cell.id, cell.verdict.value)
+    board.update(run.cells[990].id, "running", "notebook train.ipynb fresh")
+    lines = board.lines(columns, height)
+    text = paint(lines)
+    assert len(lines) <= height
+    assert "500/1000 done" in text
+    if columns >= 80:
+        assert "runtime-39 " in text
+        assert "notebook train.ipynb fresh" in text
+        assert all(width(line) <= columns for line in text.splitlines()[:-1])
+
+
+def test_a_retried_cell_counts_again_only_when_it_ends() -> None:
+    run = sample.green(3)
+    board = Board(run.cells)
+    first = run.cells[0].id
+    board.update(first, "running")
+    board.update(first, "retrying", "the node was drained")
+    assert "0/3 done" in paint(board.lines(80, 24))
+    board.update(first, "running")
+    board.update(first, "passed")
+    assert "1/3 done" in paint(board.lines(80, 24))

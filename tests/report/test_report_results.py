@@ -1,0 +1,76 @@
+"""results.json: its schema is complete, shipped, and what we write keeps to it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import sample
+
+import seatrial.report
+from seatrial.report.results import ResultsError, read_results, schema
+
+
+def test_the_schema_that_is_shipped_is_the_schema() -> None:
+    shipped = Path(seatrial.report.__file__).with_name("results.schema.json")
+    assert json.loads(shipped.read_text()) == schema()
+
+
+def test_every_field_says_what_it_means() -> None:
+    structs = [part for part in schema()["$defs"].values() if "properties" in part]
+    missing = [
+        (part["title"], name)
+        for part in structs
+        for name, field in part["properties"].items()
+        if not field.get("description")
+    ]
+    assert len(structs) == 8
+    assert missing == []
+
+
+@pytest.mark.parametrize("make", [sample.small, sample.green, sample.large])
+def test_what_is_written_is_valid(make: Any) -> None:
+    data = json.loads(msgspec.json.encode(make()))
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.Draft202012Validator(schema()).validate(data)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: data.pop("run"),
+        lambda data: data.update(verdict="fine"),
+        lambda data: data["cells"][0].pop("hash"),
+        lambda data: data["cells"][1]["findings"][0].update(verdict=3),
+        lambda data: data["holes"][0].pop("why"),
+    ],
+)
+def test_what_is_not_valid_is_refused_by_the_schema_and_by_us(spoil: Any, tmp_path: Path) -> None:
+    data = json.loads(msgspec.json.encode(sample.small()))
+    spoil(data)
+    assert not jsonschema.Draft202012Validator(schema()).is_valid(data)
+    (tmp_path / "results.json").write_text(json.dumps(data))
+    with pytest.raises(ResultsError, match=r"not a results\.json"):
+        read_results(tmp_path)
+
+
+def test_fields_of_a_later_time_are_no_error(tmp_path: Path) -> None:
+    data = json.loads(msgspec.json.encode(sample.small())) | {"new": 1}
+    data["cells"][0]["newer"] = {}
+    jsonschema.Draft202012Validator(schema()).validate(data)
+    (tmp_path / "results.json").write_text(json.dumps(data))
+    assert read_results(tmp_path) == sample.small()
+
+
+def test_missing_torn_and_newer_results_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"no results yet.*seatrial attach"):
+        read_results(tmp_path)
+    encoded = msgspec.json.encode(sample.small())
+    (tmp_path / "results.json").write_bytes(encoded[: len(encoded) // 2])
+    with pytest.raises(ResultsError, match="seatrial attach"):
+        read_results(tmp_path)
+    (tmp_path / "results.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(sample.small(), version=99)))
+    with pytest.raises(ResultsError, match="version 99"):
+        read_results(tmp_path)
