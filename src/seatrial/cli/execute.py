@@ -1,0 +1,103 @@
+"""The common end of `run`, `attach` and `cancel`: the engine goes, its results are kept, reported and told."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import fail
+
+if TYPE_CHECKING:
+    from seatrial.engine import Prepared
+    from seatrial.job import RunResults
+    from seatrial.record import RunFolder
+
+
+def execute(prepared: "Prepared", runs: Path, cancel: bool = False) -> int:
+    """Run to the end; the exit code."""
+    from seatrial.engine import INFRA, USAGE, Run, RunStopped, SecretError, exit_code
+    from seatrial.record import JournalError, Owned
+    from seatrial.report.live import watching
+
+    folder = prepared.folder
+    try:
+        with watching(prepared.plan.cells, prepared.plan.holes) as listener:
+            results = asyncio.run(Run(prepared, listener, cancel).execute())
+    except SecretError as error:
+        fail(str(error), USAGE)
+    except Owned as error:
+        fail(str(error), USAGE)
+    except JournalError as error:
+        fail(f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it", INFRA)
+    except RunStopped as error:
+        fail(f"the run stopped: {error}\nnothing is lost: `seatrial attach {folder.run}` takes it up", INFRA)
+    _keep(folder, results, runs)
+    _tell(folder, results)
+    return exit_code(results)
+
+
+def finished(folder: "RunFolder", show: bool = True) -> int | None:
+    """The exit code of a run that came to its end, told once more; None when it did not."""
+    from seatrial.engine import INFRA, exit_code
+    from seatrial.record import JournalError, read_journal
+
+    try:
+        entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
+    except JournalError as error:
+        fail(str(error), INFRA)
+    results = folder.read_results()
+    if results is None or not any(entry["event"] == "finished" for entry in entries):
+        return None
+    if show:
+        click.echo(f"{folder.run} has finished already", err=True)
+        _tell(folder, results)
+    return exit_code(results)
+
+
+def opened(folder: "RunFolder") -> "Prepared":
+    from seatrial.engine import PlanChanged, reopen
+    from seatrial.suite import SuiteError
+
+    try:
+        return reopen(folder)
+    except (PlanChanged, SuiteError) as error:
+        fail(str(error))
+
+
+def detached(prepared: "Prepared", runs: Path) -> None:
+    """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
+    with open(prepared.folder.path / "console.txt", "ab") as console:
+        subprocess.Popen(
+            [sys.executable, "-m", "seatrial", "attach", str(prepared.folder.path), "--runs", str(runs)],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=console,
+            start_new_session=True,
+            env=os.environ,
+        )
+    click.echo(prepared.folder.run)
+
+
+def _keep(folder: "RunFolder", results: "RunResults", runs: Path) -> None:
+    """Reports and history. Neither may take the results away from the user: they are on disk already."""
+    from seatrial.record.history import HistoryError, add
+    from seatrial.report import ReportError, write_reports
+
+    try:
+        add(runs / "history.db", results)
+    except HistoryError as error:
+        click.echo(f"seatrial: the history was not added to: {error}", err=True)
+    try:
+        write_reports(folder.path, results)
+    except ReportError as error:
+        click.echo(f"seatrial: {error}", err=True)
+
+
+def _tell(folder: "RunFolder", results: "RunResults") -> None:
+    from seatrial.report.terminal import print_summary
+
+    print_summary(results, folder.path)

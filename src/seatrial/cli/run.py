@@ -1,0 +1,50 @@
+"""`seatrial run`: runs a suite."""
+
+from pathlib import Path
+
+import click
+
+from seatrial.cli.options import RUNS, check_cost, fail, plan_of, selecting
+
+
+@click.command()
+@click.argument("suite", type=click.Path(path_type=Path))
+@selecting
+@click.option("--failed", metavar="RUN", help="Only the cells that did not pass in that run.")
+@click.option("--parallel", type=click.IntRange(min=1), help="Cells at a time on each target.")
+@click.option("--retries", type=click.IntRange(min=0), help="Further attempts for each class that the trial retries.")
+@click.option(
+    "--max-failures", type=click.IntRange(min=1), help="Start nothing more after this many cells have failed."
+)
+@click.option("--detach", is_flag=True, help="Return at once; `seatrial attach` shows it, `cancel` stops it.")
+@RUNS
+def command(
+    suite: Path,
+    failed: str | None,
+    parallel: int | None,
+    retries: int | None,
+    max_failures: int | None,
+    detach: bool,
+    runs: Path,
+    select: tuple[str, ...],
+    tag: tuple[str, ...],
+    pairwise: bool,
+    repeat: int | None,
+    max_cost: float | None,
+) -> None:
+    """Run SUITE and say what passed, what failed and why."""
+    from seatrial.cli.execute import detached, execute
+    from seatrial.engine import Options, create
+
+    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed)
+    max_cost = suite_read.max_cost if max_cost is None else max_cost
+    check_cost(plan, max_cost)
+    if not plan.cells:
+        fail(
+            f"there is nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`"
+        )
+    prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost))
+    if detach:
+        detached(prepared, runs)
+        return
+    raise SystemExit(execute(prepared, runs))

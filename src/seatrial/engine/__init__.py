@@ -1,0 +1,28 @@
+"""Runs plans: limits, retries, cancellation, journal, attach and reap."""
+
+from seatrial.engine.exits import INFRA, INTERRUPTED, USAGE, exit_code
+from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
+from seatrial.engine.reap import Reaped, reap
+from seatrial.engine.registry import kinds, models, targets
+from seatrial.engine.run import Run, RunStopped
+from seatrial.engine.secret import SecretError
+
+__all__ = [
+    "INFRA",
+    "INTERRUPTED",
+    "USAGE",
+    "Options",
+    "PlanChanged",
+    "Prepared",
+    "Reaped",
+    "Run",
+    "RunStopped",
+    "SecretError",
+    "create",
+    "exit_code",
+    "kinds",
+    "models",
+    "reap",
+    "reopen",
+    "targets",
+]

@@ -1,0 +1,226 @@
+"""One try at a cell: submit, follow, collect, judge, remove. Every effect is journalled before and after, so that
+the same code takes up an attempt at whatever point an earlier process left it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from seatrial.check import apply_xfails
+from seatrial.engine.follow import Follower
+from seatrial.engine.past import AttemptPast
+from seatrial.engine.reap import FOLDER
+from seatrial.engine.secret import Secrets
+from seatrial.job import Attempt, Exit, Finding, Job, Observation, Outcome, Place, Verdict, read_records, worst
+from seatrial.record import Journal, RunFolder
+from seatrial.suite import Cell
+from seatrial.target import TargetError
+from seatrial.trial import Judgement, Kind
+
+
+class Listener(Protocol):
+    """Is told of each change of a cell, to show it to a person."""
+
+    def update(self, cell: str, state: str, progress: str = "") -> None: ...
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """An attempt that is over, with all that its checks found."""
+
+    attempt: Attempt
+    judgement: Judgement
+
+
+class Attempts:
+    """Makes the attempts of a run. `at` is the failpoint."""
+
+    def __init__(
+        self, folder: RunFolder, journal: Journal, secrets: Secrets, listener: Listener, at: Callable[[str], None]
+    ) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._secrets = secrets
+        self._mask = secrets.mask
+        self._listener = listener
+        self._at = at
+        self._running: dict[str, Follower] = {}  # by handle
+        self._submitting: set[asyncio.Task[str]] = set()
+        self._cancelled = False
+
+    async def cancel(self) -> None:
+        """End what runs, and let nothing that is being submitted start to run. `make` returns soon after."""
+        self._cancelled = True
+        for task in self._submitting:
+            task.cancel()
+        running = list(self._running.items())
+        await asyncio.gather(*(follower.target.cancel(handle) for handle, follower in running), return_exceptions=True)
+
+    async def make(self, cell: Cell, kind: Kind, follower: Follower, number: int, past: AttemptPast | None) -> Judged:
+        if past and past.judged:
+            if past.handle and not past.removed:
+                await self._remove(cell, number, follower, past.handle)
+            return self._judge(cell, kind, self._folder.read_observation(cell.hash, number))
+        job = self._job(cell, kind, number)
+        handle, observation = await self._submit_and_follow(cell, job, follower, past)
+        self._folder.write_observation(cell.hash, observation)
+        self._at("observation written")
+        judged = self._judge(cell, kind, observation)
+        await self._journal.write(
+            "judged",
+            durable=True,
+            cell=cell.hash,
+            attempt=number,
+            verdict=judged.attempt.verdict,
+            why=judged.attempt.why,
+        )
+        if handle:
+            await self._remove(cell, number, follower, handle)
+        return judged
+
+    def _job(self, cell: Cell, kind: Kind, number: int) -> Job:
+        job = kind.job(cell, self._folder.run, number)
+        return msgspec.structs.replace(job, labels={**job.labels, FOLDER: str(self._folder.path)})
+
+    async def _submit_and_follow(
+        self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None
+    ) -> tuple[str | None, Observation]:
+        place = Place(target=cell.target, machine=cell.machine_name)
+        try:
+            handle = await self._submit(cell, job, follower, past)
+        except TargetError as error:
+            ended = Exit(error.outcome, message=self._mask.text(str(error)))
+            return None, self._nothing_seen(job, place, ended)
+        self._running[handle] = follower
+        try:
+            if self._cancelled:
+                await follower.target.cancel(handle)
+            seen = await follower.wait(
+                handle, job.limits, lambda progress: self._listener.update(cell.id, "running", progress)
+            )
+            assert seen.exit
+            place = Place(target=cell.target, machine=cell.machine_name, host=seen.host)
+            await self._journal.write(
+                "ended", cell=cell.hash, attempt=job.attempt, outcome=seen.exit.outcome, code=seen.exit.code
+            )
+            try:
+                observation = await self._collect(cell, job, follower, handle, place, seen.exit)
+            except TargetError as error:
+                ended = Exit(
+                    Outcome.INFRA, message=f"its results could not be collected: {self._mask.text(str(error))}"
+                )
+                observation = self._nothing_seen(job, place, ended)
+            return handle, msgspec.structs.replace(observation, stages=list(seen.stages))
+        finally:
+            del self._running[handle]
+            follower.forget(handle)
+
+    async def _submit(self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None) -> str:
+        if past and past.handle:
+            await follower.target.adopt(past.handle)
+            return past.handle
+        if self._cancelled:
+            raise TargetError("cancelled before it was submitted", Outcome.CANCELLED)
+        self._listener.update(cell.id, "starting")
+        if past is None:
+            await self._journal.write(
+                "submit",
+                durable=True,
+                cell=cell.hash,
+                id=cell.id,
+                attempt=job.attempt,
+                job=job.name,
+                target=cell.target,
+            )
+        task = asyncio.create_task(follower.target.submit(job, self._secrets.of(job)))
+        self._submitting.add(task)
+        try:
+            handle = await task
+        except asyncio.CancelledError:
+            if not (self._cancelled and task.cancelled()):
+                raise
+            # Whether it came to be is not known: the sweep at the run's end removes it by its label if so.
+            raise TargetError("cancelled while it was being submitted", Outcome.CANCELLED) from None
+        finally:
+            self._submitting.discard(task)
+        self._at("submit done")
+        await self._journal.write("submitted", cell=cell.hash, attempt=job.attempt, handle=handle)
+        return handle
+
+    async def _collect(
+        self, cell: Cell, job: Job, follower: Follower, handle: str, place: Place, ended: Exit
+    ) -> Observation:
+        into = self._folder.attempt(cell.hash, job.attempt)
+        into.mkdir(parents=True, exist_ok=True)
+        for name in ("records.jsonl", "log.txt", "files"):
+            await follower.target.fetch(handle, name, into / name)
+        self._at("fetched")
+        try:
+            with open(into / "records.jsonl", "rb") as lines:
+                records = read_records(lines, job.steps)
+        except FileNotFoundError:
+            records = read_records([], job.steps)
+        return Observation(
+            job=job.name,
+            attempt=job.attempt,
+            place=place,
+            exit=msgspec.structs.replace(ended, message=self._mask.text(ended.message)),
+            steps=records.steps,
+            left=records.left,
+            log_bytes=records.log_bytes,
+            log_omitted_bytes=records.log_omitted_bytes,
+            broken_records=records.broken,
+            seconds=records.seconds,
+            files=_files(into / "files"),
+        )
+
+    def _nothing_seen(self, job: Job, place: Place, ended: Exit) -> Observation:
+        return Observation(
+            job=job.name, attempt=job.attempt, place=place, exit=ended, steps=read_records([], job.steps).steps
+        )
+
+    async def _remove(self, cell: Cell, number: int, follower: Follower, handle: str) -> None:
+        try:
+            await follower.target.remove(handle)
+        except (
+            TargetError
+        ) as error:  # the results are safe; what is left is found by its label at the run's end or by reap
+            await self._journal.write("left", cell=cell.hash, attempt=number, why=self._mask.text(str(error)))
+            return
+        self._at("remove done")
+        await self._journal.write("removed", cell=cell.hash, attempt=number)
+
+    def _judge(self, cell: Cell, kind: Kind, observation: Observation) -> Judged:
+        judgement = kind.judge(cell, observation)
+        findings = apply_xfails(judgement.findings, cell.xfails)
+        verdict = worst(finding.verdict for finding in findings)
+        why = reason(findings, verdict)
+        if observation.exit.outcome is Outcome.CANCELLED:
+            verdict, why = Verdict.SKIPPED, "cancelled while it ran"
+        attempt = Attempt(
+            number=observation.attempt,
+            place=observation.place,
+            stages=observation.stages,
+            exit=observation.exit,
+            verdict=verdict,
+            why=why,
+            seconds=observation.seconds,
+        )
+        return Judged(attempt, Judgement(findings, judgement.metrics))
+
+
+def reason(findings: list[Finding], verdict: Verdict) -> str:
+    """The first finding that made the verdict, in one line; nothing for a plain pass."""
+    if verdict is Verdict.PASSED:
+        return ""
+    first = next((finding for finding in findings if finding.verdict is verdict), None)
+    if first is None:
+        return ""
+    return f"{first.step}: {first.message}" if first.message else first.step
+
+
+def _files(folder: Path) -> list[str]:
+    return (
+        sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    )

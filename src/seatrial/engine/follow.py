@@ -1,0 +1,106 @@
+"""Follows the jobs of one target: one watch for all of them, an inbox for each."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+from seatrial.job import Event, Exit, Limits, Outcome, Stage, StageTime
+from seatrial.target import Target
+
+BACKSTOP_S = 60.0  # a target ends a job by its own limits; this long after that, the engine does
+
+
+class Followed:
+    """What has been seen of a job so far."""
+
+    def __init__(self) -> None:
+        self.stages: list[StageTime] = []
+        self.host = ""
+        self.progress = ""
+        self.exit: Exit | None = None
+        self.changed = asyncio.Event()
+
+    def take(self, event: Event) -> None:
+        if event.time and all(seen.stage != event.time.stage for seen in self.stages):
+            self.stages.append(event.time)
+        self.host = event.host or self.host
+        self.progress = event.progress or self.progress
+        self.exit = event.exit or self.exit
+        self.changed.set()
+
+    def reached(self, *stages: Stage) -> bool:
+        return any(seen.stage in stages for seen in self.stages)
+
+
+class Follower:
+    """Waits for three things at once: the job's events, its limits, and the watch itself, whose death is an error."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._jobs: dict[str, Followed] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self.target.open()
+        self._watch = asyncio.create_task(self._read(), name=f"watch {self.target.name}")
+
+    async def close(self) -> None:
+        if self._watch:
+            self._watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watch
+        await self.target.close()
+
+    async def _read(self) -> None:
+        async for event in self.target.watch():
+            self.job(event.handle).take(event)
+
+    def job(self, handle: str) -> Followed:
+        return self._jobs.setdefault(handle, Followed())
+
+    def forget(self, handle: str) -> None:
+        self._jobs.pop(handle, None)
+
+    async def wait(self, handle: str, limits: Limits, show: Callable[[str], None]) -> Followed:
+        """Until the job has ended. What is over its queue limit, or far over its run limit, is cancelled here."""
+        job = self.job(handle)
+        submitted_s = time.monotonic()
+        started_s: float | None = None
+        verdict: Exit | None = None
+        while job.exit is None:
+            now_s = time.monotonic()
+            show(job.progress)
+            if started_s is None and job.reached(Stage.STARTED, Stage.READY):
+                started_s = now_s
+            deadline_s = None
+            if verdict is None and started_s is None and limits.queue_s is not None:
+                deadline_s = submitted_s + limits.queue_s
+            elif verdict is None and started_s is not None and limits.run_s is not None:
+                deadline_s = started_s + limits.run_s + limits.grace_s + BACKSTOP_S
+            if deadline_s is not None and now_s >= deadline_s:
+                verdict = _over(limits, started_s is not None)
+                await self.target.cancel(handle)
+                continue
+            await self._change(job, None if deadline_s is None else deadline_s - now_s)
+        if verdict is not None:
+            job.exit = verdict
+        return job
+
+    async def _change(self, job: Followed, timeout_s: float | None) -> None:
+        assert self._watch
+        news = asyncio.create_task(job.changed.wait())
+        try:
+            await asyncio.wait([news, self._watch], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if self._watch.done() and not job.changed.is_set():
+                await self._watch
+                raise RuntimeError(f"the watch of target {self.target.name} ended")
+        finally:
+            news.cancel()
+        job.changed.clear()
+
+
+def _over(limits: Limits, started: bool) -> Exit:
+    if started:
+        return Exit(Outcome.TIMEOUT, message=f"ran for more than {limits.run_s:g} s, and its target did not end it")
+    return Exit(Outcome.QUEUE, message=f"got no place within {limits.queue_s:g} s")

@@ -1,0 +1,82 @@
+"""From a suite file to a run folder that is ready to run, and back from a run folder to its plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from seatrial import __version__
+from seatrial.engine import registry
+from seatrial.job import Hole, Job
+from seatrial.plan import Plan, Selection, expand
+from seatrial.record import RunFolder, write_whole
+from seatrial.suite import Suite, from_data
+
+VERSION = 1
+
+
+class PlanChanged(Exception):
+    """A run folder's plan cannot be made again as it was."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a run goes about its plan; kept in the folder, so that attach goes on in the same way."""
+
+    parallel: int | None = None
+    retries: int | None = None
+    max_failures: int | None = None
+    max_cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan and the folder that it runs in."""
+
+    suite: Suite
+    plan: Plan
+    folder: RunFolder
+    options: Options
+
+    def jobs(self) -> Iterator[Job]:
+        """The first job of each cell, not yet submitted."""
+        return (registry.kinds()[cell.model.kind].job(cell, self.folder.run, 1) for cell in self.plan.cells)
+
+
+def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
+    folder = RunFolder.create(runs, suite.name)
+    written = {
+        **plan.as_json(),
+        "version": VERSION,
+        "seatrial": __version__,
+        "run": folder.run,
+        "options": options,
+        "suite": {
+            "name": suite.name,
+            "path": str(suite.path) if suite.path else None,
+            "directory": str(suite.directory.resolve()),
+            "data": suite.data,
+        },
+    }
+    write_whole(folder.plan, msgspec.json.format(msgspec.json.encode(written), indent=1))
+    return Prepared(suite, plan, folder, options)
+
+
+def reopen(folder: RunFolder) -> Prepared:
+    """The plan as it was, from what the folder holds: the suite file may have changed or be gone."""
+    written = folder.read_plan()
+    suite = from_data(
+        written["suite"]["data"], Path(written["suite"]["directory"]), *registry.models(), path=written["suite"]["path"]
+    )
+    hashes = [cell["hash"] for cell in written["cells"]]
+    plan = expand(suite, Selection(select=tuple(f"/{one}" for one in hashes)))
+    found = {cell.hash: cell for cell in plan.cells}
+    missing = [cell["id"] for cell in written["cells"] if cell["hash"] not in found]
+    if missing:
+        raise PlanChanged(
+            f"{folder.run} was planned by Seatrial {written['seatrial']}; this version ({__version__}) plans "
+            f"{len(missing)} of its cells otherwise ({missing[0]}); finish it with that version"
+        )
+    holes = tuple(msgspec.convert(written["holes"], list[Hole]))
+    plan = replace(plan.of(found[one] for one in hashes), holes=holes)
+    return Prepared(suite, plan, folder, msgspec.convert(written["options"], Options))

@@ -1,0 +1,232 @@
+"""The engine: runs the cells of a plan, or takes up a run where its journal left it, and says what they came to."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+
+from seatrial import __version__
+from seatrial.engine import registry
+from seatrial.engine.attempt import Attempts, Judged, Listener
+from seatrial.engine.caps import Caps
+from seatrial.engine.failpoints import Failpoints
+from seatrial.engine.follow import Follower
+from seatrial.engine.past import read_past
+from seatrial.engine.prepare import Prepared
+from seatrial.engine.secret import Secrets
+from seatrial.job import VERSION, CellResult, RunResults, Verdict, worst
+from seatrial.record import Journal, JournalError, Ownership, write_whole
+from seatrial.suite import Cell
+from seatrial.target import TargetError
+
+
+class RunStopped(Exception):
+    """The run could not go on, but nothing is lost: `attach` takes it up."""
+
+
+class Run:
+    """One execution of a plan by this process, from taking ownership to the results."""
+
+    def __init__(self, prepared: Prepared, listener: Listener, cancel: bool = False) -> None:
+        """With `cancel` the run is taken up only to end what still runs of it."""
+        self._prepared = prepared
+        self._options = prepared.options
+        self._interrupted = cancel
+        self._stop_why = "not started: cancelled" if cancel else ""
+        self._listener = listener
+        self._folder = prepared.folder
+        self._at = Failpoints()
+        self._secrets = Secrets(prepared.suite, prepared.jobs())
+        self._caps = Caps(prepared.suite, prepared.options.parallel)
+        self._followers: dict[str, Follower] = {}
+        self._opened: dict[str, asyncio.Task[None]] = {}
+        self._failures = 0
+        self._spent = 0.0
+
+    async def execute(self) -> RunResults:
+        """Run to the end. Raises Owned when somebody else has the run, RunStopped when it cannot go on."""
+        ownership = Ownership.take(self._folder.path)
+        try:
+            journal = Journal(self._folder.journal, self._at)
+            try:
+                return await self._execute(journal)
+            except* (JournalError, OSError) as group:
+                raise RunStopped(_first(group)) from group
+            finally:
+                journal.close()
+        finally:
+            ownership.release()
+
+    async def _execute(self, journal: Journal) -> RunResults:
+        self._journal = journal
+        self._past = read_past(journal.past)
+        began_s = time.monotonic()
+        if self._past.started_s is None:
+            await journal.write("run", run=self._folder.run, cells=len(self._prepared.plan.cells), seatrial=__version__)
+        else:
+            await journal.write("attached", pid=os.getpid())
+        self._attempts = Attempts(self._folder, journal, self._secrets, self._listener, self._at)
+        if self._interrupted:
+            await self._cancel()
+        with self._signals():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    cells = [group.create_task(self._cell(cell)) for cell in self._prepared.plan.cells]
+                results = self._results([task.result() for task in cells], began_s)
+                await self._sweep()
+            finally:
+                for follower in self._followers.values():
+                    await follower.close()
+        write_whole(self._folder.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
+        self._at("results written")
+        await journal.write("finished", durable=True, verdict=results.verdict)
+        return results
+
+    async def _cell(self, cell: Cell) -> CellResult:
+        past = self._past.attempts.get(cell.hash, [])
+        made: list[Judged] = []
+        kind = registry.kinds()[cell.model.kind]
+        while True:
+            known = past[len(made)] if len(made) < len(past) else None
+            async with self._place(cell, free=known is not None and known.judged):
+                why = self._why_not(cell) if known is None else ""
+                if why:
+                    break
+                follower = await self._follower(cell.target)
+                judged = await self._attempts.make(cell, kind, follower, len(made) + 1, known)
+            made.append(judged)
+            self._spent += _cost(cell, judged)
+            if not self._again(cell, made):
+                break
+            self._listener.update(cell.id, "retrying", judged.attempt.why)
+        result = _result(cell, made, why)
+        if not made and cell.hash not in self._past.skipped:
+            await self._journal.write("skipped", cell=cell.hash, why=why)
+        self._failures += not result.verdict.good
+        self._listener.update(cell.id, result.verdict, result.why)
+        return result
+
+    @contextlib.asynccontextmanager
+    async def _place(self, cell: Cell, free: bool) -> AsyncIterator[None]:
+        """A place under the caps; an attempt that is over needs none."""
+        if free:
+            yield
+            return
+        async with self._caps.place(cell):
+            yield
+
+    def _why_not(self, cell: Cell) -> str:
+        """Why no new attempt may be started now, if so."""
+        limit = self._options.max_failures
+        if cell.hash in self._past.skipped:
+            return self._past.skipped[cell.hash]
+        if self._stop_why:
+            return self._stop_why
+        if limit is not None and self._failures >= limit:
+            return f"not started: {self._failures} cells had failed (max failures {limit})"
+        if self._options.max_cost is not None:
+            expected = (cell.price_per_hour or 0.0) * (cell.estimate_s or 0.0) / 3600
+            if self._spent + expected > self._options.max_cost:
+                return (
+                    f"not started: {self._spent:.2f} is spent, {expected:.2f} more is over {self._options.max_cost:.2f}"
+                )
+        return ""
+
+    def _again(self, cell: Cell, made: list[Judged]) -> bool:
+        """Retries are by class: only after the verdicts that the trial names, `infra` alone unless it says otherwise."""
+        retries = cell.model.retries if self._options.retries is None else self._options.retries
+        return made[-1].attempt.verdict in cell.model.retry_on and len(made) <= retries and not self._stop_why
+
+    async def _follower(self, name: str) -> Follower:
+        if name not in self._followers:
+            entry = self._prepared.suite.targets[name]
+            follower = Follower(registry.targets()[entry.kind].open(name, entry.options))
+            self._followers[name] = follower
+            self._opened[name] = asyncio.create_task(follower.open())
+        await asyncio.shield(self._opened[name])
+        return self._followers[name]
+
+    async def _sweep(self) -> None:
+        """Whatever still carries the run's label, from attempts that this or an earlier process could not remove."""
+        for follower in self._followers.values():
+            with contextlib.suppress(TargetError):
+                for found in await follower.target.list(self._folder.run):
+                    await follower.target.remove(found.handle)
+
+    def _results(self, cells: list[CellResult], began_s: float) -> RunResults:
+        plan = self._prepared.plan
+        started_s = self._past.started_s
+        return RunResults(
+            version=VERSION,
+            run=self._folder.run,
+            suite=self._prepared.suite.name,
+            suite_path=str(self._prepared.suite.path),
+            verdict=worst(cell.verdict for cell in cells),
+            cells=cells,
+            holes=list(plan.holes),
+            started_s=started_s or time.time() - (time.monotonic() - began_s),
+            seconds=time.time() - started_s if started_s else time.monotonic() - began_s,
+            counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),
+            interrupted=self._interrupted or self._past.interrupted,
+            seatrial=__version__,
+        )
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        for number in signals:
+            loop.add_signal_handler(number, self._interrupt)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    def _interrupt(self) -> None:
+        """First: nothing new starts, what runs is cancelled and collected. Second: leave at once; attach or reap finds the rest."""
+        if self._interrupted:
+            os._exit(130)
+        self._interrupted = True
+        self._stop_why = "not started: interrupted"
+        self._listener.update("", "interrupted", "cancelling what runs; once more to leave at once")
+        self._cancelling = asyncio.create_task(self._cancel())
+
+    async def _cancel(self) -> None:
+        await self._journal.write("interrupted")
+        await self._attempts.cancel()
+
+
+def _result(cell: Cell, made: list[Judged], why: str) -> CellResult:
+    """A cell's result is that of its last attempt; the earlier ones stay visible."""
+    last = made[-1] if made else None
+    verdict = last.attempt.verdict if last else Verdict.SKIPPED
+    return CellResult(
+        id=cell.id,
+        hash=cell.hash,
+        axes=cell.axes,
+        verdict=verdict,
+        trial=cell.trial,
+        kind=cell.model.kind,
+        flaky=len(made) > 1 and verdict in (Verdict.PASSED, Verdict.XFAIL),
+        why=last.attempt.why if last else why,
+        attempts=[one.attempt for one in made],
+        findings=last.judgement.findings if last else [],
+        metrics=last.judgement.metrics if last else {},
+    )
+
+
+def _cost(cell: Cell, judged: Judged) -> float:
+    return (cell.price_per_hour or 0.0) * (judged.attempt.seconds or 0.0) / 3600
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> str:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)

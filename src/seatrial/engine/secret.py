@@ -1,0 +1,51 @@
+"""The values of secrets: taken from the environment or a file, handed to jobs, masked everywhere else."""
+
+import os
+from collections.abc import Iterable
+
+from seatrial.job import Job, Mask
+from seatrial.suite import Suite
+
+SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
+
+
+class SecretError(Exception):
+    """Secrets that the jobs need cannot be had; the message names all of them."""
+
+
+class Secrets:
+    """Resolved once, before the first job starts."""
+
+    def __init__(self, suite: Suite, jobs: Iterable[Job]) -> None:
+        self._values: dict[str, str] = {}
+        problems = []
+        for name in sorted({name for job in jobs for name in job.secrets.values()}):
+            try:
+                self._values[name] = _value(suite, name)
+            except (OSError, ValueError) as error:
+                problems.append(f"secret {name}: {error}")
+        if problems:
+            raise SecretError("\n".join(problems))
+        self.mask = Mask(self._values.values())
+
+    def of(self, job: Job) -> dict[str, str]:
+        """By variable of the job."""
+        return {variable: self._values[name] for variable, name in job.secrets.items()}
+
+
+def _value(suite: Suite, name: str) -> str:
+    source = suite.secrets.get(name)
+    if source and source.file:
+        value = (suite.directory / source.file).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        origin = f"file {source.file}"
+    else:
+        variable = (source and source.env) or name
+        if variable not in os.environ:
+            raise ValueError(
+                f"the environment variable {variable} is not set; set it, or say under `secrets:` where it is"
+            )
+        value = os.environ[variable]
+        origin = f"environment variable {variable}"
+    if len(value) < SHORTEST:
+        raise ValueError(f"the {origin} holds {len(value)} characters; fewer than {SHORTEST} cannot be masked")
+    return value

@@ -1,0 +1,95 @@
+"""What many tests share: Seatrial as a user starts it, in a world of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from seatrial.job import RunResults
+from seatrial.record import RunFolder, find_run
+
+SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
+EVERY = bool(os.environ.get("SEATRIAL_TEST_ALL"))
+
+
+@dataclass
+class World:
+    """A folder with a suite, and state of its own, in which `seatrial` is run as a process."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def suite(self, text: str, name: str = "suite.yaml") -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def seatrial(self, *args: str, check: int | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=240
+        )
+        if check is not None:
+            assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [SEATRIAL, *args],
+            cwd=self.folder,
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, name: str = "last") -> RunFolder:
+        return find_run(self.folder / "runs", name)
+
+    def results(self, name: str = "last") -> RunResults:
+        results = self.run(name).read_results()
+        assert results is not None
+        return results
+
+    def verdicts(self, name: str = "last") -> dict[str, str]:
+        return {cell.id: str(cell.verdict) for cell in self.results(name).cells}
+
+    def journal(self, name: str = "last") -> list[dict[str, Any]]:
+        return [msgspec.json.decode(line) for line in self.run(name).journal.read_bytes().splitlines()]
+
+    def left(self) -> list[str]:
+        """Processes and job folders of this world that are still there."""
+        return [*self.processes(), *map(str, self.jobs())]
+
+    def jobs(self) -> list[Path]:
+        return list((self.folder / "state").glob("jobs/*/*"))
+
+    def processes(self) -> list[str]:
+        marker = f"SEATRIAL_STATE={self.folder / 'state'}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                ours = marker in (entry / "environ").read_bytes().split(b"\0")
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if ours and state != "Z":
+                found.append(f"{entry.name} {command}")
+        return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")}
+    env["SEATRIAL_STATE"] = str(tmp_path / "state")
+    made = World(tmp_path, env)
+    yield made
+    made.seatrial("reap")

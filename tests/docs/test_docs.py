@@ -1,0 +1,46 @@
+"""The docs are true: every suite in them loads, every command in them runs.
+
+A ```yaml block with `trials:` is a suite; one that begins with `# file: NAME` is written under that name, and the
+```console blocks after it are run there, line by line. A line that ends with `# exit N` ends with that code.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from conftest import World
+from seatrial.engine import models
+from seatrial.suite import load
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
+    for number, (language, text) in enumerate(blocks(page)):
+        if language == "yaml" and re.search(r"^trials:", text, re.MULTILINE):
+            path = tmp_path / f"{number}.yaml"
+            path.write_text(text)
+            load(path, *models())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_the_page_runs(page: Path, world: World) -> None:
+    for language, text in blocks(page):
+        named = re.match(r"# file: (\S+)\n", text)
+        if language in ("yaml", "json") and named:
+            world.suite(text, named[1])
+        if language != "console":
+            continue
+        for line in text.splitlines():
+            command, _, code = line.partition("  # exit ")
+            if command.startswith("$ seatrial"):
+                world.seatrial(*shlex.split(command)[2:], check=int(code or 0))

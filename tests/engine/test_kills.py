@@ -1,0 +1,108 @@
+"""`kill -9` of Seatrial at every journal point, and at random instants, then attach: the run finishes as if nothing had
+happened, no step runs twice, nothing is left. A sample here; all points and 100 instants with `make test-all`."""
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from conftest import EVERY, World
+
+SUITE = """
+name: kills
+machines: {{one: {{cpu: 1}}}}
+trials:
+  counted:
+    kind: runtime
+    facts: false
+    matrix: {{n: [1, 2, 3], machine: one}}
+    run:
+      - 'echo "${{n}} first" >> {starts}'
+      - {{command: 'echo "${{n}} second" >> {starts}; sleep 0.1; test ${{n}} != 2', exit: 0}}
+"""
+VERDICTS = {
+    "counted[n=1,machine=one]": "passed",
+    "counted[n=2,machine=one]": "failed",
+    "counted[n=3,machine=one]": "passed",
+}
+ONCE = {f"{n} {step}": 1 for n in (1, 2, 3) for step in ("first", "second")}
+
+
+def prepared(world: World) -> Path:
+    starts = world.folder / "starts"
+    world.suite(SUITE.format(starts=starts))
+    return starts
+
+
+def assert_as_if_nothing_had_happened(world: World, starts: Path) -> None:
+    assert world.verdicts() == VERDICTS
+    assert Counter(starts.read_text().splitlines()) == ONCE
+    assert world.left() == []
+
+
+def points(world: World) -> list[str]:
+    """The names of all failpoints, in the order in which an undisturbed run passes them."""
+    log = world.folder / "points"
+    world.seatrial("run", "suite.yaml", "--parallel", "1", check=1, SEATRIAL_FAILPOINT_LOG=str(log))
+    return [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
+
+
+def kill_and_attach(world: World, point: int, starts: Path) -> None:
+    starts.unlink(missing_ok=True)
+    killed = world.seatrial("run", "suite.yaml", "--parallel", "1", SEATRIAL_FAILPOINT=str(point))
+    assert killed.returncode == -9, f"point {point}: {killed.stdout}{killed.stderr}"
+    world.seatrial("attach", "last", check=1)
+    assert_as_if_nothing_had_happened(world, starts)
+
+
+def test_a_kill_at_each_point_and_attach_end_as_an_undisturbed_run(world: World) -> None:
+    starts = prepared(world)
+    names = points(world)
+    assert_as_if_nothing_had_happened(world, starts)
+    assert len(names) > 30
+    first_of_each = sorted({names.index(name) + 1 for name in set(names)})
+    for point in range(1, len(names) + 1) if EVERY else first_of_each:
+        kill_and_attach(world, point, starts)
+
+
+def test_a_second_kill_during_attach_changes_nothing(world: World) -> None:
+    starts = prepared(world)
+    names = points(world)
+    starts.unlink()
+    world.seatrial("run", "suite.yaml", "--parallel", "1", SEATRIAL_FAILPOINT=str(names.index("submit done") + 1))
+    for point in (2, 4, 6, 9):
+        world.seatrial("attach", "last", SEATRIAL_FAILPOINT=str(point))
+    world.seatrial("attach", "last", check=1)
+    assert_as_if_nothing_had_happened(world, starts)
+
+
+@pytest.mark.parametrize("seed", range(100 if EVERY else 6))
+def test_a_kill_at_a_random_instant_and_attach_end_as_an_undisturbed_run(world: World, seed: int) -> None:
+    starts = prepared(world)
+    process = world.start("run", "suite.yaml")
+    time.sleep(random.Random(seed).uniform(0.2, 1.5))
+    process.kill()
+    process.communicate()
+    if not list(world.folder.glob("runs/*/plan.json")):  # killed before there was a run
+        assert world.left() == []
+        return
+    world.seatrial("attach", "last", check=1)
+    assert_as_if_nothing_had_happened(world, starts)
+
+
+def test_a_full_disk_at_each_point_stops_the_run_and_attach_finishes_it(world: World) -> None:
+    starts = prepared(world)
+    names = points(world)
+    tried = [
+        names.index(name) + 1 for name in ("before submit", "before submitted", "observation written", "before judged")
+    ]
+    for point in range(1, len(names) + 1) if EVERY else tried:
+        starts.unlink(missing_ok=True)
+        stopped = world.seatrial("run", "suite.yaml", "--parallel", "1", SEATRIAL_FAILPOINT=f"{point}:ENOSPC")
+        assert stopped.returncode == 3, f"point {point} ({names[point - 1]}): {stopped.stdout}{stopped.stderr}"
+        assert "No space left on device" in stopped.stderr
+        assert "seatrial attach" in stopped.stderr
+        world.seatrial("attach", "last", check=1)
+        assert_as_if_nothing_had_happened(world, starts)

@@ -1,0 +1,291 @@
+"""The engine as users meet it: caps, limits, retries by class, interrupts, cancel, attach, reap."""
+
+import hashlib
+import os
+import signal
+import time
+
+import pytest
+
+from conftest import World
+from seatrial.job import Verdict
+
+PLAIN = """
+name: plain
+trials:
+  t:
+    kind: runtime
+    facts: false
+    {fields}
+"""
+
+
+def suite(world: World, fields: str) -> None:
+    world.suite(PLAIN.format(fields=fields.strip().replace("\n", "\n    ")))
+
+
+def wait_for(what: object, seconds: float = 60) -> None:
+    """Until `what()` is true."""
+    end = time.monotonic() + seconds
+    while not what():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def test_every_check_runs_even_if_the_one_before_failed(world: World) -> None:
+    suite(world, 'run: ["exit 3", "true", "kill -9 $$", "echo last"]')
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    verdicts = {finding.step: finding.verdict for finding in cell.findings}
+    assert verdicts["run exit 3"] is Verdict.FAILED
+    assert verdicts["run true"] is Verdict.PASSED
+    assert verdicts["run kill -9 $$"] is Verdict.FAILED
+    assert verdicts["run echo last"] is Verdict.PASSED
+    assert cell.why.startswith("run exit 3")
+
+
+def test_no_more_cells_run_at_once_than_the_caps_allow(world: World) -> None:
+    world.suite(
+        """
+name: caps
+targets: {here: {kind: local, parallel: 3}}
+machines: {narrow: {parallel: 1}, wide: {}}
+trials:
+  t:
+    kind: runtime
+    facts: false
+    matrix: {n: [1, 2, 3, 4], machine: all}
+    run: ['echo "+ ${machine}" >> ../../../../../seen; sleep 0.3; echo "- ${machine}" >> ../../../../../seen']
+""".replace("../../../../../seen", str(world.folder / "seen"))
+    )
+    world.seatrial("run", "suite.yaml", check=0)
+    most = {"narrow": 0, "wide": 0, "all": 0}
+    now = dict(most)
+    for line in (world.folder / "seen").read_text().splitlines():
+        sign, machine = line.split()
+        for key in (machine, "all"):
+            now[key] += 1 if sign == "+" else -1
+            most[key] = max(most[key], now[key])
+    assert most["narrow"] == 1
+    assert 2 <= most["all"] <= 3
+
+
+def test_only_infra_is_retried_and_a_pass_on_retry_is_flaky_with_both_places(world: World) -> None:
+    suite(
+        world,
+        """
+matrix: {how: [lost, fails]}
+run: ['test "${how} $SEATRIAL_ATTEMPT" != "lost 1" || kill -9 $PPID; test ${how} = lost']
+""",
+    )
+    world.seatrial("run", "suite.yaml", check=1)
+    lost, fails = world.results().cells
+    assert (lost.verdict, lost.flaky) == (Verdict.PASSED, True)
+    assert [attempt.verdict for attempt in lost.attempts] == [Verdict.INFRA, Verdict.PASSED]
+    assert all(attempt.place.host for attempt in lost.attempts)
+    assert (fails.verdict, fails.flaky, len(fails.attempts)) == (Verdict.FAILED, False, 1)
+    assert world.left() == []
+
+
+def test_failures_are_retried_when_asked(world: World) -> None:
+    suite(world, 'retries: 2\nretry_on: [failed]\nrun: ["test $SEATRIAL_ATTEMPT = 3"]')
+    world.seatrial("run", "suite.yaml", check=0)
+    (cell,) = world.results().cells
+    assert [str(attempt.verdict) for attempt in cell.attempts] == ["failed", "failed", "passed"]
+    assert cell.flaky
+
+
+def test_run_and_stall_limits_are_timeouts_of_their_own(world: World) -> None:
+    suite(
+        world,
+        """
+matrix: {how: ["sleep 60", "while true; do echo x; sleep 0.1; done"]}
+timeout: {run: 3s, stall: 1s, grace: 1s}
+run: ["${how}"]
+""",
+    )
+    world.seatrial("run", "suite.yaml", check=124)
+    silent, busy = world.results().cells
+    assert (silent.verdict, busy.verdict) == (Verdict.TIMEOUT, Verdict.TIMEOUT)
+    assert silent.attempts[0].exit.outcome == "stall"
+    assert busy.attempts[0].exit.outcome == "timeout"
+    assert world.left() == []
+
+
+def test_after_max_failures_nothing_more_is_started_and_the_rest_is_counted(world: World) -> None:
+    suite(world, 'matrix: {n: [1, 2, 3, 4, 5, 6]}\nrun: ["false"]')
+    world.seatrial("run", "suite.yaml", "--max-failures", "2", "--parallel", "1", check=1)
+    cells = world.results().cells
+    assert [str(cell.verdict) for cell in cells] == ["failed"] * 2 + ["skipped"] * 4
+    assert "2 cells had failed" in cells[-1].why
+
+
+def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
+    suite(world, 'matrix: {n: [1, 2, 3, 4]}\nrun: ["echo before; sleep 60"]')
+    process = world.start("run", "suite.yaml", "--parallel", "2")
+    wait_for(lambda: len(world.jobs()) == 2 and all((job / "log.txt").exists() for job in world.jobs()))
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    results = world.results()
+    assert results.interrupted
+    assert {str(cell.verdict) for cell in results.cells} == {"skipped"}
+    log = world.run().attempt(results.cells[0].hash, 1) / "log.txt"
+    assert "before" in log.read_text()
+    assert world.left() == []
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_attach_finishes(world: World) -> None:
+    suite(world, """run: ["trap '' TERM; while true; do sleep 1; done"]\ntimeout: {grace: 30s}""")
+    process = world.start("run", "suite.yaml")
+    wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert world.left()
+    world.seatrial("reap", world.run().run, check=0)
+    assert world.left() == []
+
+
+def test_a_second_attach_is_refused_with_who_has_the_run(world: World) -> None:
+    suite(world, 'run: ["sleep 60"]')
+    process = world.start("run", "suite.yaml")
+    wait_for(world.jobs)
+    refused = world.seatrial("attach", "last", check=2)
+    assert f"is being run by process {process.pid} on " in refused.stderr
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+
+def test_cancel_stops_a_run_of_another_process(world: World) -> None:
+    suite(world, 'run: ["sleep 60"]')
+    process = world.start("run", "suite.yaml")
+    wait_for(world.jobs)
+    world.seatrial("cancel", "last", check=0)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert world.left() == []
+
+
+def test_cancel_ends_the_jobs_of_a_run_whose_process_was_killed(world: World) -> None:
+    suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["sleep 60"]')
+    process = world.start("run", "suite.yaml", "--parallel", "2")
+    wait_for(lambda: len(world.jobs()) == 2)
+    process.kill()
+    process.communicate()
+    assert world.left()
+    world.seatrial("cancel", "last", check=0)
+    assert world.left() == []
+    assert {str(cell.verdict) for cell in world.results().cells} == {"skipped"}
+
+
+def test_a_job_goes_on_without_seatrial_and_attach_finds_its_exit_output_and_files(world: World) -> None:
+    suite(world, """run: ['echo early; sleep 1; echo late; echo kept > "$SEATRIAL_FILES/kept.txt"; exit 5']""")
+    process = world.start("run", "suite.yaml")
+    wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
+    process.kill()
+    process.communicate()
+    time.sleep(2)
+    world.seatrial("attach", "last", check=1)
+    (cell,) = world.results().cells
+    folder = world.run().attempt(cell.hash, 1)
+    log = (folder / "log.txt").read_text()
+    assert "early" in log
+    assert "late" in log
+    assert (folder / "files" / "kept.txt").read_text() == "kept\n"
+    assert "5" in cell.findings[0].message
+    assert world.left() == []
+
+
+def test_detach_returns_at_once_and_attach_shows_the_end(world: World) -> None:
+    suite(world, 'run: ["sleep 1; echo done"]')
+    started = world.seatrial("run", "suite.yaml", "--detach", check=0)
+    run = started.stdout.strip()
+    wait_for(lambda: world.run(run).results.exists())
+    wait_for(lambda: not world.processes())
+    shown = world.seatrial("attach", run, check=0)
+    assert "passed" in shown.stdout
+
+
+def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
+    suite(world, 'run: ["sleep 2"]')
+    process = world.start("run", "suite.yaml")
+    wait_for(world.jobs)
+    assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "nothing is left" in world.seatrial("reap", check=0).stdout
+
+
+def test_failed_runs_only_what_did_not_pass_before(world: World) -> None:
+    suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["test ${n} != 2"]')
+    world.seatrial("run", "suite.yaml", check=1)
+    world.seatrial("run", "suite.yaml", "--failed", world.run().run, check=1)
+    assert list(world.verdicts()) == ["t[n=2]"]
+
+
+def test_a_failure_is_told_with_the_line_that_runs_it_again(world: World) -> None:
+    suite(world, 'matrix: {n: [1, 2]}\nrun: ["echo worse >&2; test ${n} = 1"]')
+    told = world.seatrial("run", "suite.yaml", check=1).stdout
+    (failed,) = [cell for cell in world.results().cells if cell.verdict is Verdict.FAILED]
+    again = f"seatrial run suite.yaml --select /{failed.hash}"
+    assert again in told
+    assert "worse" in told
+    world.seatrial(*again.split()[1:], check=1)
+    assert list(world.verdicts()) == ["t[n=2]"]
+
+
+SECRET = "hunter2-hunter2"
+IN_FILE = "swordfish and salt"
+
+
+def test_secrets_reach_the_job_and_nothing_else(world: World) -> None:
+    sums = [hashlib.sha256(f"{value}\n".encode()).hexdigest() for value in (SECRET, IN_FILE)]
+    world.suite(f"""
+name: secret
+secrets: {{FROM_FILE: {{file: key.txt}}}}
+trials:
+  t:
+    kind: runtime
+    env: {{TOKEN: {{secret: TOKEN}}, KEY: {{secret: FROM_FILE}}}}
+    run:
+      - {{command: 'echo "$TOKEN" | sha256sum; echo "$KEY" | sha256sum', matches: '(?s){sums[0]}.*{sums[1]}'}}
+      - 'echo "$TOKEN"; printf hunter2; sleep 0.3; printf -- "-hunter2\\n"; env'
+      - 'echo "$KEY" > "$SEATRIAL_FILES/kept.txt"; exit 1'
+""")
+    (world.folder / "key.txt").write_text(f"{IN_FILE}\n")
+    told = world.seatrial("run", "suite.yaml", check=1, TOKEN=SECRET)
+    assert world.results().cells[0].findings[-3].verdict is Verdict.PASSED
+    said = {str(path): path.read_bytes() for path in (world.folder / "runs").rglob("*") if path.is_file()}
+    said["the terminal"] = (told.stdout + told.stderr).encode()
+    assert [name for name, data in said.items() if SECRET.encode() in data or IN_FILE.encode() in data] == []
+    assert any("•••".encode() in data for name, data in said.items() if name.endswith("log.txt"))
+
+
+def test_secrets_that_cannot_be_had_are_all_named_before_anything_runs(world: World) -> None:
+    suite(world, 'env: {A: {secret: NOT_THERE}, B: {secret: SHORT}}\nrun: ["true"]')
+    refused = world.seatrial("run", "suite.yaml", check=2, SHORT="abc")
+    assert "secret NOT_THERE: the environment variable NOT_THERE is not set" in refused.stderr
+    assert "secret SHORT: the environment variable SHORT holds 3 characters" in refused.stderr
+    assert world.jobs() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_a_disk_that_is_really_full_stops_the_run_and_loses_nothing(world: World) -> None:
+    runs = world.folder / "runs"
+    runs.mkdir()
+    assert os.system(f"mount -t tmpfs -o size=256k none {runs}") == 0
+    try:
+        suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["head -c 300000 /dev/urandom | base64"]')
+        stopped = world.seatrial("run", "suite.yaml", "--parallel", "1", check=3)
+        assert "No space left on device" in stopped.stderr
+        assert os.system(f"mount -o remount,size=64m {runs}") == 0
+        world.seatrial("attach", "last", check=0)
+        assert set(world.verdicts().values()) == {"passed"}
+        assert world.left() == []
+    finally:
+        os.system(f"umount {runs}")
