@@ -1,0 +1,49 @@
+"""CPU time of a command and of everything that it starts, also of what detaches itself from it."""
+
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache" / "bench"
+SEATRIAL = Path(sys.executable).with_name("seatrial")
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def cpu_of(argv: Sequence[str | Path], **options: object) -> tuple[float, float, int]:
+    """(CPU seconds, wall seconds, exit code). What outlives its parent becomes ours, is waited for and counted."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.monotonic()
+    process = subprocess.Popen([str(part) for part in argv], stdout=subprocess.DEVNULL, **options)  # type: ignore[call-overload]
+    code: int = process.wait()
+    wall = time.monotonic() - began
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall, code
+
+
+def environment(name: str, *packages: str) -> Path:
+    """The Python of an environment that has these packages: the peers, kept apart from Seatrial's own."""
+    python = CACHE / name / "bin" / "python"
+    if not python.exists():
+        uv = Path(sys.executable).with_name("uv")
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, CACHE / name], check=True)
+        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *packages], check=True)
+    return python
+
+
+def table(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    print(title)
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"  {name:<{width}}  {value}")
