@@ -40,9 +40,7 @@ def command(
     max_cost = suite_read.max_cost if max_cost is None else max_cost
     check_cost(plan, max_cost)
     if not plan.cells:
-        fail(
-            f"there is nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`"
-        )
+        fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
     prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost))
     if detach:
         detached(prepared, runs)

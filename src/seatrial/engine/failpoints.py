@@ -1,7 +1,8 @@
 """Points at which the tests kill or starve a run: every journal write and every effect has a number.
 
 `SEATRIAL_FAILPOINT=7` kills this process (SIGKILL) at the seventh point; `7:ENOSPC` raises that error there;
-`SEATRIAL_FAILPOINT_LOG=FILE` writes the name of each point that was passed, so that a first run tells how many there are.
+`SEATRIAL_FAILPOINT_LOG=FILE` writes the name of each point that was passed, so that a first run tells how
+many there are.
 """
 
 import errno

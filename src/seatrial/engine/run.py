@@ -138,7 +138,7 @@ class Run:
         return ""
 
     def _again(self, cell: Cell, made: list[Judged]) -> bool:
-        """Retries are by class: only after the verdicts that the trial names, `infra` alone unless it says otherwise."""
+        """Retries are by class: only after the verdicts that the trial names, `infra` alone by default."""
         retries = cell.model.retries if self._options.retries is None else self._options.retries
         return made[-1].attempt.verdict in cell.model.retry_on and len(made) <= retries and not self._stop_why
 
@@ -189,7 +189,7 @@ class Run:
                 loop.remove_signal_handler(number)
 
     def _interrupt(self) -> None:
-        """First: nothing new starts, what runs is cancelled and collected. Second: leave at once; attach or reap finds the rest."""
+        """First: nothing new starts, what runs is cancelled and collected. Second: leave at once; attach finds the rest."""
         if self._interrupted:
             os._exit(130)
         self._interrupted = True

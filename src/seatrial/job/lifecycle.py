@@ -52,7 +52,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that a target saw of a job. Exactly one event with an `exit` comes for each handle, and it is the last."""
+    """Something that a target saw of a job. Each handle gets exactly one event with an `exit`, and it is the last."""
 
     handle: str
     time: StageTime | None = None

@@ -6,10 +6,12 @@ The agent writes one JSON object a line while it works, so that a job killed at 
     {"event": "begin", "version": 1, "wall_s": 1.7e9, "at_s": 12.5, "host": "node-1", "pid": 4711}
     {"event": "step", "step": 0, "at_s": ...}                       before a step starts
     {"event": "note", "step": 0, "at_s": ..., "data": {...}}        what the step's own program reported
-    {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ..., "gpu": [{"index": 0, "utilization": 93.0, "memory_bytes": ...}]}
-    {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "output": "...", "output_omitted_bytes": 0,
-     "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0, "result": {...}}
-    {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ..., "log_omitted_bytes": ...}
+    {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ...,
+     "gpu": [{"index": 0, "utilization": 93.0, "memory_bytes": ...}]}
+    {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "output": "...",
+     "output_omitted_bytes": 0, "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0, "result": {...}}
+    {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ...,
+     "log_omitted_bytes": ...}
 
 `outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
 A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.

@@ -1,7 +1,7 @@
 """The journal of a run: append-only, one JSON line an event, each with its number and a checksum.
 
-A line is written before and after each side effect. A last line that was torn by a kill or a full disk is dropped when
-the journal is opened again; anything broken before it is an error that names the line, because then nothing can be trusted.
+A line is written before and after each side effect. A last line that was torn by a kill or a full disk is dropped
+when the journal is opened again; anything broken before it is an error that names the line.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def _nothing(point: str) -> None:
 
 
 class Journal:
-    """Writes events. `at` is called with a name before and after every write and sync, for the tests that kill there."""
+    """Writes events. `at` is called with a name before and after every write and sync: the tests kill there."""
 
     def __init__(self, path: Path, at: Callable[[str], None] = _nothing) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class Journal:
         self._broken: JournalError | None = None
 
     async def write(self, event: str, *, durable: bool = False, **fields: Any) -> None:
-        """Append one event; with `durable`, return only when it is on the disk. Syncs of several writers are one sync."""
+        """Append one event; with `durable`, return when it is on the disk. Syncs of several writers are one."""
         if self._broken:
             raise self._broken
         line = _encode({"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields})
