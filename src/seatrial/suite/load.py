@@ -1,6 +1,7 @@
 """From a suite file to a Suite, or to everything that is wrong with it."""
 
 import copy
+import difflib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -111,6 +112,10 @@ class _Loader:
             self._report(path, f"`kind` is missing; one of {', '.join(known)}", True)
         elif not isinstance(kind, str) or kind not in known:
             self._report((*path, "kind"), f"unknown kind {kind!r}{nearest(kind, known)}")
+            meant = difflib.get_close_matches(str(kind), known, n=1)
+            if meant:  # what else is wrong with it can be told now, too
+                entry["kind"] = meant[0]
+                return known[meant[0]]
         else:
             return known[kind]
         return None
@@ -181,6 +186,8 @@ def _mended(data: Any, error: ValidationError, depth: int) -> Any:
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         loc = item["loc"]
         where = loc if item["type"] == "missing" else loc[:depth]
+        if not where:  # of the whole, by a validator of the model
+            continue
         around = _at(data, where[:-1])
         if isinstance(around, dict):
             if item["type"] == "missing":

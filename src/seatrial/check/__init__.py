@@ -1,0 +1,23 @@
+"""From what was seen to findings: pure functions, one module for each sort of step."""
+
+from seatrial.check.ended import check_job, ended_badly
+from seatrial.check.evidence import telling
+from seatrial.check.facts import Declared, check_facts
+from seatrial.check.notebook import check_notebook
+from seatrial.check.step import RunExpected, check_command, check_import, check_run, check_workspace
+from seatrial.check.xfail import apply_xfails
+
+__all__ = [
+    "Declared",
+    "RunExpected",
+    "apply_xfails",
+    "check_command",
+    "check_facts",
+    "check_import",
+    "check_job",
+    "check_notebook",
+    "check_run",
+    "check_workspace",
+    "ended_badly",
+    "telling",
+]

@@ -1,0 +1,84 @@
+"""How a job, or a step of one, ended: which verdict that is and of which class, before anything that it said."""
+
+import signal
+
+from seatrial.check.evidence import telling
+from seatrial.job import Exit, Finding, Observation, Outcome, StepSeen, Verdict
+
+JOB = "job"  # the step of findings that are about the whole
+
+# A queue that gave no place says nothing of the test; what can never be had is a mistake in the suite.
+VERDICTS = {
+    Outcome.SIGNAL: Verdict.FAILED,
+    Outcome.MEMORY: Verdict.FAILED,
+    Outcome.TIMEOUT: Verdict.TIMEOUT,
+    Outcome.STALL: Verdict.TIMEOUT,
+    Outcome.QUEUE: Verdict.INFRA,
+    Outcome.CANCELLED: Verdict.SKIPPED,
+    Outcome.LOST: Verdict.INFRA,
+    Outcome.REFUSED: Verdict.INVALID,
+    Outcome.INFRA: Verdict.INFRA,
+}
+_WORDS = {
+    Outcome.SIGNAL: "was killed",
+    Outcome.MEMORY: "ran out of memory",
+    Outcome.TIMEOUT: "ran out of time",
+    Outcome.STALL: "said nothing for too long",
+    Outcome.QUEUE: "got no place in time",
+    Outcome.CANCELLED: "was cancelled",
+    Outcome.LOST: "was lost: how it ended is not known",
+    Outcome.REFUSED: "was refused",
+    Outcome.INFRA: "was cut off through no fault of its own",
+}
+
+
+def check_job(observation: Observation) -> list[Finding]:
+    """A finding when the job as a whole did not end by itself; what its steps came to is theirs to say."""
+    ended = observation.exit
+    if ended.outcome is Outcome.EXITED:
+        return []
+    return [
+        Finding(
+            step=JOB,
+            check="ended",
+            verdict=VERDICTS[ended.outcome],
+            class_=ended.outcome.value,
+            message=f"the job {_how(ended)}",
+            evidence=telling(ended.message),
+        )
+    ]
+
+
+def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Finding | None:
+    """The finding for a step that did not come to an end of its own; None when it did."""
+    if seen.outcome is Outcome.EXITED:
+        return None
+    if seen.outcome is not None:
+        outcome, message = seen.outcome, f"it {_WORDS[seen.outcome]}{_by(seen.signal)}"
+    elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
+        outcome, message = Outcome.LOST, "the job ended before this step did, and did not say why"
+    else:
+        when = "before this step" if seen.started_s is None else "during this step"
+        outcome, message = ended.outcome, f"{when} the job {_how(ended)}"
+    return Finding(
+        step=step or seen.name,
+        check=check,
+        verdict=VERDICTS[outcome],
+        class_=outcome.value,
+        message=message,
+        evidence=telling(seen.output),
+    )
+
+
+def _how(ended: Exit) -> str:
+    first = ended.message.strip().splitlines()
+    return f"{_WORDS[ended.outcome]}{_by(ended.signal)}" + (f": {first[0]}" if first else "")
+
+
+def _by(number: int | None) -> str:
+    if number is None:
+        return ""
+    try:
+        return f" by {signal.Signals(number).name}"
+    except ValueError:
+        return f" by signal {number}"

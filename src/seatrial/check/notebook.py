@@ -1,0 +1,65 @@
+"""Findings for a notebook: one for each pass, from the notes that its driver wrote while it ran."""
+
+from typing import Any
+
+from seatrial.check.ended import ended_badly
+from seatrial.check.evidence import headed, telling
+from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
+
+CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
+_FIGURES = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
+
+
+def check_notebook(seen: StepSeen, ended: Exit) -> list[Finding]:
+    """Every pass that was asked for has a finding, whatever became of the driver; so has one that failed unasked."""
+    asked = [str(name) for name in seen.args.get("passes") or ["fresh"]]
+    told = {note.get("pass"): note for note in seen.notes if note.get("note") == "passed-over"}
+    unasked = [str(name) for name, note in told.items() if name not in asked and note.get("state") == "failed"]
+    return [_pass(seen, ended, name, told.get(name)) for name in [*unasked, *asked]]
+
+
+def _pass(seen: StepSeen, ended: Exit, name: str, note: dict[str, Any] | None) -> Finding:
+    step = f"{seen.name} {name}"
+    cells = [cell for cell in seen.notes if cell.get("note") == "cell" and cell.get("pass") == name]
+    data = {"cells": [_figures(cell) for cell in cells]} if cells else {}
+    if note is None:
+        return _unfinished(seen, ended, step, cells, data)
+    state, message = note.get("state"), str(note.get("message") or "")
+    if note.get("seconds"):
+        data["seconds"] = note["seconds"]
+    if state == "passed":
+        told = f"{sum(cell.get('state') == 'passed' for cell in cells)} cells in {note.get('seconds') or 0:.3g} s"
+        return Finding(step, "notebook", Verdict.PASSED, message="; ".join(filter(None, [told, message])), data=data)
+    if state == "skipped":
+        return Finding(step, "notebook", Verdict.SKIPPED, message=message.removeprefix("skipped: "), data=data)
+    class_ = str(note.get("class")) if note.get("class") in CLASSES else "error"
+    verdict = Verdict.TIMEOUT if class_ == "timeout" else Verdict.FAILED
+    return Finding(step, "notebook", verdict, class_, message, _evidence(cells, message), data)
+
+
+def _figures(cell: dict[str, Any]) -> dict[str, Any]:
+    return {"cell": cell.get("cell"), **{key: cell[key] for key in _FIGURES if cell.get(key) not in (None, "")}}
+
+
+def _evidence(cells: list[dict[str, Any]], message: str) -> str:
+    """The error, then its traceback; for a cell that raised nothing, its source."""
+    failed = next((cell for cell in cells if cell.get("state") == "failed"), None)
+    if failed is None:
+        return ""
+    first = str(failed.get("error") or failed.get("message") or message)
+    return headed(
+        first, str(failed.get("traceback") or "") or f"cell {failed.get('cell')}:\n{failed.get('source') or ''}"
+    )
+
+
+def _unfinished(seen: StepSeen, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]) -> Finding:
+    """The driver did not get to say how the pass went: it was ended, or never began."""
+    after = f", after cell {cells[-1].get('cell')}" if cells else ""
+    bad = ended_badly(seen, "notebook", ended, step)
+    if bad is None:
+        message = f"the notebook's driver ended with exit code {seen.code} and no verdict{after}"
+        return Finding(step, "notebook", Verdict.FAILED, "broken", message, headed(message, telling(seen.output)), data)
+    words = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}
+    return Finding(
+        step, "notebook", bad.verdict, words.get(bad.class_, bad.class_), bad.message + after, bad.evidence, data
+    )

@@ -1,0 +1,6 @@
+"""The kind `runtime`: does this runtime work on this machine?"""
+
+from seatrial.trial.runtime.kind import RuntimeKind, kind
+from seatrial.trial.runtime.model import RuntimeTrial
+
+__all__ = ["RuntimeKind", "RuntimeTrial", "kind"]

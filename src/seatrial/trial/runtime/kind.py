@@ -1,0 +1,111 @@
+"""The job that a cell of a runtime trial needs, and what its observation comes to."""
+
+from pathlib import Path
+from typing import Any
+
+from seatrial.check import check_job
+from seatrial.job import Environment, Finding, Input, Job, Limits, Observation, StepSeen
+from seatrial.suite import Cell, substitute
+from seatrial.trial.protocol import Judgement
+from seatrial.trial.runtime.model import RuntimeTrial
+from seatrial.trial.runtime.steps import notebook_path, plan_steps
+
+
+class RuntimeKind:
+    name = "runtime"
+    model = RuntimeTrial
+
+    def job(self, cell: Cell, run: str, attempt: int) -> Job:
+        timeout = cell.model.timeout
+        texts = {name: substitute(value, cell) for name, value in cell.env.items() if isinstance(value, str)}
+        secrets = {name: value.secret for name, value in cell.env.items() if not isinstance(value, str)}
+        return Job(
+            name=f"{run}-{cell.hash}-{attempt}",
+            run=run,
+            cell=cell.hash,
+            attempt=attempt,
+            title=cell.id,
+            steps=tuple(planned.step for planned in plan_steps(cell)),
+            environment=_environment(cell),
+            resources=cell.machine.resources(),
+            limits=Limits(timeout.queue_s, timeout.run_s, timeout.stall_s, timeout.grace_s),
+            env=texts,
+            secrets=secrets,
+            inputs=tuple(_inputs(cell)),
+        )
+
+    def judge(self, cell: Cell, observation: Observation) -> Judgement:
+        """Every step has its findings, also those that the job did not get to."""
+        findings = check_job(observation)
+        metrics: dict[str, Any] = {}
+        seen_by_name = {seen.name: seen for seen in observation.steps}
+        for planned in plan_steps(cell):
+            name = planned.step.name
+            seen = seen_by_name.get(name) or StepSeen(name, planned.step.kind, planned.step.args)
+            findings += planned.check(seen, observation.exit)
+            if seen.seconds is not None:
+                metrics[name] = _figures(seen)
+        metrics.update(_passes(findings))
+        return Judgement(findings, metrics)
+
+
+def _environment(cell: Cell) -> Environment:
+    runtime = cell.runtime
+    if runtime is None:
+        return Environment()
+    interpreter = substitute(runtime.interpreter, cell)
+    if interpreter and "/" in interpreter:
+        interpreter = str(cell.directory / Path(interpreter).expanduser())
+    return Environment(
+        name=cell.runtime_name or "host",
+        python=substitute(runtime.python, cell),
+        packages=substitute(runtime.packages, cell),
+        interpreter=interpreter,
+        image=substitute(runtime.image, cell),
+    )
+
+
+def _inputs(cell: Cell) -> list[Input]:
+    """The workspace's files; without a workspace, the notebooks themselves."""
+    workspace = cell.runtime.workspace if cell.runtime else None
+    if workspace and workspace.git:
+        return []
+    if workspace and workspace.path:
+        return [Input(str(cell.directory / substitute(workspace.path, cell)), ".")]
+    assert isinstance(cell.model, RuntimeTrial)
+    return [
+        Input(str(cell.directory / substitute(notebook.path, cell)), notebook_path(cell, notebook))
+        for notebook in cell.model.all_notebooks(cell.runtime)
+    ]
+
+
+def _figures(seen: StepSeen) -> dict[str, Any]:
+    figures: dict[str, Any] = {"seconds": {"value": round(seen.seconds or 0.0, 4), "unit": "s"}}
+    if seen.cpu_s is not None:
+        figures["cpu"] = {"value": round(seen.cpu_s, 4), "unit": "s"}
+    if seen.peak_memory_bytes is not None:
+        figures["peak_memory"] = {"value": seen.peak_memory_bytes, "unit": "B"}
+    gpus = [gpu for sample in seen.samples for gpu in sample.gpu]
+    busy = [gpu["utilization"] for gpu in gpus if isinstance(gpu.get("utilization"), int | float)]
+    used = [gpu["memory_bytes"] for gpu in gpus if isinstance(gpu.get("memory_bytes"), int | float)]
+    if busy:
+        figures["gpu_utilization_mean"] = {"value": sum(busy) / len(busy), "unit": "%"}
+    if used:
+        figures["gpu_peak_memory"] = {"value": max(used), "unit": "B"}
+    return figures
+
+
+def _passes(findings: list[Finding]) -> dict[str, Any]:
+    """Of each pass of a notebook its time and the most memory that a cell took."""
+    figures: dict[str, Any] = {}
+    for finding in findings:
+        if finding.check == "notebook" and "seconds" in finding.data:
+            figures[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s"}}
+            for key, name in (("peak_memory_bytes", "peak_memory"), ("gpu_peak_memory_bytes", "gpu_peak_memory")):
+                peaks = [cell[key] for cell in finding.data.get("cells", []) if key in cell]
+                if peaks:
+                    figures[finding.step][name] = {"value": max(peaks), "unit": "B"}
+    return figures
+
+
+kind = RuntimeKind()

@@ -1,0 +1,146 @@
+"""What users write of a runtime trial: commands, imports, command lines, notebooks, facts."""
+
+import re
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
+
+from seatrial.suite import Duration, Model, Notebook, Runtime, Text, TrialModel
+
+_TEXTS_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+Texts = Annotated[
+    tuple[Text, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema(_TEXTS_SCHEMA),
+]
+# A dotted name; a placeholder of an axis may stand for any part of it.
+_MODULE = re.compile(r"(?:[^\W\d]\w*|\$\{[^}]*\})+(?:\.(?:\w|\$\{[^}]*\})+)*")
+
+
+def _module(name: str) -> str:
+    if not _MODULE.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is not a module's name; write it as Python imports it (sklearn, not scikit-learn), "
+            'and a version beside it: {module: numpy, version: ">=1.26"}'
+        )
+    return name
+
+
+Module = Annotated[Text, AfterValidator(_module)]
+
+
+class Import(Model):
+    """A module that must import, and which versions of it will do."""
+
+    module: Module = Field(description="As Python imports it: sklearn, PIL, xml.dom.")
+    version: Text = Field("", description="As pip knows it.", examples=[">=1.26,<3"])
+
+    @field_validator("version")
+    @classmethod
+    def _specifier(cls, version: str) -> str:
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+        try:
+            if "${" not in version:
+                SpecifierSet(version)
+        except InvalidSpecifier:
+            raise ValueError(f'{version!r} is not a version specifier; write for example ">=1.26,<3"') from None
+        return version
+
+
+class Run(Model):
+    """A command line, and what it should do."""
+
+    command: Text = Field(min_length=1, description="For /bin/sh.")
+    name: Text | None = Field(None, description="Short name; default: the command itself.")
+    exit: Annotated[int, Field(strict=True, ge=0, le=255)] | None = Field(0, description="Exit code; null: any.")
+    contains: Texts = Field((), description="Texts that it must print.")
+    matches: Texts = Field((), description="Regular expressions that a part of what it prints must match.")
+    never: Texts = Field((), description="Texts that it must not print.")
+    timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for this command.")
+
+    @field_validator("matches")
+    @classmethod
+    def _patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+        return patterns
+
+    @property
+    def step(self) -> str:
+        return f"run {self.name or self.command.strip()}"
+
+
+class Facts(Model):
+    """Which facts are judged against what the machine declares. All are gathered in any case."""
+
+    python: bool = Field(True, description="The Python of a terminal is the one of notebooks.")
+    cpu: bool = Field(True, description="At least the declared cores.")
+    memory: bool = Field(True, description="At least the declared memory.")
+    gpu: bool = Field(True, description="The declared count, model and memory of GPUs.")
+
+
+def _tag(value: Any) -> str:
+    return "map" if isinstance(value, dict | Model) else "plain"
+
+
+_Import = Annotated[Annotated[Module, Tag("plain")] | Annotated[Import, Tag("map")], Discriminator(_tag)]
+_Run = Annotated[Annotated[Text, Tag("plain")] | Annotated[Run, Tag("map")], Discriminator(_tag)]
+_Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("map")], Discriminator(_tag)]
+
+
+def _name(entry: Import | Run | Notebook) -> str:
+    if isinstance(entry, Import):
+        return entry.module
+    return entry.path if isinstance(entry, Notebook) else entry.name or entry.command.strip()
+
+
+class RuntimeTrial(TrialModel):
+    kind: Literal["runtime"] = "runtime"
+    commands: tuple[Text, ...] = Field((), description="Commands that must be on PATH.")
+    imports: tuple[_Import, ...] = Field((), description="Modules that must import: a name, or one with its versions.")
+    run: tuple[_Run, ...] = Field((), description="Command lines: a text, or one with what it should do.")
+    notebooks: tuple[Notebook, ...] = Field((), description="Notebooks that must run; those of the runtime are added.")
+    facts: _Facts = Field(
+        None, description="Facts against the machine's declaration; default: unless there is nothing but `run`."
+    )
+
+    @field_validator("commands", "imports", "run", "notebooks")
+    @classmethod
+    def _once(cls, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Each step has a name of its own: findings and known failures are told by it."""
+        names = Counter(entry if isinstance(entry, str) else _name(entry) for entry in entries)
+        for name, count in names.items():
+            if count > 1:
+                raise ValueError(f"`{name}` is there {count} times; once is enough, or give `run` entries a `name`")
+        return entries
+
+    @property
+    def import_checks(self) -> tuple[Import, ...]:
+        return tuple(Import(module=one) if isinstance(one, str) else one for one in self.imports)
+
+    @property
+    def run_checks(self) -> tuple[Run, ...]:
+        return tuple(Run(command=one) if isinstance(one, str) else one for one in self.run)
+
+    def all_notebooks(self, runtime: Runtime | None) -> tuple[Notebook, ...]:
+        """Those of the trial, then those of the runtime that the trial does not name itself."""
+        named = {notebook.path for notebook in self.notebooks}
+        more = runtime.notebooks if runtime else ()
+        return self.notebooks + tuple(notebook for notebook in more if notebook.path not in named)
+
+    def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
+        notebooks = [f"notebook {one.path} {name}" for one in self.all_notebooks(runtime) for name in one.passes]
+        workspace = ["workspace"] if runtime and runtime.workspace and runtime.workspace.git else []
+        return ("job", "facts", *workspace, *self._plain_names(), *notebooks)
+
+    def _plain_names(self) -> list[str]:
+        return [
+            *(f"command {command}" for command in self.commands),
+            *(f"import {one.module}" for one in self.import_checks),
+            *(one.step for one in self.run_checks),
+        ]

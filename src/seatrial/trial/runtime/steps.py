@@ -1,0 +1,125 @@
+"""The steps of a runtime trial's cell, each with the check that judges it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from seatrial.check import (
+    Declared,
+    RunExpected,
+    check_command,
+    check_facts,
+    check_import,
+    check_notebook,
+    check_run,
+    check_workspace,
+)
+from seatrial.job import Exit, Finding, Step, StepSeen
+from seatrial.suite import Cell, Machine, Notebook, substitute
+from seatrial.trial.runtime.model import Facts, RuntimeTrial
+
+# What a step that hangs may take of a job's time, where the suite sets no limit of its own.
+COMMAND_S = 30.0
+IMPORT_S = 900.0
+FACTS_S = 300.0
+WORKSPACE_S = 3600.0
+PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
+
+
+@dataclass(frozen=True)
+class Planned:
+    step: Step
+    check: Callable[[StepSeen, Exit], list[Finding]]
+
+
+def plan_steps(cell: Cell) -> tuple[Planned, ...]:
+    """In the order in which they run. The workspace is first, because the others may need what is in it."""
+    model = cell.model
+    assert isinstance(model, RuntimeTrial)
+    notebooks = model.all_notebooks(cell.runtime)
+    return (
+        *_workspace(cell),
+        *_facts(cell, model, bool(notebooks)),
+        *(_command(substitute(command, cell)) for command in model.commands),
+        *(_import(substitute(one.module, cell), substitute(one.version, cell)) for one in model.import_checks),
+        *_runs(cell, model),
+        *(_notebook(cell, notebook) for notebook in notebooks),
+    )
+
+
+def _workspace(cell: Cell) -> Iterator[Planned]:
+    workspace = cell.runtime.workspace if cell.runtime else None
+    if workspace and workspace.git:
+        args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
+        yield Planned(
+            Step("workspace", "workspace", args, WORKSPACE_S), lambda seen, ended: [check_workspace(seen, ended)]
+        )
+
+
+def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Planned]:
+    """Unless the trial says so, facts are left out only where nothing but `run` is asked of an undeclared machine."""
+    machine = cell.machine
+    declares = any(part is not None for part in (machine.cpu, machine.memory_bytes, machine.gpu))
+    wanted = model.facts
+    if wanted is None:
+        wanted = bool(declares or model.commands or model.imports or has_notebooks)
+    if wanted is False:
+        return
+    declared = declared_of(machine, wanted if isinstance(wanted, Facts) else Facts())
+    yield Planned(Step("facts", "facts", {}, FACTS_S), lambda seen, ended: check_facts(seen, ended, declared))
+
+
+def declared_of(machine: Machine, wanted: Facts) -> Declared:
+    """What is to be judged. A machine that says nothing of GPUs may have some; one that says 0 may not."""
+    return Declared(
+        cpu=machine.cpu if wanted.cpu else None,
+        memory_bytes=machine.memory_bytes if wanted.memory else None,
+        gpu=machine.resources().gpu if wanted.gpu and machine.gpu is not None else None,
+        same_python=wanted.python,
+    )
+
+
+def _command(command: str) -> Planned:
+    step = Step(f"command {command}", "command", {"command": command}, COMMAND_S)
+    return Planned(step, lambda seen, ended: [check_command(seen, ended)])
+
+
+def _import(module: str, version: str) -> Planned:
+    step = Step(f"import {module}", "import", {"module": module}, IMPORT_S)
+    return Planned(step, lambda seen, ended: [check_import(seen, ended, version)])
+
+
+def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[Planned]:
+    for one in model.run_checks:
+        expected = RunExpected(
+            one.exit, substitute(one.contains, cell), substitute(one.matches, cell), substitute(one.never, cell)
+        )
+        step = Step(substitute(one.step, cell), "run", {"command": substitute(one.command, cell)}, one.timeout_s)
+        yield Planned(step, partial(check_run, expected=expected))
+
+
+def notebook_path(cell: Cell, notebook: Notebook) -> str:
+    """Where the job finds it in its work folder; one from outside the suite's folder loses what leads there."""
+    path = PurePosixPath(substitute(notebook.path, cell))
+    parts = [part for part in path.parts if part not in ("..", ".", "/")]
+    return str(PurePosixPath(*parts)) if parts else str(path)
+
+
+def _notebook(cell: Cell, notebook: Notebook) -> Planned:
+    path = notebook_path(cell, notebook)
+    args: dict[str, Any] = {
+        "path": path,
+        "passes": list(notebook.passes),
+        "timeout_s": notebook.timeout_s,
+        "cell_timeout_s": notebook.cell_timeout_s,
+        "stall_s": notebook.stall_s,
+        "parameters": substitute(notebook.parameters, cell, typed=True),
+        "requires": substitute(notebook.requires.model_dump(mode="json"), cell),
+    }
+    limit_s = None
+    if notebook.timeout_s is not None:  # rerun and restart bring a fresh pass with them
+        limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
+    step = Step(f"notebook {substitute(notebook.path, cell)}", "notebook", args, limit_s)
+    return Planned(step, check_notebook)

@@ -1,0 +1,254 @@
+"""Findings of plain steps and of facts, from values."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.check import (
+    Declared,
+    RunExpected,
+    check_command,
+    check_facts,
+    check_import,
+    check_job,
+    check_run,
+    check_workspace,
+    telling,
+)
+from seatrial.check.facts import is_model
+from seatrial.check.step import allows
+from seatrial.job import Exit, Finding, Gpu, Observation, Outcome, Place, StepSeen, Verdict
+
+EXITED = Exit(Outcome.EXITED, 0)
+
+
+def seen(kind: str, result: dict[str, Any] | None = None, **more: Any) -> StepSeen:
+    fields = {"outcome": Outcome.EXITED, "code": 0, "started_s": 0.0, "ended_s": 1.0, **more}
+    return StepSeen(f"{kind} x", kind, {"command": "x", "module": "x"}, result=result or {}, **fields)
+
+
+def test_a_command_passes_by_its_path_alone() -> None:
+    found = check_command(seen("command", {"path": "/bin/x", "version": None}), EXITED)
+    assert (found.verdict, found.message) == (Verdict.PASSED, "/bin/x")
+
+
+def test_a_command_that_is_not_there_is_absent() -> None:
+    found = check_command(seen("command", {"path": None, "version": None}), EXITED)
+    assert (found.verdict, found.class_) == (Verdict.FAILED, "absent")
+    assert found.message == "there is no command x on PATH"
+
+
+@pytest.mark.parametrize("state", ["absent", "crashed"])
+def test_an_import_that_failed_says_which_way_with_the_error_first(state: str) -> None:
+    result = {"state": state, "error": "ValueError: bad", "traceback": "Traceback\n  File y\nValueError: bad\n"}
+    found = check_import(seen("import", result), EXITED)
+    assert (found.verdict, found.class_) == (Verdict.FAILED, state)
+    assert found.evidence.splitlines()[:2] == ["ValueError: bad", "Traceback"]
+
+
+@pytest.mark.parametrize(
+    ("specifier", "version", "good"),
+    [
+        (">=1.2", "1.10", True),
+        (">=1.2,<2", "2.0", False),
+        ("==1.26.*", "1.26.4", True),
+        (">=2.1", "2.1.0+cu121", True),
+        (">=2", "2.1.0rc1", True),
+        (">=1", "not-a-version", False),
+    ],
+)
+def test_versions_compare_as_pip_does(specifier: str, version: str, good: bool) -> None:
+    assert allows(specifier, version) is good
+
+
+def test_an_import_of_the_wrong_or_of_no_version_fails() -> None:
+    result = {"state": "imported", "version": "1.0", "file": "/x.py"}
+    assert check_import(seen("import", result), EXITED, "<1").class_ == "version"
+    assert check_import(seen("import", result), EXITED, ">=1").verdict is Verdict.PASSED
+    assert "not known" in check_import(seen("import", {**result, "version": None}), EXITED, ">=1").message
+
+
+def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
+    result = {"state": "crashed", "error": "Python ran out of time", "traceback": ""}
+    found = check_import(seen("import", result, outcome=Outcome.TIMEOUT, code=None), EXITED)
+    assert (found.verdict, found.class_) == (Verdict.TIMEOUT, "timeout")
+
+
+def verdicts(findings: list[Finding]) -> dict[str, str]:
+    return {finding.check: finding.verdict.value for finding in findings}
+
+
+def test_every_expectation_of_a_run_is_a_finding_of_its_own() -> None:
+    expected = RunExpected(3, contains=("one", "three"), matches=(r"^t\wo$", r"^x"), never=("two", "four"))
+    assert verdicts(check_run(seen("run", output="one\ntwo\n", code=3), EXITED, expected)) == {
+        "exit": "passed",
+        "contains one": "passed",
+        "contains three": "failed",
+        r"matches ^t\wo$": "passed",
+        "matches ^x": "failed",
+        "never two": "failed",
+        "never four": "passed",
+    }
+
+
+def test_a_wrong_exit_code_shows_what_the_command_complained_of() -> None:
+    found = check_run(seen("run", output="start\nmake: *** [all] Error 1\n\n", code=2), EXITED, RunExpected())[0]
+    assert found.message == "exit code 2, and should be 0"
+    assert found.evidence.splitlines()[0] == "make: *** [all] Error 1"
+
+
+def test_any_exit_code_will_do_when_none_is_expected() -> None:
+    assert check_run(seen("run", code=77), EXITED, RunExpected(None))[0].verdict is Verdict.PASSED
+
+
+def test_output_that_was_not_kept_is_mentioned_where_it_could_matter() -> None:
+    expected = RunExpected(contains=("x",), never=("y",))
+    found = check_run(seen("run", output="a", output_omitted_bytes=5000), EXITED, expected)
+    assert all("5000 bytes in its middle were not kept" in one.message for one in found[1:])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "class_"),
+    [
+        (Outcome.SIGNAL, Verdict.FAILED, "signal"),
+        (Outcome.MEMORY, Verdict.FAILED, "memory"),
+        (Outcome.TIMEOUT, Verdict.TIMEOUT, "timeout"),
+        (Outcome.STALL, Verdict.TIMEOUT, "stall"),
+        (Outcome.CANCELLED, Verdict.SKIPPED, "cancelled"),
+        (Outcome.INFRA, Verdict.INFRA, "infra"),
+    ],
+)
+def test_a_run_that_did_not_end_by_itself_has_the_class_of_its_end(
+    outcome: Outcome, verdict: Verdict, class_: str
+) -> None:
+    (found,) = check_run(seen("run", outcome=outcome, code=None), EXITED, RunExpected(contains=("x",)))
+    assert (found.verdict, found.class_) == (verdict, class_)
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.EXITED])
+def test_a_job_that_did_not_end_by_itself_has_a_finding_and_so_has_each_step_that_it_did_not_get_to(
+    outcome: Outcome,
+) -> None:
+    ended = Exit(outcome, message="why it was so\nmore")
+    (job,) = check_job(Observation("j", 1, Place("here", "m"), ended))
+    never = check_command(seen("command", outcome=None, code=None, started_s=None, ended_s=None), ended)
+    assert job.class_ == never.class_ == outcome.value
+    assert job.verdict is never.verdict
+    assert job.verdict is not Verdict.PASSED
+    assert "why it was so" in job.message
+    assert never.message.startswith("before this step the job")
+
+
+def test_a_job_that_ended_well_needs_no_finding_but_a_step_without_an_end_does() -> None:
+    assert check_job(Observation("j", 1, Place("here", "m"), EXITED)) == []
+    found = check_command(seen("command", outcome=None, code=None, ended_s=None), EXITED)
+    assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")
+
+
+def test_a_workspace_that_cannot_be_had_is_infra_and_a_wrong_ref_is_invalid() -> None:
+    assert check_workspace(seen("workspace", {"commit": "abc"}), EXITED).verdict is Verdict.PASSED
+    gone = seen("workspace", {"commit": None}, code=128, output="fatal: unable to access\n")
+    assert check_workspace(gone, EXITED).verdict is Verdict.INFRA
+    wrong = seen("workspace", {"commit": None}, code=1, output="there is no ref x in y\n")
+    assert check_workspace(wrong, EXITED).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Traceback (most recent call last):\n  File\nKeyError: 'x'\ncleaning up\n", "KeyError: 'x'"),
+        ("ok\n\x1b[31mERROR: it broke\x1b[0m\ndone\n", "ERROR: it broke"),
+        ("10%\r50%\r100%\nlast words\n", "last words"),
+        ("\n \n", ""),
+    ],
+)
+def test_the_most_telling_line_is_first(text: str, first: str) -> None:
+    assert telling(text).partition("\n")[0] == first
+
+
+FACTS: dict[str, Any] = {
+    "python": {
+        "terminal": {"executable": "/venv/bin/python", "prefix": "/venv", "version": "3.11.7"},
+        "kernel": {"executable": "/venv/bin/python3", "prefix": "/venv", "version": "3.11.7"},
+    },
+    "cpu": {"count": 8, "limit": None},
+    "memory_bytes": 16 << 30,
+    "gpu": [{"model": "NVIDIA L4", "memory_bytes": 23034 << 20, "driver": "550"}],
+    "gpu_error": "",
+    "packages": {"numpy": "1.26"},
+    "os": {"name": "Debian 12"},
+}
+
+
+def facts(declared: Declared, **changed: Any) -> dict[str, str]:
+    return verdicts(check_facts(seen("facts", {**FACTS, **changed}), EXITED, declared))
+
+
+def test_facts_that_are_as_declared_pass_each() -> None:
+    declared = Declared(8, 16 << 30, Gpu(1, "L4", 24 << 30))
+    assert facts(declared) == dict.fromkeys(
+        ["facts", "python", "cpu", "memory", "gpu count", "gpu model", "gpu memory"], "passed"
+    )
+
+
+def test_facts_that_nobody_declared_are_not_judged() -> None:
+    assert facts(Declared(same_python=False)) == {"facts": "passed"}
+
+
+def test_each_fact_that_differs_fails_and_hides_no_other() -> None:
+    declared = Declared(16, 64 << 30, Gpu(1, "L40", 48 << 30))
+    other = {"executable": "/usr/bin/python", "prefix": "/usr", "version": "3.11.7"}
+    python = {"terminal": other, "kernel": FACTS["python"]["kernel"]}
+    assert facts(declared, python=python) == {
+        "facts": "passed",
+        "python": "failed",
+        "cpu": "failed",
+        "memory": "failed",
+        "gpu count": "passed",
+        "gpu model": "failed",
+        "gpu memory": "failed",
+    }
+
+
+def test_a_cpu_quota_counts_like_fewer_cores() -> None:
+    assert facts(Declared(cpu=4), cpu={"count": 8, "limit": 2.0})["cpu"] == "failed"
+    assert facts(Declared(cpu=0.5), cpu={"count": 8, "limit": 0.5})["cpu"] == "passed"
+
+
+def test_no_gpu_and_no_word_of_gpus_differ() -> None:
+    assert "gpu count" not in facts(Declared(gpu=None))
+    assert facts(Declared(gpu=Gpu(0)))["gpu count"] == "failed"
+    assert facts(Declared(gpu=Gpu(0)), gpu=[])["gpu count"] == "passed"
+
+
+def test_gpus_that_cannot_be_seen_say_why() -> None:
+    step = seen("facts", {**FACTS, "gpu": [], "gpu_error": "nvidia-smi failed with exit code 9: no driver"})
+    found = check_facts(step, EXITED, Declared(gpu=Gpu(2)))[-1]
+    assert found.message == "0 GPUs, and 2 are declared"
+    assert "no driver" in found.evidence
+
+
+def test_without_a_kernel_there_is_no_python_to_compare() -> None:
+    assert "python" not in facts(Declared(), python={"terminal": None, "kernel": None})
+    assert facts(Declared(), python={"terminal": None, "kernel": {"executable": "x"}})["python"] == "failed"
+
+
+def test_facts_that_could_not_be_gathered_are_a_failure() -> None:
+    (found,) = check_facts(seen("facts", {"error": "the facts are not known: Python was killed"}), EXITED, Declared())
+    assert (found.verdict, found.class_) == (Verdict.FAILED, "facts")
+
+
+@pytest.mark.parametrize(
+    ("declared", "name", "same"),
+    [
+        ("A100", "NVIDIA A100-SXM4-40GB", True),
+        ("A10", "NVIDIA A100-SXM4-40GB", False),
+        ("RTX4000", "Quadro RTX 4000", True),
+        ("A4000", "NVIDIA RTX A4000", True),
+        ("A40", "NVIDIA RTX A4000", False),
+        ("V100", "Tesla V100-SXM2-32GB", True),
+        ("H100 PCIe", "NVIDIA H100 PCIe", True),
+    ],
+)
+def test_a_gpu_model_is_a_part_of_the_name_but_not_of_another_number(declared: str, name: str, same: bool) -> None:
+    assert is_model(declared, name) is same

@@ -1,0 +1,252 @@
+"""The kind `runtime`: what users write, the job that it becomes, and whole runs of it on this machine."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from seatrial.engine import models
+from seatrial.job import Exit, Job, Observation, Outcome, Place, Verdict, read_records
+from seatrial.plan import Selection, expand
+from seatrial.suite import Cell, SuiteError, load
+from seatrial.trial.runtime import kind
+
+if TYPE_CHECKING:
+    from world import World
+
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+
+
+def cells(tmp_path: Path, text: str) -> list[Cell]:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    return list(expand(load(path, *models()), Selection()).cells)
+
+
+def job(tmp_path: Path, text: str) -> Job:
+    (cell,) = cells(tmp_path, text)
+    return kind.job(cell, "run-1", 2)
+
+
+def names(made: Job) -> list[str]:
+    return [step.name for step in made.steps]
+
+
+def test_each_entry_becomes_a_step_in_the_order_in_which_they_can_work(tmp_path: Path) -> None:
+    made = job(
+        tmp_path,
+        """
+        runtimes:
+          demo:
+            workspace: {git: https://git.example/demo, ref: main}
+            notebooks: [{path: own.ipynb}, {path: both.ipynb, timeout: 9m}]
+        trials:
+          t:
+            kind: runtime
+            runtime: demo
+            notebooks: [{path: both.ipynb, passes: [fresh, restart], timeout: 1m}]
+            run: ["nvidia-smi -q", {command: "python -V", name: version}]
+            imports: [numpy, {module: PIL, version: ">=9"}]
+            commands: [git]
+        """,
+    )
+    assert names(made) == [
+        "workspace",
+        "facts",
+        "command git",
+        "import numpy",
+        "import PIL",
+        "run nvidia-smi -q",
+        "run version",
+        "notebook both.ipynb",
+        "notebook own.ipynb",
+    ]
+    assert made.name == f"run-1-{made.cell}-2"
+    assert made.inputs == ()  # the notebooks are in the workspace
+    assert made.steps[7].args["passes"] == ["fresh", "restart"]
+    assert made.steps[7].timeout_s is not None
+    assert made.steps[7].timeout_s > 120
+
+
+def test_notebooks_and_workspaces_of_this_machine_are_inputs(tmp_path: Path) -> None:
+    text = """
+        runtimes: {{demo: {{{workspace}}}}}
+        trials: {{t: {{kind: runtime, runtime: demo, notebooks: [{{path: ../up/a.ipynb}}]}}}}
+        """
+    (one,) = job(tmp_path, text.format(workspace="")).inputs
+    assert (one.source, one.path) == (str(tmp_path / "../up/a.ipynb"), "up/a.ipynb")
+    (one,) = job(tmp_path, text.format(workspace="workspace: {path: demo}")).inputs
+    assert (one.source, one.path) == (str(tmp_path / "demo"), ".")
+
+
+def test_axes_secrets_and_limits_are_put_in(tmp_path: Path) -> None:
+    made = job(
+        tmp_path,
+        """
+        env: {LEVEL: low, TOKEN: {secret: API}}
+        machines: {m: {cpu: 2, memory: 1Gi, gpu: {model: A100, count: 2}}}
+        trials:
+          t:
+            kind: runtime
+            matrix: {epochs: [3], machine: m}
+            env: {LEVEL: "high ${epochs}"}
+            timeout: {queue: 1m, run: 2m, stall: 3m, grace: 4s}
+            run: ["train ${epochs}"]
+            notebooks: [{path: "n${epochs}.ipynb", parameters: {epochs: "${epochs}"}}]
+        """,
+    )
+    assert made.env == {"LEVEL": "high 3"}
+    assert made.secrets == {"TOKEN": "API"}
+    assert "run train 3" in names(made)
+    assert made.steps[-1].args["path"] == "n3.ipynb"
+    assert made.steps[-1].args["parameters"] == {"epochs": 3}
+    assert (made.limits.queue_s, made.limits.run_s, made.limits.stall_s, made.limits.grace_s) == (60, 120, 180, 4)
+    assert made.resources.gpu.count == 2
+    assert made.resources.memory_bytes == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("fields", "gathered"),
+    [
+        ("run: ['true']", False),
+        ("run: ['true'], facts: true", True),
+        ("run: ['true'], machine: m", True),
+        ("commands: [git]", True),
+        ("commands: [git], facts: false", False),
+        ("commands: [git], facts: {gpu: false}", True),
+    ],
+)
+def test_facts_are_gathered_unless_they_would_tell_nothing(fields: str, gathered: bool, tmp_path: Path) -> None:
+    made = job(tmp_path, f"machines: {{m: {{cpu: 1}}}}\ntrials: {{t: {{kind: runtime, {fields}}}}}")
+    assert ("facts" in names(made)) is gathered
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("imports: [scikit-learn]", "'scikit-learn' is not a module's name"),
+        ("imports: ['numpy>=1.2']", "and a version beside it"),
+        ("imports: [{module: numpy, version: newest}]", "'newest' is not a version specifier"),
+        ("imports: [{modul: numpy}]", "module"),
+        ("run: [{command: x, matches: '('}]", "'(' is not a regular expression"),
+        ("run: [{command: x, exit: 256}]", "255"),
+        ("run: [x, x]", "`x` is there 2 times"),
+        ("notebooks: [{path: a.ipynb}, {path: a.ipynb}]", "`a.ipynb` is there 2 times"),
+        ("notebooks: [{path: a.ipynb, passes: [twice]}]", "fresh"),
+        ("facts: {gpus: true}", "gpu"),
+        ("command: [git]", "commands"),
+        ("xfail: [{step: import scipi, why: w}], imports: [scipy]", "import scipy"),
+    ],
+)
+def test_what_cannot_be_meant_is_an_error_that_says_what_could(fields: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError) as error:
+        cells(tmp_path, f"trials: {{t: {{kind: runtime, {fields}}}}}")
+    assert message in str(error.value)
+
+
+def test_a_job_that_was_lost_has_a_finding_for_every_step_and_pass(tmp_path: Path) -> None:
+    text = """
+        trials:
+          t:
+            kind: runtime
+            commands: [git]
+            run: ["true"]
+            notebooks: [{path: a.ipynb, passes: [fresh, rerun]}]
+        """
+    (cell,) = cells(tmp_path, text)
+    made = kind.job(cell, "r", 1)
+    steps = read_records([], made.steps).steps
+    seen = Observation(made.name, 1, Place("here", "here"), Exit(Outcome.LOST, message="host gone"), steps=steps)
+    judgement = kind.judge(cell, seen)
+    assert [finding.step for finding in judgement.findings] == [
+        "job",
+        "facts",
+        "command git",
+        "run true",
+        "notebook a.ipynb fresh",
+        "notebook a.ipynb rerun",
+    ]
+    assert {finding.verdict for finding in judgement.findings} == {Verdict.INFRA}
+    assert judgement.metrics == {}
+
+
+def bring(world: "World", *notebooks: str) -> None:
+    for name in notebooks:
+        shutil.copy(NOTEBOOKS / f"{name}.ipynb", world.folder)
+
+
+def test_a_whole_cell_is_judged_step_by_step_and_nothing_hides_anything(world: "World") -> None:
+    bring(world, "once", "shell", "plain")
+    world.suite(
+        f"""
+        runtimes: {{mine: {{interpreter: {sys.executable}}}}}
+        trials:
+          t:
+            kind: runtime
+            runtime: mine
+            commands: [git, no-such-command]
+            imports: [json, no_such_module]
+            run: ["exit 4", {{command: "echo 12 GPUs", matches: '\\d+ GPUs'}}]
+            notebooks:
+              - {{path: once.ipynb, passes: [fresh, rerun, restart]}}
+              - {{path: shell.ipynb}}
+              - {{path: plain.ipynb, requires: {{variables: [NO_SUCH_VARIABLE]}}}}
+            xfail: [{{step: notebook once.ipynb rerun, why: counts its runs}}]
+        """
+    )
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    found = {(finding.step, finding.check): (finding.verdict.value, finding.class_) for finding in cell.findings}
+    assert found == {
+        ("facts", "facts"): ("passed", ""),
+        ("facts", "python"): ("passed", ""),
+        ("command git", "command"): ("passed", ""),
+        ("command no-such-command", "command"): ("failed", "absent"),
+        ("import json", "import"): ("passed", ""),
+        ("import no_such_module", "import"): ("failed", "absent"),
+        ("run exit 4", "exit"): ("failed", "exit"),
+        ("run echo 12 GPUs", "exit"): ("passed", ""),
+        ("run echo 12 GPUs", "matches \\d+ GPUs"): ("passed", ""),
+        ("notebook once.ipynb fresh", "notebook"): ("passed", ""),
+        ("notebook once.ipynb rerun", "notebook"): ("xfail", "error"),
+        ("notebook once.ipynb restart", "notebook"): ("passed", ""),
+        ("notebook shell.ipynb fresh", "notebook"): ("failed", "shell"),
+        ("notebook plain.ipynb fresh", "notebook"): ("skipped", ""),
+    }
+    assert cell.metrics["notebook once.ipynb fresh"]["seconds"]["value"] > 0
+    assert cell.metrics["notebook once.ipynb fresh"]["peak_memory"]["value"] > 10_000_000
+    assert cell.metrics["run exit 4"]["seconds"]["unit"] == "s"
+    kept = world.run().attempt(cell.hash, 1) / "files" / "notebooks"
+    assert (kept / "once.rerun.ipynb").exists()
+    assert world.left() == []
+
+
+def _memory_groups() -> bool:
+    places = ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")
+    return os.geteuid() == 0 and any(os.access(f"{place}/cgroup.procs", os.W_OK) for place in places)
+
+
+@pytest.mark.skipif(not _memory_groups(), reason="needs a memory cgroup that this user may make")
+def test_a_notebook_over_the_machines_memory_is_out_of_memory_and_the_rest_goes_on(world: "World") -> None:
+    bring(world, "greedy", "plain")
+    world.suite(
+        f"""
+        machines: {{small: {{memory: 300Mi}}}}
+        runtimes: {{mine: {{interpreter: {sys.executable}}}}}
+        trials:
+          t:
+            kind: runtime
+            runtime: mine
+            machine: small
+            notebooks: [{{path: greedy.ipynb, passes: [fresh, restart]}}, {{path: plain.ipynb}}]
+        """
+    )
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    found = {finding.step: (finding.verdict.value, finding.class_) for finding in cell.findings}
+    assert found["notebook greedy.ipynb fresh"] == ("failed", "memory")
+    assert found["notebook greedy.ipynb restart"] == ("failed", "memory")
+    assert found["notebook plain.ipynb fresh"] == ("passed", "")
