@@ -1,15 +1,13 @@
-"""What many tests share: Seatrial as a user starts it, in a world of its own."""
+"""Seatrial as a user starts it, in a world of its own."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from seatrial.job import RunResults
 from seatrial.record import RunFolder, find_run
@@ -84,12 +82,3 @@ class World:
             if ours and state != "Z":
                 found.append(f"{entry.name} {command}")
         return found
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")}
-    env["SEATRIAL_STATE"] = str(tmp_path / "state")
-    made = World(tmp_path, env)
-    yield made
-    made.seatrial("reap")

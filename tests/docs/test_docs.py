@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import World
 from seatrial.engine import models
 from seatrial.suite import load
+from world import World
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

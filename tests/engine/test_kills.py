@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import EVERY, World
+from world import EVERY, World
 
 SUITE = """
 name: kills

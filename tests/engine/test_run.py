@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from conftest import World
 from seatrial.job import Verdict
+from world import World
 
 PLAIN = """
 name: plain

@@ -1,0 +1,18 @@
+"""Fixtures of all tests."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")}
+    env["SEATRIAL_STATE"] = str(tmp_path / "state")
+    made = World(tmp_path, env)
+    yield made
+    made.seatrial("reap")
