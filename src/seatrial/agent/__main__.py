@@ -1,0 +1,29 @@
+"""The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), and the programs of single steps."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import List
+
+COMMANDS = {
+    "spawn": "zygote",
+    "run": "foreground",
+    "probe": "probe",
+    "notebook": "notebook",
+}
+
+
+def main(arguments: List[str]) -> int:
+    if not arguments or arguments[0] not in COMMANDS:
+        sys.stderr.write("usage: python AGENT %s ...\n" % "|".join(COMMANDS))
+        return 2
+    if not __package__:
+        sys.stderr.write("the agent is a package: run its zipapp, or `python -m` with its full name\n")
+        return 2
+    module = importlib.import_module("." + COMMANDS[arguments[0]], __package__)
+    return int(module.main(arguments[1:]) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

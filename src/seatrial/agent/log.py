@@ -1,0 +1,98 @@
+"""A log that is bounded on disk whatever a job writes: its first part and its last part are kept.
+
+`log.txt` holds the first HEAD_BYTES. What follows goes to `log.txt.1`, `log.txt.2`, ... of exactly SEGMENT_BYTES each
+(the last one is shorter); of these the newest full SEGMENTS and the one being written stay. The numbers alone tell how
+much is left out: (lowest number there - 1) * SEGMENT_BYTES. So there is no state to lose when the writer is killed, and
+who reads puts the parts together.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+HEAD_BYTES = 4 << 20
+SEGMENT_BYTES = 1 << 20
+SEGMENTS = 4
+NAME = "log.txt"
+
+
+class Log:
+    """Never raises for a disk that is full or gone: what cannot be written is counted, `error` says why."""
+
+    def __init__(self, folder: str) -> None:
+        self.total_bytes = 0
+        self.error = ""
+        self._path = os.path.join(folder, NAME)
+        self._number = 0  # of the segment being written; 0 is the head
+        self._room = HEAD_BYTES
+        self._lost = 0
+        self._fd: Optional[int] = self._open()
+
+    @property
+    def omitted_bytes(self) -> int:
+        return self._lost + max(0, self._number - 1 - SEGMENTS) * SEGMENT_BYTES
+
+    def write(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        view = memoryview(data)
+        while view:
+            if self._room == 0:
+                self._next_segment()
+            if self._fd is None:
+                self._lost += len(view)
+                return
+            try:
+                written = os.write(self._fd, view[: self._room])
+            except OSError as error:
+                self._give_up(error)
+                continue
+            self._room -= written
+            view = view[written:]
+
+    def restore(self) -> None:
+        """Put the part being written back when the job deleted it."""
+        if self._fd is None or os.fstat(self._fd).st_nlink:
+            return
+        old, new = self._fd, self._open()
+        if new is not None:
+            with open("/proc/self/fd/%d" % old, "rb") as source:
+                for block in iter(lambda: source.read(SEGMENT_BYTES), b""):
+                    os.write(new, block)
+        os.close(old)
+        self._fd = new
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _next_segment(self) -> None:
+        self.close()
+        if self.error:
+            return
+        self._number += 1
+        self._room = SEGMENT_BYTES
+        oldest = self._number - SEGMENTS - 1
+        if oldest >= 1:
+            try:
+                os.unlink("%s.%d" % (self._path, oldest))
+            except FileNotFoundError:
+                pass  # the job deletes things: gone is gone
+            except OSError as error:
+                self._give_up(error)
+                return
+        self._fd = self._open()
+
+    def _open(self) -> Optional[int]:
+        path = "%s.%d" % (self._path, self._number) if self._number else self._path
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self._give_up(error)
+            return None
+
+    def _give_up(self, error: OSError) -> None:
+        """After a failed write the sizes of segments would no longer tell the truth: nothing more is written."""
+        self.error = "the log ends early: %s" % error
+        self.close()

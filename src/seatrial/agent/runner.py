@@ -1,0 +1,338 @@
+"""Runs the steps of a job one after the other, whatever became of the one before, and tells all that it sees."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+
+from .box import Box
+from .child import PIPE_BYTES, Child, start
+from .log import Log
+from .mask import Mask
+from .process import living, send, stat, wake_and_terminate
+from .records import RecordError, Records
+from .samples import GpuQuery, Meter
+from .steps import Context, Ended, Prepared, prepare
+
+READ_BYTES = 1 << 18
+SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
+FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
+WATCH_FOLDER_S = 1.0
+
+
+class Limits(NamedTuple):
+    run_s: Optional[float] = None
+    stall_s: Optional[float] = None
+    grace_s: float = 10.0
+
+
+class Ending(NamedTuple):
+    """How the whole ended; `code` is that of the first step that did not exit with 0."""
+
+    outcome: str
+    code: Optional[int] = None
+    message: str = ""
+    left: int = 0
+
+
+class Runner:
+    """Single-threaded: one selector for output, notes, GPU answers and signals. `stop` may be called from a handler."""
+
+    def __init__(
+        self,
+        steps: List[Dict[str, Any]],
+        context: Context,
+        records: Records,
+        log: Log,
+        box: Box,
+        limits: Limits,
+        keep_folder: Optional[Callable[[], None]] = None,
+        prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
+    ) -> None:
+        self._steps = steps
+        self._context = context
+        self._records = records
+        self._log = log
+        self._box = box
+        self._limits = limits
+        self._prepare = prepare
+        self._keep_folder = keep_folder or (lambda: None)
+        self._mask = Mask(context.secrets)
+        self._meter = Meter(box)
+        self._gpu = GpuQuery(context.env)
+        self._selector = selectors.DefaultSelector()
+        self._child: Optional[Child] = None
+        self._index = 0
+        self._stopped: Optional[Ending] = None
+        self._line_ended = True
+        self._first_code = 0
+        self._begun_s = self._last_word_s = time.monotonic()
+        self._next_keep_s = self._begun_s + WATCH_FOLDER_S
+        self._wake_by_signals()
+
+    def stop(self, outcome: str, message: str) -> None:
+        """End the job as soon as possible; the first reason stays."""
+        if self._stopped is None:
+            self._stopped = Ending(outcome, None, message)
+
+    def run(self) -> Ending:
+        """All steps; then nothing of the job runs any more."""
+        left = 0
+        try:
+            for index, step in enumerate(self._steps):
+                if self._stopped is not None:
+                    break
+                self._index = index
+                self._run_step(step)
+        except (RecordError, OSError) as error:  # a full disk; no more processes or descriptors to be had
+            self.stop("infra", str(error))
+        self._gpu.stop()
+        self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
+        try:
+            self._settle()
+            left = self._end(self._box.members)
+        except RecordError as error:  # raised once at most, by a note that came now
+            self.stop("infra", str(error))
+            left = self._end(self._box.members)
+        ending = self._stopped or Ending("exited", self._first_code)
+        unended = living(self._box.members())
+        if unended:
+            text = "processes that SIGKILL does not end: %s" % ", ".join(map(str, sorted(unended)))
+            ending = Ending("infra", None, text)
+        return ending._replace(left=left)
+
+    # ---- one step
+
+    def _run_step(self, step: Dict[str, Any]) -> None:
+        self._say("[%d/%d] %s" % (self._index + 1, len(self._steps), step["name"]))
+        prepared = self._prepare(step, self._context)
+        self._last_word_s = self._records.write("step", step=self._index)
+        if prepared.argv is None:
+            self._records.write("done", step=self._index, outcome="exited", code=0, result=prepared.result)
+            return
+        before = self._box.members()
+        sessions = {seen.session for seen in map(stat, before) if seen is not None}
+        oom_before = self._box.oom_kills()
+        self._meter.begin()
+        child = self._child = self._start(prepared)
+        outcome = self._wait(child, step.get("timeout_s"))
+        if outcome is not None:
+            self._end(lambda: self._of_step(before, sessions) if self._stopped is None else self._box.members())
+        self._done(child, prepared, outcome, self._box.oom_kills() - oom_before)
+        self._child = None
+
+    def _of_step(self, before: Set[int], sessions: Set[int]) -> Set[int]:
+        """Those that came with this step; what an earlier step left running on purpose is not touched."""
+        found = set()
+        for pid in self._box.members() - before:
+            seen = stat(pid)
+            if seen is not None and seen.session not in sessions:
+                found.add(pid)
+        return found
+
+    def _wait(self, child: Child, timeout_s: Optional[float]) -> Optional[str]:
+        """Until the program has ended by itself (None) or must be ended (why)."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if child.status is not None:
+                return None
+            if self._stopped is not None:
+                return self._stopped.outcome
+            now_s = time.monotonic()
+            if deadline_s is not None and now_s >= deadline_s:
+                return "timeout"
+            if now_s >= self._meter.due_s:
+                self._sample()
+            self._turn(self._until(deadline_s))
+
+    def _done(self, child: Child, prepared: Prepared, outcome: Optional[str], oom_kills: int) -> None:
+        code, number = child.how()
+        if outcome is None:
+            if oom_kills and (number is not None or code):
+                outcome = "memory"
+            else:
+                outcome = "exited" if number is None else "signal"
+        self._drain()
+        self._records.write("sample", step=self._index, **self._meter.sample())
+        ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
+        self._records.write(
+            "done",
+            step=self._index,
+            outcome=outcome,
+            code=code,
+            signal=number,
+            output=ended.output,
+            output_omitted_bytes=child.output.omitted_bytes,
+            cpu_s=self._meter.cpu_s(),
+            peak_memory_bytes=self._meter.peak_bytes(child.largest_bytes),
+            oom_kills=oom_kills,
+            result=prepared.finish(ended),
+        )
+        if not self._first_code and (code or number):
+            self._first_code = code or 128 + (number or 0)
+
+    # ---- the program of a step
+
+    def _start(self, prepared: Prepared) -> Child:
+        child, output, notes = start(prepared, self._context, self._box, self._mask)
+        index = self._index
+        self._read_from(output, lambda data: self._take_output(child, data))
+        self._read_from(notes, lambda data: self._take_notes(child, index, data))
+        return child
+
+    def _take_output(self, child: Child, data: bytes) -> None:
+        """To the log; and to the step, as long as it is the one that runs. No data: the pipe is closed."""
+        self._last_word_s = time.monotonic()
+        masked = child.output.stream.feed(data) if data else child.output.stream.flush()
+        if masked:
+            self._line_ended = masked.endswith(b"\n")
+            self._log.write(masked)
+            if child is self._child:
+                child.output.take(masked)
+
+    def _take_notes(self, child: Child, index: int, data: bytes) -> None:
+        self._last_word_s = time.monotonic()
+        for note in child.notes.feed(data) if data else child.notes.flush():
+            if self._records.note(index, note) and child is self._child:
+                child.kept_notes.append(note)
+
+    def _say(self, line: str) -> None:
+        """A line of our own in the log."""
+        text = self._mask.text(" ".join(line.split()))
+        self._log.write(("" if self._line_ended else "\n").encode() + ("--- %s\n" % text).encode("utf-8", "replace"))
+        self._line_ended = True
+
+    # ---- waiting
+
+    def _wake_by_signals(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self._wakeup = writer
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._read_from(reader, lambda data: self._reap())
+
+    def _read_from(self, fd: int, take: Callable[[bytes], None]) -> None:
+        os.set_blocking(fd, False)
+        self._selector.register(fd, selectors.EVENT_READ, take)
+
+    def _turn(self, timeout_s: Optional[float]) -> bool:
+        """Wait for something to happen, deal with it. False: nothing did."""
+        events = self._selector.select(timeout_s)
+        for key, _ in events:
+            self._read(key)
+        now_s = time.monotonic()
+        self._box.look()
+        if now_s >= self._next_keep_s:
+            self._next_keep_s = now_s + WATCH_FOLDER_S
+            self._keep_folder()
+        if self._limits.run_s is not None and now_s >= self._begun_s + self._limits.run_s:
+            self.stop("timeout", "not done after %g s" % self._limits.run_s)
+        if self._limits.stall_s is not None and now_s >= self._last_word_s + self._limits.stall_s:
+            self.stop("stall", "said nothing for %g s" % self._limits.stall_s)
+        return bool(events)
+
+    def _read(self, key: selectors.SelectorKey) -> int:
+        try:
+            data = os.read(key.fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            data = b""
+        key.data(data)
+        if not data:
+            self._selector.unregister(key.fd)
+            os.close(key.fd)
+        return len(data)
+
+    def _drain(self) -> None:
+        """All that the program wrote before it ended; not what others go on writing into the same pipe."""
+        for key in list(self._selector.get_map().values()):
+            taken = 0
+            while taken < PIPE_BYTES:
+                size = self._read(key)
+                if not size:
+                    break
+                taken += size
+
+    def _until(self, deadline_s: Optional[float]) -> float:
+        run_s, stall_s = self._limits.run_s, self._limits.stall_s
+        times = [
+            self._meter.due_s,
+            self._next_keep_s,
+            deadline_s,
+            self._box.next_look_s(),
+            None if run_s is None else self._begun_s + run_s,
+            None if stall_s is None else self._last_word_s + stall_s,
+        ]
+        return max(0.0, min(at_s for at_s in times if at_s is not None) - time.monotonic())
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._gpu.pid:
+                continue
+            self._meter.reaped(usage)
+            if self._child is not None and pid == self._child.pid:
+                self._child.status = status
+                self._child.largest_bytes = usage.ru_maxrss * 1024
+
+    def _sample(self) -> None:
+        self._records.write("sample", step=self._index, **self._meter.sample())
+        pipe = self._gpu.ask()
+        if pipe is not None and self._gpu.pid is not None:
+            self._box.apart = self._gpu.pid
+            child = self._child
+            self._read_from(pipe, lambda data: self._take_gpu(child, data))
+
+    def _take_gpu(self, child: Optional[Child], data: bytes) -> None:
+        if data:
+            self._gpu.take(data)
+            return
+        answer = self._gpu.answer()
+        self._gpu.pid = None
+        if answer and child is self._child and child is not None:
+            self._records.write("sample", step=self._index, gpu=answer)
+
+    # ---- ending processes
+
+    def _settle(self) -> None:
+        """Give what is about to end by itself the time to."""
+        until_s = time.monotonic() + SETTLE_S
+        while living(self._box.members()) and time.monotonic() < until_s:
+            self._turn(0.01)
+        self._reap()
+
+    def _end(self, members: Callable[[], Set[int]]) -> int:
+        """SIGTERM, grace, SIGKILL, until none is left. How many there were. Output is read and the dead are reaped
+        meanwhile: who is blocked on a full pipe could not end politely."""
+        found = living(members())
+        if not found:
+            return 0
+        wake_and_terminate(found)
+        until_s = time.monotonic() + self._limits.grace_s
+        while living(members()) and time.monotonic() < until_s:
+            self._turn(0.02)
+        until_s = time.monotonic() + FORCE_S
+        while time.monotonic() < until_s:
+            there = members()
+            if not there:
+                break
+            if there == self._box.members():
+                self._box.kill(there)
+            else:
+                send(there, signal.SIGKILL)
+            self._turn(0.02)
+            self._reap()
+        return len(found)

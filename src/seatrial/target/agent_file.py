@@ -1,0 +1,36 @@
+"""The agent as one file, to be handed into jobs: a zipapp, made once for each content."""
+
+import hashlib
+import io
+import os
+import tempfile
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+
+MAIN = b"import sys\nfrom seatrial_agent.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def agent_file(cache: Path) -> Path:
+    """The zipapp below `cache`, made if it is not there yet. Same content, same bytes, same name."""
+    content = _zipapp()
+    path = cache / f"agent-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    if not path.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(dir=cache, prefix=".agent-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.chmod(partial, 0o644)  # a container may run it as another user
+        os.rename(partial, path)
+    return path
+
+
+def _zipapp() -> bytes:
+    sources = {f"seatrial_agent/{entry.name}": entry.read_bytes() for entry in files("seatrial.agent").iterdir()
+               if entry.name.endswith(".py")}  # fmt: skip
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in sorted({**sources, "__main__.py": MAIN}.items()):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
+    return buffer.getvalue()

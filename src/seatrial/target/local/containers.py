@@ -1,0 +1,161 @@
+"""Runtimes that are images: run by podman or docker where one of them works."""
+
+import asyncio
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from seatrial.job import Outcome
+from seatrial.target.local.surroundings import marks
+from seatrial.target.protocol import TargetError
+
+if TYPE_CHECKING:
+    from seatrial.target.local.folders import Card
+
+INSIDE = "/seatrial"
+MESSAGE_CHARACTERS = 1000
+_ENGINES = ("podman", "docker")
+_ENGINE_VARIABLES = re.compile(
+    r"(CONTAINERS?|DOCKER|XDG|PODMAN)_.*|HOME|PATH|TMPDIR|(https?|no|all)_proxy", re.IGNORECASE
+)
+_PASSED = ("LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_REFUSED = re.compile(
+    r"manifest unknown|not found|no such image|invalid reference|repository does not exist|short-name|denied|"
+    r"unauthorized",
+    re.IGNORECASE,
+)
+_FIND_PYTHON = (
+    "python3 -c 'import sys; print(sys.executable if sys.version_info >= (3, 8) else str())' 2>/dev/null || true"
+)
+
+
+class Image(msgspec.Struct, frozen=True):
+    """An image that is here, what runs it, and the Python in it, if any, that the agent can use."""
+
+    name: str
+    engine: str
+    python: str | None
+
+
+class Images:
+    def __init__(self, preferred: str | None = None) -> None:
+        self._preferred = preferred
+        self._engine: asyncio.Task[str] | None = None
+        self._images: dict[str, asyncio.Task[Image]] = {}
+
+    async def ready(self, name: str) -> Image:
+        """Pulled if need be. REFUSED: there is no such image, or nothing here to run it."""
+        task = self._images.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._images[name] = asyncio.create_task(self._get(name))
+        return await asyncio.shield(task)
+
+    async def _get(self, name: str) -> Image:
+        if self._engine is None:
+            self._engine = asyncio.create_task(_working_engine(self._preferred))
+        engine = await self._engine
+        code, _, _ = await _run(engine, "image", "inspect", name)
+        if code != 0:
+            code, _, error = await _run(engine, "pull", name)
+            if code != 0:
+                outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
+                raise TargetError(f"{Path(engine).name} cannot pull {name}: {error}", outcome)
+        code, out, error = await _run(
+            engine, "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON
+        )
+        if code != 0:
+            raise TargetError(f"{Path(engine).name} cannot start a container of {name}: {error}")
+        return Image(name, engine, out.strip() or None)
+
+
+async def _working_engine(preferred: str | None) -> str:
+    """A client alone does not count: `info` asks what really runs containers."""
+    problems = []
+    for name in (preferred,) if preferred else _ENGINES:
+        path = shutil.which(name)
+        if path is None:
+            problems.append(f"{name} is not installed")
+            continue
+        code, _, error = await _run(path, "info")
+        if code == 0:
+            return path
+        problems.append(f"{path} does not work: {error}")
+    raise TargetError("there is nothing here to run an image with: " + "; ".join(problems), Outcome.REFUSED)
+
+
+def container_name(job: Path) -> str:
+    """The job's name, and a number for its folder: two users may have jobs of the same name."""
+    return f"seatrial-{job.name}-{zlib.crc32(str(job).encode()):08x}"
+
+
+def container_request(
+    card: "Card", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
+) -> dict[str, Any] | None:
+    """What `agent/container.py` asks for; None for a job without an image."""
+    if image is None:
+        return None
+    job, podman = card.job, Path(image.engine).name == "podman"
+    mounts = {
+        folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
+        folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
+    }  # fmt: skip
+    create = ["run", "--detach", "--name", card.container, "--security-opt", "label=disable", "--entrypoint", "/bin/sh"]
+    for label, value in (("run", job.run), ("job", job.name)):
+        create += ["--label", f"seatrial.{label}={value}"]
+    for source, inside in mounts.items():
+        create += ["--volume", f"{source}:{INSIDE}/{inside}"]
+    if job.resources.memory_bytes is not None:
+        create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
+    if job.resources.cpu is not None:
+        create += ["--cpus", f"{job.resources.cpu:g}"]
+    if job.resources.gpu.count:
+        create += ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(job.resources.gpu.count)]
+    own = {"HOME": f"{INSIDE}/home", "TMPDIR": f"{INSIDE}/tmp", "SEATRIAL_FILES": f"{INSIDE}/files"}
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {
+        "engine": image.engine,
+        "name": card.container,
+        "create": [*create, image.name],
+        "remove": _remove(image.engine),
+        "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
+        "values": {**passed, **job.env, **own, **marks(job)},
+        "secret_values": dict(secrets),
+        "python": image.python,
+    }
+
+
+def _remove(engine: str) -> list[str]:
+    """Docker kills at once; podman would first wait for what does not listen."""
+    return ["rm", "--force", *(["--time", "0"] if Path(engine).name == "podman" else [])]
+
+
+async def remove_container(engine: str, name: str) -> None:
+    """Gone afterwards, whether it was there or not."""
+    code, _, error = await _run(engine, *_remove(engine), name)
+    if code != 0 and "no such container" not in error.lower() and "no container with name" not in error.lower():
+        raise TargetError(f"{engine} cannot remove the container {name}: {error}")
+
+
+async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            engine, *arguments,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise TargetError(f"cannot start {engine}: {error}") from error
+    try:
+        out, error_text = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    text = error_text.decode(errors="replace").strip()
+    return process.returncode or 0, out.decode(errors="replace"), text[-MESSAGE_CHARACTERS:]

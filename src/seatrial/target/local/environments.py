@@ -1,0 +1,225 @@
+"""Runtimes on this machine: an environment that is built once and kept, an interpreter that is there, or an image."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from seatrial.job import Environment, Outcome
+from seatrial.target.local.build_lock import BuildLock
+from seatrial.target.local.containers import Image, Images
+from seatrial.target.protocol import TargetError
+
+MESSAGE_CHARACTERS = 2000
+COMPLETE = ".complete"
+# What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
+_REFUSED = re.compile(
+    r"No solution found|No interpreter found|No download found|[Ii]nvalid version|Failed to parse|Couldn't parse|"
+    r"Expected (one of|a |package name|end of)|not a valid|invalid package|Distribution not found"
+)
+_NETWORK = re.compile(
+    r"network|offline|[Ff]ailed to fetch|error sending request|dns error|timed out|connect(ion)? (error|refused|reset)"
+)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What a job finds of its runtime."""
+
+    python: Path | None = None
+    bin_folder: Path | None = None
+    virtual_env: Path | None = None
+    container: Image | None = None
+    driver: str | None = sys.executable  # an interpreter with nbclient, for a runtime that has none
+
+
+class Environments:
+    """Each runtime is resolved once in the life of this process, so that all its cells get the same versions."""
+
+    def __init__(self, cache: Path, engine: str | None = None) -> None:
+        self._images = Images(engine)
+        self._folder = cache / "environments"
+        self._places: dict[tuple[str | None, tuple[str, ...]], asyncio.Task[Place]] = {}
+
+    async def ready(self, environment: Environment) -> Place:
+        """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
+        if environment.image is not None:
+            container = await self._images.ready(environment.image)
+            return Place(container=container, driver=None)
+        if environment.interpreter is not None:
+            return await _existing(environment.interpreter)
+        if environment.python is None and not environment.packages:
+            found = shutil.which("python3")
+            return Place(python=Path(found) if found else None)
+        key = (environment.python, environment.packages)
+        if key not in self._places or (self._places[key].done() and _failed(self._places[key])):
+            self._places[key] = asyncio.create_task(self._built(*key))
+        # Shielded: other cells wait for the same; who is cancelled just waits no longer.
+        return await asyncio.shield(self._places[key])
+
+    async def close(self) -> None:
+        for task in self._places.values():
+            task.cancel()
+        for task in self._places.values():
+            with contextlib.suppress(asyncio.CancelledError, TargetError):
+                await task
+
+    async def _built(self, python: str | None, packages: tuple[str, ...]) -> Place:
+        for package in packages:
+            if "\n" in package or package.lstrip().startswith("-"):
+                raise TargetError(f"{package!r} is not a package requirement", Outcome.REFUSED)
+        self._make_folder()
+        request = python or "{}.{}".format(*sys.version_info)
+        interpreter = await _find_python(request, self._folder)
+        pins = await _uv(
+            "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", interpreter, "-",
+            folder=self._folder, given="\n".join(packages),
+        )  # fmt: skip
+        version = await _version(Path(interpreter))
+        content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
+        path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
+        async with BuildLock(path.with_suffix(".lock")) as lock:
+            if not await _complete(path, content):
+                await _build(path, interpreter, pins, content, lock)
+        return Place(path / "bin" / "python", path / "bin", path)
+
+    def _make_folder(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
+
+
+def _failed(task: "asyncio.Task[Place]") -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+async def _complete(path: Path, content: str) -> bool:
+    """Built to its end, and its interpreter still starts: the one that it points to may have been removed since."""
+    try:
+        marked = (path / COMPLETE).read_text()
+        await _version(path / "bin" / "python")
+    except (OSError, TargetError):
+        return False
+    return marked == content
+
+
+async def _build(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
+    """The marker comes last: without it whatever is there is made anew."""
+    try:
+        if path.exists():
+            await asyncio.to_thread(shutil.rmtree, path)
+        await _uv("venv", "--no-project", "--python", interpreter, str(path), folder=path.parent, lock=lock)
+        if pins.strip():
+            requirements = path / "requirements.txt"
+            requirements.write_text(pins)
+            python = str(path / "bin" / "python")
+            install = ("pip", "install", "--no-deps", "--python", python, "-r", str(requirements))
+            await _uv(*install, folder=path.parent, lock=lock)
+        await _version(path / "bin" / "python")
+        partial = path / (COMPLETE + ".new")
+        partial.write_text(content)
+        partial.rename(path / COMPLETE)
+    except OSError as error:
+        raise TargetError(f"cannot build the environment {path}: {error}") from error
+
+
+async def _existing(interpreter: str) -> Place:
+    found = shutil.which(os.path.expanduser(interpreter))
+    if found is None:
+        raise TargetError(f"interpreter {interpreter} is not there or cannot be executed", Outcome.REFUSED)
+    path = Path(found).absolute()
+    try:
+        await _version(path)
+    except TargetError as error:
+        raise TargetError(str(error), Outcome.REFUSED) from error
+    environment = path.parent.parent
+    return Place(path, path.parent, environment if (environment / "pyvenv.cfg").exists() else None)
+
+
+async def _find_python(request: str, folder: Path) -> str:
+    """One that is installed, else one that uv can fetch."""
+    try:
+        found = await _uv("python", "find", "--no-project", request, folder=folder, request=request)
+    except TargetError as error:
+        if error.outcome is not Outcome.REFUSED:
+            raise
+        await _uv("python", "install", request, folder=folder)
+        found = await _uv("python", "find", "--no-project", request, folder=folder, request=request)
+    return found.strip()
+
+
+async def _version(python: Path) -> str:
+    """What this interpreter says that it is; the proof that it starts."""
+    code, out, error = await _run(str(python), "-I", "-c", "import sys; print(sys.version)")
+    if code != 0 or not out.strip():
+        raise TargetError(f"{python} does not work as a Python interpreter: {(error or out).strip()[-500:]}")
+    return out.strip()
+
+
+async def _uv(*arguments: str, folder: Path, given: str = "", request: str = "", lock: BuildLock | None = None) -> str:
+    code, out, error = await _run(_uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock)
+    if code == 0:
+        return out
+    text = re.sub(r"://[^@/\s]*@", "://", error.strip() or out.strip())  # an index may be written with a password
+    refused = _REFUSED.search(text) and not _NETWORK.search(text)
+    if len(text) > MESSAGE_CHARACTERS:
+        text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
+    raise TargetError(f"uv {' '.join(arguments[:2])}: {text}", Outcome.REFUSED if refused else Outcome.INFRA)
+
+
+def _uv_path() -> str:
+    beside = Path(sys.executable).parent / "uv"
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise TargetError("uv, which builds environments, is not installed: `pip install uv`", Outcome.REFUSED)
+    return found
+
+
+def _variables(request: str) -> Mapping[str, str]:
+    """The caller's, since they say how to reach the index; but not those of a project that it happens to be in."""
+    hidden = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH")
+    passed = {name: value for name, value in os.environ.items() if name not in hidden}
+    return {**passed, "PATH": os.pathsep.join(_search_path(request)), "NO_COLOR": "1"}
+
+
+def _search_path(request: str) -> Iterator[str]:
+    """PATH with pyenv's shims, which start nothing outside a project that chose a version, as what they stand for."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if os.path.basename(folder) != "shims":
+            yield folder
+        elif re.fullmatch(r"[0-9.]+", request):
+            yield from map(str, sorted(Path(folder).parent.glob(f"versions/{request}*/bin")))
+
+
+async def _run(
+    program: str,
+    *arguments: str,
+    folder: Path | None = None,
+    given: str = "",
+    request: str = "",
+    lock: BuildLock | None = None,
+) -> tuple[int, str, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program, *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            cwd=folder, env=_variables(request), start_new_session=True, pass_fds=lock.descriptors() if lock else (),
+        )  # fmt: skip
+    except OSError as error:
+        raise TargetError(f"cannot start {program}: {error}") from error
+    try:
+        out, error_text = await process.communicate(given.encode())
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        await process.wait()
+        raise
+    return process.returncode or 0, out.decode(errors="replace"), error_text.decode(errors="replace")

@@ -1,0 +1,166 @@
+"""Where the local target keeps things, and the folder of one job: what is in it and what that says."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from seatrial.job import Input, Job, Outcome
+from seatrial.target.protocol import TargetError
+
+T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
+
+
+def state_folder() -> Path:
+    """$SEATRIAL_STATE, else the user's state folder."""
+    if own := os.environ.get("SEATRIAL_STATE"):
+        return Path(own).absolute()
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "seatrial"
+
+
+def cache_folder() -> Path:
+    if own := os.environ.get("SEATRIAL_CACHE"):
+        return Path(own).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who supervises a job. A number alone is not a process: boot and start time are part of its name."""
+
+    boot_id: str
+    pid: int
+    start: int
+    host: str
+    wall_s: float
+    cgroups: list[str] = []
+
+
+class End(msgspec.Struct, frozen=True):
+    outcome: Outcome
+    wall_s: float
+    code: int | None = None
+    message: str = ""
+
+
+class Card(msgspec.Struct, frozen=True):
+    """`job.json`: the job, without any value of a secret, and when it was submitted."""
+
+    job: Job
+    host: str
+    created_s: float
+    cpus: list[int] = []
+    engine: str = ""  # what runs its container, when it has one
+    container: str = ""
+
+
+class JobFolder:
+    """`agent/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.work = path / "work"
+        self.files = path / "files"
+        self.records = path / "records.jsonl"
+
+    def card(self) -> Card | None:
+        return self._read("job.json", Card)
+
+    def identity(self) -> Identity | None:
+        return self._read("supervisor.json", Identity)
+
+    def end(self) -> End | None:
+        return self._read("end.json", End)
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        try:
+            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Whether the lock that a supervisor holds could be had. Held until the end of the block."""
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+        finally:
+            os.close(descriptor)
+
+    def make(self, card: Card) -> None:
+        """Everything that the job finds when it starts; `job.json` last. Anything half made before is made anew."""
+        (self.path / "job.json").unlink(missing_ok=True)
+        for name in ("work", "files", "home", "tmp", *(["out"] if card.container else [])):
+            folder = self.path / name
+            try:
+                folder.mkdir(0o700)
+            except FileExistsError:
+                shutil.rmtree(folder)
+                folder.mkdir(0o700)
+            if card.container:  # whoever the image's user is; nobody else gets past the folder above
+                folder.chmod(0o777)
+        for given in card.job.inputs:
+            _copy_input(given, self.work)
+        partial = self.path / "job.json.new"
+        partial.write_bytes(msgspec.json.encode(card))
+        partial.rename(self.path / "job.json")
+
+    def remove(self) -> None:
+        def make_writable(function: Any, path: str, _: Any) -> None:
+            """A job may have taken the rights to its folders away from itself."""
+            for folder in (os.path.dirname(path), path):
+                if not os.path.islink(folder):
+                    os.chmod(folder, stat.S_IRWXU)
+            function(path)
+
+        for _ in range(5):  # something may still have been writing
+            if not self.path.exists():
+                break
+            try:
+                shutil.rmtree(self.path, onerror=make_writable)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problem = error
+        else:
+            raise TargetError(f"cannot remove {self.path}: {problem}")
+        with contextlib.suppress(OSError):  # other jobs of the run are still there
+            self.path.parent.rmdir()
+
+
+def job_path(state: Path, run: str, name: str) -> Path:
+    for part in (run, name):
+        if not _NAME.fullmatch(part):
+            raise TargetError(f"{part!r} cannot be the name of a folder of a run or job", Outcome.REFUSED)
+    return state / "jobs" / run / name
+
+
+def _copy_input(given: Input, work: Path) -> None:
+    source, goal = Path(given.source), work / given.path
+    if Path(given.path).is_absolute() or ".." in Path(given.path).parts:
+        raise TargetError(f"input {given.path!r} would lie outside the work folder", Outcome.REFUSED)
+    try:
+        if source.is_dir():
+            shutil.copytree(source, goal, symlinks=True, dirs_exist_ok=True)
+        else:
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, goal)
+    except FileNotFoundError:
+        raise TargetError(f"input {given.source} is not there", Outcome.REFUSED) from None
+    except shutil.Error as error:
+        first = error.args[0][0]
+        raise TargetError(f"input {first[0]} cannot be copied: {first[2]}") from None
+    except OSError as error:
+        raise TargetError(f"input {given.source} cannot be copied to {goal}: {error}") from error

@@ -1,0 +1,83 @@
+"""What a job leaves behind when its supervisor was killed: found by its control groups and by its mark, and ended."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from seatrial.target.protocol import TargetError
+
+END_S = 30.0
+
+
+def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
+    """Returns when nothing of the job in this folder runs any more, with how many processes there were. Blocks."""
+    folders = [Path(folder) for folder in cgroups]
+    seen: set[int] = set()
+    until_s = time.monotonic() + END_S
+    while there := _members(folders) | _marked(job):
+        seen |= there
+        for folder in folders:
+            _write(folder / "cgroup.kill", "1")
+            _write(folder / "pids.max", "0")
+        for pid in there:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > until_s:
+            raise TargetError(
+                f"processes of {job.name} that SIGKILL does not end: {', '.join(map(str, sorted(there)))}"
+            )
+        time.sleep(0.02)
+    for folder in folders:
+        _remove_group(folder)
+    return len(seen)
+
+
+def _members(folders: Iterable[Path]) -> set[int]:
+    found: set[int] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found.update(map(int, (folder / "cgroup.procs").read_text().split()))
+    return {pid for pid in found if not _ended(pid)}
+
+
+def _marked(job: Path) -> set[int]:
+    """Processes that were started with the job's mark in their environment: its folder, for that is only one."""
+    mark = f"SEATRIAL_FILES={job}/files".encode()
+    found = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            environment = Path("/proc", entry, "environ").read_bytes()
+        except OSError:
+            continue  # gone, or another user's: then it is not ours
+        if mark in environment and mark in environment.split(b"\0"):
+            found.add(int(entry))
+    return {pid for pid in found if not _ended(pid)}
+
+
+def _ended(pid: int) -> bool:
+    """Gone, or only waiting for its parent to ask how it ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
+def _remove_group(folder: Path) -> None:
+    for _ in range(50):
+        try:
+            folder.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.02)  # the kernel counts a process as a member a little longer than it lives
+
+
+def _write(path: Path, text: str) -> None:
+    with contextlib.suppress(OSError), open(path, "r+") as file:
+        file.write(text)

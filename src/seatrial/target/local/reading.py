@@ -1,0 +1,140 @@
+"""Reads what a job wrote: its log, put together from its parts, and the files that it kept."""
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+from seatrial.target.protocol import TargetError
+
+# As in `agent/log.py`, whose form this reads.
+LOG_NAME = "log.txt"
+SEGMENT_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
+FOLLOW_S = 0.1
+
+
+class LogReader:
+    """The joined log, from the start; each call of `blocks` gives what is new since the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0  # the part being read; 0 is the first
+        self._offset = 0
+
+    def blocks(self) -> Iterator[bytes]:
+        while True:
+            parts = self._parts()
+            following = min((number for number in parts if number > self._number), default=None)
+            yield from self._rest_of_part()
+            if following is None:
+                return
+            skipped = (following - self._number - 1) * SEGMENT_BYTES
+            if self._number:
+                skipped += SEGMENT_BYTES - self._offset  # of a part that was gone before it was read
+            if skipped:
+                yield b"\n[seatrial: %d bytes left out here]\n" % skipped
+            self._number, self._offset = following, 0
+
+    def _rest_of_part(self) -> Iterator[bytes]:
+        name = f"{LOG_NAME}.{self._number}" if self._number else LOG_NAME
+        try:
+            with open(self._folder / name, "rb") as file:
+                file.seek(self._offset)
+                while block := file.read(BLOCK_BYTES):
+                    self._offset += len(block)
+                    yield block
+        except FileNotFoundError:
+            return
+
+    def _parts(self) -> list[int]:
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        endings = [name[len(LOG_NAME) + 1 :] for name in names if name.startswith(LOG_NAME + ".")]
+        return sorted(int(ending) for ending in endings if ending.isdigit())
+
+
+async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> AsyncIterator[bytes]:
+    reader = LogReader(folder)
+    while True:
+        last = not follow or ended()
+        for block in reader.blocks():
+            yield block
+        if last:
+            return
+        await asyncio.sleep(FOLLOW_S)
+
+
+def fetch(folder: Path, path: str, into: Path) -> bool:
+    """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if path == LOG_NAME:
+            return _join_log(folder, into)
+        source = folder / path
+        if (path != "records.jsonl" and Path(path).parts[:1] != ("files",)) or ".." in Path(path).parts:
+            raise TargetError(f"a job keeps records.jsonl, log.txt and files/..., not {path!r}")
+        if source.is_symlink() and not _stays_inside(source, folder / "files"):
+            return False
+        if source.is_dir():
+            _take_folder(source, into, folder / "files")
+            return True
+        return _take_file(source, into)
+    except OSError as error:
+        raise TargetError(f"cannot fetch {path} of {folder.name} to {into}: {error}") from error
+
+
+def _join_log(folder: Path, into: Path) -> bool:
+    if not (folder / LOG_NAME).exists():
+        return False
+    if not (folder / f"{LOG_NAME}.1").exists() and len(list(folder.glob(f"{LOG_NAME}.*"))) == 0:
+        return _take_file(folder / LOG_NAME, into)
+    with open(into, "wb") as file:
+        file.writelines(LogReader(folder).blocks())
+    return True
+
+
+def _take_folder(source: Path, into: Path, root: Path) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            goal = into / entry.name
+            if entry.is_symlink():
+                if _stays_inside(Path(entry.path), root):
+                    goal.unlink(missing_ok=True)
+                    goal.symlink_to(os.readlink(entry.path))
+            elif entry.is_dir():
+                _take_folder(Path(entry.path), goal, root)
+            else:
+                _take_file(Path(entry.path), goal)
+
+
+def _take_file(source: Path, into: Path) -> bool:
+    """By a hard link where that can be had: it costs nothing and stays when the job is removed."""
+    try:
+        mode = source.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        return False
+    if not mode & stat.S_IRUSR:
+        source.chmod(0o600)
+    into.unlink(missing_ok=True)
+    try:
+        os.link(source, into)
+    except OSError:
+        shutil.copyfile(source, into)
+    return True
+
+
+def _stays_inside(link: Path, root: Path) -> bool:
+    if os.path.isabs(os.readlink(link)):
+        return False
+    try:
+        return link.resolve(strict=True).is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # leads nowhere, or in a circle
+        return False

@@ -1,0 +1,41 @@
+"""The environment variables of a job: its own home, its runtime first, of the caller's only the way to the network."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from seatrial.job import Job
+
+# How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
+_PASSED = (
+    "LANG", "LC_ALL", "TZ", "USER", "LOGNAME",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
+)  # fmt: skip
+
+
+def job_environment(
+    job: Job, folder: Path, secrets: Mapping[str, str], bin_folder: Path | None = None, virtual_env: Path | None = None
+) -> dict[str, str]:
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    path = os.environ.get("PATH", os.defpath)
+    own = {
+        "LANG": passed.get("LANG", "C.UTF-8"),
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "PATH": path if bin_folder is None else f"{bin_folder}{os.pathsep}{path}",
+        **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
+    }
+    return {**passed, **own, **job.env, **secrets, **marks(job), "SEATRIAL_FILES": str(folder / "files")}
+
+
+def marks(job: Job) -> dict[str, str]:
+    """By these its processes are found, whatever became of who started them."""
+    return {
+        "SEATRIAL_RUN": job.run,
+        "SEATRIAL_CELL": job.cell,
+        "SEATRIAL_ATTEMPT": str(job.attempt),
+        "SEATRIAL_JOB": job.name,
+    }

@@ -1,0 +1,254 @@
+"""The local target: a folder a job, a supervisor a job, and this process only asks and listens."""
+
+import asyncio
+import math
+import os
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from seatrial.job import Event, Job, Outcome, Step
+from seatrial.target.agent_file import agent_file
+from seatrial.target.local.containers import container_name, container_request, remove_container
+from seatrial.target.local.environments import Environments, Place
+from seatrial.target.local.folders import Card, JobFolder, cache_folder, job_path, state_folder
+from seatrial.target.local.leftovers import end_leftovers
+from seatrial.target.local.options import LocalOptions
+from seatrial.target.local.processes import alive, gone, send
+from seatrial.target.local.reading import fetch, read_log
+from seatrial.target.local.surroundings import job_environment
+from seatrial.target.local.watcher import Watcher
+from seatrial.target.local.zygote import Zygote
+from seatrial.target.protocol import Found, TargetError
+
+T = TypeVar("T")
+
+FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
+APPEAR_S = 10.0
+
+
+class LocalTarget:
+    """Implements `target.Target`; the numbers in its comments are those of the contract."""
+
+    def __init__(self, name: str, options: LocalOptions) -> None:
+        self.name = name
+        self._options = options
+        self._host = socket.gethostname()
+        self._state = options.state or state_folder()
+        self._cache = options.cache or cache_folder()
+        self._watcher = Watcher()
+        self._environments = Environments(self._cache, options.engine)
+        self._zygote: Zygote | None = None
+        self._agent: Path | None = None
+
+    async def open(self) -> None:
+        try:
+            self._agent = agent_file(self._cache)
+        except OSError as error:
+            raise TargetError(f"cannot write the agent below {self._cache}: {error}") from error
+        self._zygote = Zygote(self._agent)
+
+    async def close(self) -> None:
+        await self._environments.close()
+        await self._watcher.close()
+        if self._zygote is not None:
+            await self._zygote.close()
+
+    # ---- submitting and taking up
+
+    async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        folder = JobFolder(job_path(self._state, job.run, job.name))
+        handle = self._handle(job.run, job.name)
+        if folder.identity() is None:  # (2) else it was started, by whomever
+            await self._start(job, folder, secrets)
+        self._take_up(handle, folder)
+        return handle
+
+    async def adopt(self, handle: str) -> None:
+        self._take_up(handle, self._folder(handle))
+
+    def _take_up(self, handle: str, folder: JobFolder) -> None:
+        card, identity = folder.card(), folder.identity()
+        if card is None or identity is None:
+            raise TargetError(f"there is no job {handle}: {folder.path} does not say that it was started")
+        self._watcher.add(handle, folder, card, identity)
+
+    async def _start(self, job: Job, folder: JobFolder, secrets: Mapping[str, str]) -> None:
+        assert self._zygote is not None, "open() comes first"
+        place = await self._environments.ready(job.environment)
+        card = Card(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
+        if place.container is not None:
+            card = msgspec.structs.replace(card, engine=place.container.engine, container=container_name(folder.path))
+        if not await self._made(folder, card):
+            return
+        try:
+            answer = await _to_its_end(self._zygote.spawn(self._request(card, folder, place, secrets)))
+        except asyncio.CancelledError:
+            await self._end_and_remove(folder)  # asked for and started, but nobody will ever hear of it
+            raise
+        if "error" in answer:
+            raise TargetError(f"cannot start {job.name}: {answer['error']}")
+        if "taken" in answer:
+            await self._made(folder, card)
+
+    async def _made(self, folder: JobFolder, card: Card) -> bool:
+        """Make the folder. False: it was started meanwhile, by a process that asked before this one."""
+        until_s = time.monotonic() + APPEAR_S
+        while time.monotonic() < until_s:
+            try:
+                folder.path.mkdir(0o700, parents=True, exist_ok=True)
+                with folder.locked() as free:
+                    if folder.identity() is not None:
+                        return False
+                    if free:
+                        await _to_its_end(asyncio.to_thread(folder.make, card)) if card.job.inputs else folder.make(
+                            card
+                        )
+                        return True
+            except OSError as error:
+                raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
+            except TargetError:
+                folder.remove()
+                raise
+            await asyncio.sleep(0.01)
+        raise TargetError(f"{folder.path} is locked by another process that does not start it")
+
+    def _request(self, card: Card, folder: JobFolder, place: Place, secrets: Mapping[str, str]) -> dict[str, Any]:
+        """What `agent/zygote.py` asks for. The only place that the values of secrets go to."""
+        job = card.job
+        return {
+            "folder": str(folder.path),
+            "work": str(folder.work),
+            "files": str(folder.files),
+            "steps": [_step(step) for step in job.steps],
+            "limits": {"run_s": job.limits.run_s, "stall_s": job.limits.stall_s, "grace_s": job.limits.grace_s},
+            "env": job_environment(job, folder.path, secrets, place.bin_folder, place.virtual_env),
+            "secrets": [value for value in secrets.values() if value],
+            "python": str(place.python) if place.python else None,
+            "driver": place.driver,
+            "agent": str(self._agent),
+            "cpus": card.cpus,
+            "memory_bytes": job.resources.memory_bytes,
+            "container": container_request(card, folder.path, place.container, secrets, str(self._agent)),
+        }
+
+    def _choose_cpus(self, wanted: float | None) -> list[int]:
+        """The least used; shared when there are too few. None wanted: all."""
+        allowed = sorted(os.sched_getaffinity(0))
+        if wanted is None or wanted >= len(allowed):
+            return allowed
+        used = Counter(cpu for cpus in self._watcher.cpus() for cpu in cpus)
+        return sorted(sorted(allowed, key=lambda cpu: used[cpu])[: max(1, math.ceil(wanted))])
+
+    # ---- seeing
+
+    async def watch(self) -> AsyncIterator[Event]:
+        async for event in self._watcher.events():
+            yield event
+
+    async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
+        folder = self._folder(handle)
+        async for block in read_log(folder.path, lambda: not alive(folder.identity()), follow):
+            yield block
+
+    async def fetch(self, handle: str, path: str, into: Path) -> bool:
+        folder = self._folder(handle)
+        if path.startswith("files"):
+            return await asyncio.to_thread(fetch, folder.path, path, into)
+        return fetch(folder.path, path, into)
+
+    @asynccontextmanager
+    async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
+        self._folder(handle)
+        yield f"127.0.0.1:{port}"
+
+    async def list(self, run: str | None = None) -> list[Found]:
+        jobs = self._state / "jobs"
+        found = []
+        for path in sorted(jobs.glob("*/*" if run is None else f"{quote(run)}/*")):
+            folder = JobFolder(path)
+            card, identity = folder.card(), folder.identity()
+            if card is not None and card.host != self._host:
+                continue  # a home that several machines share: what is theirs is for them to find
+            found.append(
+                Found(
+                    handle=self._handle(path.parent.name, path.name),
+                    name=path.name,
+                    run=path.parent.name,
+                    alive=alive(identity),
+                    labels=card.job.labels if card else {},
+                    created_s=card.created_s if card else path.stat().st_mtime,
+                )
+            )
+        return found
+
+    # ---- ending
+
+    async def cancel(self, handle: str) -> None:
+        folder = self._folder(handle)
+        self._watcher.mark_cancelled(handle)
+        await self._stop(folder)
+
+    async def remove(self, handle: str) -> None:
+        await self._end_and_remove(JobFolder(self._path(handle)))
+        self._watcher.forget(handle)
+
+    async def _end_and_remove(self, folder: JobFolder) -> None:
+        await self._stop(folder)
+        identity, card = folder.identity(), folder.card()
+        if identity is not None and folder.end() is None:
+            await asyncio.to_thread(end_leftovers, folder.path, identity.cgroups)
+            if card is not None and card.container:
+                await remove_container(card.engine, card.container)
+        await asyncio.to_thread(folder.remove)
+
+    async def _stop(self, folder: JobFolder) -> None:
+        """Politely; its supervisor by force when it does not end within its grace and some more."""
+        identity, card = folder.identity(), folder.card()
+        within_s = FORCE_S + (card.job.limits.grace_s if card else 0.0)
+        for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, FORCE_S)):
+            descriptor = send(identity, number) if identity is not None else None
+            if descriptor is None or await gone(descriptor, wait_s):
+                return
+
+    # ---- handles
+
+    def _handle(self, run: str, name: str) -> str:
+        return f"local://{quote(self._host)}/{quote(run)}/{quote(name)}"
+
+    def _path(self, handle: str) -> Path:
+        url = urlsplit(handle)
+        parts = url.path.split("/")
+        if url.scheme != "local" or len(parts) != 3:
+            raise TargetError(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)", Outcome.REFUSED)
+        if unquote(url.netloc) != self._host:
+            raise TargetError(f"{handle} is a job of another machine; this is {self._host}", Outcome.REFUSED)
+        return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
+
+    def _folder(self, handle: str) -> JobFolder:
+        path = self._path(handle)
+        if not path.exists():
+            raise TargetError(f"there is no job {handle}: {path} is not there")
+        return JobFolder(path)
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """What must not be left half done: a cancellation waits until it is, and is then raised."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s}

@@ -1,0 +1,163 @@
+"""Sees what becomes of jobs: their end at once (pidfd), the step that they are at now and then."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from seatrial.job import Event, Exit, Outcome, Stage, StageTime
+from seatrial.target.local.containers import remove_container
+from seatrial.target.local.folders import Card, Identity, JobFolder
+from seatrial.target.local.leftovers import end_leftovers
+from seatrial.target.local.processes import boot_id, open_process
+from seatrial.target.protocol import TargetError
+
+PROGRESS_S = 0.25
+READ_BYTES = 1 << 20
+
+
+class _Watched:
+    def __init__(self, handle: str, folder: JobFolder, card: Card, identity: Identity) -> None:
+        self.handle = handle
+        self.folder = folder
+        self.card = card
+        self.identity = identity
+        self.pidfd: int | None = None
+        self.cancelled = False
+        self.offset = 0
+        self.rest = b""
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._running: dict[str, _Watched] = {}
+        self._known: set[str] = set()
+        self._progress: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            yield await self._events.get()
+
+    def add(self, handle: str, folder: JobFolder, card: Card, identity: Identity) -> None:
+        """From now on. Again is no error and gives no event twice."""
+        if handle in self._known:
+            return
+        self._known.add(handle)
+        watched = _Watched(handle, folder, card, identity)
+        self._tell(watched, StageTime(Stage.CREATED, card.created_s, "submitter"))
+        self._tell(watched, StageTime(Stage.STARTED, identity.wall_s, "supervisor"))
+        watched.pidfd = open_process(identity)
+        self._running[handle] = watched
+        loop = asyncio.get_running_loop()
+        if watched.pidfd is None:
+            loop.call_soon(self._ended, watched)
+        else:
+            loop.add_reader(watched.pidfd, self._ended, watched)
+        if self._progress is None or self._progress.done():
+            self._progress = asyncio.create_task(self._follow())
+
+    def mark_cancelled(self, handle: str) -> None:
+        if handle in self._running:
+            self._running[handle].cancelled = True
+
+    def forget(self, handle: str) -> None:
+        """Of a job that is removed: no more events."""
+        watched = self._running.pop(handle, None)
+        if watched is not None:
+            self._let_go(watched)
+
+    def cpus(self) -> list[list[int]]:
+        """Of each job that runs."""
+        return [watched.card.cpus for watched in self._running.values()]
+
+    async def close(self) -> None:
+        for handle in list(self._running):
+            self.forget(handle)
+        if self._progress is not None:
+            self._progress.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._progress
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    # ---- the end of a job
+
+    def _ended(self, watched: _Watched) -> None:
+        if self._running.pop(watched.handle, None) is None:
+            return
+        self._let_go(watched)
+        end = watched.folder.end()
+        if end is not None:
+            exit_ = Exit(end.outcome, end.code, message=end.message)
+            self._tell(watched, StageTime(Stage.FINISHED, end.wall_s, "supervisor"), exit_)
+            return
+        task = asyncio.create_task(self._lost(watched))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _lost(self, watched: _Watched) -> None:
+        """The supervisor was killed: end what it watched over, then say that the end is not known."""
+        identity, message = watched.identity, "its supervisor was killed"
+        if identity.boot_id != boot_id():
+            message = "the machine was started anew while it ran"
+        elif not watched.folder.path.exists():
+            message = "its folder is gone"
+        try:
+            count = await asyncio.to_thread(end_leftovers, watched.folder.path, identity.cgroups)
+            if watched.card.container:
+                await remove_container(watched.card.engine, watched.card.container)
+            if count:
+                message += f"; {count} of its processes were still running and have been ended"
+        except TargetError as error:
+            message += f"; {error}"
+        outcome = Outcome.CANCELLED if watched.cancelled else Outcome.LOST
+        now_s = time.time()
+        try:
+            last_s = watched.folder.records.stat().st_mtime
+        except OSError:
+            last_s = identity.wall_s
+        known = StageTime(Stage.FINISHED, now_s, "target", uncertainty_s=max(0.0, now_s - last_s))
+        self._tell(watched, known, Exit(outcome, message=message))
+
+    def _let_go(self, watched: _Watched) -> None:
+        if watched.pidfd is not None:
+            asyncio.get_running_loop().remove_reader(watched.pidfd)
+            os.close(watched.pidfd)
+            watched.pidfd = None
+
+    def _tell(self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = "") -> None:
+        self._events.put_nowait(Event(watched.handle, known, exit_, watched.identity.host, progress))
+
+    # ---- progress
+
+    async def _follow(self) -> None:
+        """Only while something runs."""
+        while self._running:
+            await asyncio.sleep(PROGRESS_S)
+            for watched in list(self._running.values()):
+                step = _latest_step(watched)
+                if step:
+                    self._tell(watched, None, progress=step)
+
+
+def _latest_step(watched: _Watched) -> str:
+    """The name of the step that has started since the last look; at most one block is read."""
+    try:
+        with open(watched.folder.records, "rb") as file:
+            file.seek(watched.offset)
+            data = file.read(READ_BYTES)
+    except OSError:
+        return ""
+    watched.offset += len(data)
+    *lines, watched.rest = (watched.rest + data).split(b"\n")
+    for line in reversed(lines):
+        if b'"event":"step"' in line:
+            with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError):
+                number: int = msgspec.json.decode(line)["step"]
+                return watched.card.job.steps[number].name
+    return ""

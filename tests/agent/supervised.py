@@ -1,0 +1,93 @@
+"""For tests of the agent: its zygote as a process, jobs in folders, and what is there when they are over."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+WAIT_S = 60.0
+
+
+class Zygote:
+    """`python -I -S AGENT spawn`, driven as the local target drives it, by any interpreter and any user."""
+
+    def __init__(self, agent: Path, python: str = sys.executable, user: int | None = None) -> None:
+        self._count = 0
+        self.process = subprocess.Popen(
+            [python, "-I", "-S", str(agent), "spawn"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"]}, start_new_session=True, user=user, group=user,
+        )  # fmt: skip
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._count += 1
+        self.process.stdin.write(json.dumps({**request, "id": self._count}).encode() + b"\n")
+        self.process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        assert answer["id"] == self._count
+        return answer
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+class Supervised:
+    """One job in a folder of its own."""
+
+    def __init__(self, zygote: Zygote, folder: Path) -> None:
+        self.zygote = zygote
+        self.folder = folder
+        self.pid = 0
+
+    def request(self, *commands: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
+        steps = [{"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": timeout_s} for c in commands]
+        env = {"PATH": os.environ["PATH"], "SEATRIAL_FILES": str(self.folder / "files"), **fields.pop("env", {})}
+        return {
+            "folder": str(self.folder), "work": str(self.folder / "work"), "files": str(self.folder / "files"),
+            "steps": steps, "limits": {"grace_s": 0.5}, "env": env, "secrets": [], **fields,
+        }  # fmt: skip
+
+    def start(self, *commands: str, **fields: Any) -> dict[str, Any]:
+        for name in ("", "work", "files"):
+            (self.folder / name).mkdir(exist_ok=True)
+        (self.folder / "job.json").write_text("{}")
+        answer = self.zygote.ask(self.request(*commands, **fields))
+        self.pid = answer.get("pid", 0)
+        return answer
+
+    def run(self, *commands: str, **fields: Any) -> dict[str, Any]:
+        """To its end; how it ended."""
+        answer = self.start(*commands, **fields)
+        assert "pid" in answer, answer
+        return self.wait()
+
+    def wait(self) -> dict[str, Any]:
+        until_s = time.monotonic() + WAIT_S
+        while not (self.folder / "end.json").exists():
+            assert time.monotonic() < until_s, self.log()
+            time.sleep(0.01)
+        end: dict[str, Any] = json.loads((self.folder / "end.json").read_text())
+        return end
+
+    def records(self, event: str | None = None) -> list[dict[str, Any]]:
+        lines = (self.folder / "records.jsonl").read_bytes().splitlines()
+        found = [json.loads(line) for line in lines]
+        return [record for record in found if event in (None, record["event"])]
+
+    def log(self) -> bytes:
+        path = self.folder / "log.txt"
+        return path.read_bytes() if path.exists() else b""
+
+    def cgroups(self) -> list[Path]:
+        return [Path(path) for path in json.loads((self.folder / "supervisor.json").read_text())["cgroups"]]
+
+
+def until(condition: Any) -> None:
+    until_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)

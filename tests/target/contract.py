@@ -1,0 +1,355 @@
+"""The contract of every target, by the numbers in `target/protocol.py`. A target's tests subclass `Contract`."""
+
+import asyncio
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from seatrial.job import Event, Input, Job, Limits, Outcome, Stage, Step
+from seatrial.target import Target, TargetError
+
+WAIT_S = 60.0
+
+
+@dataclass
+class Site:
+    """Where a target's contract is tested. `shared` is a folder that the test and its jobs both see."""
+
+    open: Callable[[], Target]
+    shared: Path
+    submitter: list[str]  # a command that submits the job given as JSON in its first argument, prints the handle, waits
+    run: str = field(default_factory=lambda: "run-" + uuid.uuid4().hex[:8])
+    names: list[str] = field(default_factory=list)
+
+    def job(self, *commands: str, name: str = "cell-1", run: str = "", **fields: object) -> Job:
+        run = run or self.run
+        name = f"{run}-{name}"
+        self.names.append(name)
+        steps = tuple(Step(f"run {command}", "run", {"command": command}) for command in commands)
+        return Job(name=name, run=run, cell="69b56f04", attempt=1, title=name, steps=steps, **fields)  # type: ignore[arg-type]
+
+    def lines(self, name: str) -> list[str]:
+        path = self.shared / name
+        return path.read_text().split() if path.exists() else []
+
+    def living(self) -> list[str]:
+        """Command lines of all processes that carry the mark of a job of this site."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                marks = (entry / "environ").read_bytes().split(b"\0")
+                if any(f"SEATRIAL_JOB={name}".encode() in marks for name in self.names):
+                    found.append((entry / "cmdline").read_text())
+            except OSError:
+                continue
+        return found
+
+
+@asynccontextmanager
+async def opened(site: Site) -> AsyncIterator[Target]:
+    target = site.open()
+    await target.open()
+    try:
+        yield target
+    finally:
+        await target.close()
+
+
+async def until_exit(target: Target, handle: str) -> list[Event]:
+    """All events of the job up to its exit."""
+    seen: list[Event] = []
+    async with asyncio.timeout(WAIT_S):
+        async for event in target.watch():
+            if event.handle == handle:
+                seen.append(event)
+                if event.exit is not None:
+                    return seen
+    raise AssertionError("the stream of events ended")
+
+
+async def log_of(target: Target, handle: str) -> bytes:
+    return b"".join([block async for block in target.logs(handle)])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110 - what happens, happens in other processes
+            await asyncio.sleep(0.02)
+
+
+class Contract:
+    async def test_1_a_handle_is_a_url_that_another_process_can_take_up(self, site: Site) -> None:
+        async with opened(site) as first:
+            handle = await first.submit(site.job("echo said; sleep 0.3"), {})
+        assert urlsplit(handle).scheme
+        assert urlsplit(handle).path
+        async with opened(site) as second:
+            await second.adopt(handle)
+            assert (await until_exit(second, handle))[-1].exit.code == 0  # type: ignore[union-attr]
+            assert b"said" in await log_of(second, handle)
+            await second.remove(handle)
+
+    async def test_2_the_same_name_again_is_the_same_job(self, site: Site) -> None:
+        job = site.job(f"echo start >> {site.shared}/starts; sleep 0.2")
+        async with opened(site) as one, opened(site) as two:
+            handles = await asyncio.gather(one.submit(job, {}), two.submit(job, {}), one.submit(job, {}))
+            assert len(set(handles)) == 1
+            await until_exit(one, handles[0])
+            assert await two.submit(job, {}) == handles[0]
+            assert len(site.lines("starts")) == 1
+            await one.remove(handles[0])
+
+    async def test_2_and_3_a_submitter_killed_at_any_instant_loses_nothing_and_doubles_nothing(
+        self, site: Site
+    ) -> None:
+        for number in range(8):
+            starts = f"starts{number}"
+            job = site.job(f"echo start >> {site.shared}/{starts}; sleep 0.2", name=f"kill-{number}")
+            submitter = await asyncio.create_subprocess_exec(
+                *site.submitter, job.run, job.name, job.steps[0].args["command"], stdout=asyncio.subprocess.PIPE
+            )
+            assert submitter.stdout is not None
+            await submitter.stdout.readline()  # it is about to submit
+            await asyncio.sleep(number * 0.02)
+            submitter.kill()
+            await submitter.wait()
+            async with opened(site) as target:
+                handle = await target.submit(job, {})
+                assert (await until_exit(target, handle))[-1].exit.outcome is Outcome.EXITED  # type: ignore[union-attr]
+                assert len(site.lines(starts)) == 1
+                await target.remove(handle)
+        assert site.living() == []
+
+    async def test_3_a_job_goes_on_when_its_submitter_is_gone(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.job("sleep 0.5", f"echo end >> {site.shared}/ends"), {})
+        await until(lambda: site.lines("ends"))
+        async with opened(site) as target:
+            await target.adopt(handle)
+            assert (await until_exit(target, handle))[-1].exit.outcome is Outcome.EXITED  # type: ignore[union-attr]
+            await target.remove(handle)
+
+    async def test_3_a_job_ends_by_its_own_limit_when_nobody_is_there(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.job("sleep 1000", limits=Limits(run_s=0.5)), {})
+        await until(lambda: not site.living())
+        async with opened(site) as target:
+            await target.adopt(handle)
+            assert (await until_exit(target, handle))[-1].exit.outcome is Outcome.TIMEOUT  # type: ignore[union-attr]
+            await target.remove(handle)
+
+    async def test_4_events_come_in_order_and_the_exit_is_the_last(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.job("sleep 0.6", "exit 3"), {})
+            events = await until_exit(target, handle)
+            stages = [event.time.stage for event in events if event.time]
+            assert stages == sorted(stages, key=list(Stage).index)
+            assert stages[0] is Stage.CREATED
+            assert stages[-1] is Stage.FINISHED
+            times = [event.time.wall_s for event in events if event.time]
+            assert times == sorted(times)
+            assert any(event.progress == "run sleep 0.6" for event in events)
+            assert [event for event in events if event.exit] == [events[-1]]
+            assert events[-1].exit.code == 3  # type: ignore[union-attr]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(target.watch()), 0.5)
+            await target.remove(handle)
+
+    async def test_4_a_job_that_ended_before_anybody_watched_still_gives_its_events(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.job("true"), {})
+        await until(lambda: not site.living())
+        async with opened(site) as target:
+            await target.adopt(handle)
+            await target.adopt(handle)
+            stages = [event.time.stage for event in await until_exit(target, handle) if event.time]
+            assert stages.count(Stage.FINISHED) == stages.count(Stage.CREATED) == 1
+            await target.remove(handle)
+
+    async def test_5_nothing_runs_after_the_exit_event(self, site: Site) -> None:
+        job = site.job(
+            "sleep 1001 & echo child",
+            "setsid sleep 1002 & echo session",
+            "(setsid sh -c 'sleep 1003 & sleep 1004' >/dev/null 2>&1 &) ; echo twice",
+            "trap '' TERM; (trap '' TERM HUP; while :; do sleep 1; done) & echo stubborn",
+            limits=Limits(grace_s=0.3),
+        )
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until_exit(target, handle)
+            assert site.living() == []
+            log = await log_of(target, handle)
+            for word in (b"child", b"session", b"twice", b"stubborn"):
+                assert b"\n" + word + b"\n" in log
+            await target.remove(handle)
+
+    async def test_5_logs_and_files_are_complete_after_the_exit_event(self, site: Site) -> None:
+        job = site.job("seq 1 20000", "mkdir -p $SEATRIAL_FILES/deep/er && seq 1 5 > $SEATRIAL_FILES/deep/er/kept")
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until_exit(target, handle)
+            log = (await log_of(target, handle)).split()
+            assert log[-1] != b""
+            assert b"20000" in log
+            into = site.shared / "into"
+            assert await target.fetch(handle, "files", into / "all")
+            assert (into / "all/deep/er/kept").read_text() == "1\n2\n3\n4\n5\n"
+            assert await target.fetch(handle, "files/deep/er/kept", into / "one")
+            assert (into / "one").read_text() == "1\n2\n3\n4\n5\n"
+            assert await target.fetch(handle, "log.txt", into / "log.txt")
+            assert await target.fetch(handle, "records.jsonl", into / "records.jsonl")
+            assert b'"event":"end"' in (into / "records.jsonl").read_bytes()
+            assert not await target.fetch(handle, "files/nothing", into / "nothing")
+            await target.remove(handle)
+        assert (into / "one").read_text() == "1\n2\n3\n4\n5\n"
+
+    async def test_6_what_a_job_wrote_before_it_was_killed_is_there(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.job("echo before; kill -9 $$", "echo after"), {})
+            await until_exit(target, handle)
+            log = await log_of(target, handle)
+            assert b"\nbefore\n" in log
+            assert b"\nafter\n" in log
+            await target.remove(handle)
+
+    async def test_6_a_log_is_bounded_with_both_ends_kept(self, site: Site) -> None:
+        command = "echo the start; head -c 42000000 /dev/zero | tr '\\0' x; echo; echo the end"
+        async with opened(site) as target:
+            handle = await target.submit(site.job(command), {})
+            events = await until_exit(target, handle)
+            assert events[-1].exit.code == 0  # type: ignore[union-attr]
+            log = await log_of(target, handle)
+            assert len(log) < 12 << 20
+            assert b"the start\n" in log[:1000]
+            assert log.endswith(b"x\nthe end\n")
+            assert b"bytes left out here" in log
+            await target.remove(handle)
+
+    async def test_6_a_follower_gets_a_log_while_it_grows(self, site: Site) -> None:
+        job = site.job(f"echo first; while ! test -e {site.shared}/go; do sleep 0.05; done; echo second")
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            seen = b""
+            async with asyncio.timeout(WAIT_S):
+                async for block in target.logs(handle, follow=True):
+                    seen += block
+                    if b"first" in seen:
+                        (site.shared / "go").touch()
+            assert seen.endswith(b"first\nsecond\n")
+            await until_exit(target, handle)
+            await target.remove(handle)
+
+    async def test_7_cancel_is_polite_first(self, site: Site) -> None:
+        job = site.job(f"trap 'echo bye; exit 0' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done")
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until(lambda: site.lines("up"))
+            await target.cancel(handle)
+            ended = (await until_exit(target, handle))[-1].exit
+            assert ended is not None
+            assert ended.outcome is Outcome.CANCELLED
+            assert b"\nbye\n" in await log_of(target, handle)
+            await target.cancel(handle)
+            await target.remove(handle)
+
+    async def test_7_cancel_is_forceful_after_the_grace(self, site: Site) -> None:
+        job = site.job(
+            f"trap '' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done",
+            "true",
+            limits=Limits(grace_s=0.2),
+        )
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until(lambda: site.lines("up"))
+            await target.cancel(handle)
+            assert (await until_exit(target, handle))[-1].exit.outcome is Outcome.CANCELLED  # type: ignore[union-attr]
+            assert site.living() == []
+            await target.remove(handle)
+
+    async def test_8_remove_leaves_nothing_even_of_a_job_that_runs(self, site: Site) -> None:
+        job = site.job(f"setsid sleep 1005 & echo up > {site.shared}/up; sleep 1006", limits=Limits(grace_s=0.2))
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until(lambda: site.lines("up"))
+            await target.remove(handle)
+            assert site.living() == []
+            assert await target.list() == []
+            await target.remove(handle)
+            with pytest.raises(TargetError):
+                await target.adopt(handle)
+
+    async def test_9_list_finds_by_label_from_anywhere(self, site: Site) -> None:
+        async with opened(site) as target:
+            one = await target.submit(site.job("sleep 1000", labels={"color": "red"}, limits=Limits(grace_s=0.1)), {})
+            two = await target.submit(site.job("true", run=site.run + "-2"), {})
+        async with opened(site) as other:
+            found = {entry.handle: entry for entry in await other.list()}
+            assert set(found) == {one, two}
+            assert found[one].alive
+            assert found[one].labels == {"color": "red"}
+            assert (found[one].run, found[one].name) == (site.run, f"{site.run}-cell-1")
+            assert [entry.handle for entry in await other.list(site.run + "-2")] == [two]
+            assert await other.list(site.run + "-3") == []
+            for handle in found:
+                await other.remove(handle)
+
+    async def test_10_an_input_that_is_missing_is_refused_and_leaves_nothing(self, site: Site) -> None:
+        async with opened(site) as target:
+            with pytest.raises(TargetError, match=r"no-such-file.ipynb") as caught:
+                await target.submit(site.job("true", inputs=(Input("/no-such-file.ipynb", "a.ipynb"),)), {})
+            assert caught.value.outcome is Outcome.REFUSED
+            assert await target.list() == []
+
+    async def test_10_an_unknown_handle_is_a_target_error(self, site: Site) -> None:
+        async with opened(site) as target:
+            for handle in ("", "elsewhere://x/y/z", "local://no-such-host/run/name"):
+                with pytest.raises(TargetError):
+                    await target.adopt(handle)
+
+    async def test_secrets_reach_the_job_and_nothing_else(self, site: Site) -> None:
+        secret = "hunter2-Zx9"
+        job = site.job(
+            'echo "$TOKEN"; printf hunter2; sleep 0.3; printf -- -Zx9; echo', 'echo "$TOKEN" > $SEATRIAL_FILES/kept',
+            f'test "$TOKEN" = "{secret[:4]}""{secret[4:]}"', f"cat /proc/$PPID/cmdline > {site.shared}/cmdline",
+            secrets={"TOKEN": "API_KEY"},
+        )  # fmt: skip
+        async with opened(site) as target:
+            handle = await target.submit(job, {"TOKEN": secret})
+            assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
+            into = site.shared / "into"
+            for path in ("log.txt", "records.jsonl", "files/kept"):
+                assert await target.fetch(handle, path, into / os.path.basename(path))
+                assert secret.encode() not in (into / os.path.basename(path)).read_bytes()
+            assert (into / "kept").read_text() == "•••\n"
+            assert secret not in (site.shared / "cmdline").read_text()
+            await target.remove(handle)
+
+    async def test_a_job_whose_watcher_was_killed_is_lost_and_leaves_nothing(self, site: Site) -> None:
+        job = site.job(f"setsid sleep 1007 & echo up > {site.shared}/up; env -i /bin/sleep 1008")
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until(lambda: site.lines("up"))
+            os.kill(supervisor_of(site), signal.SIGKILL)
+            ended = (await until_exit(target, handle))[-1].exit
+            assert ended is not None
+            assert ended.outcome is Outcome.LOST
+            assert site.living() == []
+            await target.remove(handle)
+
+
+def supervisor_of(site: Site) -> int:
+    """The parent of the job's oldest process."""
+    for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            if f"SEATRIAL_JOB={site.names[-1]}".encode() in (entry / "environ").read_bytes():
+                return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+        except OSError:
+            continue
+    raise AssertionError("no process of the job runs")

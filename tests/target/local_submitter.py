@@ -1,0 +1,19 @@
+"""Submits one job to the local target and waits to be killed: `python submitter.py RUN NAME COMMAND`."""
+
+import asyncio
+import sys
+
+from seatrial.job import Job, Step
+from seatrial.target.local import kind
+
+
+async def main(run: str, name: str, command: str) -> None:
+    target = kind.open("here", kind.options())
+    await target.open()
+    job = Job(name, run, "69b56f04", 1, name, (Step(f"run {command}", "run", {"command": command}),))
+    print("now", flush=True)
+    await target.submit(job, {})
+    await asyncio.sleep(60)
+
+
+asyncio.run(main(*sys.argv[1:]))

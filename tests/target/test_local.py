@@ -1,0 +1,210 @@
+"""What is the local target's own: its folders, its environment, its CPUs, and what it does when things break."""
+
+import asyncio
+import contextlib
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from contract import Site, log_of, opened, until, until_exit
+
+from seatrial.job import Input, Limits, Outcome, Resources
+from seatrial.target import TargetError
+from seatrial.target.local import kind
+from seatrial.target.local.folders import JobFolder
+from seatrial.target.local.processes import alive
+from seatrial.target.local.target import LocalTarget
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setenv("SEATRIAL_STATE", str(tmp_path / "state"))
+    (tmp_path / "shared").mkdir()
+    return Site(lambda: kind.open("here", kind.options()), tmp_path / "shared", [])
+
+
+def folder_of(site: Site) -> Path:
+    (path,) = (site.shared.parent / "state").glob("jobs/*/*")
+    return path
+
+
+async def output(site: Site, *commands: str, **fields: Any) -> list[str]:
+    """The lines of the log that are not the agent's."""
+    async with opened(site) as target:
+        handle = await target.submit(site.job(*commands, **fields), {})
+        await until_exit(target, handle)
+        lines = (await log_of(target, handle)).decode().splitlines()
+        await target.remove(handle)
+        return [line for line in lines if not line.startswith("--- ")]
+
+
+async def test_a_job_has_its_own_world_and_nothing_of_the_callers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALLERS_PASSWORD", "x")
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    lines = await output(site, "env", env={"OWN": "a b"})
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    state = str(site.shared.parent / "state")
+    assert "CALLERS_PASSWORD" not in found
+    assert "PYTHONPATH" not in found
+    assert found["https_proxy"] == "http://proxy.example:3128"
+    assert found["OWN"] == "a b"
+    for name in ("HOME", "TMPDIR", "SEATRIAL_FILES", "PWD"):
+        assert found[name].startswith(state)
+    assert (found["SEATRIAL_RUN"], found["SEATRIAL_ATTEMPT"], found["SEATRIAL_CELL"]) == (site.run, "1", "69b56f04")
+
+
+async def test_the_jobs_folder_is_the_users_alone_and_holds_no_secret(site: Site) -> None:
+    async with opened(site) as target:
+        handle = await target.submit(site.job("sleep 0.2", secrets={"TOKEN": "KEY"}), {"TOKEN": "very-secret-value"})
+        path = folder_of(site)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        await until_exit(target, handle)
+        for file in path.rglob("*"):
+            assert not file.is_file() or b"very-secret-value" not in file.read_bytes()
+        await target.remove(handle)
+    assert not list((site.shared.parent / "state" / "jobs").iterdir())
+
+
+async def test_inputs_are_copied_with_folders_and_links(site: Site) -> None:
+    source = site.shared / "source"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep/file").write_text("content")
+    (source / "link").symlink_to("deep/file")
+    inputs = (Input(str(source), "data"), Input(str(source / "deep/file"), "a/b/c.txt"))
+    lines = await output(
+        site, "cat a/b/c.txt data/link; echo; readlink data/link; echo x > data/deep/file", inputs=inputs
+    )
+    assert lines == ["contentcontent", "deep/file"]
+    assert (source / "deep/file").read_text() == "content"
+
+
+async def test_an_input_may_not_leave_the_work_folder(site: Site) -> None:
+    async with opened(site) as target:
+        for path in ("../escaped", "/tmp/escaped"):
+            with pytest.raises(TargetError, match="outside") as caught:
+                await target.submit(site.job("true", inputs=(Input(__file__, path),)), {})
+            assert caught.value.outcome is Outcome.REFUSED
+
+
+async def test_a_name_that_would_leave_the_folder_of_jobs_is_refused(site: Site) -> None:
+    async with opened(site) as target:
+        for name in ("../x", "a/b", "", "."):
+            with pytest.raises(TargetError) as caught:
+                await target.submit(msgspec.structs.replace(site.job("true"), name=name), {})
+            assert caught.value.outcome is Outcome.REFUSED
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one CPU")
+async def test_jobs_get_different_cpus_and_share_when_there_are_too_few(site: Site) -> None:
+    count = len(os.sched_getaffinity(0))
+    async with opened(site) as target:
+        handles = []
+        for number in range(2 * count):
+            job = site.job("sleep 1000", name=f"c-{number}", resources=Resources(cpu=1), limits=Limits(grace_s=0.1))
+            handles.append(await target.submit(job, {}))
+        cpus = [JobFolder(path).card().cpus for path in (site.shared.parent / "state").glob("jobs/*/*")]  # type: ignore[union-attr]
+        assert sorted(cpu for (cpu,) in cpus) == sorted([*os.sched_getaffinity(0)] * 2)
+        await asyncio.gather(*map(target.remove, handles))
+
+
+async def test_a_submit_that_is_cancelled_leaves_nothing_that_runs(site: Site) -> None:
+    async with opened(site) as target:
+        for number in range(10):
+            job = site.job("sleep 1000", name=f"c-{number}", limits=Limits(grace_s=0.1))
+            task = asyncio.create_task(target.submit(job, {}))
+            await asyncio.sleep(number * 0.002)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await target.remove(await task)  # it was quicker
+        await until(lambda: not site.living())
+        assert await target.list() == []
+
+
+async def test_a_lost_zygote_is_replaced(site: Site) -> None:
+    async with opened(site) as target:
+        assert isinstance(target, LocalTarget)
+        first = await target.submit(site.job("sleep 0.5"), {})
+        process = target._zygote._process  # type: ignore[union-attr]
+        assert process is not None
+        process.kill()
+        await process.wait()
+        second = await target.submit(site.job("true", name="second"), {})
+        exits = {}
+        async for event in target.watch():
+            if event.exit:
+                exits[event.handle] = event.exit.outcome
+            if len(exits) == 2:
+                break
+        assert exits == {first: Outcome.EXITED, second: Outcome.EXITED}
+        for handle in exits:
+            await target.remove(handle)
+
+
+async def test_files_leave_a_job_only_as_files(site: Site) -> None:
+    hostile = (
+        "cd $SEATRIAL_FILES && mkfifo pipe && ln -s /etc/passwd out && ln -s good in && echo good > good && "
+        "ln -s ../../.. up && echo dark > dark && chmod 000 dark && mkdir empty && ln -s loop loop"
+    )
+    async with opened(site) as target:
+        handle = await target.submit(site.job(hostile), {})
+        assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
+        into = site.shared / "into"
+        async with asyncio.timeout(30):
+            assert await target.fetch(handle, "files", into)
+            assert not await target.fetch(handle, "files/out", into / "out")
+            assert not await target.fetch(handle, "files/pipe", into / "pipe")
+        assert sorted(path.name for path in into.iterdir()) == ["dark", "empty", "good", "in"]
+        assert (into / "in").read_text() == "good\n"
+        for path in ("../job.json", "files/../../x", "/etc/passwd", "job.json"):
+            with pytest.raises(TargetError):
+                await target.fetch(handle, path, into / "x")
+        await target.remove(handle)
+
+
+async def test_a_number_that_another_process_has_now_is_not_the_supervisor(site: Site) -> None:
+    async with opened(site) as target:
+        handle = await target.submit(site.job("true"), {})
+        await until_exit(target, handle)
+        path = folder_of(site)
+        identity = JobFolder(path).identity()
+        assert identity is not None
+        assert not alive(msgspec.structs.replace(identity, pid=os.getpid()))
+        (path / "end.json").unlink()
+        stolen = msgspec.json.decode((path / "supervisor.json").read_bytes()) | {"pid": os.getpid()}
+        (path / "supervisor.json").write_bytes(msgspec.json.encode(stolen))
+    async with opened(site) as target:
+        await target.adopt(handle)
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert ended.outcome is Outcome.LOST
+        await target.cancel(handle)
+        await target.remove(handle)
+
+
+async def test_a_job_of_another_boot_is_lost_and_says_so(site: Site) -> None:
+    async with opened(site) as target:
+        handle = await target.submit(site.job("true"), {})
+        await until_exit(target, handle)
+        path = folder_of(site)
+        (path / "end.json").unlink()
+        other = msgspec.json.decode((path / "supervisor.json").read_bytes()) | {"boot_id": "another"}
+        (path / "supervisor.json").write_bytes(msgspec.json.encode(other))
+    async with opened(site) as target:
+        await target.adopt(handle)
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert ended.outcome is Outcome.LOST
+        assert "started anew" in ended.message
+        await target.remove(handle)
+
+
+async def test_an_endpoint_is_on_this_machine(site: Site) -> None:
+    async with opened(site) as target:
+        handle = await target.submit(site.job("true"), {})
+        async with target.endpoint(handle, 8033) as address:
+            assert address == "127.0.0.1:8033"
+        await target.remove(handle)
