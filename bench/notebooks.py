@@ -81,7 +81,7 @@ def _at_once(folder: Path) -> None:
             argv = [str(SEATRIAL), "run", "suite.yaml", "--parallel", str(parallel)]
             times.append(_run(argv, folder)[0])
     alone_s, together_s = (statistics.median(times) for times in seen.values())
-    told = f"one by one {alone_s:.2f} s, two at a time {together_s:.2f} s (medians of 3, `seatrial run` from start to report)"
+    told = f"one by one {alone_s:.2f} s, two at a time {together_s:.2f} s (medians of 3, all of `seatrial run`)"
     print(f"{AT_ONCE} notebooks: {told}: {alone_s / together_s:.2f} times as fast (to reach: 1.7 on two cores)")
 
 

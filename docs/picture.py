@@ -8,14 +8,17 @@ from rich.terminal_theme import DIMMED_MONOKAI
 from rich.text import Text
 
 COLUMNS = 112
-# Rich's own frame loads a font from elsewhere; a README's picture must not. So this frame names fonts that readers have.
+# Rich's own frame loads a font from elsewhere; a README's picture must not: this one names fonts that readers have.
 FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
-.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asian: full-width; }}
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
+  font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
 <defs>
-<clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" /></clipPath>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
+</clipPath>
 {lines}
 </defs>
 {chrome}

@@ -137,7 +137,7 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
 
 
 def test_a_second_ctrl_c_leaves_at_once_and_attach_finishes(world: World) -> None:
-    suite(world, """run: ["trap '' TERM; while true; do sleep 1; done"]\ntimeout: {grace: 30s}""")
+    suite(world, """run: ["trap '' TERM; while true; do sleep 1; done"]\ntimeout: {grace: 8s}""")
     process = world.start("run", "suite.yaml")
     wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
     time.sleep(0.5)

@@ -34,7 +34,8 @@ def test_nothing_vanishes(tmp_path: Path) -> None:
     text = told(sample.small(), tmp_path)
     assert "attempt 1: infra at cluster/large on gpu-node-17 (the node was drained while the job ran)" in text
     assert "attempt 2: passed at cluster/large on gpu-node-04" in text
-    assert "memory · the kernel was killed: out of memory at 512 MiB (issue 41: the sample needs 2 GiB)" in text
+    assert "1 × notebook" in text
+    assert "the kernel was killed: out of memory at 512 MiB (issue 41: the sample needs 2 GiB)" in text
     assert "1 × stopped after 5 failures (--max-failures 5)" in text
     assert "1 × notebook big.ipynb fresh: needs the command nvidia-smi" in text
     assert "2 × needs gpu.count >=1, the machine has 0" in text

@@ -189,7 +189,7 @@ class Run:
                 loop.remove_signal_handler(number)
 
     def _interrupt(self) -> None:
-        """First: nothing new starts, what runs is cancelled, collected. Second: leave at once; attach finds the rest."""
+        """First: nothing new starts, what runs is cancelled. Second: leave at once; attach finds the rest."""
         if self._interrupted:
             os._exit(130)
         self._interrupted = True
