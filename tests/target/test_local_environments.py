@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import ensurepip
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,16 +14,19 @@ import pytest
 from seatrial.job import Environment, Outcome
 from seatrial.target import TargetError
 from seatrial.target.local.environments import COMPLETE, Environments, Place
+from seatrial.target.local.layer import lay_over
 
 VERSION = "{}.{}".format(*sys.version_info)
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of our own: a folder with two tiny packages, so that no test needs the network."""
+    """An index of our own: a folder with two tiny packages and pip, so that no test needs the network."""
     import zipfile
 
     folder = tmp_path_factory.mktemp("wheels")
+    (pip,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
+    shutil.copy(pip, folder)
     for name, version in (("tiny", "1.0"), ("tiny", "2.0"), ("other", "1.0")):
         info = f"{name}-{version}.dist-info"
         files = {
@@ -155,3 +160,32 @@ async def test_what_is_no_interpreter_is_refused(tmp_path: Path, interpreter: st
     with pytest.raises(TargetError, match=os.path.basename(interpreter)) as caught:
         await Environments(tmp_path).ready(Environment(interpreter=interpreter))
     assert caught.value.outcome is Outcome.REFUSED
+
+
+async def test_what_a_job_installs_is_its_own_and_the_shared_environment_stays_as_it_is(
+    tmp_path: Path, wheels: Path
+) -> None:
+    place = await ready(tmp_path, "tiny")
+    assert place.virtual_env is not None
+    layer = tmp_path / "layer"
+    lay_over(place.virtual_env, layer)
+    lay_over(place.virtual_env, layer)  # over one that a kill left half made
+    install = [layer / "bin" / "pip", "install", "--no-index", "--find-links", wheels, "other", "tiny==1.0"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    await asyncio.to_thread(subprocess.run, install, check=True, capture_output=True, env=env)
+    own = Place(python=layer / "bin" / "python")
+    assert says(own, "import other, tiny; print(other.version, tiny.version)") == "1.0 1.0"
+    assert says(own, "import sys; print(sys.prefix)") == str(layer)
+    assert says(place, "import tiny; print(tiny.version)") == "2.0"
+    with pytest.raises(subprocess.CalledProcessError):
+        says(place, "import other")
+
+
+async def test_a_runtime_means_the_same_versions_for_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await ready(tmp_path, "tiny")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "nothing"))
+    assert await ready(tmp_path, "tiny") == first
+    for kept in tmp_path.glob("environments/*.pins"):
+        os.utime(kept, (0, 0))
+    with pytest.raises(TargetError):
+        await ready(tmp_path, "tiny")

@@ -19,7 +19,7 @@ from seatrial.engine.follow import Follower
 from seatrial.engine.past import read_past
 from seatrial.engine.prepare import Prepared
 from seatrial.engine.secret import Secrets
-from seatrial.job import VERSION, CellResult, RunResults, Verdict, worst
+from seatrial.job import VERSION, CellResult, Environment, RunResults, Verdict, worst
 from seatrial.record import Journal, JournalError, Ownership, write_whole
 from seatrial.suite import Cell
 from seatrial.target import TargetError
@@ -41,7 +41,11 @@ class Run:
         self._listener = listener
         self._folder = prepared.folder
         self._at = Failpoints()
-        self._secrets = Secrets(prepared.suite, prepared.jobs())
+        jobs = list(prepared.jobs())
+        self._secrets = Secrets(prepared.suite, jobs)
+        self._environments = {
+            (cell.target, job.environment) for cell, job in zip(prepared.plan.cells, jobs, strict=True)
+        }
         self._caps = Caps(prepared.suite, prepared.options.parallel)
         self._followers: dict[str, Follower] = {}
         self._opened: dict[str, asyncio.Task[None]] = {}
@@ -74,18 +78,26 @@ class Run:
         if self._interrupted:
             await self._cancel()
         with self._signals():
+            preparing = [asyncio.create_task(self._prepare(*one)) for one in self._environments]
             try:
                 async with asyncio.TaskGroup() as group:
                     cells = [group.create_task(self._cell(cell)) for cell in self._prepared.plan.cells]
                 results = self._results([task.result() for task in cells], began_s)
                 await self._sweep()
             finally:
+                for task in preparing:
+                    task.cancel()
+                await asyncio.gather(*preparing, return_exceptions=True)
                 for follower in self._followers.values():
                     await follower.close()
         write_whole(self._folder.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
         self._at("results written")
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results
+
+    async def _prepare(self, target: str, environment: Environment) -> None:
+        """While the first cells run, what the later ones need is built; each waits for no more than its own."""
+        await (await self._follower(target)).target.prepare(environment)
 
     async def _cell(self, cell: Cell) -> CellResult:
         past = self._past.attempts.get(cell.hash, [])

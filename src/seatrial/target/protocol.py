@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from seatrial.job import Event, Job, Outcome
+from seatrial.job import Environment, Event, Job, Outcome
 
 
 class TargetError(Exception):
@@ -55,6 +55,9 @@ class Target(Protocol):
 
     async def close(self) -> None:
         """Let go of what this process holds. Jobs go on."""
+
+    async def prepare(self, environment: Environment) -> None:
+        """Begin what takes long before a job can start there (building, pulling). Never raises: `submit` tells."""
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         """Start `job`, or find it; `secrets` are values by variable, kept out of everything that is written down."""

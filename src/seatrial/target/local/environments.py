@@ -8,6 +8,7 @@ import platform
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from seatrial.target.local.containers import Image, Images
 from seatrial.target.protocol import TargetError
 
 MESSAGE_CHARACTERS = 2000
+RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
+AT_ONCE = 2  # builds: they share the network and the disk
 COMPLETE = ".complete"
 # What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
 _REFUSED = re.compile(
@@ -34,8 +37,9 @@ class Place(msgspec.Struct, frozen=True):
     """What a job finds of its runtime."""
 
     python: Path | None = None
-    bin_folder: Path | None = None
+    bin_folders: tuple[Path, ...] = ()
     virtual_env: Path | None = None
+    built: bool = False  # by us, for all cells that want it: a job gets a layer of its own over it
     container: Image | None = None
     driver: str | None = sys.executable  # an interpreter with nbclient, for a runtime that has none
 
@@ -46,6 +50,7 @@ class Environments:
     def __init__(self, cache: Path, engine: str | None = None) -> None:
         self._images = Images(engine)
         self._folder = cache / "environments"
+        self._turn = asyncio.Semaphore(AT_ONCE)
         self._places: dict[tuple[str | None, tuple[str, ...]], asyncio.Task[Place]] = {}
 
     async def ready(self, environment: Environment) -> Place:
@@ -60,7 +65,7 @@ class Environments:
             return Place(python=Path(found) if found else None)
         key = (environment.python, environment.packages)
         if key not in self._places or (self._places[key].done() and _failed(self._places[key])):
-            self._places[key] = asyncio.create_task(self._built(*key))
+            self._places[key] = asyncio.create_task(self._in_turn(*key))
         # Shielded: other cells wait for the same; who is cancelled just waits no longer.
         return await asyncio.shield(self._places[key])
 
@@ -71,6 +76,10 @@ class Environments:
             with contextlib.suppress(asyncio.CancelledError, TargetError):
                 await task
 
+    async def _in_turn(self, python: str | None, packages: tuple[str, ...]) -> Place:
+        async with self._turn:
+            return await self._built(python, packages)
+
     async def _built(self, python: str | None, packages: tuple[str, ...]) -> Place:
         for package in packages:
             if "\n" in package or package.lstrip().startswith("-"):
@@ -78,17 +87,31 @@ class Environments:
         self._make_folder()
         request = python or "{}.{}".format(*sys.version_info)
         interpreter = await _find_python(request, self._folder)
-        pins = await _uv(
-            "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", interpreter, "-",
-            folder=self._folder, given="\n".join(packages),
-        )  # fmt: skip
         version = await _version(Path(interpreter))
+        pins = await self._resolved(interpreter, version, [*packages, "pip"])
         content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
         path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
         async with BuildLock(path.with_suffix(".lock")) as lock:
             if not await _complete(path, content):
                 await _build(path, interpreter, pins, content, lock)
-        return Place(path / "bin" / "python", path / "bin", path)
+        return Place(path / "bin" / "python", (path / "bin",), path, built=True)
+
+    async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
+        """The exact versions that these requirements mean today. Every runtime has pip: notebooks install with it."""
+        asked = "\n".join((os.path.realpath(interpreter), version, *packages))
+        kept = self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:20]}.pins"
+        with contextlib.suppress(OSError):
+            if time.time() - kept.stat().st_mtime < RESOLVE_AGAIN_S:
+                return kept.read_text()
+        pins = await _uv(
+            "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", interpreter, "-",
+            folder=self._folder, given="\n".join(packages),
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # the next process asks again then
+            partial = kept.with_suffix(f".{os.getpid()}")
+            partial.write_text(pins)
+            partial.rename(kept)
+        return pins
 
     def _make_folder(self) -> None:
         try:
@@ -141,7 +164,7 @@ async def _existing(interpreter: str) -> Place:
     except TargetError as error:
         raise TargetError(str(error), Outcome.REFUSED) from error
     environment = path.parent.parent
-    return Place(path, path.parent, environment if (environment / "pyvenv.cfg").exists() else None)
+    return Place(path, (path.parent,), environment if (environment / "pyvenv.cfg").exists() else None)
 
 
 async def _find_python(request: str, folder: Path) -> str:

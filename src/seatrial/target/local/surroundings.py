@@ -1,7 +1,7 @@
 """The environment variables of a job: its own home, its runtime first, of the caller's only the way to the network."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from seatrial.job import Job
@@ -17,7 +17,11 @@ _PASSED = (
 
 
 def job_environment(
-    job: Job, folder: Path, secrets: Mapping[str, str], bin_folder: Path | None = None, virtual_env: Path | None = None
+    job: Job,
+    folder: Path,
+    secrets: Mapping[str, str],
+    bin_folders: Iterable[Path] = (),
+    virtual_env: Path | None = None,
 ) -> dict[str, str]:
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     path = os.environ.get("PATH", os.defpath)
@@ -25,7 +29,7 @@ def job_environment(
         "LANG": passed.get("LANG", "C.UTF-8"),
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
-        "PATH": path if bin_folder is None else f"{bin_folder}{os.pathsep}{path}",
+        "PATH": os.pathsep.join([*map(str, bin_folders), path]),
         **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
     }
     return {**passed, **own, **job.env, **secrets, **marks(job), "SEATRIAL_FILES": str(folder / "files")}

@@ -1,6 +1,7 @@
 """The local target: a folder a job, a supervisor a job, and this process only asks and listens."""
 
 import asyncio
+import contextlib
 import math
 import os
 import signal
@@ -8,18 +9,18 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from seatrial.job import Event, Job, Outcome, Step
+from seatrial.job import Environment, Event, Job, Outcome, Step
 from seatrial.target.agent_file import agent_file
 from seatrial.target.local.containers import container_name, container_request, remove_container
 from seatrial.target.local.environments import Environments, Place
 from seatrial.target.local.folders import Card, JobFolder, cache_folder, job_path, state_folder
+from seatrial.target.local.layer import lay_over
 from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.processes import alive, gone, send
@@ -64,6 +65,10 @@ class LocalTarget:
 
     # ---- submitting and taking up
 
+    async def prepare(self, environment: Environment) -> None:
+        with contextlib.suppress(TargetError):
+            await self._environments.ready(environment)
+
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         folder = JobFolder(job_path(self._state, job.run, job.name))
         handle = self._handle(job.run, job.name)
@@ -89,6 +94,7 @@ class LocalTarget:
             card = msgspec.structs.replace(card, engine=place.container.engine, container=container_name(folder.path))
         if not await self._made(folder, card):
             return
+        place = _layered(place, folder.path / "layer")
         try:
             answer = await _to_its_end(self._zygote.spawn(self._request(card, folder, place, secrets)))
         except asyncio.CancelledError:
@@ -130,7 +136,7 @@ class LocalTarget:
             "files": str(folder.files),
             "steps": [_step(step) for step in job.steps],
             "limits": {"run_s": job.limits.run_s, "stall_s": job.limits.stall_s, "grace_s": job.limits.grace_s},
-            "env": job_environment(job, folder.path, secrets, place.bin_folder, place.virtual_env),
+            "env": job_environment(job, folder.path, secrets, place.bin_folders, place.virtual_env),
             "secrets": [value for value in secrets.values() if value],
             "python": str(place.python) if place.python else None,
             "driver": place.driver,
@@ -165,7 +171,7 @@ class LocalTarget:
             return await asyncio.to_thread(fetch, folder.path, path, into)
         return fetch(folder.path, path, into)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
         self._folder(handle)
         yield f"127.0.0.1:{port}"
@@ -248,6 +254,16 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def _layered(place: Place, layer: Path) -> Place:
+    if not place.built or place.virtual_env is None:
+        return place
+    try:
+        lay_over(place.virtual_env, layer)
+    except OSError as error:
+        raise TargetError(f"cannot make {layer}: {error}") from error
+    return Place(layer / "bin" / "python", (layer / "bin", *place.bin_folders), layer)
 
 
 def _step(step: Step) -> dict[str, Any]:
