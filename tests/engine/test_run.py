@@ -87,6 +87,18 @@ run: ['test "${how} $SEATRIAL_ATTEMPT" != "lost 1" || kill -9 $PPID; test ${how}
     assert world.left() == []
 
 
+def test_a_killed_job_still_tells_all_that_it_did(world: World) -> None:
+    suite(world, """run: ["echo early", "exit 4", "kill -9 $PPID", "echo late"]\nretries: 0""")
+    world.seatrial("run", "suite.yaml", check=3)
+    (cell,) = world.results().cells
+    verdicts = {finding.step: str(finding.verdict) for finding in cell.findings}
+    assert verdicts["run echo early"] == "passed"
+    assert verdicts["run exit 4"] == "failed"
+    assert verdicts["run kill -9 $PPID"] == "infra"
+    assert verdicts["run echo late"] == "infra"
+    assert cell.verdict is Verdict.INFRA
+
+
 def test_failures_are_retried_when_asked(world: World) -> None:
     suite(world, 'retries: 2\nretry_on: [failed]\nrun: ["test $SEATRIAL_ATTEMPT = 3"]')
     world.seatrial("run", "suite.yaml", check=0)

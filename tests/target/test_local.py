@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import os
+import shutil
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -208,3 +210,22 @@ async def test_an_endpoint_is_on_this_machine(site: Site) -> None:
         async with target.endpoint(handle, 8033) as address:
             assert address == "127.0.0.1:8033"
         await target.remove(handle)
+
+
+async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_and_ended(site: Site) -> None:
+    job = site.job("setsid sleep 1406 & sleep 1407")
+    target = site.open()
+    await target.open()
+    handle = await target.submit(job, {})
+    await until(lambda: len(site.living()) >= 3)
+    (card,) = (site.shared.parent / "state").glob("jobs/*/*/supervisor.json")
+    supervisor = msgspec.json.decode(card.read_bytes())["pid"]
+    await target.close()
+    os.kill(supervisor, signal.SIGSTOP)
+    shutil.rmtree(site.shared.parent / "state" / "jobs")
+    os.kill(supervisor, signal.SIGKILL)
+    async with opened(site) as later:
+        assert [(found.handle, found.alive) for found in await later.list()] == [(handle, True)]
+        await later.remove(handle)
+        assert site.living() == []
+        assert await later.list() == []

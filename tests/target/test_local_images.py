@@ -194,6 +194,23 @@ async def test_a_container_is_removed_after_its_supervisor_was_killed(site: Site
         await target.remove(handle)
 
 
+async def test_a_container_whose_job_has_lost_its_folder_is_found_by_its_label(site: Site, bare: str) -> None:
+    job = site.job("sleep 1405", environment=Environment(image=bare))
+    async with opened(site) as target:
+        handle = await target.submit(job, {})
+        await until(lambda: containers(site))
+    pid = supervisor_from_folder(site)
+    os.kill(pid, signal.SIGSTOP)
+    shutil.rmtree(site.shared.parent / "state" / "jobs")
+    os.kill(pid, signal.SIGKILL)
+    async with opened(site) as target:
+        assert containers(site)
+        assert [found.handle for found in await target.list()] == [handle]
+        await target.remove(handle)
+        assert containers(site) == []
+        assert await target.list() == []
+
+
 def supervisor_from_folder(site: Site) -> int:
     (path,) = (site.shared.parent / "state").glob("jobs/*/*/supervisor.json")
     pid: int = msgspec.json.decode(path.read_bytes())["pid"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 INSIDE = "/seatrial"
 MESSAGE_CHARACTERS = 1000
-_ENGINES = ("podman", "docker")
+ENGINES = ("podman", "docker")
 _ENGINE_VARIABLES = re.compile(
     r"(CONTAINERS?|DOCKER|XDG|PODMAN)_.*|HOME|PATH|TMPDIR|(https?|no|all)_proxy", re.IGNORECASE
 )
@@ -77,7 +77,7 @@ class Images:
 async def _working_engine(preferred: str | None) -> str:
     """A client alone does not count: `info` asks what really runs containers."""
     problems = []
-    for name in (preferred,) if preferred else _ENGINES:
+    for name in (preferred,) if preferred else ENGINES:
         path = shutil.which(name)
         if path is None:
             problems.append(f"{name} is not installed")
@@ -140,6 +140,18 @@ async def remove_container(engine: str, name: str) -> None:
     code, _, error = await _run(engine, *_remove(engine), name)
     if code != 0 and "no such container" not in error.lower() and "no container with name" not in error.lower():
         raise TargetError(f"{engine} cannot remove the container {name}: {error}")
+
+
+async def labelled_containers(engine: str) -> list[tuple[str, str, str]]:
+    """(name, run, job) of all that carry our labels; none where the engine does not work."""
+    code, out, _ = await _run(engine, "ps", "--all", "--quiet", "--filter", "label=seatrial.job")
+    ids = out.split() if code == 0 else []
+    if not ids:
+        return []
+    form = '{{.Name}}\t{{index .Config.Labels "seatrial.run"}}\t{{index .Config.Labels "seatrial.job"}}'
+    _, out, _ = await _run(engine, "inspect", "--type", "container", "--format", form, *ids)
+    lines = [line.lstrip("/").split("\t") for line in out.splitlines()]  # docker puts a / before the name
+    return [(line[0], line[1], line[2]) for line in lines if len(line) == 3]
 
 
 async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:

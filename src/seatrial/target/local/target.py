@@ -25,6 +25,7 @@ from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.processes import alive, gone, send
 from seatrial.target.local.reading import fetch, read_log
+from seatrial.target.local.strays import remove_stray, strays
 from seatrial.target.local.surroundings import job_environment
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
@@ -194,6 +195,10 @@ class LocalTarget:
                     created_s=card.created_s if card else path.stat().st_mtime,
                 )
             )
+        if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
+            for path in sorted(await strays(jobs)):
+                handle = self._handle(path.parent.name, path.name)
+                found.append(Found(handle, path.name, path.parent.name, True, {}, time.time()))
         return found
 
     # ---- ending
@@ -204,7 +209,11 @@ class LocalTarget:
         await self._stop(folder)
 
     async def remove(self, handle: str) -> None:
-        await self._end_and_remove(JobFolder(self._path(handle)))
+        path = self._path(handle)
+        if path.exists():
+            await self._end_and_remove(JobFolder(path))
+        elif path in await strays(self._state / "jobs"):
+            await remove_stray(path)
         self._watcher.forget(handle)
 
     async def _end_and_remove(self, folder: JobFolder) -> None:
