@@ -1,4 +1,4 @@
-"""The engine's own limits, on targets that do not keep theirs. These targets are data: a list of the events they send."""
+"""The engine's own limits, on targets that do not keep theirs: these are data, a list of the events that they send."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -44,7 +44,7 @@ class Run:
         jobs = list(prepared.jobs())
         self._secrets = Secrets(prepared.suite, jobs)
         self._environments = {
-            (cell.target, job.environment) for cell, job in zip(prepared.plan.cells, jobs, strict=True)
+            cell.hash: (cell.target, job.environment) for cell, job in zip(prepared.plan.cells, jobs, strict=True)
         }
         self._caps = Caps(prepared.suite, prepared.options.parallel)
         self._followers: dict[str, Follower] = {}
@@ -59,7 +59,7 @@ class Run:
             journal = Journal(self._folder.journal, self._at)
             try:
                 return await self._execute(journal)
-            except* (JournalError, OSError) as group:
+            except* (JournalError, TargetError, OSError) as group:
                 raise RunStopped(_first(group)) from group
             finally:
                 journal.close()
@@ -78,7 +78,7 @@ class Run:
         if self._interrupted:
             await self._cancel()
         with self._signals():
-            preparing = [asyncio.create_task(self._prepare(*one)) for one in self._environments]
+            preparing = [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
             try:
                 async with asyncio.TaskGroup() as group:
                     cells = [group.create_task(self._cell(cell)) for cell in self._prepared.plan.cells]
@@ -94,6 +94,12 @@ class Run:
         self._at("results written")
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results
+
+    def _wanted_environments(self) -> set[tuple[str, Environment]]:
+        """By target, those of the cells that nobody has begun."""
+        if self._interrupted:
+            return set()
+        return {wanted for cell, wanted in self._environments.items() if cell not in self._past.attempts}
 
     async def _prepare(self, target: str, environment: Environment) -> None:
         """While the first cells run, what the later ones need is built; each waits for no more than its own."""
