@@ -61,20 +61,26 @@ class World:
         return [msgspec.json.decode(line) for line in self.run(name).journal.read_bytes().splitlines()]
 
     def left(self) -> list[str]:
-        """Processes and job folders of this world that are still there."""
-        return [*self.processes(), *map(str, self.jobs())]
+        """Processes, control groups and job folders of this world that are still there."""
+        runs = [path.name for path in (self.folder / "runs").glob("*") if path.is_dir()]
+        groups = [str(group) for run in runs for group in Path("/sys/fs/cgroup").glob(f"*/**/seatrial-{run}-*")]
+        return [*self.processes(), *groups, *map(str, self.jobs())]
 
     def jobs(self) -> list[Path]:
         return list((self.folder / "state").glob("jobs/*/*"))
 
     def processes(self) -> list[str]:
-        marker = f"SEATRIAL_STATE={self.folder / 'state'}".encode()
+        """Seatrial and the steps of its jobs by their environment, supervisors by the files that they hold open."""
+        state = str(self.folder / "state")
+        marks = (f"SEATRIAL_STATE={state}".encode(), f"SEATRIAL_FILES={state}/".encode())
         found = []
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                ours = marker in (entry / "environ").read_bytes().split(b"\0")
+                environment = (entry / "environ").read_bytes()
+                held = [os.readlink(link) for link in (entry / "fd").iterdir()]
+                ours = any(mark in environment for mark in marks) or any(path.startswith(state) for path in held)
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:

@@ -238,15 +238,15 @@ def test_a_workspace_is_cloned_at_its_ref_beside_what_is_there(ref: str | None, 
 
 def test_a_ref_that_is_not_there_is_told(place: Place, repository: Path) -> None:
     driven = place.do("workspace", git=f"file://{repository}", ref="no-such-ref")
-    assert driven.result == {"commit": None}
-    assert driven.ended.code == 1
+    assert driven.result == {"commit": None, "unknown_ref": True}
+    assert driven.ended.code == 64
     assert "there is no ref no-such-ref" in driven.output
 
 
 def test_a_repository_that_is_not_there_fails_and_asks_nobody(place: Place) -> None:
     driven = place.do("workspace", git="file:///no/such/repository")
     assert driven.ended.code not in (0, None)
-    assert driven.result == {"commit": None}
+    assert driven.result == {"commit": None, "unknown_ref": False}
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_workspace_that_cannot_be_had_is_infra_and_a_wrong_ref_is_invalid() ->
     assert check_workspace(seen("workspace", {"commit": "abc"}), EXITED).verdict is Verdict.PASSED
     gone = seen("workspace", {"commit": None}, code=128, output="fatal: unable to access\n")
     assert check_workspace(gone, EXITED).verdict is Verdict.INFRA
-    wrong = seen("workspace", {"commit": None}, code=1, output="there is no ref x in y\n")
+    wrong = seen("workspace", {"commit": None, "unknown_ref": True}, code=64, output="there is no ref x in y\n")
     assert check_workspace(wrong, EXITED).verdict is Verdict.INVALID
 
 

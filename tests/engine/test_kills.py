@@ -1,7 +1,9 @@
 """`kill -9` of Seatrial at every journal point, and at random instants, then attach: the run finishes as if nothing had
 happened, no step runs twice, nothing is left. A sample here; all points and 100 instants with `make test-all`."""
 
+import contextlib
 import random
+import sqlite3
 import time
 from collections import Counter
 from pathlib import Path
@@ -40,6 +42,13 @@ def assert_as_if_nothing_had_happened(world: World, starts: Path) -> None:
     assert world.verdicts() == VERDICTS
     assert Counter(starts.read_text().splitlines()) == ONCE
     assert world.left() == []
+    assert all((world.run().path / name).exists() for name in ("results.json", "junit.xml", "report.md", "report.html"))
+    assert world.run().run in history_of(world)
+
+
+def history_of(world: World) -> list[str]:
+    with contextlib.closing(sqlite3.connect(world.folder / "runs" / "history.db")) as database:
+        return [run for (run,) in database.execute("SELECT run FROM runs")]
 
 
 def points(world: World) -> list[str]:

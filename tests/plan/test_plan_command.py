@@ -81,7 +81,7 @@ def test_a_bad_suite_exits_2_with_places(world: Any) -> None:
 
 def test_ten_million_cells_are_refused_with_the_count(world: Any) -> None:
     axes = ", ".join(f"{name}: [{', '.join(map(str, range(220)))}]" for name in "abc")
-    world.suite(f"trials: {{t: {{kind: runtime, matrix: {{{axes}}}}}}}")
+    world.suite(f"trials: {{t: {{kind: runtime, run: ['true'], matrix: {{{axes}}}}}}}")
     assert "10,648,000 combinations" in world.seatrial("plan", "suite.yaml", check=2).stderr
 
 
@@ -95,7 +95,7 @@ def test_a_broken_history_takes_the_estimates_not_the_plan(world: Any) -> None:
 
 
 def test_pairwise_prints_its_proof(world: Any) -> None:
-    world.suite("trials: {t: {kind: runtime, matrix: {a: [1, 2, 3], b: [1, 2, 3], c: [1, 2, 3]}}}")
+    world.suite("trials: {t: {kind: runtime, run: ['true'], matrix: {a: [1, 2, 3], b: [1, 2, 3], c: [1, 2, 3]}}}")
     text = world.seatrial("plan", "suite.yaml", "--pairwise", check=0).stdout
     assert re.search(r"pairwise: \d+ of 27 cells, pairs covered 27 / 27 possible; 0 pairs no valid cell has", text)
 

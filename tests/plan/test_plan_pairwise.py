@@ -73,7 +73,7 @@ def test_a_missing_pair_would_be_seen(suite_of: Make) -> None:
 
     suite = suite_of({"matrix": {"a": [1, 2], "b": [1, 2]}})
     cells = expand(suite).cells
-    proof = prove(cells, cells[:-1], suite.axes)
+    proof = prove(cells, cells[:-1], cells, suite.axes)
     assert (proof.covered, proof.possible) == (3, 4)
     assert [(pair.value, pair.other_value) for pair in proof.missing] == [("2", "2")]
 

@@ -8,6 +8,7 @@ who reads puts the parts together.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Optional
 
@@ -54,13 +55,15 @@ class Log:
         """Put the part being written back when the job deleted it."""
         if self._fd is None or os.fstat(self._fd).st_nlink:
             return
-        old, new = self._fd, self._open()
-        if new is not None:
+        old, self._fd = self._fd, None
+        with contextlib.suppress(OSError):
+            os.unlink(self._part())  # whatever the job put there instead
+        self._fd = self._open()
+        if self._fd is not None:
             with open("/proc/self/fd/%d" % old, "rb") as source:
                 for block in iter(lambda: source.read(SEGMENT_BYTES), b""):
-                    os.write(new, block)
+                    os.write(self._fd, block)
         os.close(old)
-        self._fd = new
 
     def close(self) -> None:
         if self._fd is not None:
@@ -84,10 +87,12 @@ class Log:
                 return
         self._fd = self._open()
 
+    def _part(self) -> str:
+        return "%s.%d" % (self._path, self._number) if self._number else self._path
+
     def _open(self) -> Optional[int]:
-        path = "%s.%d" % (self._path, self._number) if self._number else self._path
         try:
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            return os.open(self._part(), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             self._give_up(error)
             return None

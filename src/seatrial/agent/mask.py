@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
 import math
 import re
 from typing import Any, Iterable, List
+from urllib.parse import quote
 
 MASK = "•••"
+SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
 
 
 class Mask:
     """Replaces each secret by MASK; longer ones first, so that one inside another leaves no rest."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        values = {value for value in secrets if value}
-        values |= {json.dumps(value)[1:-1] for value in values}  # as it looks inside a JSON string
+        values = {part for value in secrets for part in parts(value)}
+        values |= {form for value in values for form in encoded(value)}
         ordered = sorted(values, key=len, reverse=True)
         self.values: List[bytes] = [value.encode("utf-8", "surrogateescape") for value in ordered]
         self._text = re.compile("|".join(map(re.escape, ordered))) if ordered else None
@@ -37,6 +41,19 @@ class Mask:
 
     def stream(self) -> "StreamMask":
         return StreamMask(self.values)
+
+
+def encoded(value: str) -> List[str]:
+    """How a secret looks where tools write it in another form: in JSON, in a URL, in HTML, in base64 and hex."""
+    data = value.encode("utf-8", "surrogateescape")
+    forms = [json.dumps(value)[1:-1], quote(data, safe=""), quote(data), html.escape(value), data.hex()]
+    return [*forms, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode().rstrip("=")]
+
+
+def parts(value: str) -> List[str]:
+    """What is masked of a secret: all of it, and each of its lines, for they may appear one by one."""
+    lines = [line.strip() for line in value.splitlines()]
+    return [part for part in [value, *lines] if part == value or len(part) >= SHORTEST_LINE] if value else []
 
 
 class StreamMask:

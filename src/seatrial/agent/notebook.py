@@ -41,6 +41,9 @@ class Notes:
             line = line[os.write(self._fd, line) :]
 
 
+OLDEST_JUPYTER_CLIENT = 7  # it brought what starts and watches kernels now
+
+
 class Spec:
     """What to do, as `steps.py` wrote it."""
 
@@ -75,7 +78,10 @@ def main(arguments: List[str]) -> int:
         return _all(notes, spec, "skipped", "", "skipped: " + unmet)
     try:
         if not _can_drive():
-            raise Broken("the runtime has no nbclient, and there is no other Python here that has: add nbclient to it")
+            raise Broken(
+                "the runtime has no nbclient (with jupyter_client 7 or later), and there is no other Python here that "
+                "has: add nbclient to it"
+            )
         notebook = notebook_file.read(spec.path)
         notebook_file.inject(notebook, spec.parameters)
         return asyncio.run(_drive(spec, notebook, notes, mask))
@@ -86,9 +92,14 @@ def main(arguments: List[str]) -> int:
 
 
 def _can_drive() -> bool:
+    """Whether this Python has an nbclient, and a jupyter_client that is new enough to start kernels as we do."""
     from importlib.util import find_spec
 
-    return all(find_spec(name) is not None for name in ("nbclient", "nbformat", "jupyter_client"))
+    if any(find_spec(name) is None for name in ("nbclient", "nbformat", "jupyter_client")):
+        return False
+    import jupyter_client
+
+    return int(getattr(jupyter_client, "__version__", "0").split(".")[0]) >= OLDEST_JUPYTER_CLIENT
 
 
 def _all(notes: Notes, spec: Spec, state: str, class_: str, message: str) -> int:
@@ -161,6 +172,12 @@ async def _one(spec: Spec, name: str, kernel: Any, notebook: Dict[str, Any], not
         run = Pass(spec, name, kernel, notebook, notes)
         try:
             verdict = await run.run()
+        except (asyncio.CancelledError, Dead):
+            raise
+        except Exception as error:  # noqa: BLE001 - of nbclient, for a message that it does not understand
+            message = "the notebook could not be driven on: %s: %s" % (type(error).__name__, error)
+            verdict = {"state": "failed", "class": "error", "message": message}
+            await kernel.end(now=True)
         finally:
             trouble = notebook_file.keep(run.notebook, kept, mask)
     except Dead as dead:

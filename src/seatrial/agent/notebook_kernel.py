@@ -27,7 +27,8 @@ class Dead(Exception):
 
 def choose(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List[str], Dict[str, str], str]:
     """Command and variables of the kernel that this notebook gets; a remark when it is not the one that it names."""
-    spec = notebook["metadata"].get("kernelspec") or {}
+    spec = notebook["metadata"].get("kernelspec")
+    spec = spec if isinstance(spec, dict) else {}
     info = notebook["metadata"].get("language_info") or {}
     name = spec.get("name") or "python3"
     language = str(spec.get("language") or info.get("name") or "").lower()

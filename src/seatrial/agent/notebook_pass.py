@@ -16,7 +16,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import from_dict
 
 from . import notebook_usage
-from .notebook_file import RAISES_TAG, SKIP_TAGS, plain, tags
+from .notebook_file import INJECTED_TAG, RAISES_TAG, SKIP_TAGS, plain, tags
 from .notebook_kernel import told
 from .notebook_setup import SETUP, TAKE
 from .probe import memory_limit
@@ -29,6 +29,7 @@ SAMPLE_S = 0.2
 GPU_SAMPLE_S = 2.0
 INTERRUPT_S = 5.0  # how long a kernel has to heed an interrupt
 KEPT_STREAM_CHARS = 4 << 20  # of one cell's printed text
+OUTPUT_CHARS = 2000  # of a failed cell's printed text, to be told with its failure
 _GPU_MEMORY = re.compile(r"(CUDA|HIP|XLA|GPU|device|ROCm|CUBLAS|cuDNN)[^\n]*out of memory|RESOURCE_EXHAUSTED", re.I)
 
 
@@ -73,7 +74,11 @@ class Pass:
         await self.kernel.ask(SETUP)
         failed: Optional[Dict[str, Any]] = None
         ran = 0
-        for number, cell in enumerate(self.notebook.cells, 1):
+        number = 0
+        for index, cell in enumerate(self.notebook.cells):
+            number += INJECTED_TAG not in tags(
+                cell
+            )  # as in the user's own file; what is injected has the number before
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
             if failed is not None or any(tag in SKIP_TAGS for tag in tags(cell)):
@@ -81,7 +86,7 @@ class Pass:
                 self._note(number, cell, {"state": "skipped", "class": "", "message": why})
                 continue
             ran += 1
-            seen = await self._cell(number, cell)
+            seen = await self._cell(number, index, cell)
             if seen["state"] == "failed":
                 failed = dict(seen, cell=number)
         self.client.set_widgets_metadata()
@@ -93,12 +98,12 @@ class Pass:
     def _note(self, number: int, cell: Any, seen: Dict[str, Any]) -> None:
         self.notes("cell", **dict(seen, cell=number, source=cell.source, **{"pass": self.name}))
 
-    async def _cell(self, number: int, cell: Any) -> Dict[str, Any]:
+    async def _cell(self, number: int, index: int, cell: Any) -> Dict[str, Any]:
         oom_before = notebook_usage.oom_kills(self.spec.oom_file)
         self.client.printed_chars = self.client.omitted_chars = 0
         self.usage.begin()
         self.started_s = self.client.said_s = time.monotonic()
-        seen = await self._execute(number, cell)
+        seen = await self._execute(index, cell)
         seconds = time.monotonic() - self.started_s
         figures = self.usage.end()
         if (
@@ -112,13 +117,15 @@ class Pass:
         if self.client.omitted_chars:
             text = "\n[%d characters more were printed and are left out here]\n" % self.client.omitted_chars
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
+        if seen["state"] == "failed":
+            seen["output"] = printed(cell)
         self._note(number, cell, dict(seen, seconds=round(seconds, 4), **figures))
         return seen
 
-    async def _execute(self, number: int, cell: Any) -> Dict[str, Any]:
+    async def _execute(self, index: int, cell: Any) -> Dict[str, Any]:
         reply: Dict[str, Any] = {}
         self.client.on_cell_executed = lambda cell, cell_index, execute_reply: reply.update(execute_reply)
-        task = asyncio.ensure_future(self.client.async_execute_cell(cell, number - 1))
+        task = asyncio.ensure_future(self.client.async_execute_cell(cell, index))
         ended = await self._watch(task)
         if ended is not None:
             return ended
@@ -191,6 +198,12 @@ class Pass:
         if code is not None and code < 0:
             return failed_as("dead", "the kernel died: killed by signal %d" % -code)
         return failed_as("dead", "the kernel died: it ended with exit code %s" % code)
+
+
+def printed(cell: Any) -> str:
+    """The end of what a cell printed: what a failed command complained of is there."""
+    texts = [str(output.get("text", "")) for output in cell.outputs if output.get("output_type") == "stream"]
+    return plain("".join(texts))[-OUTPUT_CHARS:]
 
 
 def out_of_memory() -> str:

@@ -112,7 +112,8 @@ class Runner:
         prepared = self._prepare(step, self._context)
         self._last_word_s = self._records.write("step", step=self._index)
         if prepared.argv is None:
-            self._records.write("done", step=self._index, outcome="exited", code=0, result=prepared.result)
+            code = 0 if prepared.outcome == "exited" else None
+            self._records.write("done", step=self._index, outcome=prepared.outcome, code=code, result=prepared.result)
             return
         before = self._box.members()
         sessions = {seen.session for seen in map(stat, before) if seen is not None}

@@ -94,8 +94,10 @@ class Prepared:
         env: Optional[Dict[str, str]] = None,
         result: Optional[Result] = None,
         finish: Optional[Callable[[Ended], Result]] = None,
+        outcome: str = "exited",
     ) -> None:
         self.argv = argv
+        self.outcome = outcome  # of a step without `argv`
         self.env = env or {}
         self.result = result or {}
         self.finish = finish or (lambda ended: self.result)
@@ -180,7 +182,7 @@ git init -q .
 git remote add origin "$1" 2>/dev/null || git remote set-url origin "$1"
 git fetch -q --depth 1 origin "$2" || {
     git fetch -q --tags origin "+refs/heads/*:refs/remotes/origin/*"
-    git rev-parse -q --verify "$2^{commit}" >/dev/null || { echo "there is no ref $2 in $1" >&2; exit 1; }
+    git rev-parse -q --verify "$2^{commit}" >/dev/null || { echo "there is no ref $2 in $1" >&2; exit 64; }
     git update-ref FETCH_HEAD "$2^{commit}" 2>/dev/null || git rev-parse "$2^{commit}" > .git/FETCH_HEAD
 }
 git -c advice.detachedHead=false checkout -q --force --detach FETCH_HEAD
@@ -196,7 +198,7 @@ def _workspace(args: Result, context: Context) -> Prepared:
 
     def finish(ended: Ended) -> Result:
         if ended.outcome != "exited" or ended.code != 0:
-            return {"commit": None}
+            return {"commit": None, "unknown_ref": ended.code == 64}
         try:
             with open(os.path.join(context.work, ".git", "HEAD")) as file:
                 return {"commit": file.read().strip()}

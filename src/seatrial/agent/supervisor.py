@@ -108,14 +108,20 @@ class Supervisor:
             box = container.start()
             if container.python is None:
                 records.write("begin", version=1, wall_s=time.time(), host=os.uname().nodename, pid=os.getpid())
-                return self._drive(self._request["steps"], box, records, log, container.prepare, container.env)
-            unrecorded = Records(container.out, self._mask, "outer.jsonl")
-            ending = self._drive(container.only_step(), box, unrecorded, log, container.prepare_agent, container.env)
-            return container.ending(ending)
+                ending = self._drive(self._request["steps"], box, records, log, container.prepare, container.env)
+            else:
+                unrecorded = Records(container.out, self._mask, "outer.jsonl")
+                whole = container.only_step()
+                ending = container.ending(
+                    self._drive(whole, box, unrecorded, log, container.prepare_agent, container.env)
+                )
         except ContainerError as error:
-            return Ending("refused" if error.refused else "infra", None, str(error))
-        finally:
+            ending = Ending("refused" if error.refused else "infra", None, str(error))
+        try:
             container.remove()
+        except ContainerError as error:
+            ending = ending._replace(message=_join(ending.message, str(error)))
+        return ending
 
     def _drive(
         self,

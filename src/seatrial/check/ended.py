@@ -28,7 +28,7 @@ _WORDS = {
     Outcome.CANCELLED: "was cancelled",
     Outcome.LOST: "was lost: how it ended is not known",
     Outcome.REFUSED: "was refused",
-    Outcome.INFRA: "was cut off through no fault of its own",
+    Outcome.INFRA: "could not be run to its end, through no fault of its own",
 }
 
 
@@ -55,6 +55,8 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
         return None
     if seen.outcome is not None:
         outcome, message = seen.outcome, f"it {_WORDS[seen.outcome]}{_by(seen.signal)}"
+        if outcome is Outcome.REFUSED and seen.result.get("error"):
+            message = str(seen.result["error"])
     elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
         outcome, message = Outcome.LOST, "the job ended before this step did, and did not say why"
     else:

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import headed, telling
 from seatrial.job import Exit, Finding, Gpu, StepSeen, Verdict
@@ -29,7 +31,8 @@ def check_facts(seen: StepSeen, ended: Exit, declared: Declared) -> list[Finding
         bad = ended_badly(seen, "facts", ended)
         message = str(facts.get("error") or "the facts could not be gathered")
         return [bad or _failed(seen, "facts", "facts", message, headed(message, telling(seen.output)))]
-    findings = [_passed(seen, "facts", summary(facts))]
+    found = {key: facts[key] for key in ("python", "packages", "os") if facts.get(key)}
+    findings = [msgspec.structs.replace(_passed(seen, "facts", summary(facts)), data=found)]
     if declared.same_python:
         findings += _python(seen, facts)
     if declared.cpu is not None:

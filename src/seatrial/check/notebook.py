@@ -1,5 +1,6 @@
 """Findings for a notebook: one for each pass, from the notes that its driver wrote while it ran."""
 
+import re
 from typing import Any
 
 from seatrial.check.ended import ended_badly
@@ -7,6 +8,7 @@ from seatrial.check.evidence import headed, telling
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
 
 CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
+_RAISING = re.compile(r"\s*-+> *\d+ ")  # the arrow of IPython: the first one is in the notebook, the others below it
 _FIGURES = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
 
 
@@ -42,14 +44,19 @@ def _figures(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(cells: list[dict[str, Any]], message: str) -> str:
-    """The error, then its traceback; for a cell that raised nothing, its source."""
+    """What the message does not say: the line that raised, with the traceback; or what was printed, with the source."""
     failed = next((cell for cell in cells if cell.get("state") == "failed"), None)
     if failed is None:
         return ""
-    first = str(failed.get("error") or failed.get("message") or message)
-    return headed(
-        first, str(failed.get("traceback") or "") or f"cell {failed.get('cell')}:\n{failed.get('source') or ''}"
-    )
+    source = f"cell {failed.get('cell')}:\n{failed.get('source') or ''}"
+    traceback = str(failed.get("traceback") or "")
+    raising = [line.strip() for line in traceback.splitlines() if _RAISING.match(line)]
+    if raising:
+        return headed(raising[0], traceback)
+    printed = telling(str(failed.get("output") or ""))
+    if printed:
+        return headed(printed, source)
+    return headed(str(failed.get("error") or failed.get("message") or message), traceback or source)
 
 
 def _unfinished(seen: StepSeen, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]) -> Finding:

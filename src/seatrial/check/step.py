@@ -32,6 +32,11 @@ def check_import(seen: StepSeen, ended: Exit, version: str = "") -> Finding:
         if seen.outcome in (Outcome.TIMEOUT, Outcome.STALL, Outcome.CANCELLED, Outcome.INFRA):
             return ended_badly(seen, "import", ended) or _failed(seen, "import", state, message, evidence)
         return _failed(seen, "import", "memory" if seen.outcome is Outcome.MEMORY else state, message, evidence)
+    if seen.outcome is not Outcome.EXITED or seen.code != 0:
+        bad = ended_badly(seen, "import", ended)
+        how = bad.message if bad else f"it ended with exit code {seen.code}"
+        message = f"{seen.args.get('module')} was imported, and then Python did not end well: {how}"
+        return _failed(seen, "import", "crashed", message, telling(seen.output))
     have = seen.result.get("version")
     if version and not (have and allows(version, str(have))):
         return _failed(seen, "import", "version", f"its version is {have or 'not known'}, and should be {version}")
@@ -107,12 +112,11 @@ def check_workspace(seen: StepSeen, ended: Exit) -> Finding:
         return bad
     if seen.code == 0 and seen.result.get("commit"):
         return _passed(seen, "workspace", f"commit {seen.result['commit']}")
-    known_ref = "there is no ref" not in seen.output
     address = f"{seen.args.get('git')} {seen.args.get('ref') or ''}".strip()
     return Finding(
         step=seen.name,
         check="workspace",
-        verdict=Verdict.INFRA if known_ref else Verdict.INVALID,
+        verdict=Verdict.INVALID if seen.result.get("unknown_ref") else Verdict.INFRA,
         class_="workspace",
         message=f"{address} could not be cloned",
         evidence=telling(seen.output),

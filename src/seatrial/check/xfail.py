@@ -55,5 +55,7 @@ def apply_xfails(findings: Iterable[Finding], xfails: Iterable[Xfail]) -> list[F
 
 
 def _as(finding: Finding, verdict: Verdict, why: str) -> Finding:
-    told = f"known to fail ({why})" + (", and passed: take the xfail out" if verdict is Verdict.XPASS else "")
+    told = f"known to fail ({why})" + (
+        ", and passed here: narrow the xfail, or take it out" if verdict is Verdict.XPASS else ""
+    )
     return msgspec.structs.replace(finding, verdict=verdict, message=": ".join(filter(None, [told, finding.message])))

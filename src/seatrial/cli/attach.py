@@ -15,5 +15,5 @@ def command(run: str, runs: Path) -> None:
     from seatrial.cli.execute import execute, finished, opened
 
     folder = find(runs, run)
-    done = finished(folder)
+    done = finished(folder, runs)
     raise SystemExit(execute(opened(folder), runs) if done is None else done)

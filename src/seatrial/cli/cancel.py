@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import RUNS, find
+from seatrial.cli.options import RUNS, fail, find
+
+PATIENCE_S = 120.0
 
 
 @click.command()
@@ -21,10 +23,17 @@ def command(run: str, runs: Path) -> None:
     folder = find(runs, run)
     owner = owner_of(folder.path)
     if owner and owner.alive():
-        os.kill(owner.pid, signal.SIGINT)
+        try:
+            os.kill(owner.pid, signal.SIGINT)
+            os.kill(owner.pid, signal.SIGCONT)  # one that was stopped would never hear it
+        except PermissionError:
+            fail(f"process {owner.pid}, which runs {folder.run}, belongs to another user")
         click.echo(f"asked process {owner.pid} to stop {folder.run}", err=True)
+        until_s = time.monotonic() + PATIENCE_S
         while owner.alive():
+            if time.monotonic() > until_s:
+                fail(f"process {owner.pid} has not stopped within {PATIENCE_S:g} s; jobs may be using their grace", 3)
             time.sleep(0.1)
-    elif finished(folder, show=False) is None:
+    elif finished(folder, runs, show=False) is None:
         execute(opened(folder), runs, cancel=True)
     click.echo(f"{folder.run} has ended; `seatrial report {folder.run}` shows it")

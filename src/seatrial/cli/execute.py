@@ -40,7 +40,7 @@ def execute(prepared: "Prepared", runs: Path, cancel: bool = False) -> int:
     return exit_code(results)
 
 
-def finished(folder: "RunFolder", show: bool = True) -> int | None:
+def finished(folder: "RunFolder", runs: Path, show: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
     from seatrial.engine import INFRA, exit_code
     from seatrial.record import JournalError, read_journal
@@ -52,6 +52,8 @@ def finished(folder: "RunFolder", show: bool = True) -> int | None:
     results = folder.read_results()
     if results is None or not any(entry["event"] == "finished" for entry in entries):
         return None
+    if not (folder.path / "report.html").exists():  # the last that is written; killed before it
+        _keep(folder, results, runs)
     if show:
         click.echo(f"{folder.run} has finished already", err=True)
         _tell(folder, results)
@@ -59,13 +61,16 @@ def finished(folder: "RunFolder", show: bool = True) -> int | None:
 
 
 def opened(folder: "RunFolder") -> "Prepared":
-    from seatrial.engine import PlanChanged, reopen
+    from seatrial.engine import INFRA, PlanChanged, reopen
+    from seatrial.record import DamagedRun
     from seatrial.suite import SuiteError
 
     try:
         return reopen(folder)
     except (PlanChanged, SuiteError) as error:
         fail(str(error))
+    except DamagedRun as error:
+        fail(str(error), INFRA)
 
 
 def detached(prepared: "Prepared", runs: Path) -> None:

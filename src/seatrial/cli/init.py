@@ -53,7 +53,7 @@ def command(kind: str, force: bool) -> None:
     suite, notebook = Path("seatrial.yaml"), Path("first.ipynb")
     there = [str(path) for path in (suite, notebook) if path.exists() or path.is_symlink()]
     if there and not force:
-        fail(f"{' and '.join(there)} is already here; --force writes over it, or go to another folder")
+        fail(f"already here: {' and '.join(there)}; --force writes over what is there, or go to another folder")
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     try:
         notebook.write_text(json.dumps(_notebook(), indent=1) + "\n")

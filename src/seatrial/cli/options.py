@@ -1,6 +1,7 @@
 """What several commands share: the folder of runs, the selection of cells, and the loading of suites."""
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +22,12 @@ RUNS = click.option(
     help="Folder of all runs and their history.",
 )
 
+def _money(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not 0 <= value < math.inf:
+        raise click.BadParameter(f"{value} is no amount of money", context, option)
+    return value
+
+
 _SELECTING = [
     click.option(
         "--select",
@@ -32,7 +39,7 @@ _SELECTING = [
     click.option("--tag", "tag", multiple=True, help="Cells with this tag."),
     click.option("--pairwise", is_flag=True, help="A small set that still has every pair of values that can be had."),
     click.option("--repeat", type=click.IntRange(min=1), help="Each cell this many times."),
-    click.option("--max-cost", type=float, help="Refuse a plan that may cost more."),
+    click.option("--max-cost", type=float, callback=_money, help="Refuse a plan that may cost more."),
 ]
 
 
@@ -44,6 +51,15 @@ def selecting(command: Callable[..., Any]) -> Callable[..., Any]:
 def fail(message: str, code: int = 2) -> NoReturn:
     click.echo(f"seatrial: {message}" if "\n" not in message else message, err=True)
     raise SystemExit(code)
+
+
+def read_plan(folder: "RunFolder") -> "dict[str, Any]":
+    from seatrial.record import DamagedRun
+
+    try:
+        return folder.read_plan()
+    except DamagedRun as error:
+        fail(str(error), 3)
 
 
 def find(runs: Path, name: str) -> "RunFolder":
@@ -69,12 +85,11 @@ def plan_of(
 
     suite_read = loaded(suite)
     suite_read = suite_read.repeated(repeat) if repeat else suite_read
-    if failed:
-        select = (*select, *_failed_cells(runs, failed))
     try:
-        return suite_read, expand(suite_read, Selection(select, tag, pairwise), _history(runs / "history.db"))
+        plan = expand(suite_read, Selection(select, tag, pairwise), _history(runs / "history.db"))
     except PlanError as error:
         fail(str(error))
+    return suite_read, _undone(plan, find(runs, failed)) if failed else plan
 
 
 def loaded(suite: Path) -> "Suite":
@@ -96,15 +111,27 @@ def check_cost(plan: "Plan", max_cost: float | None) -> None:
         fail(str(error))
 
 
-def _failed_cells(runs: Path, name: str) -> list[str]:
-    folder = find(runs, name)
+def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
+    """Those cells that did not pass in that run, or were not done. By id: mending a suite changes hashes."""
+    from dataclasses import replace
+
+    from seatrial.job import Hole
+
     results = folder.read_results()
     if results is None:
         fail(f"{folder.run} has no results yet; `seatrial attach {folder.run}` finishes it")
-    cells = [f"/{cell.hash}" for cell in results.cells if not cell.verdict.good]
-    if not cells:
-        fail(f"in {folder.run} nothing failed", 0)
-    return cells
+    wanted = {cell.id for cell in results.cells if not cell.done}
+    if not wanted:
+        fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
+    gone = wanted - {cell.id for cell in plan.cells} - {cell.id for cell in results.cells if cell.done}
+    if gone:
+        first = f"{len(gone)} of the {len(wanted)} cells that did not pass in {folder.run} are not in the plan any more"
+        click.echo(f"seatrial: {first}: {', '.join(sorted(gone)[:3])}", err=True)
+    others = [
+        Hole(cell.trial, cell.axes, f"passed in {folder.run}", "select") for cell in plan.cells if cell.id not in wanted
+    ]
+    kept = plan.of(cell for cell in plan.cells if cell.id in wanted)
+    return replace(kept, holes=(*plan.holes, *others))
 
 
 def _history(path: Path) -> dict[str, float]:

@@ -3,10 +3,14 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUNS, fail, find
+from seatrial.cli.options import RUNS, fail, find, read_plan
+
+if TYPE_CHECKING:
+    from seatrial.record import RunFolder
 
 _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
@@ -25,7 +29,10 @@ def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdow
     """
     from seatrial.report.results import ResultsError, read_results
 
-    folder = find(runs, run).path
+    found = find(runs, run)
+    folder = found.path
+    if not found.results.exists():
+        fail(_unfinished(found))
     try:
         results = read_results(folder)
     except ResultsError as error:
@@ -51,6 +58,21 @@ def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdow
         from seatrial.report.terminal import print_summary
 
         print_summary(results, folder)
+
+
+def _unfinished(folder: "RunFolder") -> str:
+    from seatrial.record import JournalError, owner_of, read_journal
+
+    try:
+        entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
+    except JournalError as error:
+        return str(error)
+    done = len({entry["cell"] for entry in entries if entry["event"] in ("judged", "skipped")})
+    told = f"{done} of {len(read_plan(folder)['cells'])} cells are judged"
+    owner = owner_of(folder.path)
+    if owner and owner.alive():
+        return f"{folder.run} is still running (process {owner.pid}): {told}; `seatrial cancel {folder.run}` stops it"
+    return f"{folder.run} was not finished: {told}; `seatrial attach {folder.run}` finishes it"
 
 
 def _write(path: Path, data: bytes) -> None:

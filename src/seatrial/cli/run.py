@@ -16,7 +16,9 @@ from seatrial.cli.options import RUNS, check_cost, fail, plan_of, selecting
 @click.option(
     "--max-failures", type=click.IntRange(min=1), help="Start nothing more after this many cells have failed."
 )
-@click.option("--detach", is_flag=True, help="Return at once; `seatrial attach` shows it, `cancel` stops it.")
+@click.option(
+    "--detach", is_flag=True, help="Return at once; `seatrial report` tells how far it is, `cancel` stops it."
+)
 @RUNS
 def command(
     suite: Path,

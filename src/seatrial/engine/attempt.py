@@ -2,6 +2,8 @@
 the same code takes up an attempt at whatever point an earlier process left it."""
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -13,11 +15,14 @@ from seatrial.engine.follow import Follower
 from seatrial.engine.past import AttemptPast
 from seatrial.engine.reap import FOLDER
 from seatrial.engine.secret import Secrets
+from seatrial.engine.time_limit import OverTime, time_limit
 from seatrial.job import Attempt, Exit, Finding, Job, Observation, Outcome, Place, Verdict, read_records, worst
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
 from seatrial.target import TargetError
 from seatrial.trial import Judgement, Kind
+
+JUDGE_S = 30.0
 
 
 class Listener(Protocol):
@@ -61,7 +66,10 @@ class Attempts:
         if past and past.judged:
             if past.handle and not past.removed:
                 await self._remove(cell, number, follower, past.handle)
-            return self._judge(cell, kind, self._folder.read_observation(cell.hash, number))
+            try:
+                return self._judge(cell, kind, self._folder.read_observation(cell.hash, number))
+            except (OSError, msgspec.DecodeError) as error:
+                return self.unknown(cell, number, f"what was seen of it cannot be read any more: {error}")
         job = self._job(cell, kind, number)
         handle, observation = await self._submit_and_follow(cell, job, follower, past)
         self._folder.write_observation(cell.hash, observation)
@@ -87,6 +95,7 @@ class Attempts:
         self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None
     ) -> tuple[str | None, Observation]:
         place = Place(target=cell.target, machine=cell.machine_name)
+        submitted_s = time.monotonic()
         try:
             handle = await self._submit(cell, job, follower, past)
         except TargetError as error:
@@ -97,7 +106,10 @@ class Attempts:
             if self._cancelled:
                 await follower.target.cancel(handle)
             seen = await follower.wait(
-                handle, job.limits, lambda progress: self._listener.update(cell.id, "running", progress)
+                handle,
+                job.limits,
+                lambda progress: self._listener.update(cell.id, "running", progress),
+                submitted_s,
             )
             assert seen.exit
             place = Place(target=cell.target, machine=cell.machine_name, host=seen.host)
@@ -133,7 +145,7 @@ class Attempts:
                 job=job.name,
                 target=cell.target,
             )
-        task = asyncio.create_task(follower.target.submit(job, self._secrets.of(job)))
+        task = asyncio.create_task(follower.submit(job, self._secrets.of(job)))
         self._submitting.add(task)
         try:
             handle = await task
@@ -172,7 +184,7 @@ class Attempts:
             log_omitted_bytes=records.log_omitted_bytes,
             broken_records=records.broken,
             seconds=records.seconds,
-            files=_files(into / "files"),
+            files=[self._mask.text(name) for name in _files(into / "files")],
         )
 
     def _nothing_seen(self, job: Job, place: Place, ended: Exit) -> Observation:
@@ -191,13 +203,29 @@ class Attempts:
         self._at("remove done")
         await self._journal.write("removed", cell=cell.hash, attempt=number)
 
+    def unknown(self, cell: Cell, number: int, why: str) -> Judged:
+        """An attempt of which nothing can be said, through a fault of ours or of the run folder."""
+        why = self._mask.text(why)
+        ended = Exit(Outcome.INFRA, message=why)
+        place = Place(target=cell.target, machine=cell.machine_name)
+        finding = Finding("job", "seatrial", Verdict.INFRA, "infra", why)
+        return Judged(Attempt(number, place, [], ended, Verdict.INFRA, why), Judgement([finding]))
+
     def _judge(self, cell: Cell, kind: Kind, observation: Observation) -> Judged:
-        judgement = kind.judge(cell, observation)
+        try:
+            with time_limit(JUDGE_S):
+                judgement = kind.judge(cell, observation)
+        except OverTime:
+            why = f"judging took more than {JUDGE_S:g} s: a regular expression of the suite does not end on its output"
+            judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
         findings = apply_xfails(judgement.findings, cell.xfails)
         verdict = worst(finding.verdict for finding in findings)
         why = reason(findings, verdict)
         if observation.exit.outcome is Outcome.CANCELLED:
-            verdict, why = Verdict.SKIPPED, "cancelled while it ran"
+            if verdict.good:  # what had failed by then stays failed
+                verdict, why = Verdict.SKIPPED, "cancelled while it ran"
+            else:
+                why += " (and then it was cancelled)"
         attempt = Attempt(
             number=observation.attempt,
             place=observation.place,
@@ -221,6 +249,6 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
 
 
 def _files(folder: Path) -> list[str]:
-    return (
-        sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
-    )
+    """Their names, safe to write: what is not UTF-8 in one is shown by its numbers."""
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(os.fsencode(name).decode("utf-8", "backslashreplace") for name in names) if folder.is_dir() else []

@@ -15,6 +15,8 @@ def exit_code(results: RunResults) -> int:
         return INTERRUPTED
     if seen - {Verdict.PASSED, Verdict.XFAIL, Verdict.SKIPPED, Verdict.INFRA, Verdict.TIMEOUT}:
         return 1
+    if any(not cell.attempts for cell in results.cells):  # never started: a limit of the run was reached
+        return 1
     if Verdict.TIMEOUT in seen:
         return TIMEOUT
     return INFRA if Verdict.INFRA in seen else 0

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from seatrial.job import Event, Exit, Limits, Outcome, Stage, StageTime
-from seatrial.target import Target
+from seatrial.job import Event, Exit, Job, Limits, Outcome, Stage, StageTime
+from seatrial.target import Target, TargetError
 
 BACKSTOP_S = 60.0  # a target ends a job by its own limits; this long after that, the engine does
 
@@ -62,29 +62,39 @@ class Follower:
     def forget(self, handle: str) -> None:
         self._jobs.pop(handle, None)
 
-    async def wait(self, handle: str, limits: Limits, show: Callable[[str], None]) -> Followed:
+    async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        """The handle. What has to be built or pulled before it can start counts as waiting for a place."""
+        try:
+            async with asyncio.timeout(job.limits.queue_s):
+                return await self.target.submit(job, secrets)
+        except TimeoutError:
+            raise TargetError(_over(job.limits, started=False).message, Outcome.QUEUE) from None
+
+    async def wait(
+        self, handle: str, limits: Limits, show: Callable[[str], None], submitted_s: float | None = None
+    ) -> Followed:
         """Until the job has ended. What is over its queue limit, or far over its run limit, is cancelled here."""
         job = self.job(handle)
-        submitted_s = time.monotonic()
+        submitted_s = time.monotonic() if submitted_s is None else submitted_s
         started_s: float | None = None
-        verdict: Exit | None = None
+        over: Exit | None = None
         while job.exit is None:
             now_s = time.monotonic()
             show(job.progress)
             if started_s is None and job.reached(Stage.STARTED, Stage.READY):
                 started_s = now_s
             deadline_s = None
-            if verdict is None and started_s is None and limits.queue_s is not None:
+            if over is None and started_s is None and limits.queue_s is not None:
                 deadline_s = submitted_s + limits.queue_s
-            elif verdict is None and started_s is not None and limits.run_s is not None:
+            elif over is None and started_s is not None and limits.run_s is not None:
                 deadline_s = started_s + limits.run_s + limits.grace_s + BACKSTOP_S
             if deadline_s is not None and now_s >= deadline_s:
-                verdict = _over(limits, started_s is not None)
+                over = _over(limits, started_s is not None)
                 await self.target.cancel(handle)
                 continue
             await self._change(job, None if deadline_s is None else deadline_s - now_s)
-        if verdict is not None:
-            job.exit = verdict
+        if over is not None:
+            job.exit = over
         return job
 
     async def _change(self, job: Followed, timeout_s: float | None) -> None:

@@ -17,12 +17,11 @@ class AttemptPast:
 
 @dataclass
 class Past:
-    """Attempts by cell hash, in order; `skipped` cells with their reason; whether the run was brought to its end."""
+    """Attempts by cell hash, in order; `skipped` cells with their reason."""
 
     attempts: dict[str, list[AttemptPast]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
-    finished: bool = False
     started_s: float | None = None
 
 
@@ -44,6 +43,4 @@ def read_past(entries: list[dict[str, Any]]) -> Past:
             past.skipped[entry["cell"]] = entry["why"]
         elif event == "interrupted":
             past.interrupted = True
-        elif event == "finished":
-            past.finished = True
     return past

@@ -9,7 +9,7 @@ import msgspec
 from seatrial import __version__
 from seatrial.engine import registry
 from seatrial.job import Hole, Job
-from seatrial.plan import Plan, Selection, expand
+from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, write_whole
 from seatrial.suite import Suite, from_data
 
@@ -69,7 +69,7 @@ def reopen(folder: RunFolder) -> Prepared:
         written["suite"]["data"], Path(written["suite"]["directory"]), *registry.models(), path=written["suite"]["path"]
     )
     hashes = [cell["hash"] for cell in written["cells"]]
-    plan = expand(suite, Selection(select=tuple(f"/{one}" for one in hashes)))
+    plan = expand(suite)
     found = {cell.hash: cell for cell in plan.cells}
     missing = [cell["id"] for cell in written["cells"] if cell["hash"] not in found]
     if missing:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -16,13 +17,14 @@ from seatrial.engine.attempt import Attempts, Judged, Listener
 from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
-from seatrial.engine.past import read_past
+from seatrial.engine.past import AttemptPast, read_past
 from seatrial.engine.prepare import Prepared
 from seatrial.engine.secret import Secrets
-from seatrial.job import VERSION, CellResult, Environment, RunResults, Verdict, worst
+from seatrial.job import VERSION, CellResult, Environment, Outcome, RunResults, Verdict
 from seatrial.record import Journal, JournalError, Ownership, write_whole
 from seatrial.suite import Cell
 from seatrial.target import TargetError
+from seatrial.trial import Kind
 
 
 class RunStopped(Exception):
@@ -51,6 +53,7 @@ class Run:
         self._opened: dict[str, asyncio.Task[None]] = {}
         self._failures = 0
         self._spent = 0.0
+        self._reserved = 0.0  # what is expected of the cells that run
 
     async def execute(self) -> RunResults:
         """Run to the end. Raises Owned when somebody else has the run, RunStopped when it cannot go on."""
@@ -90,6 +93,8 @@ class Run:
                 await asyncio.gather(*preparing, return_exceptions=True)
                 for follower in self._followers.values():
                     await follower.close()
+        if not self._folder.plan.exists():
+            raise OSError(errno.ENOENT, "the run folder was deleted while the run went on", str(self._folder.path))
         write_whole(self._folder.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
         self._at("results written")
         await journal.write("finished", durable=True, verdict=results.verdict)
@@ -115,10 +120,12 @@ class Run:
                 why = self._why_not(cell) if known is None else ""
                 if why:
                     break
+                self._reserved += _expected_cost(cell)
                 follower = await self._follower(cell.target)
-                judged = await self._attempts.make(cell, kind, follower, len(made) + 1, known)
+                judged = await self._made(cell, kind, follower, len(made) + 1, known)
+                self._reserved -= _expected_cost(cell)
+                self._spent += _cost(cell, judged)
             made.append(judged)
-            self._spent += _cost(cell, judged)
             if not self._again(cell, made):
                 break
             self._listener.update(cell.id, "retrying", judged.attempt.why)
@@ -128,6 +135,15 @@ class Run:
         self._failures += not result.verdict.good
         self._listener.update(cell.id, result.verdict, result.why)
         return result
+
+    async def _made(self, cell: Cell, kind: Kind, follower: Follower, number: int, known: AttemptPast | None) -> Judged:
+        """An attempt. What goes wrong in Seatrial itself is that cell's misfortune, and nobody else's."""
+        try:
+            return await self._attempts.make(cell, kind, follower, number, known)
+        except (JournalError, TargetError, OSError):  # then nothing can be written down: the whole run stops
+            raise
+        except Exception as error:  # noqa: BLE001
+            return self._attempts.unknown(cell, number, f"Seatrial failed on it: {type(error).__name__}: {error}")
 
     @contextlib.asynccontextmanager
     async def _place(self, cell: Cell, free: bool) -> AsyncIterator[None]:
@@ -141,24 +157,28 @@ class Run:
     def _why_not(self, cell: Cell) -> str:
         """Why no new attempt may be started now, if so."""
         limit = self._options.max_failures
-        if cell.hash in self._past.skipped:
+        if cell.hash in self._past.skipped and not self._past.interrupted:
             return self._past.skipped[cell.hash]
         if self._stop_why:
             return self._stop_why
         if limit is not None and self._failures >= limit:
             return f"not started: {self._failures} cells had failed (max failures {limit})"
-        if self._options.max_cost is not None:
-            expected = (cell.price_per_hour or 0.0) * (cell.estimate_s or 0.0) / 3600
-            if self._spent + expected > self._options.max_cost:
-                return (
-                    f"not started: {self._spent:.2f} is spent, {expected:.2f} more is over {self._options.max_cost:.2f}"
-                )
+        most = self._options.max_cost
+        expected = _expected_cost(cell)
+        if most is not None and self._spent + self._reserved + expected > most:
+            spent = f"{self._spent:.2f} is spent and {self._reserved:.2f} reserved for what runs"
+            return f"not started: {spent}; {expected:.2f} more would be over the limit of {most:.2f}"
         return ""
 
     def _again(self, cell: Cell, made: list[Judged]) -> bool:
         """Retries are by class: only after the verdicts that the trial names, `infra` alone by default."""
+        if self._stop_why:
+            return False
+        if made[-1].attempt.exit.outcome is Outcome.CANCELLED:  # by an interrupt of the process before this one
+            return True
         retries = cell.model.retries if self._options.retries is None else self._options.retries
-        return made[-1].attempt.verdict in cell.model.retry_on and len(made) <= retries and not self._stop_why
+        tries = sum(one.attempt.exit.outcome is not Outcome.CANCELLED for one in made)
+        return made[-1].attempt.verdict in cell.model.retry_on and tries <= retries
 
     async def _follower(self, name: str) -> Follower:
         if name not in self._followers:
@@ -172,9 +192,12 @@ class Run:
     async def _sweep(self) -> None:
         """Whatever still carries the run's label, from attempts that this or an earlier process could not remove."""
         for follower in self._followers.values():
-            with contextlib.suppress(TargetError):
+            try:
                 for found in await follower.target.list(self._folder.run):
                     await follower.target.remove(found.handle)
+            except TargetError as error:
+                await self._journal.write("left", why=str(error))
+                self._listener.update("", "left behind", f"{error}; `seatrial reap` tries again")
 
     def _results(self, cells: list[CellResult], began_s: float) -> RunResults:
         plan = self._prepared.plan
@@ -184,13 +207,13 @@ class Run:
             run=self._folder.run,
             suite=self._prepared.suite.name,
             suite_path=str(self._prepared.suite.path),
-            verdict=worst(cell.verdict for cell in cells),
+            verdict=_verdict(cells),
             cells=cells,
             holes=list(plan.holes),
             started_s=started_s or time.time() - (time.monotonic() - began_s),
             seconds=time.time() - started_s if started_s else time.monotonic() - began_s,
             counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),
-            interrupted=self._interrupted or self._past.interrupted,
+            interrupted=self._interrupted,
             seatrial=__version__,
         )
 
@@ -231,12 +254,39 @@ def _result(cell: Cell, made: list[Judged], why: str) -> CellResult:
         verdict=verdict,
         trial=cell.trial,
         kind=cell.model.kind,
-        flaky=len(made) > 1 and verdict in (Verdict.PASSED, Verdict.XFAIL),
+        flaky=verdict in (Verdict.PASSED, Verdict.XFAIL) and any(not one.attempt.verdict.good for one in made),
         why=last.attempt.why if last else why,
         attempts=[one.attempt for one in made],
         findings=last.judgement.findings if last else [],
         metrics=last.judgement.metrics if last else {},
     )
+
+
+_RUN_VERDICTS = (
+    Verdict.FAILED,
+    Verdict.INVALID,
+    Verdict.XPASS,
+    Verdict.SLOWER,
+    Verdict.FASTER,
+    Verdict.TIMEOUT,
+    Verdict.INFRA,
+    Verdict.PASSED,
+    Verdict.XFAIL,
+    Verdict.SKIPPED,
+)
+
+
+def _verdict(cells: list[CellResult]) -> Verdict:
+    """Of the run, in the order of the exit codes. One that left cells out has not passed, whatever the others did."""
+    seen = {cell.verdict for cell in cells}
+    verdict = next(verdict for verdict in _RUN_VERDICTS if verdict in seen)
+    return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict
+
+
+def _expected_cost(cell: Cell) -> float:
+    """By its estimate, else by its run limit: the plan was bounded in the same way."""
+    seconds = cell.model.timeout.run_s if cell.estimate_s is None else cell.estimate_s
+    return (cell.price_per_hour or 0.0) * (seconds or 0.0) / 3600
 
 
 def _cost(cell: Cell, judged: Judged) -> float:

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from seatrial.job import Job, Mask
 from seatrial.suite import Suite
 
+LONGEST = 64 << 10  # bytes; a variable cannot hold much more
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
 
 
@@ -33,10 +35,27 @@ class Secrets:
         return {variable: self._values[name] for variable, name in job.secrets.items()}
 
 
+def _text(path: Path) -> str:
+    """Of a file that holds a secret. What is wrong with it is told without a byte of it."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise ValueError(f"{path} is larger than {LONGEST >> 10} KiB")
+    try:
+        text = data.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8") from None
+    if "\0" in text:
+        raise ValueError(f"{path} has a NUL in it, which no variable can hold")
+    return text
+
+
 def _value(suite: Suite, name: str) -> str:
     source = suite.secrets.get(name)
     if source and source.file:
-        value = (suite.directory / source.file).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        value = _text(suite.directory / Path(source.file).expanduser())
         origin = f"file {source.file}"
     else:
         variable = (source and source.env) or name

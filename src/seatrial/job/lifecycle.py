@@ -29,21 +29,21 @@ class Outcome(StrEnum):
     INFRA = "infra"  # never started, or cut off, through no fault of its own
 
 
-class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
+class Exit(msgspec.Struct, frozen=True):
     outcome: Outcome
     code: int | None = None
     signal: int | None = None
     message: str = ""  # for a person: what happened, in one or a few lines
 
 
-class StageTime(msgspec.Struct, frozen=True, omit_defaults=True):
+class StageTime(msgspec.Struct, frozen=True):
     stage: Stage
     wall_s: float
     source: str  # whose clock: "agent", "supervisor", "engine", "api-server", ...
     uncertainty_s: float = 0.0
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class Place(msgspec.Struct, frozen=True):
     """Where an attempt ran."""
 
     target: str

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job.lifecycle import Exit, Place, StageTime
+from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.verdict import Finding, Verdict
 
 VERSION = 1
@@ -32,6 +32,12 @@ class CellResult(msgspec.Struct, frozen=True):
     attempts: list[Attempt] = []
     findings: list[Finding] = []
     metrics: dict[str, Any] = {}
+
+    @property
+    def done(self) -> bool:
+        """It was run to its end, and needs nobody's attention. What was cancelled or never started is not done."""
+        ended = bool(self.attempts) and self.attempts[-1].exit.outcome is not Outcome.CANCELLED
+        return self.verdict.good and ended
 
 
 class Hole(msgspec.Struct, frozen=True):

@@ -40,10 +40,13 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Input(msgspec.Struct, frozen=True):
-    """A file or folder of this machine that the job finds at `path` (relative) in its work folder."""
+    """A file or folder of this machine that the job finds at `path` (relative) in its work folder.
+
+    Without one that is `required` the job is refused; without another it runs, and whatever needs it will tell."""
 
     source: str
     path: str
+    required: bool = True
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -49,7 +49,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in _WORST_FIRST if verdict in seen), Verdict.SKIPPED)
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class Finding(msgspec.Struct, frozen=True):
     """A check's result. `evidence` is the text that proves it, its most telling line first; `data` is for programs."""
 
     step: str

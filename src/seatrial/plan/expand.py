@@ -70,7 +70,7 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
             for cell in wanted
             if cell.id not in ids
         ]
-        coverage = prove(wanted, kept, suite.axes)
+        coverage = prove(wanted, kept, valid, suite.axes)
         wanted = list(kept)
     return Plan(suite.name, tuple(wanted), tuple(holes), Cost.of(wanted), _labels(suite), coverage)
 

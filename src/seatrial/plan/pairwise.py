@@ -82,12 +82,15 @@ def _cover(cells: Sequence[Cell]) -> set[str]:
     return kept
 
 
-def prove(before: Iterable[Cell], after: Iterable[Cell], axes: dict[str, tuple[Group, ...]]) -> Coverage:
+def prove(
+    before: Iterable[Cell], after: Iterable[Cell], valid: Iterable[Cell], axes: dict[str, tuple[Group, ...]]
+) -> Coverage:
     """Count the pairs of both sets from the cells alone, and list the pairs of the axes that no valid cell has."""
     before = list(before)
     possible = {pair for cell in before for pair in _pairs_of(cell)}
     covered = {pair for cell in after for pair in _pairs_of(cell)}
-    impossible = {pair for trial, groups in axes.items() for pair in _pairs_of_axes(trial, groups)} - possible
+    impossible = {pair for trial, groups in axes.items() for pair in _pairs_of_axes(trial, groups)}
+    impossible -= {pair for cell in valid for pair in _pairs_of(cell)}
     return Coverage(
         possible=len(possible),
         covered=len(possible & covered),

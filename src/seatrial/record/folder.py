@@ -16,6 +16,15 @@ class UnknownRun(Exception):
     """No run folder goes by that name."""
 
 
+class DamagedRun(Exception):
+    """A file of a run folder without which nothing can be done is not what was written there."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path} is damaged: {why}; `seatrial reap {path.parent.name}` removes what is left of the run"
+        )
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,13 +55,19 @@ class RunFolder:
         return self.path / "cells" / cell / str(attempt)
 
     def read_plan(self) -> dict[str, Any]:
-        data: dict[str, Any] = msgspec.json.decode(self.plan.read_bytes())
+        try:
+            data = msgspec.json.decode(self.plan.read_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise DamagedRun(self.plan, str(error)) from error
+        if not isinstance(data, dict) or not {"cells", "holes", "suite", "options"} <= data.keys():
+            raise DamagedRun(self.plan, "it is no plan")
         return data
 
     def read_results(self) -> RunResults | None:
+        """None when there are none that can be read: they can be made again from what the attempts left."""
         try:
             return msgspec.json.decode(self.results.read_bytes(), type=RunResults)
-        except FileNotFoundError:
+        except (OSError, msgspec.DecodeError):
             return None
 
     def read_observation(self, cell: str, attempt: int) -> Observation:
@@ -83,8 +98,11 @@ def write_whole(path: Path, data: bytes) -> None:
 def find_run(runs: Path, name: str) -> RunFolder:
     """The run of that name: an id, a beginning that only one has, a path, or `last`."""
     direct = Path(name)
-    if (direct / "plan.json").is_file():
-        return RunFolder(direct.resolve())
+    try:
+        if (direct / "plan.json").is_file():
+            return RunFolder(direct.resolve())
+    except (OSError, ValueError):  # too long, or with a NUL: no path
+        raise UnknownRun(f"there is no run {name[:80]!r}") from None
     known = sorted((p.parent for p in runs.glob("*/plan.json")), key=lambda p: p.stat().st_mtime_ns)
     if name == "last" and known:
         return RunFolder(known[-1].resolve())

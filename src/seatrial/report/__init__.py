@@ -11,7 +11,7 @@ from seatrial.job import RunResults
 class ReportError(Exception):
     """Some reports could not be written; `failed` says which and why. All others are there."""
 
-    def __init__(self, failed: dict[str, OSError]) -> None:
+    def __init__(self, failed: dict[str, Exception]) -> None:
         super().__init__("; ".join(f"{name} could not be written: {error}" for name, error in failed.items()))
         self.failed = failed
 
@@ -26,14 +26,14 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     from seatrial.report import html, junit, markdown
 
     written: dict[str, Path] = {}
-    failed: dict[str, OSError] = {}
+    failed: dict[str, Exception] = {}
 
     def write(name: str, path: Path, make: Callable[[], bytes]) -> None:
         try:
             # The folder of a notebook was the job's: whatever lies where we write must not lead elsewhere.
             path.with_name(f"{path.name}.part").unlink(missing_ok=True)
             write_whole(path, make())
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - one report that breaks, by a bug of ours, hides no other
             failed[name] = error
         else:
             written[name] = path

@@ -59,6 +59,7 @@ class CellView:
     charts: list[Chart]
     places: list[str]
     links: list[Link]
+    packages: dict[str, str]  # of the runtime, as found
     log_tail: str
     again: str
     open: bool
@@ -172,6 +173,7 @@ def _cell(results: RunResults, seen: CellSeen, place: int) -> CellView:
         charts=charts(seen) if place < MOST_CHARTS else [],
         places=places(cell) if len(cell.attempts) > 1 or failed else [],
         links=_links(seen),
+        packages=_packages(seen.result),
         log_tail=seen.log_tail() if failed else "",
         again=again(results, cell),
         open=failed and place < OPEN,
@@ -257,3 +259,8 @@ def _note(note: dict[str, Any], longest: float, largest: float) -> dict[str, Any
         "gpu": size(gpu),
         "error": one_line(str(note.get("error") or ""))[:300],
     }
+
+
+def _packages(cell: CellResult) -> dict[str, str]:
+    found: Any = next((finding.data["packages"] for finding in cell.findings if "packages" in finding.data), {})
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}

@@ -44,10 +44,22 @@ def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = ()) -> list[Matrix
     by_trial: dict[str, tuple[list[Placed], list[Hole]]] = {}
     for cell in cells:
         by_trial.setdefault(trial_of(cell), ([], []))[0].append(cell)
-    for hole in holes:
+    all_holes = list(holes)
+    selected = any(hole.cause in NOT_WANTED for hole in all_holes)
+    for hole in all_holes:
         if hole.cause not in NOT_WANTED:
             by_trial.setdefault(hole.trial, ([], []))[1].append(hole)
-    return [_matrix(trial, *found) for trial, found in by_trial.items()]
+    return [
+        _matrix(trial, cells, _beside(cells, holes) if selected else holes)
+        for trial, (cells, holes) in by_trial.items()
+        if cells or not selected
+    ]
+
+
+def _beside(cells: list[Placed], holes: list[Hole]) -> list[Hole]:
+    """Of a run that was told which cells to run: only holes in their rows and columns."""
+    values = {(axis, value) for cell in cells for axis, value in cell.axes.items()}
+    return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
 
 
 def _matrix(trial: str, cells: list[Placed], holes: list[Hole]) -> Matrix:

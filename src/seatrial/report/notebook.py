@@ -45,6 +45,8 @@ _PAGE = """<!doctype html>
 
 _FRAME_STYLE = "body{font:14px system-ui,sans-serif;margin:8px}td,th{padding:2px 8px;text-align:right}"
 
+INJECTED_TAG = "injected-parameters"  # of the cell that Seatrial, or papermill, puts in
+
 
 class NotebookError(Exception):
     """What is at `path` is not a notebook that can be shown; `reason` says why."""
@@ -76,36 +78,44 @@ def render_broken(error: NotebookError) -> str:
 
 
 def render(notebook: dict[str, Any], title: str) -> str:
-    return _page(title, "\n".join(_cell(cell) for cell in notebook["cells"] if isinstance(cell, dict)))
+    shown = []
+    place = 0
+    for cell in notebook["cells"]:
+        if isinstance(cell, dict):
+            place += INJECTED_TAG not in _tags(cell)  # as in the user's own file, and so as findings name it
+            shown.append(_cell(cell, place))
+    return _page(title, "\n".join(shown))
 
 
 def _page(title: str, body: str) -> str:
     return _PAGE.format(title=escape(clean(title)), style=_style(), body=body)
 
 
-def _cell(cell: dict[str, Any]) -> str:
+def _tags(cell: dict[str, Any]) -> list[str]:
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    return [str(tag) for tag in tags] if isinstance(tags, list) else []
+
+
+def _cell(cell: dict[str, Any], place: int) -> str:
     source = _text(cell.get("source"))
     match cell.get("cell_type"):
         case "markdown":
             return f'<section class="cell">{_markdown(source, cell.get("attachments"))}</section>'
         case "code":
-            return _code(cell, source)
+            return _code(cell, source, place)
         case _:
             return f'<section class="cell"><pre>{escape(clean(source))}</pre></section>'
 
 
-def _code(cell: dict[str, Any], source: str) -> str:
+def _code(cell: dict[str, Any], source: str, place: int) -> str:
     number = cell.get("execution_count")
-    metadata = cell.get("metadata")
-    tags = metadata.get("tags") if isinstance(metadata, dict) else None
-    shown = (
-        "".join(f'<span class="tag">{escape(clean(str(tag)))}</span>' for tag in tags) if isinstance(tags, list) else ""
-    )
+    shown = "".join(f'<span class="tag">{escape(clean(tag))}</span>' for tag in _tags(cell))
     outputs = cell.get("outputs")
     made = "".join(_output(out) for out in outputs if isinstance(out, dict)) if isinstance(outputs, list) else ""
     count = number if isinstance(number, int) else " "
     return (
-        f'<section class="cell code"><span class="count">[{count}]</span>{shown}'
+        f'<section class="cell code" id="cell-{place}"><span class="count">cell {place} [{count}]</span>{shown}'
         f'<pre class="source"><code>'
         f"{escape(clean(bounded(source, MOST_TEXT)))}</code></pre>{made}</section>"
     )

@@ -15,7 +15,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "version": "Version of this form. It changes if a field changes its meaning; new fields may come at any time.",
         "run": "Id of the run, the name of its folder.",
         "suite": "Name of the suite.",
-        "verdict": "The worst verdict of all cells.",
+        "verdict": "Of the run: the most serious of its cells, in the order of the exit codes.",
         "cells": "Every cell of the plan, also those that did not run.",
         "holes": "Combinations that were not run, each with its reason.",
         "suite_path": "The suite file, as it was given.",

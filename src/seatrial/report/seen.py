@@ -1,7 +1,6 @@
 """What a report tells of a cell beyond its verdict: step times, notebook cells and resources of its last attempt."""
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -111,11 +110,6 @@ def see(folder: Path, cell: CellResult, base: str = "") -> CellSeen:
     except (OSError, msgspec.DecodeError):
         return CellSeen(cell, attempt, reached)
     return CellSeen(cell, attempt, reached, observation, {step.name: step for step in observation.steps})
-
-
-def see_all(folder: Path, cells: list[CellResult], base: str = "") -> Iterator[CellSeen]:
-    for cell in cells:
-        yield see(folder, cell, base)
 
 
 def url(path: str) -> str:

@@ -1,6 +1,7 @@
 """The summary of a run for a terminal: matrix, failures with their evidence and the way to run them again, totals."""
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -108,7 +109,7 @@ def _finding(finding: Finding, named: str, columns: int) -> list[Line]:
         head.append((f"  {message}", ""))
     elif message:
         lines += _wrapped(message, columns)
-    if evidence := first_line(finding.evidence):
+    if (evidence := first_line(finding.evidence)) and evidence not in message:
         lines += [[("    │ ", "dim"), (fit(part, columns - 6), colour)] for part in _parts(evidence, columns - 6, 2)]
     return lines
 
@@ -222,8 +223,17 @@ def _totals(results: RunResults, story: Story, folder: Path, columns: int) -> li
         (f"  {seconds(results.seconds)}  run {results.run}", "dim"),
     ]
     if results.interrupted:
-        head.append(("  interrupted: not all cells were done", "yellow"))
+        head.append(("  interrupted", "yellow"))
     lines = [[("─" * columns, "dim")], head, *_broken(counts, columns)]
+    undone = sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in results.cells)
+    if results.interrupted and undone:
+        suite = shlex.quote(results.suite_path or results.suite)
+        lines.append(
+            [
+                (f"{count(undone, 'cell')} not done: ", "yellow"),
+                (f"seatrial run {suite} --failed {results.run}", "cyan"),
+            ]
+        )
     if (folder / "report.html").is_file():
         lines.append([(f"{_shown(folder)}/report.html", "cyan")])
     return lines

@@ -9,6 +9,7 @@ from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
 from seatrial.suite.source import Source, read_source
 
 SECTIONS = ("targets", "machines", "runtimes", "secrets", "env", "trials")
+MOST_PATH = 4000  # characters; no file system here takes more
 MAX_FILES = 200
 
 
@@ -90,6 +91,9 @@ class _Merge:
 
     def _include(self, source: Source, index: int, path: Path, chain: tuple[Path, ...]) -> None:
         at = ("include", index)
+        if "\0" in str(path) or len(str(path)) > MOST_PATH:
+            self._problem(source, at, "this cannot be the name of a file")
+            return
         real = os.path.realpath(path)
         if real in [os.path.realpath(file) for file in chain]:
             circle = " -> ".join(str(file) for file in (*chain, path))

@@ -158,6 +158,9 @@ class _Loader:
         for name, runtime in model.runtimes.items():
             capabilities.check(("runtimes", name, "needs"), runtime.needs, self._report)
         axes = {}
+        for variable, value in model.env.items():
+            if isinstance(value, str):
+                names.check_no_placeholder(("env", variable), value, self._report)
         for name, trial in trials.items():
             base: tuple[str | int, ...] = ("trials", name)
             axes[name] = make_groups(trial, model.machines, model.runtimes, partial(self._report_in, base))

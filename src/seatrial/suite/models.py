@@ -17,10 +17,9 @@ from pydantic import (
 
 from seatrial.job import Gpu as JobGpu
 from seatrial.job import Resources
-from seatrial.suite.values import Duration, Money, Need, Size, Text
+from seatrial.suite.values import Argument, Duration, Money, Need, Reason, Size, Text, Variable
 
 MAX_CELLS = 100_000
-Scalar = str | int | float | bool | None
 Tags = tuple[Text, ...]
 Needs = dict[Text, Need]
 
@@ -45,7 +44,7 @@ EnvValue = Annotated[
     Annotated[Text, Tag("text")] | Annotated[SecretRef, Tag("map")],
     Discriminator(_env_tag),
 ]
-Env = dict[Text, EnvValue]
+Env = dict[Variable, EnvValue]
 
 
 class SecretSource(Model):
@@ -160,12 +159,12 @@ class Notebook(Model):
 class Runtime(Model):
     """An environment to test: at most one of `python`, `interpreter` and `image`; none is what the machine has."""
 
-    python: Text | None = Field(
+    python: Argument | None = Field(
         None, description="Version of Python; Seatrial builds the environment.", examples=["3.11"]
     )
     packages: tuple[Text, ...] = Field((), description="Installed beside `python`.", examples=[["numpy==1.26.*"]])
-    interpreter: Text | None = Field(None, description="Path or name of an existing Python.")
-    image: Text | None = Field(None, description="Container image.")
+    interpreter: Argument | None = Field(None, description="Path or name of an existing Python.")
+    image: Argument | None = Field(None, description="Container image.")
     env: Env = Field({}, description="Variables of its jobs.")
     workspace: Workspace | None = Field(None, description="Files that its jobs find in their work folder.")
     notebooks: tuple[Notebook, ...] = Field((), description="Notebooks of its own, added to those of a runtime trial.")
@@ -192,7 +191,7 @@ class Rule(BaseModel):
     """For which cells something holds: every further field is an axis, with a value, a glob or a list of them."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    why: Text = Field(min_length=1, description="The reason, for everybody who reads the plan or the report.")
+    why: Reason = Field(description="The reason, for everybody who reads the plan or the report.")
 
     @property
     def axes(self) -> dict[str, Any]:
@@ -272,6 +271,10 @@ class TrialModel(Model):
             "estimate_s",
         ]
     )
+
+    def checks_anything(self, runtime: Runtime | None) -> bool:
+        """Whether a cell with this runtime can fail at all. A trial that cannot is a mistake."""
+        return True
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         """All names of steps that an xfail may name, as written (with `${axis}` not yet put in)."""

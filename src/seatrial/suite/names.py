@@ -34,6 +34,12 @@ def check_targets(machines: Mapping[str, Machine], targets: Mapping[str, Any], r
             report(("machines", name, "target"), message, False)
 
 
+def check_no_placeholder(path: Path, text: str, report: Report) -> None:
+    """Of what is for all trials: they have no axes in common."""
+    for name in placeholders(text):
+        report(path, f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}", False)
+
+
 class Capabilities:
     """What machines can have: the fixed capabilities, and the features that any machine of the suite declares."""
 
@@ -43,7 +49,10 @@ class Capabilities:
 
     def check(self, path: Path, needs: Mapping[str, Requirement], report: Report) -> None:
         for name, need in needs.items():
-            if name not in self._known:
+            inside = [known for known in self._known if known.startswith(f"{name}.")]
+            if inside:
+                report((*path, name), f"{name!r} is several capabilities; name one: {', '.join(inside)}", True)
+            elif name not in self._known:
                 report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
             elif name == "gpu.model" and need.operator in _ORDERED:
                 report((*path, name), f"a model is a name: {need.text!r} cannot be compared with it", False)
@@ -73,6 +82,9 @@ class TrialNames:
             if not exclude.axes:
                 self._report(path, "an exclude names at least one axis; to leave out a whole trial, delete it", True)
         used = self._runtimes(runtimes)
+        if not any(self._trial.checks_anything(runtime) for runtime in used.values() or [None]):
+            message = f"trial {self._path[1]!r} checks nothing, so it could never fail; say what it is to check"
+            self._report(self._path, message, True)
         for index, xfail in enumerate(self._trial.xfail):
             self._check_rule((*self._path, "xfail", index), xfail)
             self._check_step((*self._path, "xfail", index, "step"), xfail, used)

@@ -17,7 +17,15 @@ def labels_meant(axis: Axis, wanted: Any) -> frozenset[str]:
 
 def compile_rule(rule: Rule, axes: Mapping[str, Axis]) -> dict[str, frozenset[str]]:
     """For each axis that the rule names, the labels that it means: a cell that has one of each is meant."""
-    return {name: labels_meant(axes[name], wanted) for name, wanted in rule.axes.items()}
+    # An axis that is not there is `repeat`, taken away by --repeat 1: its only number is the first.
+    return {
+        name: labels_meant(axes[name], wanted) if name in axes else frozenset({"1"} if _has_first(wanted) else ())
+        for name, wanted in rule.axes.items()
+    }
+
+
+def _has_first(wanted: Any) -> bool:
+    return 1 in (wanted if isinstance(wanted, list) else [wanted])
 
 
 def _means(value: AxisValue, wish: Any) -> bool:

@@ -99,8 +99,8 @@ def read_source(path: Path, chain: tuple[str, ...] = ()) -> Source:
             raise refuse("not a regular file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+        raise refuse(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(raw) > MAX_BYTES:
         raise refuse(
             f"larger than {MAX_BYTES >> 20} MiB, the limit for a suite file; split it with `include`, or use `matrix`"

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
@@ -60,7 +60,36 @@ Size = Annotated[
     int, BeforeValidator(parse_size), WithJsonSchema({"type": "string", "pattern": _SIZE_PATTERN, "examples": ["16Gi"]})
 ]
 Money = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Text = Annotated[str, Field(strict=True)]
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("it has a NUL in it, which no command and no variable can hold")
+    return text
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty; say why, for everybody who reads the plan or the report")
+    return text
+
+
+def _argument(text: str) -> str:
+    if not text.strip() or text.startswith("-"):
+        raise ValueError(f"{text!r} is handed to other programs, which would take it for an option of theirs")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"{text!r} cannot be the name of a variable: letters, digits and _, and no digit first")
+    return text
+
+
+Text = Annotated[str, Field(strict=True), AfterValidator(_no_nul)]
+Reason = Annotated[Text, AfterValidator(_reason)]
+Argument = Annotated[Text, AfterValidator(_argument)]
+Variable = Annotated[Text, AfterValidator(_variable)]
 
 _OPERATORS = (">=", "<=", "==", "!=", ">", "<")
 

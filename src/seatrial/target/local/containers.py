@@ -65,7 +65,8 @@ class Images:
             code, _, error = await _run(engine, "pull", name)
             if code != 0:
                 outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
-                raise TargetError(f"{Path(engine).name} cannot pull {name}: {error}", outcome)
+                last = error.splitlines()[-1] if error else "it does not say why"
+                raise TargetError(f"{Path(engine).name} cannot pull {name}: {last}\n{error}", outcome)
         code, out, error = await _run(
             engine, "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON
         )

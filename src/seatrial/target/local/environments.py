@@ -21,6 +21,7 @@ from seatrial.target.protocol import TargetError
 
 MESSAGE_CHARACTERS = 2000
 RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
+START_S = 60.0  # for an interpreter to say what it is
 AT_ONCE = 2  # builds: they share the network and the disk
 COMPLETE = ".complete"
 # What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
@@ -98,7 +99,8 @@ class Environments:
 
     async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
         """The exact versions that these requirements mean today. Every runtime has pip: notebooks install with it."""
-        asked = "\n".join((os.path.realpath(interpreter), version, *packages))
+        index = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("UV_"))
+        asked = "\n".join((os.path.realpath(interpreter), version, *packages, *index))
         kept = self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:20]}.pins"
         with contextlib.suppress(OSError):
             if time.time() - kept.stat().st_mtime < RESOLVE_AGAIN_S:
@@ -181,7 +183,11 @@ async def _find_python(request: str, folder: Path) -> str:
 
 async def _version(python: Path) -> str:
     """What this interpreter says that it is; the proof that it starts."""
-    code, out, error = await _run(str(python), "-I", "-c", "import sys; print(sys.version)")
+    try:
+        async with asyncio.timeout(START_S):
+            code, out, error = await _run(str(python), "-I", "-c", "import sys; print(sys.version)")
+    except TimeoutError:
+        raise TargetError(f"{python} does not start within {START_S:g} s") from None
     if code != 0 or not out.strip():
         raise TargetError(f"{python} does not work as a Python interpreter: {(error or out).strip()[-500:]}")
     return out.strip()
@@ -195,7 +201,10 @@ async def _uv(*arguments: str, folder: Path, given: str = "", request: str = "",
     refused = _REFUSED.search(text) and not _NETWORK.search(text)
     if len(text) > MESSAGE_CHARACTERS:
         text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
-    raise TargetError(f"uv {' '.join(arguments[:2])}: {text}", Outcome.REFUSED if refused else Outcome.INFRA)
+    told = " ".join(
+        line.strip(" ×╰─▶│├") for line in text.splitlines()
+    )  # one sentence, for a person who reads one line
+    raise TargetError(f"uv {' '.join(arguments[:2])}: {told}", Outcome.REFUSED if refused else Outcome.INFRA)
 
 
 def _uv_path() -> str:

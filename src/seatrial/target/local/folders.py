@@ -1,15 +1,17 @@
 """Where the local target keeps things, and the folder of one job: what is in it and what that says."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
@@ -17,6 +19,7 @@ from seatrial.job import Input, Job, Outcome
 from seatrial.target.protocol import TargetError
 
 T = TypeVar("T")
+MOST_BYTES = 64 << 20  # of a file that says what a job is or how it ended
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
 
@@ -82,7 +85,8 @@ class JobFolder:
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+            with open_regular(self.path / name) as file:
+                return msgspec.json.decode(file.read(MOST_BYTES), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -128,16 +132,41 @@ class JobFolder:
         for _ in range(5):  # something may still have been writing
             if not self.path.exists():
                 break
+            _unmount_below(self.path)
             try:
                 shutil.rmtree(self.path, onerror=make_writable)
             except FileNotFoundError:
                 continue
+            except RecursionError:  # folders in folders in folders: rm does not mind
+                subprocess.run(["rm", "-rf", "--", str(self.path)], check=False)
+                problem = OSError("its folders are too deep")
             except OSError as error:
                 problem = error
         else:
             raise TargetError(f"cannot remove {self.path}: {problem}")
         with contextlib.suppress(OSError):  # other jobs of the run are still there
             self.path.parent.rmdir()
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """A file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        yield file
+
+
+def _unmount_below(folder: Path) -> None:
+    """What a job mounted is not ours to delete: removing its folder must not reach through."""
+    prefix = f"{folder}{os.sep}"
+    with open("/proc/self/mountinfo") as file:
+        points = [line.split()[4].encode().decode("unicode_escape") for line in file if prefix in line]
+    for point in sorted((point for point in points if point.startswith(prefix)), reverse=True):
+        done = subprocess.run(["umount", "--lazy", point], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise TargetError(f"cannot remove {folder}: {point} is mounted there, and {done.stderr.strip()}")
 
 
 def job_path(state: Path, run: str, name: str) -> Path:
@@ -152,13 +181,16 @@ def _copy_input(given: Input, work: Path) -> None:
     if Path(given.path).is_absolute() or ".." in Path(given.path).parts:
         raise TargetError(f"input {given.path!r} would lie outside the work folder", Outcome.REFUSED)
     try:
+        if source.exists() and not source.is_dir() and not source.is_file():
+            raise TargetError(f"input {given.source} is neither a file nor a folder", Outcome.REFUSED)
         if source.is_dir():
             shutil.copytree(source, goal, symlinks=True, dirs_exist_ok=True)
         else:
             goal.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, goal)
     except FileNotFoundError:
-        raise TargetError(f"input {given.source} is not there", Outcome.REFUSED) from None
+        if given.required:
+            raise TargetError(f"input {given.source} is not there", Outcome.REFUSED) from None
     except shutil.Error as error:
         first = error.args[0][0]
         raise TargetError(f"input {first[0]} cannot be copied: {first[2]}") from None

@@ -7,6 +7,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+from seatrial.target.local.folders import open_regular
 from seatrial.target.protocol import TargetError
 
 # As in `agent/log.py`, whose form this reads.
@@ -14,6 +15,7 @@ LOG_NAME = "log.txt"
 SEGMENT_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 18
 FOLLOW_S = 0.1
+MOST_DEPTH = 100  # of folders that a job keeps
 
 
 class LogReader:
@@ -41,12 +43,12 @@ class LogReader:
     def _rest_of_part(self) -> Iterator[bytes]:
         name = f"{LOG_NAME}.{self._number}" if self._number else LOG_NAME
         try:
-            with open(self._folder / name, "rb") as file:
+            with open_regular(self._folder / name) as file:
                 file.seek(self._offset)
                 while block := file.read(BLOCK_BYTES):
                     self._offset += len(block)
                     yield block
-        except FileNotFoundError:
+        except OSError:  # gone, or something else was put in its place
             return
 
     def _parts(self) -> list[int]:
@@ -55,7 +57,7 @@ class LogReader:
         except FileNotFoundError:
             return []
         endings = [name[len(LOG_NAME) + 1 :] for name in names if name.startswith(LOG_NAME + ".")]
-        return sorted(int(ending) for ending in endings if ending.isdigit())
+        return sorted(int(ending) for ending in endings if ending.isascii() and ending.isdigit())
 
 
 async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> AsyncIterator[bytes]:
@@ -93,12 +95,15 @@ def _join_log(folder: Path, into: Path) -> bool:
         return False
     if not (folder / f"{LOG_NAME}.1").exists() and len(list(folder.glob(f"{LOG_NAME}.*"))) == 0:
         return _take_file(folder / LOG_NAME, into)
+    into.unlink(missing_ok=True)
     with open(into, "wb") as file:
         file.writelines(LogReader(folder).blocks())
     return True
 
 
-def _take_folder(source: Path, into: Path, root: Path) -> None:
+def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
+    if depth > MOST_DEPTH:
+        raise TargetError(f"what the job kept is more than {MOST_DEPTH} folders deep")
     into.mkdir(parents=True, exist_ok=True)
     with os.scandir(source) as entries:
         for entry in entries:
@@ -108,7 +113,7 @@ def _take_folder(source: Path, into: Path, root: Path) -> None:
                     goal.unlink(missing_ok=True)
                     goal.symlink_to(os.readlink(entry.path))
             elif entry.is_dir():
-                _take_folder(Path(entry.path), goal, root)
+                _take_folder(Path(entry.path), goal, root, depth + 1)
             else:
                 _take_file(Path(entry.path), goal)
 

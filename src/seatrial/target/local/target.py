@@ -89,6 +89,8 @@ class LocalTarget:
 
     async def _start(self, job: Job, folder: JobFolder, secrets: Mapping[str, str]) -> None:
         assert self._zygote is not None, "open() comes first"
+        if job.resources.select:
+            raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
         place = await self._environments.ready(job.environment)
         card = Card(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
         if place.container is not None:

@@ -74,7 +74,7 @@ def _inputs(cell: Cell) -> list[Input]:
         return [Input(str(cell.directory / substitute(workspace.path, cell)), ".")]
     assert isinstance(cell.model, RuntimeTrial)
     return [
-        Input(str(cell.directory / substitute(notebook.path, cell)), notebook_path(cell, notebook))
+        Input(str(cell.directory / substitute(notebook.path, cell)), notebook_path(cell, notebook), required=False)
         for notebook in cell.model.all_notebooks(cell.runtime)
     ]
 

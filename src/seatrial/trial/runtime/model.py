@@ -133,6 +133,9 @@ class RuntimeTrial(TrialModel):
         more = runtime.notebooks if runtime else ()
         return self.notebooks + tuple(notebook for notebook in more if notebook.path not in named)
 
+    def checks_anything(self, runtime: Runtime | None) -> bool:
+        return bool(self.facts or self._plain_names() or self.all_notebooks(runtime))
+
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         notebooks = [f"notebook {one.path} {name}" for one in self.all_notebooks(runtime) for name in one.passes]
         workspace = ["workspace"] if runtime and runtime.workspace and runtime.workspace.git else []

@@ -1,0 +1,194 @@
+"""Jobs, suites and run folders that do their worst: a cell's harm stays its own, and what is wrong is told."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.job import Verdict
+from world import World
+
+HOSTILE = """
+name: hostile
+{top}
+trials:
+  bad: {{kind: runtime, facts: false, {fields}}}
+  good: {{kind: runtime, facts: false, run: ["echo fine"]}}
+"""
+
+
+def verdicts(world: World, fields: str, top: str = "", check: int = 0, **env: str) -> dict[str, Verdict]:
+    world.suite(HOSTILE.format(fields=fields, top=top))
+    world.seatrial("run", "suite.yaml", check=check, **env)
+    assert world.left() == []
+    return {cell.id: cell.verdict for cell in world.results().cells}
+
+
+def test_a_kept_file_whose_name_is_not_utf_8_is_kept_under_its_numbers(world: World) -> None:
+    found = verdicts(world, r"""run: ["touch \"$SEATRIAL_FILES/$(printf 'bad\\377name')\""]""")
+    assert found == {"bad": Verdict.PASSED, "good": Verdict.PASSED}
+
+
+def test_folders_in_folders_without_end_harm_nobody_else(world: World) -> None:
+    deep = 'python3 -c \'import os\\nfor i in range(2000):\\n  os.mkdir(\\"d\\"); os.chdir(\\"d\\")\''
+    found = verdicts(world, f'run: ["{deep}", "cd $SEATRIAL_FILES; {deep}"]', check=3)
+    assert found["good"] is Verdict.PASSED
+    assert found["bad"] is Verdict.INFRA
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
+def test_removing_a_job_does_not_reach_through_what_it_mounted(world: World) -> None:
+    precious = world.folder / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("still here")
+    verdicts(world, f'run: ["mkdir m && mount --bind {precious} m && ls m"]')
+    assert (precious / "file").read_text() == "still here"
+    assert str(world.folder / "state") not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_nothing_is_written_through_links_that_a_job_made(world: World) -> None:
+    victim = world.folder / "victim"
+    victim.write_text("innocent")
+    names = "a.masked b log.txt.1"
+    links = "; ".join(f"ln -sf {victim} $SEATRIAL_FILES/{name}" for name in names.split())
+    verdicts(
+        world,
+        f'env: {{T: {{secret: TOKEN}}}}, run: ["{links}; echo $T > $SEATRIAL_FILES/a; '
+        f'rm -f ../log.txt; ln -s {victim} ../log.txt; sleep 1.5; echo x"]',
+        TOKEN="hunter2hunter2",
+    )
+    assert victim.read_text() == "innocent"
+
+
+def test_secrets_are_masked_in_every_line_form_and_name(world: World) -> None:
+    world.suite(
+        HOSTILE.format(
+            top="secrets: {PEM: {file: pem}}",
+            fields='env: {T: {secret: PEM}}, run: ["echo \\"$T\\" | tail -n 1; '
+            'printf %s \\"$T\\" | base64 -w0; printf %s \\"$T\\" | tail -n 1 > $SEATRIAL_FILES/kept; '
+            'touch $SEATRIAL_FILES/name-$(printf %s \\"$T\\" | tail -n 1)"]',
+        )
+    )
+    (world.folder / "pem").write_text("first line of it\nsecond-line-of-it\n")
+    world.seatrial("run", "suite.yaml", check=0)
+    leaks = [
+        str(path)
+        for path in (world.folder / "runs").rglob("*")
+        if "second-line-of-it" in str(path) or (path.is_file() and b"second-line-of-it" in path.read_bytes())
+    ]
+    assert leaks == []
+    assert not any(b"Zmlyc3QgbGluZSBvZiBpdA" in path.read_bytes() for path in (world.folder / "runs").rglob("log.txt"))
+
+
+def test_what_a_job_puts_into_its_folder_neither_hangs_nor_breaks_anything(world: World) -> None:
+    odd = "touch ../log.txt.²; mkfifo ../log.txt.1; rm -f ../supervisor.json; mkfifo ../supervisor.json; echo x"
+    found = verdicts(world, f'run: ["{odd}"]', check=0)
+    assert found["good"] is Verdict.PASSED
+
+
+def test_a_pattern_that_never_ends_is_the_suites_fault_and_stops_nobody(world: World) -> None:
+    fields = f'run: [{{command: "echo {"a" * 44}b", matches: "^(a+)+$"}}]'
+    assert verdicts(world, fields, check=1) == {"bad": Verdict.INVALID, "good": Verdict.PASSED}
+
+
+def test_an_import_that_crashes_python_when_it_ends_has_not_passed(world: World) -> None:
+    (world.folder / "late").mkdir()
+    crash = "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGSEGV))\n"
+    (world.folder / "late" / "crashes_late.py").write_text(crash)
+    top = "runtimes: {r: {workspace: {path: late}, env: {PYTHONPATH: .}}}"
+    found = verdicts(world, "runtime: r, imports: [crashes_late]", top, check=1)
+    assert found["bad[runtime=r]"] is Verdict.FAILED
+
+
+@pytest.mark.parametrize("name", ["results.json", "observation.json"])
+def test_attach_makes_again_what_was_damaged_in_a_run_folder(world: World, name: str) -> None:
+    verdicts(world, 'run: ["true"]')
+    for path in world.run().path.rglob(name):
+        path.write_bytes(path.read_bytes()[:50])
+    world.run().results.unlink(missing_ok=True)
+    world.seatrial("attach", "last", check=0)
+    cells = world.results().cells
+    assert [cell.verdict for cell in cells] == [Verdict.PASSED] * 2
+    # Of a lost observation nothing is known: that attempt was infrastructure's fault, and the next one is flaky.
+    assert [cell.flaky for cell in cells] == [name == "observation.json"] * 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cells": ['])
+def test_a_damaged_plan_is_told_by_every_command(world: World, content: str) -> None:
+    verdicts(world, 'run: ["true"]')
+    run = world.run().run
+    world.run().plan.write_text(content)
+    (world.folder / "runs" / run / "results.json").unlink()
+    for command in ("attach", "cancel", "report"):
+        told = world.seatrial(command, run, check=3)
+        assert "plan.json is damaged" in told.stderr
+        assert "Traceback" not in told.stderr
+
+
+def test_a_run_folder_that_is_deleted_while_the_run_goes_on_is_told(world: World) -> None:
+    world.suite(HOSTILE.format(top="", fields=f'run: ["rm -rf {world.folder}/runs/*"]'))
+    told = world.seatrial("run", "suite.yaml", check=3)
+    assert "deleted" in told.stderr or "No such file" in told.stderr
+
+
+def test_cancel_reaches_a_run_that_was_stopped(world: World) -> None:
+    world.suite(HOSTILE.format(top="", fields='run: ["sleep 60"]'))
+    process = world.start("run", "suite.yaml")
+    end = time.monotonic() + 60
+    while not world.jobs():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGSTOP)
+    world.seatrial("cancel", "last", check=0)
+    process.communicate(timeout=60)
+    assert world.left() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words", "code"),
+    [
+        (["run", "suite.yaml", "--runs", "/dev/null/x"], "/dev/null/x", 3),
+        (["report", "x" * 5000], "there is no run", 2),
+        (["run", "suite.yaml", "--max-cost", "nan"], "nan", 2),
+        (["plan", "a\nb"], "cannot be read", 2),
+    ],
+)
+def test_odd_arguments_are_told_in_a_line(world: World, args: list[str], words: str, code: int) -> None:
+    world.suite(HOSTILE.format(top="", fields='run: ["true"]'))
+    told = world.seatrial(*args, check=code)
+    assert words in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_secrets_from_pipes_devices_and_binary_files_are_refused_without_a_byte_of_them(world: World) -> None:
+    os.mkfifo(world.folder / "pipe")
+    (world.folder / "binary").write_bytes(b"\xd0\xff" * 10)
+    for name, words in (("pipe", "not a regular file"), ("/dev/zero", "not a regular file"), ("binary", "not UTF-8")):
+        top = f"secrets: {{S: {{file: {name}}}}}"
+        world.suite(HOSTILE.format(top=top, fields='env: {T: {secret: S}}, run: ["true"]'))
+        told = world.seatrial("run", "suite.yaml", check=2)
+        assert words in told.stderr
+        assert "0xd0" not in told.stderr
+
+
+def test_an_interrupt_before_the_engine_is_there_also_ends_with_130(world: World) -> None:
+    world.suite(HOSTILE.format(top="", fields='run: ["sleep 5"]'))
+    for delay in (0.2, 0.35, 0.5):
+        process = world.start("run", "suite.yaml")
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode in (130, -signal.SIGINT), output
+
+
+def test_a_watching_process_that_goes_away_does_not_matter(world: World) -> None:
+    world.suite(HOSTILE.format(top="", fields='run: ["sleep 0.5"]'))
+    process = world.start("run", "suite.yaml")
+    assert process.stdout
+    process.stdout.close()
+    assert process.wait(timeout=60) in (0, 1, 120)
+    assert world.results().verdict is Verdict.PASSED
+    assert isinstance(process, subprocess.Popen)
