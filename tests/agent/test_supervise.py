@@ -249,3 +249,14 @@ def test_the_agent_runs_with_every_python_from_3_8(agent: Path, tmp_path: Path, 
     assert done.stderr == b""
     last = json.loads((tmp_path / "records.jsonl").read_bytes().splitlines()[-1])
     assert (last["event"], last["outcome"]) == ("end", "exited")
+    (tmp_path / "records.jsonl").unlink()
+    kinds = {"import": {"module": "json"}, "command": {"command": "sh"}, "facts": {}}
+    spec["steps"] = [{"name": kind, "kind": kind, "args": args, "timeout_s": 60} for kind, args in kinds.items()]
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    path = f"{python.parent}:{os.environ['PATH']}"
+    subprocess.run([python, agent, "run", tmp_path / "spec.json"], check=True, env={"PATH": path}, capture_output=True)
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_bytes().splitlines()]
+    imported, command, facts = (record["result"] for record in records if record["event"] == "done")
+    assert imported["state"] == "imported"
+    assert command["path"].endswith("/sh")
+    assert facts["python"]["terminal"]["version"].startswith(python.parts[-3])

@@ -148,7 +148,81 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
     assert world.left() == []
 
 
-def test_a_second_ctrl_c_leaves_at_once_and_attach_finishes(world: World) -> None:
+def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_that_was_not_done(world: World) -> None:
+    suite(world, f'matrix: {{n: [1, 2, 3]}}\nrun: ["exit 3", "touch {world.folder}/here${{n}}; sleep 60"]')
+    process = world.start("run", "suite.yaml", "--parallel", "1")
+    wait_for(lambda: (world.folder / "here1").exists())
+    process.send_signal(signal.SIGINT)
+    told, _ = process.communicate(timeout=60)
+    first, second, third = world.results().cells
+    assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAILED, Verdict.SKIPPED, Verdict.SKIPPED)
+    assert "and then it was cancelled" in first.why
+    run = world.run().run
+    assert f"seatrial run suite.yaml --failed {run}" in told
+    suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["true"]')  # mended: other hashes, the same ids
+    world.seatrial("run", "suite.yaml", "--failed", run, "--select", "n=2", check=0)
+    assert list(world.verdicts()) == ["t[n=2]"]
+    world.seatrial("run", "suite.yaml", "--failed", run, check=0)
+    assert list(world.verdicts()) == ["t[n=1]", "t[n=2]", "t[n=3]"]
+
+
+def test_a_run_that_would_cost_more_than_it_may_starts_no_further_cell_and_has_not_passed(world: World) -> None:
+    world.suite("""
+name: cost
+machines: {dear: {price: 3600}}
+trials:
+  t: {kind: runtime, facts: false, matrix: {n: [1, 2, 3], machine: dear}, estimate: 1s, run: ["sleep 2"]}
+""")
+    refused = world.seatrial("run", "suite.yaml", "--max-cost", "2", check=2)
+    assert "may cost up to 3.00, more than the limit of 2.00" in refused.stderr
+    world.seatrial("run", "suite.yaml", "--max-cost", "3.5", "--parallel", "1", check=1)
+    results = world.results()
+    assert [str(cell.verdict) for cell in results.cells] == ["passed", "passed", "skipped"]
+    assert "is spent and 0.00 reserved" in results.cells[2].why
+    assert results.verdict is Verdict.SKIPPED
+
+
+def test_what_takes_too_long_to_build_counts_as_waiting_for_a_place(world: World) -> None:
+    slow = world.folder / "slow-python"
+    slow.write_text("#!/bin/sh\nsleep 30\n")
+    slow.chmod(0o755)
+    world.suite("""
+name: queue
+runtimes: {slow: {interpreter: ./slow-python}}
+trials:
+  t: {kind: runtime, runtime: slow, retries: 0, timeout: {queue: 1s}, run: ["true"]}
+""")
+    world.seatrial("run", "suite.yaml", check=3)
+    (cell,) = world.results().cells
+    assert cell.attempts[0].exit.outcome == "queue"
+    assert "no place within 1 s" in cell.why
+    wait_for(lambda: world.left() == [])
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_attach_goes_on_with_what_was_not_done(world: World) -> None:
+    suite(
+        world,
+        """matrix: {n: [1, 2]}
+run: ["test $SEATRIAL_ATTEMPT = 1 -a ${n} = 1 || exit 0; trap '' TERM; while true; do sleep 0.2; done"]
+timeout: {grace: 3s}""",
+    )
+    process = world.start("run", "suite.yaml", "--parallel", "1")
+    wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    world.seatrial("attach", "last", check=0)
+    results = world.results()
+    assert [cell.verdict for cell in results.cells] == [Verdict.PASSED] * 2
+    assert not results.interrupted
+    assert not any(cell.flaky for cell in results.cells)
+    assert world.left() == []
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
     suite(world, """run: ["trap '' TERM; while true; do sleep 1; done"]\ntimeout: {grace: 8s}""")
     process = world.start("run", "suite.yaml")
     wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())

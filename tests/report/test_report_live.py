@@ -92,7 +92,7 @@ def test_it_is_drawn_no_more_than_twice_a_second_however_much_changes(tmp_path: 
     own, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as out, board.shown(out):
         os.set_blocking(own, False)
-        while time.monotonic() - began_s < 1.2:
+        while board.drawn < 3 and time.monotonic() - began_s < 30:
             for cell in run.cells[:50]:
                 board.update(cell.id, "running", "x")
                 board.update(cell.id, cell.verdict.value)
@@ -101,7 +101,7 @@ def test_it_is_drawn_no_more_than_twice_a_second_however_much_changes(tmp_path: 
         drawn = board.drawn
     took_s = time.monotonic() - began_s
     os.close(own)
-    assert 2 <= drawn <= REDRAWS_PER_SECOND * took_s + 2
+    assert 3 <= drawn <= REDRAWS_PER_SECOND * took_s + 2
 
 
 def _drain(descriptor: int) -> None:
