@@ -22,6 +22,7 @@ RUNS = click.option(
     help="Folder of all runs and their history.",
 )
 
+
 def _money(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is no amount of money", context, option)
