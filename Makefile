@@ -20,8 +20,7 @@ setup: .venv/.complete
 
 .tools/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Seatrial needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3."; exit 1; }
-	@$(PYTHON) -m venv .tools
-	@.tools/bin/pip install --quiet --disable-pip-version-check uv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .tools uv
 
 .venv/.complete: requirements.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
