@@ -8,7 +8,8 @@ import msgspec
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import headed, telling
-from seatrial.job import Exit, Finding, Gpu, StepSeen, Verdict
+from seatrial.check.finding import failed, passed
+from seatrial.job import Exit, Finding, Gpu, StepSeen
 
 # A GPU sold with 24 GiB shows 22.5 with error correction on; main memory lacks what the system keeps to itself.
 NEAR = 0.10
@@ -30,9 +31,9 @@ def check_facts(seen: StepSeen, ended: Exit, declared: Declared) -> list[Finding
     if not isinstance(facts.get("cpu"), dict):
         bad = ended_badly(seen, "facts", ended)
         message = str(facts.get("error") or "the facts could not be gathered")
-        return [bad or _failed(seen, "facts", "facts", message, headed(message, telling(seen.output)))]
+        return [bad or failed(seen, "facts", "facts", message, headed(message, telling(seen.output)))]
     found = {key: facts[key] for key in ("python", "packages", "os") if facts.get(key)}
-    findings = [msgspec.structs.replace(_passed(seen, "facts", summary(facts)), data=found)]
+    findings = [msgspec.structs.replace(passed(seen, "facts", summary(facts)), data=found)]
     if declared.same_python:
         findings += _python(seen, facts)
     if declared.cpu is not None:
@@ -72,11 +73,11 @@ def _python(seen: StepSeen, facts: dict[str, Any]) -> list[Finding]:
         return []
     if terminal is None:
         message = f"there is no python on PATH, while notebooks get {kernel.get('executable')}"
-        return [_failed(seen, "python", "python", message)]
+        return [failed(seen, "python", "python", message)]
     if all(terminal.get(key) == kernel.get(key) for key in ("prefix", "version")):
-        return [_passed(seen, "python", f"{terminal.get('version')} in the terminal and in notebooks")]
+        return [passed(seen, "python", f"{terminal.get('version')} in the terminal and in notebooks")]
     told = [f"{each.get('version')} at {each.get('executable')}" for each in (terminal, kernel)]
-    return [_failed(seen, "python", "python", f"the terminal has Python {told[0]}, notebooks have {told[1]}")]
+    return [failed(seen, "python", "python", f"the terminal has Python {told[0]}, notebooks have {told[1]}")]
 
 
 def _cores(facts: dict[str, Any]) -> float:
@@ -87,15 +88,15 @@ def _cores(facts: dict[str, Any]) -> float:
 def _cpu(seen: StepSeen, facts: dict[str, Any], declared: float) -> Finding:
     cores = _cores(facts)
     if cores + 1e-6 >= declared:
-        return _passed(seen, "cpu", f"{cores:g}, declared {declared:g}")
-    return _failed(seen, "cpu", "cpu", f"the job may use {cores:g} CPU, and {declared:g} are declared")
+        return passed(seen, "cpu", f"{cores:g}, declared {declared:g}")
+    return failed(seen, "cpu", "cpu", f"the job may use {cores:g} CPU, and {declared:g} are declared")
 
 
 def _memory(seen: StepSeen, facts: dict[str, Any], declared: int) -> Finding:
     have = facts.get("memory_bytes") or 0
     if have >= declared * (1 - NEAR):
-        return _passed(seen, "memory", f"{size(have)}, declared {size(declared)}")
-    return _failed(seen, "memory", "memory", f"the job may use {size(have)}, and {size(declared)} are declared")
+        return passed(seen, "memory", f"{size(have)}, declared {size(declared)}")
+    return failed(seen, "memory", "memory", f"the job may use {size(have)}, and {size(declared)} are declared")
 
 
 def _gpu(seen: StepSeen, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
@@ -104,12 +105,12 @@ def _gpu(seen: StepSeen, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
     if len(gpus) != declared.count:
         message = f"{len(gpus)} GPUs, and {declared.count} are declared"
         reason = trouble or names or "there is no nvidia-smi; other GPUs than NVIDIA's cannot be seen"
-        return [_failed(seen, "gpu count", "gpu", message, headed(message, reason))]
-    findings = [_passed(seen, "gpu count", f"{len(gpus)} {names}".strip())]
+        return [failed(seen, "gpu count", "gpu", message, headed(message, reason))]
+    findings = [passed(seen, "gpu count", f"{len(gpus)} {names}".strip())]
     if declared.count and declared.model is not None:
         wrong = [str(gpu.get("model")) for gpu in gpus if not is_model(declared.model, str(gpu.get("model")))]
         message = f"{', '.join(wrong)}, and {declared.model} is declared"
-        findings.append(_failed(seen, "gpu model", "gpu", message) if wrong else _passed(seen, "gpu model", names))
+        findings.append(failed(seen, "gpu model", "gpu", message) if wrong else passed(seen, "gpu model", names))
     if declared.count and declared.memory_bytes is not None:
         findings.append(_gpu_memory(seen, gpus, declared.memory_bytes))
     return findings
@@ -119,26 +120,11 @@ def _gpu_memory(seen: StepSeen, gpus: list[dict[str, Any]], declared: int) -> Fi
     have = [gpu.get("memory_bytes") for gpu in gpus]
     told = ", ".join(map(size, have))
     if all(isinstance(one, int) and abs(one - declared) <= declared * NEAR for one in have):
-        return _passed(seen, "gpu memory", told)
-    return _failed(seen, "gpu memory", "gpu", f"{told} a GPU, and {size(declared)} are declared")
+        return passed(seen, "gpu memory", told)
+    return failed(seen, "gpu memory", "gpu", f"{told} a GPU, and {size(declared)} are declared")
 
 
 def is_model(declared: str, seen: str) -> bool:
     """Whether nvidia-smi's name is of the declared model: `A100` is in `NVIDIA A100-SXM4-40GB`, `A10` is not."""
     plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (declared, seen)]
     return re.search(re.escape(plain[0]) + r"(?!\d)", plain[1]) is not None
-
-
-def _passed(seen: StepSeen, check: str, message: str) -> Finding:
-    return Finding(step=seen.name, check=check, verdict=Verdict.PASSED, message=message)
-
-
-def _failed(seen: StepSeen, check: str, class_: str, message: str, evidence: str = "") -> Finding:
-    return Finding(
-        step=seen.name,
-        check=check,
-        verdict=Verdict.FAILED,
-        class_=class_,
-        message=message,
-        evidence=evidence,
-    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import headed, telling, tidy
+from seatrial.check.finding import failed, passed
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
 
 
@@ -12,17 +13,17 @@ def check_command(seen: StepSeen, ended: Exit) -> Finding:
     """The command is on PATH. That it can tell its version is not asked."""
     path = seen.result.get("path")
     if not path:
-        return ended_badly(seen, "command", ended) or _failed(
+        return ended_badly(seen, "command", ended) or failed(
             seen, "command", "absent", f"there is no command {seen.args.get('command')} on PATH"
         )
-    return _passed(seen, "command", ", ".join(filter(None, [path, seen.result.get("version")])))
+    return passed(seen, "command", ", ".join(filter(None, [path, seen.result.get("version")])))
 
 
 def check_import(seen: StepSeen, ended: Exit, version: str = "") -> Finding:
     """The module imports, and its version is one of those that `version` (`>=1.2,<2`) allows."""
     state, error = seen.result.get("state"), str(seen.result.get("error") or "")
     if state not in ("imported", "absent", "crashed"):
-        return ended_badly(seen, "import", ended) or _failed(
+        return ended_badly(seen, "import", ended) or failed(
             seen, "import", "crashed", "the import said nothing of how it went", telling(seen.output)
         )
     if state != "imported":
@@ -30,17 +31,17 @@ def check_import(seen: StepSeen, ended: Exit, version: str = "") -> Finding:
         message = f"{module} is not installed" if state == "absent" else f"{module} crashed when it was imported"
         evidence = headed(error, str(seen.result.get("traceback") or ""))
         if seen.outcome in (Outcome.TIMEOUT, Outcome.STALL, Outcome.CANCELLED, Outcome.INFRA):
-            return ended_badly(seen, "import", ended) or _failed(seen, "import", state, message, evidence)
-        return _failed(seen, "import", "memory" if seen.outcome is Outcome.MEMORY else state, message, evidence)
+            return ended_badly(seen, "import", ended) or failed(seen, "import", state, message, evidence)
+        return failed(seen, "import", "memory" if seen.outcome is Outcome.MEMORY else state, message, evidence)
     if seen.outcome is not Outcome.EXITED or seen.code != 0:
         bad = ended_badly(seen, "import", ended)
         how = bad.message if bad else f"it ended with exit code {seen.code}"
         message = f"{seen.args.get('module')} was imported, and then Python did not end well: {how}"
-        return _failed(seen, "import", "crashed", message, telling(seen.output))
+        return failed(seen, "import", "crashed", message, telling(seen.output))
     have = seen.result.get("version")
     if version and not (have and allows(version, str(have))):
-        return _failed(seen, "import", "version", f"its version is {have or 'not known'}, and should be {version}")
-    return _passed(seen, "import", ", ".join(filter(None, [have, seen.result.get("file")])))
+        return failed(seen, "import", "version", f"its version is {have or 'not known'}, and should be {version}")
+    return passed(seen, "import", ", ".join(filter(None, [have, seen.result.get("file")])))
 
 
 def allows(specifier: str, version: str) -> bool:
@@ -74,9 +75,9 @@ def check_run(seen: StepSeen, ended: Exit, expected: RunExpected) -> list[Findin
 
 def _exit(seen: StepSeen, expected: RunExpected) -> Finding:
     if expected.exit is None or seen.code == expected.exit:
-        return _passed(seen, "exit", f"exit code {seen.code}")
+        return passed(seen, "exit", f"exit code {seen.code}")
     message = f"exit code {seen.code}, and should be {expected.exit}"
-    return _failed(seen, "exit", "exit", message, telling(seen.output))
+    return failed(seen, "exit", "exit", message, telling(seen.output))
 
 
 def _texts(seen: StepSeen, expected: RunExpected) -> list[Finding]:
@@ -85,22 +86,22 @@ def _texts(seen: StepSeen, expected: RunExpected) -> list[Finding]:
     findings = []
     for text in expected.contains:
         check = f"contains {text}"
-        found = _passed(seen, check, "") if text in output else None
-        findings.append(found or _failed(seen, check, "output", f"it did not print {text!r}{unread}", telling(output)))
+        found = passed(seen, check, "") if text in output else None
+        findings.append(found or failed(seen, check, "output", f"it did not print {text!r}{unread}", telling(output)))
     for pattern in expected.matches:
         check = f"matches {pattern}"
         match = re.search(pattern, output, re.MULTILINE)
-        found = _passed(seen, check, match[0][:200]) if match else None
+        found = passed(seen, check, match[0][:200]) if match else None
         message = f"nothing that it printed matches {pattern!r}{unread}"
-        findings.append(found or _failed(seen, check, "output", message, telling(output)))
+        findings.append(found or failed(seen, check, "output", message, telling(output)))
     for text in expected.never:
         check = f"never {text}"
         line = next((line for line in output.splitlines() if text in line), None)
         message = f"it printed {text!r}, and never should"
         findings.append(
-            _failed(seen, check, "output", message, headed(line, output))
+            failed(seen, check, "output", message, headed(line, output))
             if line
-            else _passed(seen, check, unread.strip())
+            else passed(seen, check, unread.strip())
         )
     return findings
 
@@ -111,7 +112,7 @@ def check_workspace(seen: StepSeen, ended: Exit) -> Finding:
     if bad:
         return bad
     if seen.code == 0 and seen.result.get("commit"):
-        return _passed(seen, "workspace", f"commit {seen.result['commit']}")
+        return passed(seen, "workspace", f"commit {seen.result['commit']}")
     address = f"{seen.args.get('git')} {seen.args.get('ref') or ''}".strip()
     return Finding(
         step=seen.name,
@@ -120,19 +121,4 @@ def check_workspace(seen: StepSeen, ended: Exit) -> Finding:
         class_="workspace",
         message=f"{address} could not be cloned",
         evidence=telling(seen.output),
-    )
-
-
-def _passed(seen: StepSeen, check: str, message: str) -> Finding:
-    return Finding(step=seen.name, check=check, verdict=Verdict.PASSED, message=message)
-
-
-def _failed(seen: StepSeen, check: str, class_: str, message: str, evidence: str = "") -> Finding:
-    return Finding(
-        step=seen.name,
-        check=check,
-        verdict=Verdict.FAILED,
-        class_=class_,
-        message=message,
-        evidence=evidence,
     )
