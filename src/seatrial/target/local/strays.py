@@ -24,11 +24,17 @@ async def strays(jobs: Path) -> set[Path]:
 
 async def remove_stray(folder: Path) -> None:
     """Nothing of that job is there any more afterwards."""
-    groups = await asyncio.to_thread(lambda: [str(path) for path in CGROUPS.rglob(f"seatrial-{folder.name}*")])
+    groups = await asyncio.to_thread(_groups, folder.name)
     await asyncio.to_thread(end_leftovers, folder, groups)
     for engine in filter(None, map(shutil.which, ENGINES)):
         if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
             await remove_container(engine, container_name(folder))
+
+
+def _groups(job: str) -> list[str]:
+    """os.walk minds no folder that goes while it looks: those of other jobs do."""
+    below = (os.path.join(at, name) for at, names, _ in os.walk(CGROUPS) for name in names)
+    return [path for path in below if os.path.basename(path).startswith(f"seatrial-{job}-")]
 
 
 def _of_processes(jobs: Path) -> set[Path]:
