@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seatrial.target.protocol import TargetError
@@ -46,17 +46,15 @@ def _members(folders: Iterable[Path]) -> set[int]:
 def _marked(job: Path) -> set[int]:
     """Processes that were started with the job's mark in their environment: its folder, for that is only one."""
     mark = f"SEATRIAL_FILES={job}/files".encode()
-    found = set()
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            environment = Path("/proc", entry, "environ").read_bytes()
-        except OSError:
-            continue  # gone, or another user's: then it is not ours
-        if mark in environment and mark in environment.split(b"\0"):
-            found.add(int(entry))
+    found = {pid for pid, text in process_environments() if mark in text and mark in text.split(b"\0")}
     return {pid for pid in found if not _ended(pid)}
+
+
+def process_environments() -> Iterator[tuple[int, bytes]]:
+    """The environment of each process that may be ours, as it was started with."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # gone, or another user's: then it is not ours
+            yield int(entry), Path("/proc", entry, "environ").read_bytes()
 
 
 def _ended(pid: int) -> bool:

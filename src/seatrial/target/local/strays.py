@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from seatrial.target.local.containers import ENGINES, container_name, labelled_containers, remove_container
-from seatrial.target.local.leftovers import end_leftovers
+from seatrial.target.local.leftovers import end_leftovers, process_environments
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -39,16 +39,10 @@ def _groups(job: str) -> list[str]:
 
 def _of_processes(jobs: Path) -> set[Path]:
     mark = f"SEATRIAL_FILES={jobs}/".encode()
-    found = set()
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            environment = Path("/proc", entry, "environ").read_bytes()
-        except OSError:
-            continue  # gone, or another user's: then it is not ours
-        if mark in environment:
-            found |= {
-                Path(os.fsdecode(line.removeprefix(b"SEATRIAL_FILES="))).parent
-                for line in environment.split(b"\0")
-                if line.startswith(mark)
-            }
-    return found
+    return {
+        Path(os.fsdecode(line.removeprefix(b"SEATRIAL_FILES="))).parent
+        for _, environment in process_environments()
+        if mark in environment
+        for line in environment.split(b"\0")
+        if line.startswith(mark)
+    }
