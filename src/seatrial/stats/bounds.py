@@ -1,0 +1,228 @@
+"""Between which figures one new run is in order, from the runs before it: a prediction interval that bears outliers.
+
+The method, for n runs and a false-alarm rate p:
+1. Outliers are left out by a generalised ESD test: the runs are taken in the order of their distance from the median,
+   and the first one that stands off from all nearer ones at level p / (2 x their number), by Student's t, is left out
+   together with all that are farther. At most one run in ten (rounded up) is: if more stand off, that is how the figure
+   is, the interval gets wide and says so. Nothing within the floor of the median is an outlier.
+2. Of the rest: mean +- t(1 - p/2, n-1) x s x sqrt(1 + 1/n), which is exact for one new normal value at any n.
+3. Never narrower than the floor.
+Below five runs nothing is left out. There are no tuned constants: leaving out at level p costs little of p itself, for
+one good history in 1/p meets it. tests/stats/test_bounds.py measures what it costs, bench/bounds.py shows it beside
+other formulas.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seatrial.stats.student import stdtrit
+
+State = Literal["usable", "recording", "unusable"]
+Floats = NDArray[np.float64]
+
+FALSE_ALARM = 0.001  # of one good run, both sides together
+FLOOR = 0.015  # of the center: less is noise of the machine, not of these runs
+CAP = 0.2  # of the center: a wider interval finds nothing that matters
+LEAST = 5  # runs
+OUTLIERS_FROM = 5  # runs: of fewer, nobody can tell which one is odd
+OUTLIERS_SHARE = 10  # at most one run in so many
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A bound for one new run. Guaranteed: with state `usable`, lower <= center <= upper, all of them finite.
+
+    `lower`, `upper` and `half_width` are None while recording and where a float cannot hold them; `center` is None
+    without any runs.
+    """
+
+    lower: float | None
+    upper: float | None
+    center: float | None
+    half_width: float | None
+    n: int  # runs that it is made of
+    method: str  # in plain words
+    false_alarm: float  # the share of good runs that are out of it: at most, where the floor holds
+    state: State
+    why: str  # of a state that is not usable
+    outliers: tuple[int, ...] = ()  # positions in the values that were given
+    not_finite: tuple[int, ...] = ()  # positions of nan and inf
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """The intervals of many series of the same length, as arrays with one place a series; states are the caller's."""
+
+    center: Floats
+    half_width: Floats
+    n: NDArray[np.int64]  # runs that each is made of
+    kept: NDArray[np.bool_]  # of the shape of the input: what is not an outlier
+    floored: NDArray[np.bool_]  # the floor is wider than what the runs say
+
+    @property
+    def lower(self) -> Floats:
+        return self.center - self.half_width
+
+    @property
+    def upper(self) -> Floats:
+        return self.center + self.half_width
+
+
+def prediction_interval(
+    values: Sequence[float],
+    false_alarm: float = FALSE_ALARM,
+    floor: float = FLOOR,
+    cap: float = CAP,
+    least: int = LEAST,
+) -> Interval:
+    """The interval that holds one more run of the kind of `values` with probability 1 - false_alarm.
+
+    Assumed: the runs are independent, of one level (see `clean`), and near to normal once outliers are out. Heavy tails
+    alarm more often than `false_alarm` says. Values that are not finite are left out and listed.
+    """
+    if not (0 < false_alarm < 1 and 0 <= floor <= cap and cap > 0 and least >= 2):
+        raise ValueError(
+            f"expected 0 < false_alarm < 1, 0 <= floor <= cap, cap > 0 and least >= 2, "
+            f"not false_alarm {false_alarm}, floor {floor}, cap {cap}, least {least}"
+        )
+    given = np.asarray(values, dtype=np.float64).reshape(-1)
+    finite = np.isfinite(given)
+    not_finite = tuple(np.flatnonzero(~finite).tolist())
+    row = given[finite]
+    if len(row) < 2:
+        center = float(row[0]) if len(row) else None
+        why = _recording(len(row), least, 0, len(not_finite))
+        return Interval(None, None, center, None, len(row), "none yet", false_alarm, "recording", why, (), not_finite)
+    fit = prediction_intervals(row[np.newaxis], false_alarm, floor)
+    n, center, half = int(fit.n[0]), float(fit.center[0]), float(fit.half_width[0])
+    outliers = tuple(np.flatnonzero(finite)[~fit.kept[0]].tolist())
+    if n < least:
+        why = _recording(n, least, len(outliers), len(not_finite))
+        return Interval(None, None, center, None, n, "none yet", false_alarm, "recording", why, outliers, not_finite)
+    lower, upper = center - half, center + half
+    why = _unusable(center, half, cap) if math.isfinite(lower) and math.isfinite(upper) else _too_big(center)
+    return Interval(
+        lower if math.isfinite(lower) else None,
+        upper if math.isfinite(upper) else None,
+        center,
+        half if math.isfinite(half) else None,
+        n,
+        _method(n, len(outliers), floor if fit.floored[0] else None),
+        false_alarm,
+        "unusable" if why else "usable",
+        why,
+        outliers,
+        not_finite,
+    )
+
+
+def prediction_intervals(matrix: NDArray[Any], false_alarm: float = FALSE_ALARM, floor: float = FLOOR) -> Intervals:
+    """The same for many series of n >= 2 runs each, one a row, all of them finite."""
+    if not (0 < false_alarm < 1 and floor >= 0):
+        raise ValueError(f"expected 0 < false_alarm < 1 and floor >= 0, not false_alarm {false_alarm}, floor {floor}")
+    x = np.asarray(matrix, dtype=np.float64)
+    if x.ndim != 2 or x.shape[1] < 2 or not np.isfinite(x).all():
+        raise ValueError(f"expected rows of at least two finite values, not an array of shape {x.shape}")
+    with np.errstate(all="ignore"):  # what is too big for a float becomes inf, and 0/0 nan, and both are handled
+        order, n = _nearest(x, false_alarm, floor)
+        kept = np.empty(x.shape, dtype=np.bool_)
+        np.put_along_axis(kept, order, np.arange(x.shape[1]) < n[:, np.newaxis], axis=1)
+        anchor = np.take_along_axis(x, order[:, :1], axis=1)
+        center, spread = _center_and_spread(x, kept, n, anchor)
+        half = stdtrit(n - 1.0, 1 - false_alarm / 2) * spread * np.sqrt(1 + 1 / n)
+        least_half = floor * np.abs(center)
+    return Intervals(center, np.maximum(half, least_half), n, kept, least_half > half)
+
+
+def _nearest(x: Floats, false_alarm: float, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """For each row the places of its values, nearest to the median first, and how many of these are no outliers."""
+    rows, n = x.shape
+    scaled = np.ldexp(x, -_exponent(x))
+    middle = np.median(scaled, axis=1, keepdims=True)
+    off = scaled - middle
+    order = np.argsort(np.abs(off), axis=1, kind="stable")
+    most = -(-n // OUTLIERS_SHARE) if n >= OUTLIERS_FROM else 0
+    if not most:
+        return order, np.full(rows, n)
+    near = np.take_along_axis(off, order, axis=1)
+    sizes, limits = _limits(n, most, false_alarm)
+    # Sums go from the middle outwards, so that a huge outlier takes no digits from those before it.
+    mean = np.cumsum(near, axis=1)[:, sizes - 1] / sizes
+    squares = np.cumsum(near * near, axis=1)[:, sizes - 1]
+    variance = np.maximum(squares - mean * mean * sizes, 0) / (sizes - 1)
+    stands_off = np.abs(near[:, sizes] - mean) / np.sqrt(variance * (1 + 1 / sizes)) > limits
+    stands_off &= np.abs(near[:, sizes]) > floor * np.abs(middle)
+    return order, np.where(stands_off.any(axis=1), sizes[stands_off.argmax(axis=1)], n)
+
+
+@lru_cache(maxsize=1024)
+def _limits(n: int, most: int, false_alarm: float) -> tuple[NDArray[np.int64], Floats]:
+    """Sizes of the inner sets that are tested, smallest first, and how far off, in t, the next value may be."""
+    sizes = np.arange(n - most, n)
+    return sizes, np.asarray(stdtrit(sizes - 1.0, 1 - false_alarm / (2 * (sizes + 1))))
+
+
+def _center_and_spread(
+    x: Floats, kept: NDArray[np.bool_], n: NDArray[np.int64], anchor: Floats
+) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of what is kept, exact for constants and in range for 1e-300 and 1e300."""
+    inner = np.where(kept, x, anchor)
+    exponent = _exponent(inner)
+    start = np.ldexp(anchor, -exponent)
+    off = np.ldexp(inner, -exponent) - start
+    mean = off.sum(axis=1) / n
+    rest = np.where(kept, off - mean[:, np.newaxis], 0)
+    spread = np.sqrt((rest * rest).sum(axis=1) / (n - 1))
+    return np.ldexp(start[:, 0] + mean, exponent[:, 0]), np.ldexp(spread, exponent[:, 0])
+
+
+def _exponent(x: Floats) -> NDArray[np.int32]:
+    """Of a power of two that brings each row to within 1: scaling by it loses no digit."""
+    exponent: NDArray[np.int32] = np.frexp(np.abs(x).max(axis=1, keepdims=True))[1]
+    return exponent
+
+
+def _method(n: int, outliers: int, floor: float | None) -> str:
+    text = "prediction interval (Student's t)"
+    if outliers:
+        text += f", {outliers} of {n + outliers} runs left out as {'an outlier' if outliers == 1 else 'outliers'}"
+    return text if floor is None else f"{text}, widened to the floor of {_percent(floor)}"
+
+
+def _recording(n: int, least: int, outliers: int, not_finite: int) -> str:
+    left_out = [
+        text
+        for count, text in ((outliers, _count(outliers, "outlier")), (not_finite, f"{not_finite} not finite"))
+        if count
+    ]
+    tail = f" ({', '.join(left_out)} left out)" if left_out else ""
+    return f"{_count(n, 'run')} of the {least} that a bound needs{tail}"
+
+
+def _unusable(center: float, half: float, cap: float) -> str:
+    if half <= cap * abs(center):
+        return ""
+    if center == 0:
+        return "the runs scatter around 0, where a width in percent means nothing: write bounds by hand"
+    return (
+        f"its half-width is {_percent(half / abs(center))} of the center, above the cap of {_percent(cap)}: "
+        "it would find nothing. Look why good runs differ so much, or raise the cap"
+    )
+
+
+def _too_big(center: float) -> str:
+    return f"bounds around {center:.4g} are beyond the range of a float: use a bigger unit"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:,.0f} %" if share >= 10 else f"{share * 100:.3g} %"
