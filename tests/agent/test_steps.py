@@ -252,9 +252,11 @@ def test_a_repository_that_is_not_there_fails_and_asks_nobody(place: Place) -> N
 @pytest.mark.parametrize(
     ("kind", "args", "message"),
     [
-        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, facts, import"),
+        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, facts, files, import"),
         ("run", {}, "step 'run' needs the argument 'command'"),
         ("workspace", {"git": "--upload-pack=touch pwned"}, "do not start with a dash"),
+        ("train", {"command": "true", "hosts": "many"}, "the arguments of step 'train' make no sense"),
+        ("train", {"command": "true", "must": "words"}, "the arguments of step 'train' make no sense"),
     ],
 )
 def test_a_step_that_makes_no_sense_fails_and_says_why(

@@ -1,4 +1,5 @@
-"""The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), and the programs of single steps."""
+"""The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), `read` (what a job left before), and the
+programs of single steps."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ COMMANDS = {
     "run": "foreground",
     "probe": "probe",
     "notebook": "notebook",
+    "files": "look",
+    "read": "read_existing",
 }
 
 

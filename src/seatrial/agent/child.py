@@ -6,12 +6,15 @@ import contextlib
 import fcntl
 import os
 import signal
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .box import Box
 from .capture import Notes, Output
 from .mask import Mask
 from .steps import Context, Prepared
+
+if TYPE_CHECKING:
+    from .reading import Reading
 
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
@@ -19,8 +22,9 @@ NOTES_FD = 3  # one digit, which is all that some shells can write to
 
 
 class Child:
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Mask, reading: Optional[Reading] = None) -> None:
         self.pid = 0
+        self.reading = reading
         self.status: Optional[int] = None  # as wait gives it, once it has ended
         self.largest_bytes = 0
         self.output = Output(mask)
@@ -38,7 +42,7 @@ class Child:
 
 def start(prepared: Prepared, context: Context, box: Box, mask: Mask) -> Tuple[Child, int, int]:
     """The child, and the pipes to read its output and its notes from. Raises OSError when there can be no more."""
-    child = Child(mask)
+    child = Child(mask, prepared.reading)
     output, child_output = os.pipe()
     notes, child_notes = os.pipe()
     with contextlib.suppress(OSError):  # a user's share of pipe memory is used up: the usual size does, only slower

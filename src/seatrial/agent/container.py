@@ -17,7 +17,7 @@ from .box import Box
 from .cgroup import Cgroup
 from .process import living, send
 from .runner import Ending
-from .steps import Context, Ended, Prepared, Result
+from .steps import Context, Ended, Prepared, Result, read_along
 
 INSIDE = "/seatrial"
 IDLE = "exec tail -f /dev/null"
@@ -129,6 +129,9 @@ class Container:
     def prepare(self, step: Dict[str, Any], context: Context) -> Prepared:
         if step["kind"] == "run":
             return Prepared(self._exec(["/bin/sh", "-c", step["args"]["command"]]))
+        if step["kind"] == "train" and int(step["args"].get("hosts") or 1) == 1:
+            command = "export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1\n" + step["args"]["command"]
+            return Prepared(self._exec(["/bin/sh", "-c", command]), **read_along(step["args"], context))
         if step["kind"] == "command":
             return Prepared(self._exec(["/bin/sh", "-c", _FIND, "sh", step["args"]["command"]]), finish=_found)
         message = "a step of kind %r needs a Python of 3.8 or later in the image; there is none" % step["kind"]

@@ -15,6 +15,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from .box import Box
+from .hardware import hardware
 from .log import Log
 from .mask import Mask
 from .process import become_subreaper, write_whole
@@ -55,7 +56,8 @@ def main(arguments: List[str]) -> int:
         oom_file=oom_file,
     )
     limits = Limits(**{key: value for key, value in (job.get("limits") or {}).items() if key in Limits._fields})
-    records.write("begin", version=1, wall_s=time.time(), host=os.uname().nodename, pid=os.getpid())
+    host = os.uname().nodename
+    records.write("begin", version=1, wall_s=time.time(), host=host, pid=os.getpid(), hardware=hardware())
     log = Standard("")
     runner = Runner(job["steps"], context, records, log, Box(oom_file=oom_file), limits)
     signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))

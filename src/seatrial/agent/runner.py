@@ -7,7 +7,7 @@ import os
 import selectors
 import signal
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Set
 
 from .box import Box
 from .child import PIPE_BYTES, Child, start
@@ -18,10 +18,14 @@ from .records import RecordError, Records
 from .samples import GpuQuery, Meter
 from .steps import Context, Ended, Prepared, prepare
 
+if TYPE_CHECKING:
+    from .reading import Reading
+
 READ_BYTES = 1 << 18
 SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
 FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
 WATCH_FOLDER_S = 1.0
+STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
 
 
 class Limits(NamedTuple):
@@ -122,7 +126,10 @@ class Runner:
         child = self._child = self._start(prepared)
         outcome = self._wait(child, step.get("timeout_s"))
         if outcome is not None:
-            self._end(lambda: self._of_step(before, sessions) if self._stopped is None else self._box.members())
+            self._end(
+                lambda: self._of_step(before, sessions) if self._stopped is None else self._box.members(),
+                STOP_GRACE_S if outcome == "stopped" else None,
+            )
         self._done(child, prepared, outcome, self._box.oom_kills() - oom_before)
         self._child = None
 
@@ -146,9 +153,18 @@ class Runner:
             now_s = time.monotonic()
             if deadline_s is not None and now_s >= deadline_s:
                 return "timeout"
+            if child.reading is not None:
+                self._note(child.reading.notes(now_s))
+                over = child.reading.over(now_s)
+                if over is not None:
+                    return over
             if now_s >= self._meter.due_s:
                 self._sample()
-            self._turn(self._until(deadline_s))
+            self._turn(self._until(deadline_s, child.reading))
+
+    def _note(self, notes: List[Dict[str, Any]]) -> None:
+        for note in notes:
+            self._records.note(self._index, note)
 
     def _done(self, child: Child, prepared: Prepared, outcome: Optional[str], oom_kills: int) -> None:
         code, number = child.how()
@@ -158,6 +174,12 @@ class Runner:
             else:
                 outcome = "exited" if number is None else "signal"
         self._drain()
+        if child.reading is not None:
+            now_s = time.monotonic()
+            child.reading.flush(now_s)
+            self._note(child.reading.notes(now_s, last=True))
+            if outcome not in ("stopped", "stall"):
+                child.reading.stopped = None  # it ended by itself, or for another reason, before that became due
         self._records.write("sample", step=self._index, **self._meter.sample())
         ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
         self._records.write(
@@ -194,6 +216,8 @@ class Runner:
             self._log.write(masked)
             if child is self._child:
                 child.output.take(masked)
+                if child.reading is not None:
+                    child.reading.feed(masked, self._last_word_s)
 
     def _take_notes(self, child: Child, index: int, data: bytes) -> None:
         self._last_word_s = time.monotonic()
@@ -262,13 +286,14 @@ class Runner:
                     break
                 taken += size
 
-    def _until(self, deadline_s: Optional[float]) -> float:
+    def _until(self, deadline_s: Optional[float], reading: Optional[Reading]) -> float:
         run_s, stall_s = self._limits.run_s, self._limits.stall_s
         times = [
             self._meter.due_s,
             self._next_keep_s,
             deadline_s,
             self._box.next_look_s(),
+            None if reading is None else reading.due_s(),
             None if run_s is None else self._begun_s + run_s,
             None if stall_s is None else self._last_word_s + stall_s,
         ]
@@ -315,14 +340,15 @@ class Runner:
             self._turn(0.01)
         self._reap()
 
-    def _end(self, members: Callable[[], Set[int]]) -> int:
+    def _end(self, members: Callable[[], Set[int]], grace_s: Optional[float] = None) -> int:
         """SIGTERM, grace, SIGKILL, until none is left. How many there were. Output is read and the dead are reaped
         meanwhile: who is blocked on a full pipe could not end politely."""
         found = living(members())
         if not found:
             return 0
         wake_and_terminate(found)
-        until_s = time.monotonic() + self._limits.grace_s
+        grace_s = self._limits.grace_s if grace_s is None else min(grace_s, self._limits.grace_s)
+        until_s = time.monotonic() + grace_s
         while living(members()) and time.monotonic() < until_s:
             self._turn(0.02)
         until_s = time.monotonic() + FORCE_S

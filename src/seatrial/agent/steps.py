@@ -6,9 +6,13 @@ import re
 import shutil
 import signal
 import sys
-from typing import Any, Callable, Dict, List, Optional
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from .mask import MASK, Mask
+
+if TYPE_CHECKING:
+    from .reading import Reading
 
 Result = Dict[str, Any]
 
@@ -35,6 +39,7 @@ class Context:
         self.agent = agent  # what this runs from: `python AGENT ...`
         self.secrets = secrets or []  # values to mask
         self.oom_file = oom_file  # has a line `oom_kill N`
+        self.begun_s = time.monotonic()  # since when times of the job are told
 
     def interpreter(self) -> Optional[str]:
         """The runtime's Python, else the one that a terminal would find."""
@@ -95,8 +100,10 @@ class Prepared:
         result: Optional[Result] = None,
         finish: Optional[Callable[[Ended], Result]] = None,
         outcome: str = "exited",
+        reading: "Optional[Reading]" = None,
     ) -> None:
         self.argv = argv
+        self.reading = reading  # is fed the output while it comes, and may have the program ended
         self.outcome = outcome  # of a step without `argv`
         self.env = env or {}
         self.result = result or {}
@@ -112,6 +119,8 @@ def prepare(step: Dict[str, Any], context: Context) -> Prepared:
         return kind(step.get("args") or {}, context)
     except KeyError as missing:
         return _fails("step %r needs the argument %s" % (step.get("name"), missing))
+    except (TypeError, ValueError, AttributeError) as error:
+        return _fails("the arguments of step %r make no sense: %s" % (step.get("name"), error))
 
 
 def _fails(message: str) -> Prepared:
@@ -120,6 +129,24 @@ def _fails(message: str) -> Prepared:
 
 def _run(args: Result, context: Context) -> Prepared:
     return Prepared(["/bin/sh", "-c", args["command"]])
+
+
+def _train(args: Result, context: Context) -> Prepared:
+    """A command whose output is read while it runs. Each of its hosts knows which one it is."""
+    count = int(args.get("hosts") or 1)
+    env = {"SEATRIAL_HOST": "0", "SEATRIAL_HOSTS": str(count)}
+    argv = ["/bin/sh", "-c", args["command"]]
+    if count > 1:
+        argv = [sys.executable, "-I", "-S", "-c", source("hosts"), str(count), args["command"]]
+    return Prepared(argv, env=env, **read_along(args, context))
+
+
+def read_along(args: Result, context: Context) -> Dict[str, Any]:
+    """What makes a step one whose output is read by `args`."""
+    from .reading import Reading
+
+    reading = Reading(args, context.begun_s)
+    return {"reading": reading, "finish": lambda ended: reading.result(time.monotonic())}
 
 
 def _command(args: Result, context: Context) -> Prepared:
@@ -228,6 +255,31 @@ def _notebook(args: Result, context: Context) -> Prepared:
     return Prepared([python, context.agent, "notebook", path], finish=finish)
 
 
+def _files(args: Result, context: Context) -> Prepared:
+    """What the job made is read in a process of its own, which may be ended by what it reads. It tells as it goes, into
+    memory of this process, so that what it had read by then is known."""
+    asked, told = os.memfd_create("asked"), os.memfd_create("told")
+    named = args.get("roots") or [".", "files"]
+    roots = [{".": context.work, "files": context.files}.get(root, root) for root in named]
+    labels = ["files/" if root == "files" else "" for root in named]
+    with os.fdopen(os.dup(asked), "w", encoding="utf-8") as file:
+        json.dump(dict(args, roots=roots, labels=labels), file)
+
+    def finish(ended: Ended) -> Result:
+        from .look import gather
+
+        with os.fdopen(told, "rb") as lines:
+            lines.seek(0)
+            result = gather(
+                lines, args.get("entries") or {}, ended.outcome == "exited" and ended.code == 0, ended.how()
+            )
+        os.close(asked)
+        return result
+
+    paths = ["/proc/%d/fd/%d" % (os.getpid(), memory) for memory in (asked, told)]
+    return Prepared([sys.executable, "-I", "-S", context.agent or sys.argv[0], "files", *paths], finish=finish)
+
+
 def source(module: str) -> str:
     """The text of a module beside this one, also from inside a zipapp."""
     path = os.path.join(os.path.dirname(__file__), module + ".py")
@@ -237,6 +289,8 @@ def source(module: str) -> str:
 
 KINDS: Dict[str, Callable[[Result, Context], Prepared]] = {
     "run": _run,
+    "train": _train,
+    "files": _files,
     "command": _command,
     "import": _import,
     "facts": _facts,

@@ -21,6 +21,7 @@ from typing import Any, Callable, Dict, List, Optional
 from . import cgroup
 from .box import Box
 from .files import mask_files
+from .hardware import hardware
 from .log import Log
 from .mask import Mask
 from .process import become_subreaper, boot_id, stat, write_whole
@@ -97,8 +98,13 @@ class Supervisor:
         self._finish(ending, records, log)
 
     def _run(self, box: Box, records: Records, log: Log) -> Ending:
-        records.write("begin", version=1, wall_s=time.time(), host=os.uname().nodename, pid=os.getpid())
+        self._begin(records)
         return self._drive(self._request["steps"], box, records, log, prepare, self._request["env"])
+
+    def _begin(self, records: Records) -> None:
+        seen = hardware(self._request.get("cpus"), self._request.get("memory_bytes"))
+        host = os.uname().nodename
+        records.write("begin", version=1, wall_s=time.time(), host=host, pid=os.getpid(), hardware=seen)
 
     def _run_container(self, records: Records, log: Log) -> Ending:
         from .container import Container, ContainerError
@@ -107,7 +113,7 @@ class Supervisor:
         try:
             box = container.start()
             if container.python is None:
-                records.write("begin", version=1, wall_s=time.time(), host=os.uname().nodename, pid=os.getpid())
+                self._begin(records)
                 ending = self._drive(self._request["steps"], box, records, log, container.prepare, container.env)
             else:
                 unrecorded = Records(container.out, self._mask, "outer.jsonl")

@@ -1,5 +1,7 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
+from seatrial.job.bound import Better, Bound, BoundState, Level
+from seatrial.job.figure import Figure, figures
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Sample, StepSeen, read_records
@@ -11,15 +13,20 @@ __all__ = [
     "MASK",
     "VERSION",
     "Attempt",
+    "Better",
+    "Bound",
+    "BoundState",
     "CellResult",
     "Environment",
     "Event",
     "Exit",
+    "Figure",
     "Finding",
     "Gpu",
     "Hole",
     "Input",
     "Job",
+    "Level",
     "Limits",
     "Mask",
     "Observation",
@@ -33,6 +40,7 @@ __all__ = [
     "Step",
     "StepSeen",
     "Verdict",
+    "figures",
     "read_records",
     "worst",
 ]

@@ -21,7 +21,9 @@ class Outcome(StrEnum):
     SIGNAL = "signal"  # killed by a signal that we did not send
     MEMORY = "memory"  # out of memory
     TIMEOUT = "timeout"  # over its run limit
-    STALL = "stall"  # said nothing for too long
+    STALL = "stall"  # said nothing, or made no step, for too long
+    STOPPED = "stopped"  # ended early by us: it said what it never should
+    EVICTED = "evicted"  # its place was taken away from it
     QUEUE = "queue"  # never got a place within its queue limit
     CANCELLED = "cancelled"
     LOST = "lost"  # what watched over it is gone, and how it ended is not known

@@ -3,7 +3,8 @@
 The agent writes one JSON object a line while it works, so that a job killed at any instant still tells all that it did.
 `at_s` is the agent's monotonic clock; `begin` carries the one pair of wall and monotonic time.
 
-    {"event": "begin", "version": 1, "wall_s": 1.7e9, "at_s": 12.5, "host": "node-1", "pid": 4711}
+    {"event": "begin", "version": 1, "wall_s": 1.7e9, "at_s": 12.5, "host": "node-1", "pid": 4711,
+     "hardware": {"cpu": "model name", "cores": 2, "memory_bytes": ..., "gpu": ["NVIDIA A100-SXM4-40GB"]}}
     {"event": "step", "step": 0, "at_s": ...}                       before a step starts
     {"event": "note", "step": 0, "at_s": ..., "data": {...}}        what the step's own program reported
     {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ...,
@@ -12,6 +13,11 @@ The agent writes one JSON object a line while it works, so that a job killed at 
      "output_omitted_bytes": 0, "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0, "result": {...}}
     {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ...,
      "log_omitted_bytes": ...}
+
+A step of kind `train` notes what it reads of the log while it runs: `values` (name, host, steps, values, lines, at),
+`never` (pattern, host, line, text) and `progress` (text, for people); its result has `lines`, `long_lines`, `steps`,
+`must`, `never`, `values`, `stopped` and `dropped`. The result of one of kind `files` has for each entry its `count` and
+its `files`, and `error` or `cut` where not all of it could be read.
 
 `outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
 A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.
@@ -71,6 +77,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     broken_records: int = 0
     seconds: float | None = None  # from the agent's first record to its last, by its one clock
     files: list[str] = []  # relative to the attempt's `files/`
+    hardware: dict[str, Any] = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -84,6 +91,7 @@ class Records(msgspec.Struct, frozen=True):
     log_omitted_bytes: int = 0
     broken: int = 0
     seconds: float | None = None
+    hardware: dict[str, Any] = {}
 
 
 def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
@@ -93,6 +101,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     ending: dict[str, Any] = {}
     origin: float | None = None
     broken = 0
+    hardware: dict[str, Any] = {}
     for line in lines:
         if not line.strip():
             continue
@@ -101,6 +110,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
             event, at_s = record["event"], float(record["at_s"])
             if event == "begin":
                 origin = at_s
+                hardware = dict(record.get("hardware") or {})
             elif event == "end":
                 ending = dict(record, at_s=at_s - (origin or at_s))
             else:
@@ -118,6 +128,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
         log_omitted_bytes=_count(ending.get("log_omitted_bytes")),
         broken=broken,
         seconds=ending.get("at_s"),
+        hardware=hardware,
     )
 
 

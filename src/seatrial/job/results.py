@@ -32,6 +32,8 @@ class CellResult(msgspec.Struct, frozen=True):
     attempts: list[Attempt] = []
     findings: list[Finding] = []
     metrics: dict[str, Any] = {}
+    benchmark: str = ""  # the name of its series of figures, the same for all its repeats
+    fingerprint: str = ""  # of all that its figures depend on: configuration and hardware; figures of two never mix
 
     @property
     def done(self) -> bool:
@@ -46,7 +48,7 @@ class Hole(msgspec.Struct, frozen=True):
     trial: str
     axes: dict[str, str]
     why: str
-    cause: str = ""  # needs, exclude, tag, select or pairwise
+    cause: str = ""  # disabled, needs, exclude, tag, select or pairwise
 
 
 class RunResults(msgspec.Struct, frozen=True):
@@ -62,3 +64,4 @@ class RunResults(msgspec.Struct, frozen=True):
     counts: dict[str, int] = {}  # cells by verdict, and "flaky"
     interrupted: bool = False
     seatrial: str = ""
+    commit: str = ""  # of what was tested

@@ -74,4 +74,5 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}  # variable of the job -> name of a secret; values are handed to submit() apart
     inputs: tuple[Input, ...] = ()
+    avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
     labels: dict[str, str] = {}

@@ -17,6 +17,7 @@ from seatrial.target.protocol import TargetError
 
 PROGRESS_S = 0.25
 READ_BYTES = 1 << 20
+PROGRESS_CHARACTERS = 100
 
 
 class _Watched:
@@ -140,13 +141,14 @@ class Watcher:
         while self._running:
             await asyncio.sleep(PROGRESS_S)
             for watched in list(self._running.values()):
-                step = _latest_step(watched)
-                if step:
-                    self._tell(watched, None, progress=step)
+                told = _latest_progress(watched)
+                if told:
+                    self._tell(watched, None, progress=told)
 
 
-def _latest_step(watched: _Watched) -> str:
-    """The name of the step that has started since the last look; at most one block is read."""
+def _latest_progress(watched: _Watched) -> str:
+    """The last of what has been told since the last look: the name of a step that has started, or how far one says that
+    it is. At most one block is read."""
     try:
         with open(watched.folder.records, "rb") as file:
             file.seek(watched.offset)
@@ -156,8 +158,18 @@ def _latest_step(watched: _Watched) -> str:
     watched.offset += len(data)
     *lines, watched.rest = (watched.rest + data).split(b"\n")
     for line in reversed(lines):
-        if b'"event":"step"' in line:
-            with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError):
+        with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, AttributeError):
+            if b'"event":"step"' in line:
                 number: int = msgspec.json.decode(line)["step"]
                 return watched.card.job.steps[number].name
+            if b'"note":"progress"' in line:
+                text = _one_line(msgspec.json.decode(line)["data"]["text"])
+                if text:
+                    return text
     return ""
+
+
+def _one_line(text: str) -> str:
+    """As a job said it, made fit for one line of a terminal."""
+    shown = "".join(character if character.isprintable() else " " for character in text[: 4 * PROGRESS_CHARACTERS])
+    return " ".join(shown.split())[:PROGRESS_CHARACTERS]

@@ -1,0 +1,57 @@
+"""What a job runs on, for its figures' fingerprint: read from the kernel's files, no process is started for it."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any, Dict, List, Optional
+
+CPU_FILE = "/proc/cpuinfo"
+MEMORY_FILE = "/proc/meminfo"
+GPU_FILES = "/proc/driver/nvidia/gpus/*/information"
+# The first of these that is there names the processor: x86, then what ARM, POWER and others write instead.
+CPU_NAMES = ("model name", "Model", "cpu", "Hardware", "CPU part")
+MOST_GPUS = 64
+
+
+def hardware(cpus: Optional[List[int]] = None, memory_bytes: Optional[int] = None) -> Dict[str, Any]:
+    """`cpus` and `memory_bytes`: what the job is held to, where that is less than what this process sees."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(cpus) if cpus else len(os.sched_getaffinity(0)),
+        "memory_bytes": memory_bytes or _memory_bytes(),
+        "gpu": _gpu_models(),
+    }
+
+
+def _fields(path: str) -> Dict[str, str]:
+    """The first of each `name : value`; empty where the file is not there, as on another system."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return {}
+    found: Dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def _cpu_model() -> str:
+    fields = _fields(CPU_FILE)
+    named = next((fields[name] for name in CPU_NAMES if fields.get(name)), "")
+    return " ".join(named.split()) or os.uname().machine
+
+
+def _memory_bytes() -> Optional[int]:
+    words = _fields(MEMORY_FILE).get("MemTotal", "").split()
+    return int(words[0]) * 1024 if words and words[0].isdigit() else None
+
+
+def _gpu_models() -> List[str]:
+    """In the order of their addresses on the bus, which is how the driver counts them."""
+    return [
+        model for path in sorted(glob.glob(GPU_FILES))[:MOST_GPUS] for model in [_fields(path).get("Model")] if model
+    ]

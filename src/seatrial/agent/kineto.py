@@ -1,0 +1,181 @@
+"""Reads traces of PyTorch's profiler (`*.pt.trace.json`, also compressed), event by event: a trace may be larger than
+the memory that there is for it."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+from typing import IO, Any, Dict, List, Optional, Set
+
+from .json_file import whole_number
+from .xplane import MOST_PLANES, MOST_STEPS, TEXT_CHARACTERS, BrokenProfile
+
+READ_BYTES = 1 << 20
+MOST_ITEM_CHARACTERS = 8 << 20  # of one event, or of one of the trace's other fields
+MOST_NAMES = 10_000  # of threads and devices
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder(parse_int=whole_number)
+
+
+class Text:
+    """A window over a file of JSON: what has been read is let go."""
+
+    def __init__(self, file: IO[bytes], most_bytes: int) -> None:
+        self._file = file
+        self._most_bytes = most_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._at = 0
+        self._read_bytes = 0
+        self._ended = False
+
+    def _more(self) -> bool:
+        if self._ended:
+            return False
+        try:
+            data = self._file.read(READ_BYTES)
+        except EOFError:
+            raise BrokenProfile("the compressed file ends early") from None
+        self._read_bytes += len(data)
+        if self._read_bytes > self._most_bytes:
+            raise BrokenProfile("larger than %d bytes when unpacked" % self._most_bytes)
+        self._ended = not data
+        self._text = self._text[self._at :] + self._decoder.decode(data, self._ended)
+        self._at = 0
+        return not self._ended
+
+    def peek(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def expect(self, characters: str) -> str:
+        found = self.peek()
+        if not found or found not in characters:
+            what = repr(found) if found else "the end of the file"
+            raise BrokenProfile("not JSON of a trace: %s where one of %r belongs" % (what, characters))
+        self._at += 1
+        return found
+
+    def item(self) -> Any:
+        """One whole value."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+                if end < len(self._text) or self._ended:  # a number could go on
+                    self._at = end
+                    return value
+            except RecursionError:
+                raise BrokenProfile("nested too deeply") from None
+            except json.JSONDecodeError as error:
+                if self._ended:
+                    raise BrokenProfile("not JSON of a trace, or cut off: %s" % error.msg) from None
+            if len(self._text) - self._at > MOST_ITEM_CHARACTERS:
+                raise BrokenProfile("something in it is longer than %d characters" % MOST_ITEM_CHARACTERS)
+            self._more()
+
+
+class Trace:
+    def __init__(self) -> None:
+        self.events = 0
+        self.steps: List[Dict[str, Any]] = []
+        self._by_category: Dict[str, int] = {}
+        self._threads: Dict[str, Set[str]] = {}
+        self._devices: Set[str] = set()
+        self._device_events = 0
+
+    def take(self, event: Any) -> None:
+        if not isinstance(event, dict):
+            raise BrokenProfile("an event of the trace is no object")
+        if event.get("ph") in (None, "M"):  # the empty last one of some writers; names of processes and threads
+            return
+        self.events += 1
+        category = str(event.get("cat") or "")[:TEXT_CHARACTERS]
+        if category in self._by_category or len(self._by_category) < MOST_PLANES:
+            self._by_category[category] = self._by_category.get(category, 0) + 1
+            threads = self._threads.setdefault(category, set())
+            if len(threads) < MOST_NAMES:
+                threads.add("%.40s/%.40s" % (event.get("pid"), event.get("tid")))
+        if category in DEVICE_WORK:
+            self._device_events += 1
+            arguments = event.get("args")
+            if isinstance(arguments, dict) and len(self._devices) < MOST_NAMES:
+                self._devices.add("%.40s" % (arguments.get("device"),))
+        elif category == "user_annotation" and event.get("ph") == "X":
+            self._take_step(event)
+
+    def _take_step(self, event: Dict[str, Any]) -> None:
+        step = _STEP.match(str(event.get("name")))
+        lasted, began = _number(event.get("dur")), _number(event.get("ts"))
+        if step and lasted is not None and began is not None and len(self.steps) < MOST_STEPS:
+            self.steps.append({"number": int(step.group(1)), "seconds": lasted / 1e6, "start_s": began / 1e6})
+
+    def done(self) -> Dict[str, Any]:
+        planes = [
+            {"name": category, "lines": len(self._threads[category]), "events": count}
+            for category, count in sorted(self._by_category.items())
+        ]
+        devices = {"GPU": {"count": len(self._devices), "events": self._device_events}} if self._device_events else {}
+        return {
+            "format": "kineto",
+            "planes": planes,
+            "events": self.events,
+            "errors": [],
+            "warnings": [],
+            "unresolved": 0,
+            "devices": devices,
+            "steps": sorted(self.steps, key=lambda step: float(step["start_s"])),
+            "step_source": "ProfilerStep" if self.steps else "",
+            "ambiguous": [],
+        }
+
+
+def _number(value: Any) -> Optional[float]:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def read(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
+    """Raises BrokenProfile for what is no trace, zlib.error and OSError for what is no compressed file."""
+    text, trace = Text(file, most_bytes), Trace()
+    seen = False
+    if not text.peek():
+        raise BrokenProfile("the file is empty")
+    text.expect("{")
+    closing = text.peek() == "}" and text.expect("}") == "}"
+    while not closing:
+        key = text.item()
+        text.expect(":")
+        if key == "traceEvents":
+            seen = True
+            _read_events(text, trace)
+        else:
+            text.item()
+        closing = text.expect(",}") == "}"
+    if text.peek():
+        raise BrokenProfile("there is more behind the end of the trace")
+    if not seen:
+        raise BrokenProfile("it has no `traceEvents`")
+    return trace.done()
+
+
+def _read_events(text: Text, trace: Trace) -> None:
+    text.expect("[")
+    if text.peek() == "]":
+        text.expect("]")
+        return
+    while True:
+        trace.take(text.item())
+        if text.expect(",]") == "]":
+            return

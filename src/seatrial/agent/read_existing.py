@@ -1,0 +1,92 @@
+"""`python AGENT read`: reads logs and files that are there already, as if a job had just made them.
+
+A JSON object comes by standard input: {"logs": [{"path", "host"}], "train": arguments of a step `train` or null,
+"roots", "entries": as of a step `files`, "memory_bytes", "seconds"}. Records go to standard output in the form of
+records.jsonl: step 0 is the log, step 1 the files. A `host` that is null: the lines say whose they are, where
+there are several.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import zlib
+from typing import IO, Any, Dict, List
+
+from .hardware import hardware
+from .limited import Limited, OverTime
+from .reading import Reading
+
+READ_BYTES = 1 << 18
+
+
+def main(arguments: List[str]) -> int:
+    spec = json.load(sys.stdin)
+    _record("begin", version=1, wall_s=time.time(), host=os.uname().nodename, pid=os.getpid(), hardware=hardware())
+    limited = Limited(spec.get("memory_bytes"), spec.get("seconds"))
+    _record("step", step=0)
+    _record("done", step=0, outcome="exited", code=0, result=_read_logs(spec, limited))
+    _record("step", step=1)
+    _record("done", step=1, outcome="exited", code=0, result=_read_files(spec, limited))
+    _record("end", outcome="exited", message="", left=0, log_bytes=0, log_omitted_bytes=0)
+    return 0
+
+
+def _record(event: str, **fields: Any) -> None:
+    record = dict(fields, event=event, at_s=round(time.monotonic(), 6))
+    try:
+        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # a number that JSON has no word for
+        from .mask import Mask
+
+        text = json.dumps(Mask().data(record), separators=(",", ":"))
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _read_logs(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
+    reading = Reading(spec.get("train") or {})
+    errors = []
+    for log in spec.get("logs") or ():
+        host = log.get("host")
+        try:
+            with limited.reading(), open(log["path"], "rb") as file:
+                _read_log(reading, file, host)
+        except OverTime as error:
+            errors.append({"path": log["path"], "error": "not read to its end: %s" % error})
+        except (OSError, EOFError, zlib.error, MemoryError) as error:
+            errors.append({"path": log["path"], "error": "cannot be read: %s" % (error or "not enough memory")})
+        reading.flush(host=host)
+    for note in reading.notes(None, last=True):
+        _record("note", step=0, data=note)
+    return dict(reading.result(), errors=errors)
+
+
+def _read_log(reading: Reading, file: IO[bytes], host: Any) -> None:
+    source = file
+    if file.peek(2)[:2] == b"\x1f\x8b":  # type: ignore[attr-defined]
+        import gzip
+
+        source = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
+    while True:
+        data = source.read(READ_BYTES)
+        if not data:
+            return
+        reading.feed(data, host=host)
+        for note in reading.notes(None):
+            _record("note", step=0, data=note)
+
+
+def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
+    roots: List[str] = spec.get("roots") or []
+    entries: Dict[str, Any] = spec.get("entries") or {}
+    if not entries:
+        return {}
+    from .look import gather, look  # and with it the readers of files, for who has any
+
+    lines: List[bytes] = []
+    asked = {"roots": roots, "labels": [""] * len(roots), "entries": entries}
+    look(asked, limited, lambda line: lines.append(json.dumps(line).encode("utf-8")))
+    return gather(lines, entries, True, "")

@@ -1,0 +1,204 @@
+"""Reads the log of a training while it is written: what must and must never be in it, and the figures in it.
+
+`Reading` is fed bytes and says when the program must be ended (`over`), what to note (`notes`), and at the end what was
+seen (`result`). The runner feeds it from a pipe; `read_existing.py` from files that are there already.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .lines import Block, Lines, line_text
+from .patterns import Pattern, Patterns
+from .progress import Progress
+from .values import Values
+
+BATCH = 500  # figures that wait to be noted
+LINGER_S = 0.3  # after what ends a program: the lines that say why often follow
+QUIET_S = 1.0  # a line that has not ended by then is looked at as it is
+MOST_NOTED = 20  # lines of one forbidden pattern
+
+
+class Sought:
+    """A required or forbidden pattern, and where it was found."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.count = 0
+        self.by_host: Dict[str, int] = {}
+        self.line: Optional[int] = None
+        self.text = ""
+
+    def result(self) -> Dict[str, Any]:
+        return {"count": self.count, "host": self.by_host, "line": self.line, "text": self.text}
+
+
+class Reading:
+    """`args` are those of a step of kind `train`. Times are of the monotonic clock; None: not known, not live."""
+
+    def __init__(self, args: Dict[str, Any], begun_s: Optional[float] = None) -> None:
+        self._patterns = Patterns()
+        self._begun_s = begun_s
+        self._must = self._sought(args.get("must"))
+        self._never = self._sought(args.get("never"))
+        compiled = {name: self._patterns.compiled(spec) for name, spec in (args.get("values") or {}).items()}
+        found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
+        self._progress = Progress(args.get("stall"))
+        self._values = Values(found, set(args.get("finite") or ()), self._progress, begun_s, self._stop)
+        self._several = int(args.get("hosts") or 1) > 1
+        self._streams: Dict[Optional[int], Lines] = {}
+        self._noted: List[Dict[str, Any]] = []
+        self._next_batch_s = self._next_progress_s = 0.0
+        self._shown_steps = 0
+        self._fed_s: Optional[float] = None
+        self._looked_at_rest = True
+        self.stopped: Optional[Dict[str, Any]] = None
+        self._stopped_s = 0.0
+
+    def _sought(self, specs: Any) -> List[Sought]:
+        found = [self._patterns.compiled(spec) for spec in specs or ()]
+        return [Sought(pattern) for pattern in found if pattern is not None]
+
+    # ---- what comes
+
+    def feed(self, data: bytes, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
+        """`host`: whose log this is, where each has one of its own."""
+        self._fed_s, self._looked_at_rest = now_s, False
+        self._take(self._stream(host).feed(data), host, now_s)
+
+    def flush(self, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
+        """There comes no more."""
+        self._take(self._stream(host).flush(), host, now_s)
+
+    def _stream(self, host: Optional[int]) -> Lines:
+        return self._streams.setdefault(host, Lines())
+
+    def _take(self, block: Optional[Block], host: Optional[int], now_s: Optional[float]) -> None:
+        for of_host, lines in self._apart(block, host):
+            for sought in self._must:
+                self._seek(sought, lines, of_host)
+            for sought in self._never:
+                self._seek_forbidden(sought, lines, of_host, now_s)
+            self._values.next_block(of_host)
+            for name, pattern in self._values.patterns.items():
+                with self._patterns.guarded(pattern, lines) as active:
+                    if active:
+                        self._values.read(name, lines, of_host, now_s)
+        if self._must and all(sought.count for sought in self._must):
+            self._progress.off = True  # it has said that it is done: saving what it made is no stall
+
+    def _apart(self, block: Optional[Block], host: Optional[int]) -> Iterator[Tuple[int, Block]]:
+        if block is None:
+            return
+        if host is None and self._several:
+            yield from block.by_host().items()
+        else:
+            yield host or 0, block
+
+    # ---- patterns
+
+    def _seek(self, sought: Sought, block: Block, host: int) -> None:
+        with self._patterns.guarded(sought.pattern, block) as active:
+            if active:
+                for start in sought.pattern.lines(block):
+                    self._found(sought, block, host, start)
+
+    def _found(self, sought: Sought, block: Block, host: int, start: int) -> None:
+        sought.count += 1
+        sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
+        if sought.line is None:
+            sought.line, sought.text = block.line_at(start), line_text(block, start)
+
+    def _seek_forbidden(self, sought: Sought, block: Block, host: int, now_s: Optional[float]) -> None:
+        with self._patterns.guarded(sought.pattern, block) as active:
+            if not active:
+                return
+            for start in sought.pattern.lines(block):
+                self._found(sought, block, host, start)
+                if sought.count <= MOST_NOTED:
+                    seen = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
+                    seen["text"] = line_text(block, start)
+                    self._noted.append(dict(seen, note="never"))
+                    self._stop("never", seen, now_s)
+
+    def _stop(self, what: str, seen: Dict[str, Any], now_s: Optional[float]) -> None:
+        """The first reason stays."""
+        if now_s is not None and self.stopped is None:
+            self.stopped, self._stopped_s = dict(seen, what=what), now_s
+
+    # ---- while it runs
+
+    def due_s(self) -> Optional[float]:
+        """When `over` and `notes` have to be asked again, if nothing comes before."""
+        times = [self._progress.deadline_s()]
+        if self.stopped is not None:
+            times.append(self._stopped_s + LINGER_S)
+        if any(series.waiting for series in self._values.series.values()):
+            times.append(self._next_batch_s)
+        if not self._looked_at_rest and self._fed_s is not None:
+            times.append(self._fed_s + QUIET_S)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def over(self, now_s: float) -> Optional[str]:
+        """The outcome, when the program must be ended."""
+        if not self._looked_at_rest and self._fed_s is not None and now_s >= self._fed_s + QUIET_S:
+            self._look_at_rest(now_s)
+        if self.stopped is not None:
+            return "stopped" if now_s >= self._stopped_s + LINGER_S else None
+        deadline_s = self._progress.deadline_s()
+        if deadline_s is None or now_s < deadline_s:
+            return None
+        idle_s, limit_s = self._progress.idle_s(now_s), self._progress.limit_s
+        text = "no new step for %.1f s, and %.1f s are allowed" % (idle_s, limit_s or 0.0)
+        self.stopped = {"what": "stall", "host": None, "line": None, "text": text, "step": self._progress.last_step}
+        self._stopped_s = now_s
+        return "stall"
+
+    def _look_at_rest(self, now_s: float) -> None:
+        """A line that does not end, because the program hangs in it or draws over it: only for what ends a program."""
+        self._looked_at_rest = True
+        for host, stream in self._streams.items():
+            for of_host, block in self._apart(stream.unfinished(), host):
+                for sought in self._never:
+                    with self._patterns.guarded(sought.pattern, block) as active:
+                        for start in sought.pattern.lines(block) if active else ():
+                            seen = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
+                            self._stop("never", dict(seen, text=line_text(block, start)), now_s)
+                for name, pattern in self._values.patterns.items():
+                    with self._patterns.guarded(pattern, block) as active:
+                        if active:
+                            self._values.look(name, block, of_host, now_s)
+
+    def notes(self, now_s: Optional[float], last: bool = False) -> List[Dict[str, Any]]:
+        """What is due to be recorded: once a second at first, once a minute after an hour."""
+        found, self._noted = self._noted, []
+        waiting = [series for series in self._values.series.values() if series.waiting]
+        running_s = 0.0 if now_s is None or self._begun_s is None else now_s - self._begun_s
+        if waiting and (last or now_s is None or now_s >= self._next_batch_s):
+            found += [series.note() for series in waiting]
+            self._next_batch_s = (now_s or 0.0) + min(60.0, max(1.0, running_s / 60))
+        elif waiting:
+            found += [series.note() for series in waiting if series.waiting >= BATCH]
+        if now_s is not None and now_s >= self._next_progress_s and self._progress.steps != self._shown_steps:
+            self._next_progress_s = now_s + max(1.0, running_s / 500)
+            self._shown_steps = self._progress.steps
+            text = self._values.text()
+            found += [{"note": "progress", "text": text}] if text else []
+        return found
+
+    # ---- the end
+
+    def result(self, now_s: Optional[float] = None) -> Dict[str, Any]:
+        stopped = self.stopped
+        if stopped is not None and now_s is not None:
+            stopped = dict(stopped, seconds_after=round(now_s - self._stopped_s, 3))
+        return {
+            "lines": sum(stream.lines for stream in self._streams.values()),
+            "long_lines": sum(stream.long_lines for stream in self._streams.values()),
+            "steps": self._progress.steps,
+            "must": {sought.pattern.text: sought.result() for sought in self._must},
+            "never": {sought.pattern.text: sought.result() for sought in self._never},
+            "values": self._values.result(),
+            "stopped": stopped,
+            "dropped": [{"pattern": text, "why": why} for text, why in self._patterns.dropped.items()],
+        }

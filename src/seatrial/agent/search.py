@@ -1,0 +1,113 @@
+"""Which files match a pattern below some folders. No link leads out of them, and there is an end to the looking."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Iterator, List, NamedTuple
+
+MOST_ENTRIES = 500_000  # files and folders that are looked at
+MOST_DEPTH = 100
+
+
+class Found(NamedTuple):
+    """`relative` to its root; `shown` is for people and records, and says which root where that is not plain."""
+
+    relative: str
+    shown: str
+    path: str
+    seen: os.stat_result
+
+
+class BadPattern(Exception):
+    pass
+
+
+def compiled(pattern: str) -> "re.Pattern[str]":
+    """A glob: `*` and `?` stay in a folder, `**` does not, `[...]` is one character of some."""
+    if pattern.startswith("/") or ".." in pattern.split("/"):
+        raise BadPattern("a pattern is relative and stays below its folders, and this does not: %s" % pattern)
+    made, position = [], 0
+    while position < len(pattern):
+        rest = pattern[position:]
+        some = re.match(r"\[(!?)(\]?[^\]]*)\]", rest)
+        if rest.startswith("**/"):
+            made.append("(?:[^/]+/)*")
+            position += 3
+        elif rest.startswith("**"):
+            made.append(".*")
+            position += 2
+        elif some:
+            inside = some.group(2).replace("\\", "\\\\").replace("[", "\\[")
+            made.append("(?!/)[%s%s]" % ("^" if some.group(1) else "", inside))
+            position += some.end()
+        else:
+            made.append({"*": "[^/]*", "?": "[^/]"}.get(rest[0], re.escape(rest[0])))
+            position += 1
+    try:
+        return re.compile("".join(made) + r"\Z", re.DOTALL)
+    except re.error as error:
+        raise BadPattern("%s is no pattern for files: %s" % (pattern, error)) from None
+
+
+class Search:
+    """Walks the folders once, for all patterns. `cut` says so when there was more than could be looked at."""
+
+    def __init__(self, roots: List[str], labels: List[str]) -> None:
+        self.cut = ""
+        self.files: List[Found] = []
+        self._looked = 0
+        links: List[Found] = []
+        for number, root in enumerate(roots):
+            for found in self._walk(os.path.realpath(root), labels[number]):
+                (links if stat.S_ISLNK(found.seen.st_mode) else self.files).append(found)
+        first = {found.path: found for found in reversed(self.files)}  # a root may be inside another
+        self.files = sorted(first.values())
+        self._links = list(self._inside(links, [os.path.realpath(root) for root in roots]))
+
+    def matching(self, pattern: str) -> List[Found]:
+        """A link to a file that matches too is no file of its own."""
+        wanted = compiled(pattern)
+
+        def matches(found: Found) -> bool:
+            return wanted.match(found.relative) is not None or wanted.match(found.shown) is not None
+
+        chosen = {found.path: found for found in self.files if matches(found)}
+        for link in self._links:
+            if matches(link):
+                chosen.setdefault(link.path, link)
+        return sorted(chosen.values(), key=lambda found: found.shown)
+
+    def _walk(self, root: str, label: str) -> Iterator[Found]:
+        waiting = [(root, "", 0)]
+        while waiting:
+            folder, prefix, depth = waiting.pop()
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError:
+                continue  # not ours to read, or gone
+            for entry in entries:
+                self._looked += 1
+                if self._looked > MOST_ENTRIES:
+                    self.cut = "more than %d files and folders: the rest was not looked at" % MOST_ENTRIES
+                    return
+                try:
+                    seen = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+                if stat.S_ISDIR(seen.st_mode):
+                    if depth < MOST_DEPTH:
+                        waiting.append((entry.path, name + "/", depth + 1))
+                    else:
+                        self.cut = "folders more than %d deep were not looked at" % MOST_DEPTH
+                elif stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
+                    yield Found(name, label + name, entry.path, seen)
+
+    def _inside(self, links: List[Found], roots: List[str]) -> Iterator[Found]:
+        """Those that lead to a plain file below one of the roots."""
+        for link in links:
+            path = os.path.realpath(link.path)
+            if os.path.isfile(path) and any(path.startswith(root.rstrip("/") + "/") for root in roots):
+                yield Found(link.relative, link.shown, path, os.stat(path))

@@ -1,0 +1,289 @@
+"""Reads profiles of XLA (`*.xplane.pb`: JAX, PyTorch/XLA, TensorFlow) without any of these: the wire format of Protocol
+Buffers and the few messages that matter.
+
+    XSpace  1 planes, 2 errors, 3 warnings, 4 hostnames
+    XPlane  1 id, 2 name, 3 lines, 4 event_metadata (map), 5 stat_metadata (map), 6 stats
+    XLine   1 id, 2 name, 3 timestamp_ns, 4 events, 9 duration_ps, 10 display_id, 11 display_name
+    XEvent  1 metadata_id, 2 offset_ps, 3 duration_ps, 4 stats, 5 num_occurrences
+    XStat   1 metadata_id, 2 double, 3 uint64, 4 int64, 5 str, 6 bytes, 7 ref
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+from itertools import islice
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+Buffer = Union[bytes, mmap.mmap]
+MODULES = "XLA Modules"
+STEP_STAT = "step_num"
+MOST_STEPS = 10_000
+MOST_EVENTS_READ = 2_000_000  # of those whose times are looked at
+MOST_PLANES = 1_000
+MOST_TEXTS = 20
+TEXT_CHARACTERS = 500
+EVENT_TAG, ID_TAG = 0x22, 0x08  # field 4 of a line, which has a length; field 1 of an event, which is a number
+_DEVICE = re.compile(r"/device:([A-Za-z_ ]+):(\d+)$")
+_SPACE_FIELDS = {1: "planes", 2: "errors", 3: "warnings", 4: "hostnames"}
+
+
+class BrokenProfile(Exception):
+    """What is not the format that it should be. The text says what, and at which byte where that is known."""
+
+
+class Field(NamedTuple):
+    """`value` of a number; `start` and `end` of all that has a length."""
+
+    number: int
+    wire: int
+    value: int
+    start: int
+    end: int
+
+
+def varint(data: Buffer, at: int, end: int) -> Tuple[int, int]:
+    """(number, where it ends)."""
+    value = shift = 0
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
+        if shift > 63:
+            raise BrokenProfile("a number of more than 10 bytes at byte %d" % at)
+    raise BrokenProfile("it ends in the middle of a number, at byte %d" % end)
+
+
+def field_at(data: Buffer, begun: int, end: int) -> Tuple[Field, int]:
+    """(the field, where the next one starts)."""
+    tag, at = varint(data, begun, end)
+    number, wire = tag >> 3, tag & 7
+    if number == 0:
+        raise BrokenProfile("field 0, which there cannot be, at byte %d" % begun)
+    if wire == 0:
+        value, at = varint(data, at, end)
+        return Field(number, wire, value, begun, at), at
+    if wire == 2:
+        size, at = varint(data, at, end)
+    elif wire in (1, 5):
+        size = 8 if wire == 1 else 4
+    else:
+        raise BrokenProfile("a field of unknown form %d at byte %d" % (wire, begun))
+    if at + size > end:
+        raise BrokenProfile("a field of %d bytes at byte %d, where %d are left" % (size, begun, end - at))
+    return Field(number, wire, 0, at, at + size), at + size
+
+
+def fields(data: Buffer, at: int, end: int) -> Iterator[Field]:
+    while at < end:
+        field, at = field_at(data, at, end)
+        yield field
+
+
+def signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+class Plane:
+    """One device or host: its lines are found first, for what their events are called stands behind them."""
+
+    def __init__(self, data: Buffer, start: int, end: int) -> None:
+        self._data = data
+        self.name = ""
+        self.lines: List[Tuple[int, int]] = []
+        self.names: Dict[int, str] = {}  # of events
+        self.stat_names: Dict[int, str] = {}
+        self.events = 0
+        self.unresolved = 0
+        for field in fields(data, start, end):
+            if field.wire != (0 if field.number == 1 else 2) and field.number <= 6:
+                raise BrokenProfile("field %d of a plane has a form that it cannot have" % field.number)
+            if field.number == 2:
+                self.name = self._text(field)
+            elif field.number == 3:
+                self.lines.append((field.start, field.end))
+            elif field.number in (4, 5):
+                key, name = self._entry(field)
+                (self.names if field.number == 4 else self.stat_names)[key] = name
+
+    def _text(self, field: Field) -> str:
+        cut = min(field.end, field.start + 4 * TEXT_CHARACTERS)
+        return self._data[field.start : cut].decode("utf-8", "replace")[:TEXT_CHARACTERS]
+
+    def _entry(self, entry: Field) -> Tuple[int, str]:
+        """Of a map: its key, and the name of what it holds."""
+        key, name = 0, ""
+        for field in fields(self._data, entry.start, entry.end):
+            if field.number == 1 and field.wire == 0:
+                key = signed(field.value)
+            elif field.number == 2 and field.wire == 2:
+                for inner in fields(self._data, field.start, field.end):
+                    if inner.number == 2 and inner.wire == 2:
+                        name = self._text(inner)
+        return key, name
+
+    def read_line(self, start: int, end: int) -> Tuple[str, int]:
+        """(name, timestamp_ns). Counts the events, and those whose name is not known: most of a profile is these, so
+        their usual form (a field of a short length that starts with a small number) is read without ceremony."""
+        data, names = self._data, self.names
+        name, timestamp_ns, at = "", 0, start
+        while at < end:
+            if data[at] == EVENT_TAG and at + 3 < end and data[at + 1] < 0x80 and data[at + 2] == ID_TAG:
+                body, identity = at + 2, data[at + 3]
+                at = body + data[at + 1]
+                if at > end:
+                    raise BrokenProfile("an event at byte %d is longer than its line" % body)
+                if identity >= 0x80:
+                    identity = signed(varint(data, body + 1, at)[0])
+            else:
+                field, at = field_at(data, at, end)
+                if field.number == 2 and field.wire == 2:
+                    name = self._text(field)
+                elif field.number == 3 and field.wire == 0:
+                    timestamp_ns = signed(field.value)
+                if field.number != 4:
+                    continue
+                if field.wire != 2:
+                    raise BrokenProfile("an event has a form that it cannot have, at byte %d" % field.start)
+                identity = self.event(field.start, field.end)[0]
+            self.events += 1
+            self.unresolved += identity not in names
+        return name, timestamp_ns
+
+    def events_of(self, start: int, end: int) -> Iterator[Tuple[int, int]]:
+        return ((field.start, field.end) for field in fields(self._data, start, end) if field.number == 4)
+
+    def event(self, start: int, end: int) -> Tuple[int, int, int]:
+        """(metadata id, offset_ps, duration_ps)."""
+        found = [0, 0, 0]
+        for field in fields(self._data, start, end):
+            if field.number <= 3:
+                if field.wire != 0:
+                    raise BrokenProfile("field %d of an event has a form that it cannot have" % field.number)
+                found[field.number - 1] = signed(field.value)
+        return found[0], found[1], found[2]
+
+    def stat(self, start: int, end: int, wanted: int) -> Optional[int]:
+        """The whole number that an event has as its statistic `wanted`."""
+        for field in fields(self._data, start, end):
+            if field.number != 4 or field.wire != 2:
+                continue
+            identity, value = 0, None
+            for inner in fields(self._data, field.start, field.end):
+                if inner.number == 1 and inner.wire == 0:
+                    identity = signed(inner.value)
+                elif inner.number in (3, 4) and inner.wire == 0:
+                    value = signed(inner.value)
+            if identity == wanted:
+                return value
+        return None
+
+
+class Summary:
+    """What `read` gives, while it is put together."""
+
+    def __init__(self) -> None:
+        self.planes: List[Dict[str, Any]] = []
+        self.events = 0
+        self.unresolved = 0
+        self.devices: Dict[str, Dict[str, int]] = {}
+        self.modules: Dict[str, List[Tuple[int, str]]] = {}  # of a device: (start in ps, name) of what it ran
+        self.annotated: List[Dict[str, Any]] = []  # steps that the program named itself
+        self.texts: Dict[str, List[str]] = {"errors": [], "warnings": [], "hostnames": []}
+        self._read = 0
+
+    def take(self, plane: Plane) -> None:
+        device = _DEVICE.match(plane.name)
+        step_stat = next((key for key, name in plane.stat_names.items() if name == STEP_STAT), None)
+        for start, end in plane.lines:
+            name, timestamp_ns = plane.read_line(start, end)
+            events = islice(plane.events_of(start, end), max(0, MOST_EVENTS_READ - self._read))
+            if device and name == MODULES:
+                self._take_modules(plane, timestamp_ns, events)
+            elif step_stat is not None and not device:
+                self._take_steps(plane, timestamp_ns, events, step_stat)
+        self.events += plane.events
+        self.unresolved += plane.unresolved
+        if len(self.planes) < MOST_PLANES:
+            self.planes.append({"name": plane.name, "lines": len(plane.lines), "events": plane.events})
+        if device and plane.events:
+            kind = self.devices.setdefault(device.group(1), {"count": 0, "events": 0})
+            kind["count"] += 1
+            kind["events"] += plane.events
+
+    def _take_modules(self, plane: Plane, timestamp_ns: int, events: Iterator[Tuple[int, int]]) -> None:
+        for begin, finish in events:
+            self._read += 1
+            identity, offset_ps, _ = plane.event(begin, finish)
+            at = (timestamp_ns * 1000 + offset_ps, plane.names.get(identity, "?"))
+            self.modules.setdefault(plane.name, []).append(at)
+
+    def _take_steps(self, plane: Plane, timestamp_ns: int, events: Iterator[Tuple[int, int]], step_stat: int) -> None:
+        for begin, finish in events:
+            self._read += 1
+            number = plane.stat(begin, finish, step_stat)
+            if number is not None:
+                _, offset_ps, duration_ps = plane.event(begin, finish)
+                start_s = timestamp_ns / 1e9 + offset_ps / 1e12
+                self.annotated.append({"number": number, "seconds": duration_ps / 1e12, "start_s": start_s})
+
+    def done(self) -> Dict[str, Any]:
+        steps, source, ambiguous = self._steps()
+        return {
+            "format": "xplane",
+            "planes": self.planes,
+            "events": self.events,
+            "errors": self.texts["errors"],
+            "warnings": self.texts["warnings"],
+            "unresolved": self.unresolved,
+            "devices": self.devices,
+            "steps": steps[:MOST_STEPS],
+            "step_source": source,
+            "ambiguous": ambiguous,
+        }
+
+    def _steps(self) -> Tuple[List[Dict[str, Any]], str, List[str]]:
+        """From the start of one module to the start of the next on the first device, where all have one name; else the
+        steps that the program named on the host."""
+        ambiguous: List[str] = []
+        device = next((name for name in sorted(self.modules, key=_device_order) if len(self.modules[name]) > 1), None)
+        if device is not None:
+            modules = sorted(self.modules[device])
+            names = sorted({name for _, name in modules})
+            if len(names) == 1:
+                starts = [start_ps for start_ps, _ in modules]
+                steps = [_step(start_ps, starts[after]) for after, start_ps in enumerate(starts[:-1], 1)]
+                return steps, "%s on %s" % (MODULES, device), []
+            ambiguous = names[:MOST_TEXTS]
+        steps = sorted(self.annotated, key=lambda step: float(step["start_s"]))
+        return steps, "step annotations of the host" if steps else "", ambiguous
+
+
+def _step(start_ps: int, next_ps: int) -> Dict[str, Any]:
+    return {"number": None, "seconds": (next_ps - start_ps) / 1e12, "start_s": start_ps / 1e12}
+
+
+def _device_order(name: str) -> Tuple[bool, int, str]:
+    found = _DEVICE.match(name)
+    return name != "/device:TPU:0", int(found.group(2)) if found else 0, name
+
+
+def read(data: Buffer) -> Dict[str, Any]:
+    """Raises BrokenProfile for what is no profile. By the letter of the format an empty file is one, of nothing."""
+    if len(data) == 0:
+        raise BrokenProfile("the file is empty")
+    summary = Summary()
+    for field in fields(data, 0, len(data)):
+        if field.number not in _SPACE_FIELDS or field.wire != 2:
+            raise BrokenProfile("field %d, which no XSpace has, at byte %d" % (field.number, field.start))
+        if field.number == 1:
+            summary.take(Plane(data, field.start, field.end))
+        else:
+            texts = summary.texts[_SPACE_FIELDS[field.number]]
+            if len(texts) < MOST_TEXTS:
+                cut = min(field.end, field.start + 4 * TEXT_CHARACTERS)
+                texts.append(data[field.start : cut].decode("utf-8", "replace")[:TEXT_CHARACTERS])
+    return summary.done()

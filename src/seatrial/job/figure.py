@@ -1,0 +1,43 @@
+"""The figures in a cell's metrics: numbers with a unit, a direction and a source."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from seatrial.job.bound import Better
+
+
+class Figure(msgspec.Struct, frozen=True):
+    name: str  # dotted, for one inside a group
+    value: float
+    unit: str = ""
+    better: Better | None = None  # None: nobody minds which way it goes
+    source: str = ""  # where it was read
+
+
+def figures(metrics: dict[str, Any], prefix: str = "") -> Iterator[Figure]:
+    """A figure is a number, or a mapping with a `value`; other mappings are groups of figures.
+
+    What is not a finite number has no place in a series and is left to results.json."""
+    for key, value in metrics.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            if _is_number(value.get("value")):
+                better = value.get("better") if value.get("better") in ("lower", "higher") else None
+                yield Figure(
+                    name, float(value["value"]), str(value.get("unit") or ""), better, str(value.get("source") or "")
+                )
+            elif "value" not in value:
+                yield from figures(value, f"{name}.")
+        elif _is_number(value):
+            yield Figure(name, float(value))
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return abs(float(value)) < float("inf")
+    except OverflowError:
+        return False
