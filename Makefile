@@ -7,10 +7,11 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
 
-.PHONY: help setup demo test test-all check bench lock clean packages
+.PHONY: help setup demo demo-training test test-all check bench lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
+	@echo "make demo-training  a training job that passes, diverges, hangs and gets slower"
 	@echo "make test      the tests"
 	@echo "make test-all  the tests, with every failpoint and 100 random kills (half an hour)"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
@@ -30,6 +31,10 @@ setup: .venv/.complete
 
 demo: setup
 	@DEMO_TOKEN=$${DEMO_TOKEN:-open-sesame} $(BIN)/seatrial run examples/demo/suite.yaml
+
+# The story of a regression, with a real training job; the first time it builds an environment with JAX.
+demo-training: setup
+	@sh examples/training/demo.sh $(CURDIR)/$(BIN)/seatrial runs/demo-training
 
 # When root on Debian, what the tests need of Debian's packages; anywhere else those tests say that they are skipped.
 packages:

@@ -121,4 +121,4 @@ def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
 
 def test_schema_prints_a_schema(world: Any) -> None:
     data = json.loads(world.seatrial("schema", check=0).stdout)
-    assert data["properties"]["trials"]["additionalProperties"]["properties"]["kind"]["enum"] == ["runtime"]
+    assert data["properties"]["trials"]["additionalProperties"]["properties"]["kind"]["enum"] == ["runtime", "training"]

@@ -1,5 +1,6 @@
 """From what was seen to findings: pure functions, one module for each sort of step."""
 
+from seatrial.check.bounds import check_bounds
 from seatrial.check.ended import check_job, ended_badly
 from seatrial.check.evidence import telling
 from seatrial.check.facts import Declared, check_facts
@@ -11,6 +12,7 @@ __all__ = [
     "Declared",
     "RunExpected",
     "apply_xfails",
+    "check_bounds",
     "check_command",
     "check_facts",
     "check_import",

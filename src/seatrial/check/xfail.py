@@ -8,7 +8,7 @@ import msgspec
 from seatrial.check.ended import JOB
 from seatrial.job import Finding, Verdict
 
-EXCUSED = (Verdict.FAILED, Verdict.TIMEOUT)
+EXCUSED = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOWER)
 _BROKEN = (Verdict.INFRA, Verdict.INVALID)
 
 
@@ -27,7 +27,8 @@ class Xfail(Protocol):
 def apply_xfails(findings: Iterable[Finding], xfails: Iterable[Xfail]) -> list[Finding]:
     """The findings with each known failure excused.
 
-    1. A covered finding that failed or timed out becomes `xfail`, with the reason. Infra and invalid are never excused.
+    1. A covered finding that failed, timed out or is slower becomes `xfail`, with the reason. Infra and invalid are
+       never excused.
     2. When nothing that an xfail covers failed, the xfail should be taken out: what it covers becomes `xpass`. One
        without a step, for the whole cell, adds one finding that says so.
     3. Where that cannot be known, because all that it covers was skipped or something broke under the test, nothing is

@@ -1,6 +1,7 @@
 """The command line: one module a command, imported only when it is called, so that `seatrial --help` stays quick."""
 
 import importlib
+import keyword
 from typing import Any
 
 import click
@@ -14,7 +15,12 @@ COMMANDS = {
     "attach": "Take up a run whose process is gone, and finish it.",
     "cancel": "Stop a run, wherever it was started on this machine.",
     "reap": "Remove what runs left behind, by its label alone.",
+    "check": "Judge the log and the files of a training job that ran elsewhere.",
     "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
+    "history": "Show past figures: bounds, changes, alarms, and what people said of them.",
+    "compare": "Say what moved between two runs, by how much and how sure.",
+    "baseline": "Show bounds, make them from the history, move or widen them, each change with its reason.",
+    "import": "Make a suite from a file of another tool.",
     "schema": "Print the JSON Schema of suites, for editors.",
 }
 
@@ -28,7 +34,8 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"seatrial.cli.{name}").command
+        module = f"{name}_" if keyword.iskeyword(name) else name
+        command: click.Command = importlib.import_module(f"seatrial.cli.{module}").command
         return command
 
     def resolve_command(

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import RUNS, fail, find
+from seatrial.cli.options import HISTORY, RUNS, fail, find, history_at
 
 PATIENCE_S = 120.0
 
 
 @click.command()
 @click.argument("run")
+@HISTORY
 @RUNS
-def command(run: str, runs: Path) -> None:
+def command(run: str, runs: Path, history: str | None) -> None:
     """Stop RUN: what runs is ended and collected, nothing new starts, nothing is left behind."""
     from seatrial.cli.execute import execute, finished, opened
     from seatrial.record import owner_of
 
-    folder = find(runs, run)
+    folder, kept = find(runs, run), history_at(runs, history)
     owner = owner_of(folder.path)
     if owner and owner.alive():
         try:
@@ -34,6 +35,6 @@ def command(run: str, runs: Path) -> None:
             if time.monotonic() > until_s:
                 fail(f"process {owner.pid} has not stopped within {PATIENCE_S:g} s; jobs may be using their grace", 3)
             time.sleep(0.1)
-    elif finished(folder, runs, show=False) is None:
-        execute(opened(folder), runs, cancel=True)
+    elif finished(folder, kept, show=False) is None:
+        execute(opened(folder), kept, cancel=True)
     click.echo(f"{folder.run} has ended; `seatrial report {folder.run}` shows it")

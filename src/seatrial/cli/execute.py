@@ -12,12 +12,15 @@ import click
 from seatrial.cli.options import fail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from seatrial.engine import Prepared
-    from seatrial.job import RunResults
+    from seatrial.job import Bound, RunResults
     from seatrial.record import RunFolder
+    from seatrial.record.history import History
 
 
-def execute(prepared: "Prepared", runs: Path, cancel: bool = False) -> int:
+def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> int:
     """Run to the end; the exit code."""
     from seatrial.engine import INFRA, USAGE, Run, RunStopped, SecretError, exit_code
     from seatrial.record import JournalError, Owned
@@ -35,12 +38,13 @@ def execute(prepared: "Prepared", runs: Path, cancel: bool = False) -> int:
         fail(f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it", INFRA)
     except RunStopped as error:
         fail(f"the run stopped: {error}\nnothing is lost: `seatrial attach {folder.run}` takes it up", INFRA)
-    _keep(folder, results, runs)
+    bounds = {cell.benchmark: cell.bounds for cell in prepared.plan.cells if cell.bounds}
+    _keep(folder, results, history, bounds)
     _tell(folder, results)
     return exit_code(results)
 
 
-def finished(folder: "RunFolder", runs: Path, show: bool = True) -> int | None:
+def finished(folder: "RunFolder", history: "History", show: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
     from seatrial.engine import INFRA, exit_code
     from seatrial.record import JournalError, read_journal
@@ -53,7 +57,7 @@ def finished(folder: "RunFolder", runs: Path, show: bool = True) -> int | None:
     if results is None or not any(entry["event"] == "finished" for entry in entries):
         return None
     if not (folder.path / "report.html").exists():  # the last that is written; killed before it
-        _keep(folder, results, runs)
+        _keep(folder, results, history, {})
     if show:
         click.echo(f"{folder.run} has finished already", err=True)
         _tell(folder, results)
@@ -73,7 +77,7 @@ def opened(folder: "RunFolder") -> "Prepared":
         fail(str(error), INFRA)
 
 
-def detached(prepared: "Prepared", runs: Path) -> None:
+def detached(prepared: "Prepared", runs: Path, history: str | None) -> None:
     """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
     with open(prepared.folder.path / "console.txt", "ab") as console:
         subprocess.Popen(
@@ -82,18 +86,25 @@ def detached(prepared: "Prepared", runs: Path) -> None:
             stdout=console,
             stderr=console,
             start_new_session=True,
-            env=os.environ,
+            env={**os.environ, "SEATRIAL_HISTORY": history} if history else os.environ,  # it may hold a password
         )
     click.echo(prepared.folder.run)
 
 
-def _keep(folder: "RunFolder", results: "RunResults", runs: Path) -> None:
+def _keep(
+    folder: "RunFolder", results: "RunResults", history: "History", bounds: "Mapping[str, tuple[Bound, ...]]"
+) -> None:
     """Reports and history. Neither may take the results away from the user: they are on disk already."""
-    from seatrial.record.history import HistoryError, add
+    from seatrial.job import figures
+    from seatrial.record.history import HistoryError
     from seatrial.report import ReportError, write_reports
 
     try:
-        add(runs / "history.db", results)
+        history.add(results)
+        if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
+            from seatrial.report.series import run_series, write_series
+
+            write_series(folder.path, run_series(history, results, bounds))
     except HistoryError as error:
         click.echo(f"seatrial: the history was not added to: {error}", err=True)
     try:

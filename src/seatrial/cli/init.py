@@ -8,6 +8,7 @@ import click
 
 from seatrial.cli.options import fail
 
+SUITE = "seatrial.yaml"
 _SUITE = """\
 # A first suite. `seatrial plan {file}` shows what it would run, `seatrial run {file}` runs it.
 name: first
@@ -36,6 +37,52 @@ trials:
       - echo "runtime ${{runtime}} on ${{machine}}"
 """
 
+_TRAINING = """\
+# A first suite of a training job. `seatrial plan {file}` shows what it would run, `seatrial run {file}` runs it.
+name: training
+
+machines:
+  here: {{parallel: 1}}           # one at a time: their times are compared
+
+runtimes:
+  host: {{interpreter: python3, workspace: {{path: train.py}}}}
+
+trials:
+  small:
+    kind: training
+    matrix: {{runtime: host, machine: here}}
+    command: python3 train.py                 # put your own here
+    timeout: {{run: 10m}}
+    log: {{must: Finished training run, never: Traceback}}    # a line that never should be ends the job at once
+    loss: {{target: 0.05, tolerance: 0.05}}                   # the last one; nan and inf end the job at once
+    steps: {{count: ">=30"}}
+    metrics:
+      step_time: {{file: train_metrics.json, key: step_execution_time, unit: s, better: lower}}
+    baseline: bounds.yaml                     # `seatrial baseline update {file} --reason ...`, after some runs
+    confirm: 1                                # slower is said when a second run agrees
+"""
+
+_TRAIN = """\
+\"\"\"Stands for a training job: it tells of its steps in the log, and writes a file of figures.\"\"\"
+
+import json
+import random
+import statistics
+import time
+
+weight, times = 0.0, []
+for step in range(30):
+    began = time.perf_counter()
+    for _ in range(20000):
+        x = random.random()
+        weight += 0.001 * (3.0 * x - weight * x) * x
+    times.append(time.perf_counter() - began)
+    print(f"step: {step} loss: {(3.0 - weight) ** 2:.4f} step_time: {times[-1]:.6f}s", flush=True)
+with open("train_metrics.json", "w") as file:
+    json.dump({"step_execution_time": statistics.median(times[2:]), "num_steps": len(times)}, file)
+print("Finished training run")
+"""
+
 _CELLS: list[tuple[str, list[str], list[str]]] = [
     ("markdown", [], ["# A first notebook\n", "Seatrial runs it in each of its passes."]),
     ("code", ["parameters"], ["epochs = 1"]),
@@ -47,20 +94,32 @@ _CELLS: list[tuple[str, list[str], list[str]]] = [
 @click.argument("kind", default="runtime")
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 def command(kind: str, force: bool) -> None:
-    """Write seatrial.yaml, a suite with a trial of KIND (default: runtime) that runs here as it is."""
-    if kind != "runtime":
-        fail(f"there is no suite to start from for kind {kind!r}; there is one for: runtime")
-    suite, notebook = Path("seatrial.yaml"), Path("first.ipynb")
-    there = [str(path) for path in (suite, notebook) if path.exists() or path.is_symlink()]
+    """Write seatrial.yaml, a suite with a trial of KIND (runtime or training) that runs here as it is."""
+    if kind not in _STARTERS:
+        fail(f"there is no suite to start from for kind {kind!r}; there is one for: {', '.join(_STARTERS)}")
+    files = _STARTERS[kind]()
+    there = [name for name in files if Path(name).exists() or Path(name).is_symlink()]
     if there and not force:
         fail(f"already here: {' and '.join(there)}; --force writes over what is there, or go to another folder")
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     try:
-        notebook.write_text(json.dumps(_notebook(), indent=1) + "\n")
-        suite.write_text(_SUITE.format(file=suite, notebook=notebook, python=python))
+        for name, text in files.items():
+            Path(name).write_text(text)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
-    click.echo(f"wrote {suite} and {notebook}\nnext: seatrial plan {suite}; seatrial run {suite}")
+    click.echo(f"wrote {' and '.join(files)}\nnext: seatrial plan {SUITE}; seatrial run {SUITE}")
+
+
+def _runtime() -> dict[str, str]:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    notebook = json.dumps(_notebook(), indent=1) + "\n"
+    return {"first.ipynb": notebook, SUITE: _SUITE.format(file=SUITE, notebook="first.ipynb", python=python)}
+
+
+def _training() -> dict[str, str]:
+    return {"train.py": _TRAIN, SUITE: _TRAINING.format(file=SUITE)}
+
+
+_STARTERS = {"runtime": _runtime, "training": _training}
 
 
 def _notebook() -> dict[str, object]:

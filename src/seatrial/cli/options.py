@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from seatrial.plan import Plan
     from seatrial.record import RunFolder
+    from seatrial.record.history import History
     from seatrial.suite import Suite
 
 RUNS = click.option(
@@ -21,6 +22,23 @@ RUNS = click.option(
     show_default=True,
     help="Folder of all runs and their history.",
 )
+
+HISTORY = click.option(
+    "--history",
+    metavar="PLACE",
+    envvar="SEATRIAL_HISTORY",
+    help="The history: a file, or postgresql://USER@HOST/DATABASE.  [default: history.db in the folder of runs]",
+)
+
+
+def history_at(runs: Path, place: str | None) -> "History":
+    """The history of a command with the options RUNS and HISTORY."""
+    from seatrial.record.history import HistoryError, open_history
+
+    try:
+        return open_history(place or runs / "history.db")
+    except HistoryError as error:
+        fail(str(error))
 
 
 def _money(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
@@ -80,6 +98,7 @@ def plan_of(
     pairwise: bool = False,
     repeat: int | None = None,
     failed: str | None = None,
+    history: str | None = None,
 ) -> "tuple[Suite, Plan]":
     """The suite and its plan; what is wrong with either is said, and ends the command."""
     from seatrial.plan import PlanError, Selection, expand
@@ -87,7 +106,7 @@ def plan_of(
     suite_read = loaded(suite)
     suite_read = suite_read.repeated(repeat) if repeat else suite_read
     try:
-        plan = expand(suite_read, Selection(select, tag, pairwise), _history(runs / "history.db"))
+        plan = expand(suite_read, Selection(select, tag, pairwise), _history(history_at(runs, history)))
     except PlanError as error:
         fail(str(error))
     return suite_read, _undone(plan, find(runs, failed)) if failed else plan
@@ -98,9 +117,13 @@ def loaded(suite: Path) -> "Suite":
     from seatrial.suite import SuiteError, load
 
     try:
-        return load(suite, *models())
+        read = load(suite, *models())
     except SuiteError as error:
         fail(str(error))
+    for baselines in read.baselines.values():
+        for warning in baselines.warnings:
+            click.echo(f"seatrial: {warning}", err=True)
+    return read
 
 
 def check_cost(plan: "Plan", max_cost: float | None) -> None:
@@ -135,13 +158,13 @@ def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
     return replace(kept, holes=(*plan.holes, *others))
 
 
-def _history(path: Path) -> dict[str, float]:
+def _history(history: "History") -> dict[str, float]:
     """What cells took before. A history that is broken takes the estimates away, not the plan."""
-    from seatrial.record import history
+    from seatrial.record.history import HistoryError
 
     try:
-        return history.durations(path)
-    except history.HistoryError as error:
+        return history.durations()
+    except HistoryError as error:
         click.echo(f"seatrial: planned without history: {error}", err=True)
         return {}
 

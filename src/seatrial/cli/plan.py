@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUNS, check_cost, plan_of, selecting
+from seatrial.cli.options import HISTORY, RUNS, check_cost, plan_of, selecting
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +22,7 @@ _LISTED = 40
 @selecting
 @click.option("--list", "list_cells", is_flag=True, help="List every cell with its hash.")
 @click.option("--json", "as_json", is_flag=True, help="For programs; every hole with its reason.")
+@HISTORY
 @RUNS
 def command(
     suite: Path,
@@ -33,9 +34,10 @@ def command(
     list_cells: bool,
     as_json: bool,
     runs: Path,
+    history: str | None,
 ) -> None:
     """Show what running SUITE would do: its cells, its holes with their reasons, hours and price."""
-    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat)
+    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, history=history)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
     else:

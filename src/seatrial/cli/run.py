@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import RUNS, check_cost, fail, plan_of, selecting
+from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, history_at, plan_of, selecting
 
 
 @click.command()
@@ -19,6 +19,8 @@ from seatrial.cli.options import RUNS, check_cost, fail, plan_of, selecting
 @click.option(
     "--detach", is_flag=True, help="Return at once; `seatrial report` tells how far it is, `cancel` stops it."
 )
+@click.option("--commit", default="", help="Commit of what is tested; default: what the CI or the checkout says.")
+@HISTORY
 @RUNS
 def command(
     suite: Path,
@@ -27,7 +29,9 @@ def command(
     retries: int | None,
     max_failures: int | None,
     detach: bool,
+    commit: str,
     runs: Path,
+    history: str | None,
     select: tuple[str, ...],
     tag: tuple[str, ...],
     pairwise: bool,
@@ -36,15 +40,16 @@ def command(
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
     from seatrial.cli.execute import detached, execute
-    from seatrial.engine import Options, create
+    from seatrial.engine import Options, commit_of, create
 
-    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed)
+    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
     check_cost(plan, max_cost)
     if not plan.cells:
         fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
-    prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost))
+    commit = commit or commit_of(suite_read.directory)
+    prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost, commit))
     if detach:
-        detached(prepared, runs)
+        detached(prepared, runs, history)
         return
-    raise SystemExit(execute(prepared, runs))
+    raise SystemExit(execute(prepared, history_at(runs, history)))

@@ -1,5 +1,6 @@
 """Runs plans: limits, retries, cancellation, journal, attach and reap."""
 
+from seatrial.engine.commit import commit_of
 from seatrial.engine.exits import INFRA, INTERRUPTED, USAGE, exit_code
 from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
 from seatrial.engine.reap import Reaped, reap
@@ -18,6 +19,7 @@ __all__ = [
     "Run",
     "RunStopped",
     "SecretError",
+    "commit_of",
     "create",
     "exit_code",
     "kinds",

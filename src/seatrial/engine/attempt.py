@@ -10,19 +10,18 @@ from typing import Protocol
 
 import msgspec
 
-from seatrial.check import apply_xfails
+from seatrial.engine.artifacts import with_artifacts
+from seatrial.engine.fingerprint import fingerprint
 from seatrial.engine.follow import Follower
+from seatrial.engine.judge import judge, reason
 from seatrial.engine.past import AttemptPast
 from seatrial.engine.reap import FOLDER
 from seatrial.engine.secret import Secrets
-from seatrial.engine.time_limit import OverTime, time_limit
 from seatrial.job import Attempt, Exit, Finding, Job, Observation, Outcome, Place, Verdict, read_records, worst
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
 from seatrial.target import TargetError
 from seatrial.trial import Judgement, Kind
-
-JUDGE_S = 30.0
 
 
 class Listener(Protocol):
@@ -36,6 +35,7 @@ class Judged(msgspec.Struct, frozen=True):
 
     attempt: Attempt
     judgement: Judgement
+    fingerprint: str = ""
 
 
 class Attempts:
@@ -62,7 +62,16 @@ class Attempts:
         running = list(self._running.items())
         await asyncio.gather(*(follower.target.cancel(handle) for handle, follower in running), return_exceptions=True)
 
-    async def make(self, cell: Cell, kind: Kind, follower: Follower, number: int, past: AttemptPast | None) -> Judged:
+    async def make(
+        self,
+        cell: Cell,
+        kind: Kind,
+        follower: Follower,
+        number: int,
+        past: AttemptPast | None,
+        avoid: tuple[str, ...] = (),
+    ) -> Judged:
+        """The attempt of that number, from wherever the `past` left it; rather not on the hosts to `avoid`."""
         if past and past.judged:
             if past.handle and not past.removed:
                 await self._remove(cell, number, follower, past.handle)
@@ -70,7 +79,7 @@ class Attempts:
                 return self._judge(cell, kind, self._folder.read_observation(cell.hash, number))
             except (OSError, msgspec.DecodeError) as error:
                 return self.unknown(cell, number, f"what was seen of it cannot be read any more: {error}")
-        job = self._job(cell, kind, number)
+        job = self._job(cell, kind, number, avoid)
         handle, observation = await self._submit_and_follow(cell, job, follower, past)
         self._folder.write_observation(cell.hash, observation)
         self._at("observation written")
@@ -87,9 +96,9 @@ class Attempts:
             await self._remove(cell, number, follower, handle)
         return judged
 
-    def _job(self, cell: Cell, kind: Kind, number: int) -> Job:
+    def _job(self, cell: Cell, kind: Kind, number: int, avoid: tuple[str, ...]) -> Job:
         job = kind.job(cell, self._folder.run, number)
-        return msgspec.structs.replace(job, labels={**job.labels, FOLDER: str(self._folder.path)})
+        return msgspec.structs.replace(job, labels={**job.labels, FOLDER: str(self._folder.path)}, avoid=avoid)
 
     async def _submit_and_follow(
         self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None
@@ -173,7 +182,7 @@ class Attempts:
                 records = read_records(lines, job.steps)
         except FileNotFoundError:
             records = read_records([], job.steps)
-        return Observation(
+        observation = Observation(
             job=job.name,
             attempt=job.attempt,
             place=place,
@@ -185,7 +194,9 @@ class Attempts:
             broken_records=records.broken,
             seconds=records.seconds,
             files=[self._mask.text(name) for name in _files(into / "files")],
+            hardware=records.hardware,
         )
+        return await asyncio.to_thread(with_artifacts, job, observation, self._mask)
 
     def _nothing_seen(self, job: Job, place: Place, ended: Exit) -> Observation:
         return Observation(
@@ -212,13 +223,10 @@ class Attempts:
         return Judged(Attempt(number, place, [], ended, Verdict.INFRA, why), Judgement([finding]))
 
     def _judge(self, cell: Cell, kind: Kind, observation: Observation) -> Judged:
-        try:
-            with time_limit(JUDGE_S):
-                judgement = kind.judge(cell, observation)
-        except OverTime:
-            why = f"judging took more than {JUDGE_S:g} s: a regular expression of the suite does not end on its output"
-            judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
-        findings = apply_xfails(judgement.findings, cell.xfails)
+        printed = fingerprint(cell, observation.hardware)
+        at_s = observation.stages[0].wall_s if observation.stages else 0.0
+        judgement = judge(cell, kind, observation, printed, at_s)
+        findings = judgement.findings
         verdict = worst(finding.verdict for finding in findings)
         why = reason(findings, verdict)
         if observation.exit.outcome is Outcome.CANCELLED:
@@ -235,17 +243,7 @@ class Attempts:
             why=why,
             seconds=observation.seconds,
         )
-        return Judged(attempt, Judgement(findings, judgement.metrics))
-
-
-def reason(findings: list[Finding], verdict: Verdict) -> str:
-    """The first finding that made the verdict, in one line; nothing for a plain pass."""
-    if verdict is Verdict.PASSED:
-        return ""
-    first = next((finding for finding in findings if finding.verdict is verdict), None)
-    if first is None:
-        return ""
-    return f"{first.step}: {first.message}" if first.message else first.step
+        return Judged(attempt, judgement, printed)
 
 
 def _files(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial import __version__
 from seatrial.engine import registry
-from seatrial.job import Hole, Job
+from seatrial.job import Bound, Hole, Job
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, write_whole
 from seatrial.suite import Suite, from_data
@@ -27,6 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     retries: int | None = None
     max_failures: int | None = None
     max_cost: float | None = None
+    commit: str = ""  # of what is tested
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
         "seatrial": __version__,
         "run": folder.run,
         "options": options,
+        "bounds": {cell.hash: cell.bounds for cell in plan.cells if cell.bounds},
+        "unbounded": {cell.hash: cell.unbounded for cell in plan.cells if cell.unbounded},
         "suite": {
             "name": suite.name,
             "path": str(suite.path) if suite.path else None,
@@ -78,5 +81,8 @@ def reopen(folder: RunFolder) -> Prepared:
             f"{len(missing)} of its cells otherwise ({missing[0]}); finish it with that version"
         )
     holes = tuple(msgspec.convert(written["holes"], list[Hole]))
-    plan = replace(plan.of(found[one] for one in hashes), holes=holes)
+    bounds = msgspec.convert(written.get("bounds", {}), dict[str, tuple[Bound, ...]])
+    unbounded = msgspec.convert(written.get("unbounded", {}), dict[str, str])
+    cells = (replace(found[one], bounds=bounds.get(one, ()), unbounded=unbounded.get(one, "")) for one in hashes)
+    plan = replace(plan.of(cells), holes=holes)
     return Prepared(suite, plan, folder, msgspec.convert(written["options"], Options))

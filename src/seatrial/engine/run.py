@@ -26,6 +26,8 @@ from seatrial.suite import Cell
 from seatrial.target import TargetError
 from seatrial.trial import Kind
 
+OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
+
 
 class RunStopped(Exception):
     """The run could not go on, but nothing is lost: `attach` takes it up."""
@@ -122,13 +124,14 @@ class Run:
                     break
                 self._reserved += _expected_cost(cell)
                 follower = await self._follower(cell.target)
-                judged = await self._made(cell, kind, follower, len(made) + 1, known)
+                judged = await self._made(cell, kind, follower, known, made)
                 self._reserved -= _expected_cost(cell)
                 self._spent += _cost(cell, judged)
             made.append(judged)
             if not self._again(cell, made):
                 break
-            self._listener.update(cell.id, "retrying", judged.attempt.why)
+            again = "confirming" if judged.attempt.verdict in OUT_OF_BOUNDS else "retrying"
+            self._listener.update(cell.id, again, judged.attempt.why)
         result = _result(cell, made, why)
         if not made and cell.hash not in self._past.skipped:
             await self._journal.write("skipped", cell=cell.hash, why=why)
@@ -136,10 +139,14 @@ class Run:
         self._listener.update(cell.id, result.verdict, result.why)
         return result
 
-    async def _made(self, cell: Cell, kind: Kind, follower: Follower, number: int, known: AttemptPast | None) -> Judged:
+    async def _made(
+        self, cell: Cell, kind: Kind, follower: Follower, known: AttemptPast | None, made: list[Judged]
+    ) -> Judged:
         """An attempt. What goes wrong in Seatrial itself is that cell's misfortune, and nobody else's."""
+        number = len(made) + 1
+        elsewhere = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
         try:
-            return await self._attempts.make(cell, kind, follower, number, known)
+            return await self._attempts.make(cell, kind, follower, number, known, elsewhere)
         except (JournalError, TargetError, OSError):  # then nothing can be written down: the whole run stops
             raise
         except Exception as error:  # noqa: BLE001
@@ -171,14 +178,19 @@ class Run:
         return ""
 
     def _again(self, cell: Cell, made: list[Judged]) -> bool:
-        """Retries are by class: only after the verdicts that the trial names, `infra` alone by default."""
+        """Retries are by class: only after the verdicts that the trial names, `infra` alone by default. What is out
+        of bounds is run again until as many runs as the trial asks for agree, or one does not."""
         if self._stop_why:
             return False
         if made[-1].attempt.exit.outcome is Outcome.CANCELLED:  # by an interrupt of the process before this one
             return True
+        verdict = made[-1].attempt.verdict
+        if verdict in OUT_OF_BOUNDS:
+            return sum(one.attempt.verdict in OUT_OF_BOUNDS for one in made) <= cell.model.confirm
         retries = cell.model.retries if self._options.retries is None else self._options.retries
-        tries = sum(one.attempt.exit.outcome is not Outcome.CANCELLED for one in made)
-        return made[-1].attempt.verdict in cell.model.retry_on and tries <= retries
+        wanted = cell.model.retry_on
+        ended = [one.attempt for one in made if one.attempt.exit.outcome is not Outcome.CANCELLED]
+        return verdict in wanted and sum(attempt.verdict in wanted for attempt in ended) <= retries
 
     async def _follower(self, name: str) -> Follower:
         if name not in self._followers:
@@ -215,6 +227,7 @@ class Run:
             counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),
             interrupted=self._interrupted,
             seatrial=__version__,
+            commit=self._options.commit,
         )
 
     @contextlib.contextmanager
@@ -255,11 +268,21 @@ def _result(cell: Cell, made: list[Judged], why: str) -> CellResult:
         trial=cell.trial,
         kind=cell.model.kind,
         flaky=verdict in (Verdict.PASSED, Verdict.XFAIL) and any(not one.attempt.verdict.good for one in made),
-        why=last.attempt.why if last else why,
+        why=_why(made) if made else why,
         attempts=[one.attempt for one in made],
         findings=last.judgement.findings if last else [],
         metrics=last.judgement.metrics if last else {},
+        benchmark=cell.benchmark,
+        fingerprint=last.fingerprint if last else "",
     )
+
+
+def _why(made: list[Judged]) -> str:
+    """Of the last attempt; what is out of bounds says how many runs agree."""
+    last = made[-1].attempt
+    agree = sum(one.attempt.verdict is last.verdict for one in made)
+    confirmed = last.verdict in OUT_OF_BOUNDS and agree > 1
+    return f"{last.why} ({agree} of {len(made)} runs agree)" if confirmed else last.why
 
 
 _RUN_VERDICTS = (

@@ -18,6 +18,7 @@ from seatrial.suite import (
     Axis,
     AxisValue,
     Cell,
+    EnvValue,
     Group,
     Machine,
     Runtime,
@@ -29,6 +30,8 @@ from seatrial.suite import (
 )
 
 _HEX = 8
+# Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
+APART = (REPEAT, "machine", "runtime")
 
 
 def count_combinations(suite: Suite) -> dict[str, int]:
@@ -101,7 +104,11 @@ def _finished(cells: list[Cell], history: Mapping[str, float]) -> list[Cell]:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+    return _sha256(json.dumps(value, sort_keys=True, default=str))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class _Trial:
@@ -119,6 +126,7 @@ class _Trial:
         self._excludes = [(compile_rule(rule, axes), rule.why) for rule in model.exclude]
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
         self._content = _digest([name, model.content(), _plain_env(suite)])
+        self._work = _digest(model.work())
         self._places: dict[tuple[str, str | None], _Place] = {}
 
     def combinations(self) -> Iterator[Cell | Hole]:
@@ -138,7 +146,12 @@ class _Trial:
                 yield Hole(self._name, labels, why, cause)
             else:
                 content = self._content + place.digest + "".join(digests[axis, label] for axis, label in labels.items())
-                yield self._cell(labels, picked, place, hashlib.sha256(content.encode()).hexdigest())
+                work = (
+                    self._work
+                    + place.work
+                    + "".join(digests[axis, label] for axis, label in labels.items() if axis not in APART)
+                )
+                yield self._cell(labels, picked, place, _sha256(content), _sha256(work))
 
     def _place(self, labels: Mapping[str, str]) -> "_Place":
         key = labels.get("machine", HERE), labels.get("runtime")
@@ -149,6 +162,8 @@ class _Trial:
     def _reason(
         self, labels: Mapping[str, str], picked: Iterable[tuple[str, AxisValue]], place: "_Place"
     ) -> tuple[str, str]:
+        if self._model.disabled is not None:
+            return self._model.disabled, "disabled"
         for rule, why in self._excludes:
             if _holds(rule, labels):
                 return why, "exclude"
@@ -162,13 +177,18 @@ class _Trial:
         return "", ""
 
     def _cell(
-        self, labels: dict[str, str], picked: Iterable[tuple[str, AxisValue]], place: "_Place", digest: str
+        self, labels: dict[str, str], picked: Iterable[tuple[str, AxisValue]], place: "_Place", digest: str, work: str
     ) -> Cell:
         values = {axis: value.value for axis, value in picked}
-        inside = ",".join(f"{axis}={label}" for axis, label in labels.items())
+        benchmark = self._id({axis: label for axis, label in labels.items() if axis != REPEAT})
+        if self._model.benchmark is not None:
+            benchmark = fill(self._model.benchmark, labels, values)
         return Cell(
-            id=f"{self._name}[{inside}]" if inside else self._name,
+            id=self._id(labels),
             hash=digest,
+            benchmark=benchmark,
+            work=work,
+            **self._bounded(benchmark),
             trial=self._name,
             model=self._model,
             axes=labels,
@@ -186,6 +206,22 @@ class _Trial:
             price_per_hour=place.machine.price,
         )
 
+    def _id(self, labels: Mapping[str, str]) -> str:
+        inside = ",".join(f"{axis}={label}" for axis, label in labels.items())
+        return f"{self._name}[{inside}]" if inside else self._name
+
+    def _bounded(self, benchmark: str) -> dict[str, Any]:
+        """The bounds that a cell's figures are judged by; why there are none, where the trial names a baseline."""
+        path = self._model.baseline
+        if path is None:
+            return {}
+        baselines = self._suite.baselines.get(path)
+        bounds = baselines.bounds(benchmark) if baselines is not None else ()
+        if bounds:
+            return {"bounds": bounds}
+        what = "does not exist yet" if baselines is None else f"has no entry {benchmark!r}"
+        return {"unbounded": f"{path} {what}; `seatrial baseline update` makes it from the runs so far"}
+
 
 class _Place:
     """A trial on one machine with one runtime."""
@@ -200,6 +236,7 @@ class _Place:
         self.tags = frozenset((*model.tags, *runtime.tags, *self.machine.tags))
         self.env = {**suite.env, **runtime.env, **model.env}
         self.digest = _digest([runtime.content() if self.runtime else None, self.machine.content()])
+        self.work = _digest([runtime.work() if self.runtime else None, self.machine.content(), _plain(self.env)])
         self.unmet = unmet(f"runtime {runtime_name}", runtime.needs, machine_name, self.machine) or unmet(
             f"trial {trial}", model.needs, machine_name, self.machine
         )
@@ -211,7 +248,11 @@ def _rows(group: Group) -> Iterator[list[tuple[str, AxisValue]]]:
 
 
 def _plain_env(suite: Suite) -> dict[str, Any]:
-    return {name: value if isinstance(value, str) else value.model_dump() for name, value in suite.env.items()}
+    return _plain(suite.env)
+
+
+def _plain(env: Mapping[str, EnvValue]) -> dict[str, Any]:
+    return {name: value if isinstance(value, str) else value.model_dump() for name, value in env.items()}
 
 
 def _holds(rule: Mapping[str, frozenset[str]], labels: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from seatrial.plan.pairwise import REPEAT
 from seatrial.plan.plan import Plan, counted
 
 RUNS = "●"
-MARKS = {"needs": "–", "exclude": "x"}  # any other cause: not wanted this time
+MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
 NOT_WANTED = "·"
 LEGEND = f"{RUNS} runs   {MARKS['needs']} lacks a capability   {MARKS['exclude']} excluded   {NOT_WANTED} not wanted"
 

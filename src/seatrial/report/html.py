@@ -97,8 +97,18 @@ def render(results: RunResults, folder: Path, base: str = "") -> str:
         style=(Path(__file__).parent / "report.css").read_text(encoding="utf-8"),
         script=script,
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+        series=_series(folder),
     )
     return made
+
+
+def _series(folder: Path) -> str:
+    """What the history said of the run's figures; its markup is escaped where it is made."""
+    from seatrial.report.series import read_series
+    from seatrial.report.series_html import render_series
+
+    made = read_series(folder)
+    return render_series(made) if made is not None else ""
 
 
 def _clean(text: str) -> str:

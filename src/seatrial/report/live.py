@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 REDRAWS_PER_SECOND = 2
 MOST_RUNNING = 6  # cells whose progress is told below the matrix
 _VERDICTS = frozenset(verdict.value for verdict in Verdict)
+AGAIN = ("retrying", "confirming")
 
 
 class Watching(Protocol):
-    """Takes what the engine tells of each cell: `state` is starting, running, retrying or, at its end, a verdict.
+    """Takes what the engine tells of each cell: `state` is starting, running, retrying, confirming or, at its end, a
+    verdict.
 
     `progress` is the step that it is at, or the reason of its verdict. A change without a cell is for everybody.
     """
@@ -58,7 +60,7 @@ class Clocks:
         if state == "running":
             self._running.add(cell)
         began_s = self._started_s.get(cell)
-        if state in _VERDICTS or state == "retrying":
+        if state in _VERDICTS or state in AGAIN:
             self._started_s.pop(cell, None)
             self._running.discard(cell)
         return None if began_s is None else now_s - began_s
@@ -83,7 +85,7 @@ class Plain:
         elif state in _VERDICTS:
             self._done += 1
             self._write(self._finished(cell, state, took_s, why))
-        elif state == "retrying":
+        elif state in AGAIN:
             self._write([(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", ""), (f": {why}", "dim")])
 
     def _finished(self, cell: str, state: str, took_s: float | None, why: str) -> Line:
@@ -136,7 +138,7 @@ class Board:
                 self._running.pop(cell, None)
                 self._state[cell] = (state, seconds(took_s) if state == "passed" else state)
                 self._touch(cell)
-            elif state == "retrying":
+            elif state in AGAIN:
                 self._running.pop(cell, None)
                 self._state[cell] = (state, state)
                 self._touch(cell)

@@ -31,6 +31,7 @@ LOOKS: Final[dict[str, Look]] = {
     "queued": Look("◌", ",", "blue", "waits for a place"),
     "running": Look("▶", ">", "cyan", "runs"),
     "retrying": Look("↻", "r", "yellow", "tried again"),
+    "confirming": Look("↻", "r", "yellow", "run again to be sure"),
 }
 
 # The order in which verdicts are counted and failures are told: what needs somebody first.
@@ -48,7 +49,8 @@ ORDER: Final = (
 )
 
 _TO_ASCII = {ord(look.glyph): look.ascii for look in LOOKS.values()} | {
-    ord(char): plain for char, plain in {"…": "...", "·": "-", "│": "|", "─": "-", "×": "x", "–": "-", "↻": "r"}.items()
+    ord(char): plain
+    for char, plain in {"…": "...", "·": "-", "│": "|", "─": "-", "×": "x", "–": "-", "↻": "r", "→": "->"}.items()
 }
 
 

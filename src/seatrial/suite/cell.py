@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seatrial.job import Bound
 from seatrial.suite.models import EnvValue, Machine, Runtime, TrialModel, Xfail
 
 
@@ -26,5 +27,9 @@ class Cell:
     env: dict[str, EnvValue] = field(
         default_factory=dict
     )  # of the suite, the runtime and the trial, the later over the earlier
+    benchmark: str = ""  # the name of its series of figures, the same for all its repeats
+    work: str = field(default="", repr=False)  # digest of what its figures depend on, hardware apart
+    bounds: tuple[Bound, ...] = ()
+    unbounded: str = ""  # why a baseline that the trial names has no bounds for it
     estimate_s: float | None = None
     price_per_hour: float | None = None

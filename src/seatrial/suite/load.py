@@ -11,10 +11,12 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
+from seatrial.suite.baseline import Baselines, read_baselines
 from seatrial.suite.explain import dotted, explain
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import SuiteModel, TrialModel
 from seatrial.suite.problem import Problem, SuiteError, nearest
+from seatrial.suite.substitute import has_placeholder
 from seatrial.suite.suite import HERE, Group, Suite, TargetEntry
 
 Kinds = Mapping[str, type[TrialModel]]
@@ -29,13 +31,14 @@ def load(path: Path | str, kinds: Kinds, targets: Targets) -> Suite:
     written = read_written(path)
     if written.root is None or not isinstance(written.root.data, dict):
         raise SuiteError(written.problems)
-    return _Loader(written, path.absolute().parent, path).suite(kinds, targets)
+    return _Loader(written, path.absolute().parent, path).suite(kinds, targets, read=True)
 
 
 def from_data(
     data: Any, directory: Path | str, kinds: Kinds, targets: Targets, path: Path | str | None = None
 ) -> Suite:
-    """The same from data, as `Suite.data` has it; `path` is where it was read once. Problems then have no line."""
+    """The same from data, as `Suite.data` has it; `path` is where it was read once. Problems then have no line.
+    Baselines are not read: whoever kept the data kept the bounds of its cells beside it."""
     if not isinstance(data, dict):
         raise SuiteError([Problem("a suite is a map with `trials`")])
     return _Loader(Written(data), Path(directory).absolute(), Path(path) if path else None).suite(kinds, targets)
@@ -49,9 +52,10 @@ class _Loader:
         self._directory = directory
         self._path = path
 
-    def suite(self, kinds: Kinds, targets: Targets) -> Suite:
+    def suite(self, kinds: Kinds, targets: Targets, read: bool = False) -> Suite:
         entries = self._targets(targets)
         trials = self._trials(kinds)
+        baselines = self._baselines(trials) if read else {}
         axes: dict[str, tuple[Group, ...]] = {}
         model = self._validated(SuiteModel, self._known(), (), depth=3)
         if model is not None:
@@ -73,6 +77,7 @@ class _Loader:
             max_cells=model.max_cells,
             max_cost=model.max_cost,
             estimate_s=model.estimate_s,
+            baselines=baselines,
         )
 
     def _report(self, path: tuple[str | int, ...], message: str, key: bool = False) -> None:
@@ -147,6 +152,18 @@ class _Loader:
             self._report(("trials",), "a suite has at least one trial")
         return trials
 
+    def _baselines(self, trials: Mapping[str, TrialModel]) -> dict[str, Baselines]:
+        """Those that exist. One that does not is made by `seatrial baseline update`, from the first runs."""
+        found: dict[str, Baselines] = {}
+        for text in dict.fromkeys(trial.baseline for trial in trials.values() if trial.baseline is not None):
+            path = self._directory / text
+            if path.exists():
+                try:
+                    found[text] = read_baselines(path)
+                except SuiteError as error:
+                    self._problems += error.problems
+        return found
+
     def _names(
         self, model: SuiteModel, targets: Mapping[str, TargetEntry], trials: Mapping[str, TrialModel]
     ) -> dict[str, tuple[Group, ...]]:
@@ -165,10 +182,17 @@ class _Loader:
             base: tuple[str | int, ...] = ("trials", name)
             axes[name] = make_groups(trial, model.machines, model.runtimes, partial(self._report_in, base))
             self._check_bent(base, axes[name])
+            self._check_files(base, trial)
             names.TrialNames(name, trial, axes[name], self._report).check(
                 self._data["trials"][name], model.runtimes, capabilities
             )
         return axes
+
+    def _check_files(self, base: tuple[str | int, ...], trial: TrialModel) -> None:
+        """Those that a placeholder names are looked for when their cell is run."""
+        for path, text in trial.needed_files():
+            if not has_placeholder(text) and not (self._directory / text).is_file():
+                self._report((*base, *path), f"there is no file {text!r} beside the suite")
 
     def _check_bent(self, base: tuple[str | int, ...], groups: tuple[Group, ...]) -> None:
         """`python: [3.9, 3.10]` in a matrix: YAML makes 3.1 of the second, which nobody meant."""

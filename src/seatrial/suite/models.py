@@ -186,6 +186,11 @@ class Runtime(Model):
         """What counts for a cell's hash."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"needs", "tags"})
 
+    def work(self) -> dict[str, Any]:
+        """What counts for the figures of a cell."""
+        apart = {"needs", "tags", "notebooks", "env"}
+        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=apart)
+
 
 class Rule(BaseModel):
     """For which cells something holds: every further field is an axis, with a value, a glob or a list of them."""
@@ -252,6 +257,12 @@ class TrialModel(Model):
     retry_on: tuple[RetryOn, ...] = Field(("infra",), description="Verdicts after which a cell is tried again.")
     repeat: int = Field(1, strict=True, ge=1, description="Each cell this many times, as an axis `repeat`.")
     estimate_s: Duration | None = Field(None, alias="estimate", description="Time of a cell that has no history.")
+    disabled: Reason | None = Field(None, description="Why none of its cells is run for now; they stay as holes.")
+    baseline: Text | None = Field(None, description="File of bounds that figures are judged by, relative to the suite.")
+    benchmark: Text | None = Field(None, description="Name of a cell's entry in `baseline`; default: the cell's id.")
+    confirm: int = Field(
+        0, strict=True, ge=0, le=10, description="Further runs that must agree before a figure is out of bounds."
+    )
 
     # Fields that say where, when and how often a cell runs, not what it is: they do not count for its hash.
     APART: ClassVar[frozenset[str]] = frozenset(
@@ -269,12 +280,23 @@ class TrialModel(Model):
             "retry_on",
             "repeat",
             "estimate_s",
+            "disabled",
+            "baseline",
+            "benchmark",
+            "confirm",
         ]
     )
+
+    # Fields that only judge what was seen: a kind names its own. Figures do not depend on them.
+    JUDGING: ClassVar[frozenset[str]] = frozenset()
 
     def checks_anything(self, runtime: Runtime | None) -> bool:
         """Whether a cell with this runtime can fail at all. A trial that cannot is a mistake."""
         return True
+
+    def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
+        """Files beside the suite without which the trial cannot be judged: where it names each, and its name."""
+        return ()
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         """All names of steps that an xfail may name, as written (with `${axis}` not yet put in)."""
@@ -285,6 +307,12 @@ class TrialModel(Model):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=set(self.APART)) | {
             "kind": self.kind
         }
+
+    def work(self) -> dict[str, Any]:
+        """What counts for the figures of a cell: its content without what only judges."""
+        return self.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, exclude={*self.APART, *self.JUDGING}
+        ) | {"kind": self.kind}
 
 
 class SuiteModel(Model):

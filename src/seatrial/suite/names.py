@@ -16,6 +16,7 @@ Path = tuple[str | int, ...]
 Report = Callable[[Path, str, bool], None]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
+FIGURES = "figures"  # the step of findings about bounds, which every kind has
 _ORDERED = (">=", "<=", ">", "<")
 
 
@@ -89,6 +90,16 @@ class TrialNames:
             self._check_rule((*self._path, "xfail", index), xfail)
             self._check_step((*self._path, "xfail", index, "step"), xfail, used)
         self._check_placeholders(written, used)
+        self._check_benchmark()
+
+    def _check_benchmark(self) -> None:
+        """Cells that differ have entries of their own in a baseline, so their names must differ too."""
+        named = set(placeholders(self._trial.benchmark or ""))
+        apart = [axis.name for axis in self._axes.values() if len(axis.values) > 1]
+        shared = [name for name in apart if not any(one.split(".")[0] == name for one in named)]
+        if self._trial.benchmark is not None and shared:
+            message = f"cells that differ in {shared[0]!r} would share one entry; put ${{{shared[0]}}} into the name"
+            self._report((*self._path, "benchmark"), message, False)
 
     def _runtimes(self, runtimes: Mapping[str, Runtime]) -> dict[str, Runtime]:
         axis = self._axes.get("runtime")
@@ -116,6 +127,8 @@ class TrialNames:
         steps = dict.fromkeys(
             step for runtime in runtimes.values() or [None] for step in self._trial.step_names(runtime)
         )
+        if self._trial.baseline is not None:
+            steps[FIGURES] = None
         wanted = as_glob(xfail.step)
         if not any(
             xfail.covers(step) or fnmatchcase(step, wanted) or fnmatchcase(wanted, as_glob(step)) for step in steps
@@ -126,7 +139,7 @@ class TrialNames:
         aliases = {
             info.alias or name for name, info in type(self._trial).model_fields.items() if name in TrialModel.APART
         }
-        own = {key: value for key, value in written.items() if key not in (aliases | {"kind"}) - {"xfail"}}
+        own = {key: value for key, value in written.items() if key not in (aliases | {"kind"}) - {"xfail", "benchmark"}}
         for path, text in _texts(own, self._path):
             if path[-1] != "why":
                 self._check_text(path, text)

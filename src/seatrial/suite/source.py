@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -17,6 +17,19 @@ from seatrial.suite.problem import Mark, Problem, SuiteError, printable
 MAX_BYTES = 1 << 20
 MAX_VALUES = 200_000
 MAX_DEPTH = 50
+
+
+class Limits(NamedTuple):
+    """How much of a file is read, and what to do about one that has more."""
+
+    what: str = "suite"
+    max_bytes: int = MAX_BYTES
+    max_values: int = MAX_VALUES
+    too_large: str = "split it with `include`, or use `matrix`"
+    too_many: str = "use `matrix`"
+
+
+SUITE = Limits()
 
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {word: word[0] in "tT" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
@@ -44,11 +57,12 @@ class Node:
 class Source:
     """One file that was read. `problems` has what is wrong with it as YAML; `root` is then still what could be read."""
 
-    def __init__(self, file: str, text: str, chain: tuple[str, ...] = ()) -> None:
+    def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: Limits = SUITE) -> None:
         self.file = file
         self.chain = chain
+        self.limits = limits
         self.problems: list[Problem] = []
-        self._text = text
+        self.text = text
         self._lines: list[str] | None = None
         self.root: Node | None = _Reader(self).read()
 
@@ -58,7 +72,7 @@ class Source:
 
     def mark(self, line: int, column: int) -> Mark:
         if self._lines is None:
-            self._lines = _LINE_END.split(self._text)
+            self._lines = _LINE_END.split(self.text)
         return Mark(self.file, line, column, self._lines[line - 1] if line <= len(self._lines) else "")
 
     def report(self, message: str, line: int, column: int) -> None:
@@ -87,7 +101,7 @@ class Source:
         return self.mark(line, column), raw
 
 
-def read_source(path: Path, chain: tuple[str, ...] = ()) -> Source:
+def read_source(path: Path, chain: tuple[str, ...] = (), limits: Limits = SUITE) -> Source:
     """Read a file. Raises SuiteError when there is nothing to read YAML from."""
 
     def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:
@@ -98,15 +112,14 @@ def read_source(path: Path, chain: tuple[str, ...] = ()) -> Source:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             raise refuse("not a regular file")
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+            raw = file.read(limits.max_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in its name
         raise refuse(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(raw) > MAX_BYTES:
-        raise refuse(
-            f"larger than {MAX_BYTES >> 20} MiB, the limit for a suite file; split it with `include`, or use `matrix`"
-        )
+    if len(raw) > limits.max_bytes:
+        size = f"{limits.max_bytes >> 20} MiB"
+        raise refuse(f"larger than {size}, the limit for a {limits.what} file; {limits.too_large}")
     try:
-        return Source(str(path), raw.decode("utf-8-sig"), chain)
+        return Source(str(path), raw.decode("utf-8-sig"), chain, limits)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise refuse(f"not UTF-8 (byte {error.start}: 0x{raw[error.start]:02x}); save it as UTF-8", line) from error
@@ -124,7 +137,7 @@ class _Reader:
 
     def read(self) -> Node | None:
         try:
-            events: Iterator[Any] = yaml.parse(self._source._text, Loader=yaml.CSafeLoader)
+            events: Iterator[Any] = yaml.parse(self._source.text, Loader=yaml.CSafeLoader)
             return self._documents(events)
         except _TooMuch:
             return None
@@ -134,7 +147,7 @@ class _Reader:
             line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
             self._source.report(f"not YAML: {why}", line, column)
         except yaml.reader.ReaderError as error:
-            text = self._source._text[: error.position]
+            text = self._source.text[: error.position]
             line = len(_LINE_END.findall(text)) + 1
             self._source.report(f"not YAML: character {printable(chr(error.character))!r} is not allowed", line, 1)
         return None
@@ -145,7 +158,8 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
                     line = getattr(event.start_mark, "line", 0) + 1
-                    self._source.report("a second document; a suite is one (split it with `include`)", line, 1)
+                    split = " (split it with `include`)" if self._source.limits is SUITE else ""
+                    self._source.report(f"a second document; a {self._source.limits.what} is one{split}", line, 1)
                     return root
                 root = self._node(next(events), events, 0)
         return root
@@ -158,7 +172,9 @@ class _Reader:
             if event.anchor:
                 self._anchors[event.anchor] = None
             if event.tag not in _TAGS:
-                self._source.report(f"tag {event.tag} has no meaning in a suite", node.line, node.column)
+                self._source.report(
+                    f"tag {event.tag} has no meaning in a {self._source.limits.what}", node.line, node.column
+                )
             if depth > MAX_DEPTH:
                 self._stop(f"nested deeper than {MAX_DEPTH} levels", node)
             if isinstance(event, yaml.ScalarEvent):
@@ -173,10 +189,10 @@ class _Reader:
 
     def _count(self, node: Node, more: int) -> None:
         self._values += more
-        if self._values > MAX_VALUES:
-            self._stop(
-                f"more than {MAX_VALUES:,} values (aliases counted as often as they are used); use `matrix`", node
-            )
+        limits = self._source.limits
+        if self._values > limits.max_values:
+            counted = f"more than {limits.max_values:,} values (aliases counted as often as they are used)"
+            self._stop(f"{counted}; {limits.too_many}", node)
 
     def _stop(self, why: str, node: Node) -> None:
         self._source.report(why, node.line, node.column)

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from seatrial.suite.baseline import Baselines
 from seatrial.suite.models import EnvValue, Machine, Runtime, SecretSource, TrialModel
 from seatrial.suite.values import Requirement
 
@@ -61,6 +62,7 @@ class Suite:
     max_cells: int
     max_cost: float | None = None
     estimate_s: float | None = None
+    baselines: dict[str, Baselines] = field(default_factory=dict, repr=False)  # by the text of a trial's `baseline`
 
     def parallel(self, target: str) -> int | None:
         """Jobs at a time that the suite allows on a target."""

@@ -1,11 +1,11 @@
 """The job that a cell of a runtime trial needs, and what its observation comes to."""
 
-from pathlib import Path
 from typing import Any
 
 from seatrial.check import check_job
-from seatrial.job import Environment, Finding, Input, Job, Limits, Observation, StepSeen
+from seatrial.job import Finding, Input, Job, Observation, StepSeen
 from seatrial.suite import Cell, substitute
+from seatrial.trial.job import make_job, workspace_inputs
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.runtime.model import RuntimeTrial
 from seatrial.trial.runtime.steps import notebook_path, plan_steps
@@ -16,23 +16,7 @@ class RuntimeKind:
     model = RuntimeTrial
 
     def job(self, cell: Cell, run: str, attempt: int) -> Job:
-        timeout = cell.model.timeout
-        texts = {name: substitute(value, cell) for name, value in cell.env.items() if isinstance(value, str)}
-        secrets = {name: value.secret for name, value in cell.env.items() if not isinstance(value, str)}
-        return Job(
-            name=f"{run}-{cell.hash}-{attempt}",
-            run=run,
-            cell=cell.hash,
-            attempt=attempt,
-            title=cell.id,
-            steps=tuple(planned.step for planned in plan_steps(cell)),
-            environment=_environment(cell),
-            resources=cell.machine.resources(),
-            limits=Limits(timeout.queue_s, timeout.run_s, timeout.stall_s, timeout.grace_s),
-            env=texts,
-            secrets=secrets,
-            inputs=tuple(_inputs(cell)),
-        )
+        return make_job(cell, run, attempt, (planned.step for planned in plan_steps(cell)), _inputs(cell))
 
     def judge(self, cell: Cell, observation: Observation) -> Judgement:
         """Every step has its findings, also those that the job did not get to."""
@@ -49,29 +33,11 @@ class RuntimeKind:
         return Judgement(findings, metrics)
 
 
-def _environment(cell: Cell) -> Environment:
-    runtime = cell.runtime
-    if runtime is None:
-        return Environment()
-    interpreter = substitute(runtime.interpreter, cell)
-    if interpreter and "/" in interpreter:
-        interpreter = str(cell.directory / Path(interpreter).expanduser())
-    return Environment(
-        name=cell.runtime_name or "host",
-        python=substitute(runtime.python, cell),
-        packages=substitute(runtime.packages, cell),
-        interpreter=interpreter,
-        image=substitute(runtime.image, cell),
-    )
-
-
 def _inputs(cell: Cell) -> list[Input]:
     """The workspace's files; without a workspace, the notebooks themselves."""
     workspace = cell.runtime.workspace if cell.runtime else None
-    if workspace and workspace.git:
-        return []
-    if workspace and workspace.path:
-        return [Input(str(cell.directory / substitute(workspace.path, cell)), ".")]
+    if workspace:
+        return workspace_inputs(cell, workspace)
     assert isinstance(cell.model, RuntimeTrial)
     return [
         Input(str(cell.directory / substitute(notebook.path, cell)), notebook_path(cell, notebook), required=False)
@@ -100,7 +66,7 @@ def _passes(findings: list[Finding]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for finding in findings:
         if finding.check == "notebook" and "seconds" in finding.data:
-            figures[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s"}}
+            figures[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s", "better": "lower"}}
             for key, name in (("peak_memory_bytes", "peak_memory"), ("gpu_peak_memory_bytes", "gpu_peak_memory")):
                 peaks = [cell[key] for cell in finding.data.get("cells", []) if key in cell]
                 if peaks:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
@@ -108,6 +108,8 @@ class RuntimeTrial(TrialModel):
     facts: _Facts = Field(
         None, description="Facts against the machine's declaration; default: unless there is nothing but `run`."
     )
+
+    JUDGING: ClassVar[frozenset[str]] = frozenset({"commands", "imports", "facts"})
 
     @field_validator("commands", "imports", "run", "notebooks")
     @classmethod

@@ -1,7 +1,6 @@
 """The steps of a runtime trial's cell, each with the check that judges it."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,24 +13,17 @@ from seatrial.check import (
     check_import,
     check_notebook,
     check_run,
-    check_workspace,
 )
-from seatrial.job import Exit, Finding, Step, StepSeen
+from seatrial.job import Step
 from seatrial.suite import Cell, Machine, Notebook, substitute
+from seatrial.trial.planned import Planned, plan_workspace
 from seatrial.trial.runtime.model import Facts, RuntimeTrial
 
 # What a step that hangs may take of a job's time, where the suite sets no limit of its own.
 COMMAND_S = 30.0
 IMPORT_S = 900.0
 FACTS_S = 300.0
-WORKSPACE_S = 3600.0
 PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
-
-
-@dataclass(frozen=True)
-class Planned:
-    step: Step
-    check: Callable[[StepSeen, Exit], list[Finding]]
 
 
 def plan_steps(cell: Cell) -> tuple[Planned, ...]:
@@ -40,22 +32,13 @@ def plan_steps(cell: Cell) -> tuple[Planned, ...]:
     assert isinstance(model, RuntimeTrial)
     notebooks = model.all_notebooks(cell.runtime)
     return (
-        *_workspace(cell),
+        *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
         *_facts(cell, model, bool(notebooks)),
         *(_command(substitute(command, cell)) for command in model.commands),
         *(_import(substitute(one.module, cell), substitute(one.version, cell)) for one in model.import_checks),
         *_runs(cell, model),
         *(_notebook(cell, notebook) for notebook in notebooks),
     )
-
-
-def _workspace(cell: Cell) -> Iterator[Planned]:
-    workspace = cell.runtime.workspace if cell.runtime else None
-    if workspace and workspace.git:
-        args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
-        yield Planned(
-            Step("workspace", "workspace", args, WORKSPACE_S), lambda seen, ended: [check_workspace(seen, ended)]
-        )
 
 
 def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Planned]:

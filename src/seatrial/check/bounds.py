@@ -1,0 +1,107 @@
+"""Whether the figures of one run are within the bounds that earlier runs gave, and on which side they are not."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from seatrial.job import Bound, BoundState, Finding, Verdict, figures
+
+STEP = "figures"
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+def check_bounds(
+    metrics: dict[str, Any],
+    bounds: Iterable[Bound],
+    fingerprint: str,
+    unbounded: str = "",
+    at_s: float = 0.0,
+    failed: bool = False,
+) -> list[Finding]:
+    """A finding for each bound, and one that says so where a baseline is named and has none. `at_s`: when it ran.
+
+    1. Out on the worse side is `slower`, out on the better side `faster`; equality is inside.
+    2. What cannot be judged is skipped with its reason: too few runs, bounds too wide to find anything, bounds made
+       from another configuration or other hardware. A figure that has bounds and was not measured is a failure,
+       unless the run `failed` anyway.
+    """
+    seen = {figure.name: figure.value for figure in figures(metrics)}
+    findings = [_finding(bound, seen.get(bound.metric), fingerprint, at_s, failed) for bound in bounds]
+    if unbounded:
+        findings.append(_skipped("bounds", f"recorded, not judged: {unbounded}"))
+    return findings
+
+
+def _finding(bound: Bound, value: float | None, fingerprint: str, at_s: float, failed: bool) -> Finding:
+    check = f"bounds {bound.metric}"
+    if bound.state is BoundState.DISABLED:
+        return _skipped(check, f"switched off: {bound.why}")
+    if value is None:
+        if failed:
+            return _skipped(check, "not measured: the run did not come that far")
+        message = f"{bound.metric} was not measured, and {bound.source or 'the baseline'} has bounds for it"
+        return Finding(STEP, check, Verdict.FAILED, "absent", message)
+    if bound.fingerprint and bound.fingerprint != fingerprint:
+        other = f"the bounds are of another configuration or hardware ({bound.fingerprint}, this is {fingerprint})"
+        return _skipped(check, f"recorded, not judged: {other}; `seatrial baseline update` makes new ones")
+    if bound.state is not BoundState.USABLE:
+        return _skipped(check, f"recorded, not judged: {bound.why}")
+    return _judged(bound, check, value, at_s)
+
+
+def _judged(bound: Bound, check: str, value: float, at_s: float) -> Finding:
+    data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
+    above = bound.upper is not None and value > bound.upper
+    below = bound.lower is not None and value < bound.lower
+    told = sentence(bound, value, at_s)
+    if not above and not below:
+        return Finding(STEP, check, Verdict.PASSED, message=told, data=data)
+    if above is (bound.better == "lower"):
+        return Finding(STEP, check, Verdict.SLOWER, "slower", told, data=data)
+    advice = "if that is meant to last, `seatrial baseline recenter` follows it"
+    return Finding(STEP, check, Verdict.FASTER, "faster", f"{told}: {advice}", data=data)
+
+
+def sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
+    """`2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs would be); the level changed at ...`
+
+    `at_s` is when the figure was taken; days of that year are told without it."""
+    unit = f" {bound.unit}" if bound.unit else ""
+    inside = False
+    if bound.upper is not None and value > bound.upper:
+        text = f"{value:.4g}{unit} is above {bound.upper:.4g}{unit}"
+    elif bound.lower is not None and value < bound.lower:
+        text = f"{value:.4g}{unit} is below {bound.lower:.4g}{unit}"
+    else:
+        text = f"{value:.4g}{unit} is within {_side(bound.lower)} to {_side(bound.upper)}{unit}"
+        inside = True
+    text += _provenance(bound, at_s, inside)
+    if bound.changed is not None:
+        levels = f"{bound.changed.before:.4g} → {bound.changed.after:.4g}"
+        text += f"; the level changed at run {bound.changed.run} ({levels}, {day(bound.changed.at_s, at_s)})"
+    return text
+
+
+def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
+    parts = []
+    if bound.runs:
+        since = f" since {day(bound.since_s, at_s)}" if bound.since_s else ""
+        parts.append(f"{bound.runs} run{'s' if bound.runs != 1 else ''}{since}")
+    if bound.false_alarm:
+        parts.append(f"one in {1 / bound.false_alarm:,.0f} good runs would {'not ' if inside else ''}be")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _side(value: float | None) -> str:
+    return "anything" if value is None else f"{value:.4g}"
+
+
+def day(at_s: float, seen_s: float = 0.0) -> str:
+    """`3 Oct`; with the year when it is not that of `seen_s`. In universal time, as all dates here."""
+    then = time.gmtime(at_s)
+    text = f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]}"
+    return text if then.tm_year == time.gmtime(seen_s).tm_year else f"{text} {then.tm_year}"
+
+
+def _skipped(check: str, message: str) -> Finding:
+    return Finding(STEP, check, Verdict.SKIPPED, message=message)

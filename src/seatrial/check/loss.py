@@ -1,0 +1,149 @@
+"""Findings for the loss that a training job's log tells: a number, near a target, like a recorded curve."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from seatrial.check.evidence import headed, tidy
+from seatrial.check.finding import failed, passed
+from seatrial.check.log import cut_short, dropped, said, skipped, stopped_by, where
+from seatrial.check.reading import Reading, Told, as_number, named, told
+from seatrial.job import Finding, StepSeen
+
+SHORT = 80  # characters; a longer pattern tells a person nothing
+MOST_POINTS = 200  # of the curve that a finding carries
+
+
+@dataclass(frozen=True)
+class LossExpected:
+    """`tolerance` is a distance, or with `relative` a share of what is expected."""
+
+    pattern: str
+    target: float | None = None
+    tolerance: float = 0.0
+    relative: bool = False
+    finite: bool = True
+    curve: Mapping[int, float] | None = None
+
+    def allowed(self, wanted: float) -> float:
+        return abs(wanted) * self.tolerance if self.relative else self.tolerance
+
+    def near(self, value: float, wanted: float) -> bool:
+        """Within the tolerance, equality included: what decimals lose in binary does not count."""
+        distance = abs(value - wanted)
+        lost = 4 * math.ulp(max(abs(value), abs(wanted))) if math.isfinite(value) else 0.0
+        return distance <= self.allowed(wanted) + lost
+
+    def about(self, wanted: float) -> str:
+        return f"{wanted:.6g} ± {self.width}"
+
+    @property
+    def width(self) -> str:
+        return f"{self.tolerance * 100:.4g}%" if self.relative else f"{self.tolerance:.4g}"
+
+
+def check_loss(seen: StepSeen, expected: LossExpected) -> list[Finding]:
+    """One finding for the loss itself, one for the curve. Each host that tells a loss is judged."""
+    if given_up := dropped(seen, "loss", expected.pattern):
+        return [given_up]
+    losses = told(seen, "loss")
+    wild = _not_finite(seen, losses)
+    if not losses.hosts and wild is None:
+        return [_none(seen, expected)]
+    judged = _finite(seen, losses, wild) if wild and expected.finite else _last(seen, losses, expected)
+    findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
+    if expected.curve is not None:
+        findings.append(_curve(seen, losses, expected, expected.curve))
+    return findings
+
+
+def points(losses: Told) -> list[list[float | int | None]]:
+    """The curve of the first host that tells one, in few points: a form that a recorded curve may have."""
+    known = [one for one in losses.of(losses.hosts[0]) if one.step is not None] if losses.hosts else []
+    every = max(1, math.ceil(len(known) / MOST_POINTS))
+    return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
+
+
+def _none(seen: StepSeen, expected: LossExpected) -> Finding:
+    if cut_short(seen):
+        return skipped(seen, "loss", f"not known: {cut_short(seen)}")
+    near = [line.strip() for line in tidy(seen.output).splitlines() if "loss" in line.lower()]
+    hint = "; a line that says loss is below, for a `pattern` of your own" if near else ""
+    pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the pattern that Seatrial has for it"
+    message = f"no line tells a loss: none matches {pattern}{hint}"
+    return failed(seen, "loss", "loss", message, headed(near[-1], seen.output) if near else said(seen))
+
+
+def _not_finite(seen: StepSeen, losses: Told) -> Reading | None:
+    """The first value that is no number; from the agent's own word when it ended the job for it."""
+    stopped = stopped_by(seen)
+    first = next((one for one in losses.readings if not math.isfinite(one.value)), None)
+    if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
+        value = as_number(stopped.get("value"))
+        line, host = stopped.get("line"), stopped.get("host")
+        return Reading(
+            math.nan if value is None else value,
+            host if isinstance(host, int) else 0,
+            line=line if isinstance(line, int) else None,
+        )
+    if first is None:
+        return next((Reading(value, host) for host, value in losses.last.items() if not math.isfinite(value)), None)
+    return first
+
+
+def _finite(seen: StepSeen, losses: Told, wild: Reading | None) -> Finding:
+    assert wild is not None
+    at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
+    stopped = stopped_by(seen)
+    after = stopped.get("seconds_after") if stopped.get("what") == "value" else None
+    ended = f"; it was ended {after:.2g} s after that line" if isinstance(after, int | float) else ""
+    text = str(stopped.get("text") or "") if stopped.get("what") == "value" else ""
+    place = ", ".join(filter(None, at))
+    message = f"the loss is {named(wild.value)}" + (f" ({place})" if place else "") + ended
+    class_ = "nan" if math.isnan(wild.value) else "inf"
+    return failed(seen, "loss", class_, message, headed(text, seen.output) if text else said(seen))
+
+
+def _last(seen: StepSeen, losses: Told, expected: LossExpected) -> Finding:
+    """The last value of each host."""
+    shown = ", ".join(
+        f"{named(losses.last[host])}{f' on host {host}' if len(losses.hosts) > 1 else ''}" for host in losses.hosts[:8]
+    )
+    if expected.target is None:
+        return passed(seen, "loss", f"last {shown}; {losses.count} values")
+    target = expected.target
+    off = [host for host in losses.hosts if not expected.near(losses.last[host], target)]
+    if not off:
+        return passed(seen, "loss", f"last {shown}, and should be {expected.about(target)}")
+    if cut_short(seen):
+        return skipped(seen, "loss", f"the last is not known: {cut_short(seen)} at {shown}")
+    value = losses.last[off[0]]
+    whose = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
+    message = f"the last loss is {value:.6g}{whose}, and should be {expected.about(target)}"
+    return failed(seen, "loss", "loss", message, said(seen))
+
+
+def _curve(seen: StepSeen, losses: Told, expected: LossExpected, recorded: Mapping[int, float]) -> Finding:
+    """Each step that this log and the recorded curve both have; the log must come as far as the curve."""
+    check = "loss curve"
+    told_steps = [one for one in losses.readings if one.step is not None]
+    common = [one for one in told_steps if one.step in recorded]
+    if not common:
+        why = "its lines tell no step" if not told_steps else "it has none of the steps of the recorded curve"
+        return failed(seen, check, "loss", f"the curve cannot be compared: {why}", said(seen))
+    off = [one for one in common if one.step is not None and not expected.near(one.value, recorded[one.step])]
+    if off:
+        first = min(off, key=lambda one: one.step or 0)
+        wanted = recorded[first.step or 0]
+        message = (
+            f"{len(off)} of {len(common)} steps are off the recorded curve, first step {first.step}: "
+            f"{named(first.value)}, and should be {expected.about(wanted)}"
+        )
+        return failed(seen, check, "loss", message)
+    reached, wanted_step = max(one.step or 0 for one in common), max(recorded)
+    if reached < wanted_step and not cut_short(seen):
+        message = f"the recorded curve goes to step {wanted_step}, and this log compares with it only to {reached}"
+        return failed(seen, check, "loss", message, said(seen))
+    return passed(seen, check, f"{len(common)} steps within {expected.width} of the recorded curve")

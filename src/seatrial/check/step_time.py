@@ -1,0 +1,158 @@
+"""How many steps a training job made, and how long one took: from the words of its log, from when its lines came, or
+from a profile. The first steps compile; they are left out, by what the values themselves say."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any, Literal
+
+from seatrial.check.finding import failed, passed
+from seatrial.check.log import cut_short, dropped, said, skipped
+from seatrial.check.reading import Reading, Told, told
+from seatrial.check.wanted import Wanted
+from seatrial.job import Finding, StepSeen
+
+FIRST = 2  # steps that are left out in any case, where enough others stay
+LEAST = 3  # steps that stay
+FAR = 0.10  # above the steady median by this share, and by SPREADS of its spread, is not steady yet
+SPREADS = 6.0
+_MAD_TO_SIGMA = 1.4826
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+Aggregate = Literal["median", "mean", "last", "min", "max"]
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Of the host whose steps took longest: all wait for it."""
+
+    seconds: float
+    count: int  # values that it was made from
+    warmup: int  # values before them that were left out
+    source: str
+
+
+def warmup(values: Sequence[float]) -> int:
+    """How many of the first values are not steady yet: far above the median of the later half.
+
+    Compiling makes a first step 9 to 100 times as long as the others, and the next ones may be longer too. At most half
+    of the values are left out, and LEAST of them stay."""
+    count = len(values)
+    most = min(count // 2, count - LEAST)
+    if most <= 0:
+        return 1 if count == LEAST and values[0] > 2 * max(values[1:]) else 0
+    steady = values[count // 2 :]
+    center = median(steady)
+    spread = _MAD_TO_SIGMA * median(abs(value - center) for value in steady)
+    limit = center + max(FAR * abs(center), SPREADS * spread)
+    far = next((index for index in range(most) if not values[index] > limit), most)
+    return max(far, min(FIRST, most))
+
+
+def aggregated(values: Sequence[float], how: Aggregate) -> float:
+    """One value for all; of fewer than three the median is their mean."""
+    if how == "last":
+        return values[-1]
+    if how == "mean":
+        return fmean(values)
+    if how == "median":
+        return median(values)
+    return min(values) if how == "min" else max(values)
+
+
+def from_log(seen: StepSeen, unit: str = "s") -> StepTime | None:
+    """From what the log says of each step."""
+    return _slowest(
+        {
+            host: [one.value * SECONDS[unit] for one in readings if math.isfinite(one.value) and one.value > 0]
+            for host, readings in told(seen, "step_time").by_host.items()
+        },
+        "the log",
+    )
+
+
+def from_lines(seen: StepSeen) -> StepTime | None:
+    """From when the lines of steps came, by the agent's one clock; None where a buffer let them come in heaps."""
+    taken = {}
+    for host, readings in told(seen, "step").by_host.items():
+        values = [value for one, after in pairwise(readings) if (value := _between(one, after)) is not None]
+        if values and sum(value <= 0 for value in values) <= len(values) // 10:
+            taken[host] = values
+    return _slowest(taken, "the times at which the lines of steps came")
+
+
+def from_profile(profiles: Sequence[tuple[str, dict[str, Any]]]) -> StepTime | None:
+    """From the profiles of all hosts, each under its path: the median of its steps, as the profile has them."""
+    best: StepTime | None = None
+    for path, profile in profiles:
+        values = [value for _, value in profile_steps(profile)]
+        if values and (best is None or median(values) > best.seconds):
+            source = f"{profile.get('step_source') or 'steps'} in {path}"
+            best = StepTime(median(values), len(values), 0, source)
+    return best
+
+
+def profile_steps(profile: dict[str, Any]) -> list[tuple[int | None, float]]:
+    """Number and seconds of each step of a profile."""
+    steps = profile.get("steps")
+    found = []
+    for step in steps if isinstance(steps, list) else []:
+        seconds = step.get("seconds") if isinstance(step, dict) else None
+        if isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0:
+            number = step.get("number")
+            found.append((number if isinstance(number, int) else None, float(seconds)))
+    return found
+
+
+def check_steps(seen: StepSeen, pattern: str, count: Wanted | None, last: Wanted | None) -> list[Finding]:
+    """How many steps the log tells of, and how far it came, each if asked for. The host with the fewest is judged."""
+    if count is None and last is None:
+        return []
+    if given_up := dropped(seen, "steps", pattern):
+        return [given_up]
+    findings = []
+    steps = told(seen, "step")
+    if count is not None:
+        have = min((_made(steps, host) for host in steps.hosts), default=0)
+        findings.append(_judged(seen, "steps", count, have, f"{have} steps"))
+    if last is not None:
+        highest = [max(one.value for one in steps.of(host)) for host in steps.hosts if steps.of(host)]
+        reached = max(min(highest, default=-1), min(steps.last.values(), default=-1))
+        message = f"the last is step {reached:.0f}" if reached >= 0 else "no step at all"
+        findings.append(_judged(seen, "last step", last, reached, message))
+    return findings
+
+
+def _made(steps: Told, host: int) -> int:
+    """Steps that a host told of; one that is told twice in a row, by a progress bar say, is one."""
+    readings = steps.of(host)
+    if len(readings) < steps.counts[host]:  # too many to be kept one by one
+        return steps.counts[host]
+    return sum(before is None or one.value != before.value for before, one in pairwise([None, *readings]) if one)
+
+
+def _judged(seen: StepSeen, check: str, wanted: Wanted, have: float, message: str) -> Finding:
+    if wanted.met_by(have):
+        return passed(seen, check, f"{message}, asked for {wanted.text}")
+    if cut_short(seen):
+        return skipped(seen, check, f"not known: {cut_short(seen)} ({message})")
+    return failed(seen, check, "steps", f"{message}, and should be {wanted.text}", said(seen))
+
+
+def _between(one: Reading, after: Reading) -> float | None:
+    """Seconds of a step between two lines of steps, which may be several steps apart."""
+    if one.at_s is None or after.at_s is None or after.value <= one.value:
+        return None
+    return (after.at_s - one.at_s) / (after.value - one.value)
+
+
+def _slowest(by_host: dict[int, list[float]], source: str) -> StepTime | None:
+    best: StepTime | None = None
+    for host, values in by_host.items():
+        left_out = warmup(values)
+        kept = values[left_out:]
+        if kept and (best is None or median(kept) > best.seconds):
+            whose = f" of host {host}" if len(by_host) > 1 else ""
+            best = StepTime(median(kept), len(kept), left_out, source + whose)
+    return best

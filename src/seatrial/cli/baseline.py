@@ -1,0 +1,305 @@
+"""`seatrial baseline`: shows bounds and changes them, each change as a diff and with its reason."""
+
+import time
+from collections.abc import Callable
+from functools import partial, reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seatrial.cli.baseline_asked import Asked, say
+from seatrial.cli.options import HISTORY, RUNS, duration, fail
+
+if TYPE_CHECKING:
+    from seatrial.engine.baseline import PastRun, Place, Updated, Why
+    from seatrial.suite.baseline import Baselines
+
+_SUITE = click.argument("suite", type=click.Path(path_type=Path))
+_SELECT = click.option(
+    "--select", "select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash; repeat for more."
+)
+_METRIC = click.option("--metric", metavar="NAME", help="Just this figure.")
+_CHANGING = [
+    _SUITE,
+    _SELECT,
+    click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept in the entry."),
+    click.option("--force", is_flag=True, help="Also bounds that are wider than the cap."),
+    click.option("--dry-run", is_flag=True, help="Print the change, and make none."),
+    RUNS,
+    HISTORY,
+]
+
+
+def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that changes an entry."""
+    return reduce(lambda wrapped, option: option(wrapped), reversed(_CHANGING), command)
+
+
+@click.group()
+def command() -> None:
+    """Bounds that figures are judged by: show them, make them from the history, move them, widen them.
+
+    The file is what `baseline:` of the suite's trials names: Seatrial's own, or torchprime's step_time_bounds.yaml.
+    Only the selected entries are touched; everything else in the file stays as it is written, comments too.
+    """
+
+
+@command.command(short_help="Say what the last run is by its bounds, and where these come from.")
+@_SUITE
+@_SELECT
+@_METRIC
+@RUNS
+@HISTORY
+def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, history: str | None) -> None:
+    """Say for each entry what the last run is by its bounds, and where the bounds come from."""
+    from seatrial.engine import baseline
+
+    asked = Asked(suite, select, runs, history)
+    for place in asked.places:
+        say(place.name if place.exists else f"{place.name} (does not exist yet)")
+        for one in asked.safely(partial(baseline.show, place, asked.history, metric)):
+            say(f"  {' '.join((one.benchmark, one.metric)).strip()}: {one.sentence}")
+            for detail in one.details:
+                say(f"      {detail}")
+        stale = baseline.unused(place) if not select else []
+        if stale:
+            say(f"  of no cell that would run: {', '.join(stale)}")
+        for warning in place.baselines.warnings:
+            say(warning, err=True)
+
+
+@command.command(short_help="Make bounds from the runs in the history.")
+@_changing
+@_METRIC
+@click.option("--since", metavar="TIME", help="Only runs of the last so long: 30d, 12h.")
+def update(
+    suite: Path,
+    select: tuple[str, ...],
+    reason: str,
+    force: bool,
+    dry_run: bool,
+    runs: Path,
+    history: str | None,
+    metric: str | None,
+    since: str | None,
+) -> None:
+    """Make bounds from the runs in the history: good ones, of the newest level, of the same configuration.
+
+    Entries without bounds are made; those that have some are brought up to date. Too few runs, or too wide a spread,
+    change nothing that is in use.
+    """
+    from seatrial.engine import baseline
+
+    asked = Asked(suite, select, runs, history)
+    why = _why(reason, force)
+    since_s = time.time() - duration(since) if since else None
+
+    def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+        found = baseline.choose(asked.history, benchmark, metric, since_s)
+        names = ["step_time"] if place.baselines.form == "torchprime" else [one.series.metric for one in found]
+        return [
+            (one.series.metric, partial(baseline.update, one, *_known(place, one, runs, why)))
+            for one in found
+            if one.series.metric in names
+        ]
+
+    asked.change(made, dry_run, f"no run of it has {metric or 'a figure that can have bounds'} yet")
+
+
+@command.command(short_help="Move bounds to the newest level; their width stays.")
+@_changing
+@_METRIC
+def recenter(
+    suite: Path,
+    select: tuple[str, ...],
+    reason: str,
+    force: bool,
+    dry_run: bool,
+    runs: Path,
+    history: str | None,
+    metric: str | None,
+) -> None:
+    """Move bounds to the level of the newest runs; their width stays. That level is in order from then on.
+
+    The newest level is that of the last runs which are out of the bounds on one side; when the last run is inside, of
+    the runs since the last change. Older runs count no more for `seatrial baseline update`.
+    """
+    from seatrial.engine import baseline
+
+    asked = Asked(suite, select, runs, history)
+    why = _why(reason, force)
+
+    def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+        found = {one.series.metric: one for one in baseline.choose(asked.history, benchmark, metric)}
+        return [
+            (name, partial(baseline.recenter, found[name], entry, why))
+            for name, entry in place.baselines.entries.get(benchmark, {}).items()
+            if name in found
+        ]
+
+    asked.change(made, dry_run, "it has no entry, or no run")
+
+
+@command.command(short_help="Make bounds wider, and keep them so.")
+@_changing
+@_METRIC
+@click.option("--by", metavar="PERCENT", help="So much wider than they are: 20%.")
+@click.option("--to", metavar="PERCENT", help="So much of the center to each side: 3%.")
+def widen(
+    suite: Path,
+    select: tuple[str, ...],
+    reason: str,
+    force: bool,
+    dry_run: bool,
+    runs: Path,
+    history: str | None,
+    metric: str | None,
+    by: str | None,
+    to: str | None,
+) -> None:
+    """Make bounds wider, and keep them so: the width becomes the floor of the entry."""
+    from seatrial.engine import baseline
+
+    if (by is None) == (to is None):
+        fail("say how much wider: exactly one of --by 20% and --to 3%")
+    asked = Asked(suite, select, runs, history)
+    why = _why(reason, force)
+    by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
+
+    def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+        return [
+            (name, partial(baseline.widen, entry, why, by_share, to_share))
+            for name, entry in place.baselines.entries.get(benchmark, {}).items()
+            if metric is None or name == metric
+        ]
+
+    asked.change(made, dry_run, "it has no entry")
+
+
+@command.command("import", short_help="Take over bounds or runs that another tool kept.")
+@_SUITE
+@click.argument("file", type=click.Path(path_type=Path))
+@_SELECT
+@click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
+@click.option("--metric", metavar="NAME", help="Of runs: what their values are figures of.")
+@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: as before.")
+@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as before.")
+@click.option("--force", is_flag=True, help="Also bounds that are wider than the cap.")
+@click.option("--dry-run", is_flag=True, help="Print the change, and make none.")
+@RUNS
+@HISTORY
+def import_(
+    suite: Path,
+    file: Path,
+    select: tuple[str, ...],
+    reason: str,
+    metric: str | None,
+    unit: str,
+    better: str | None,
+    force: bool,
+    dry_run: bool,
+    runs: Path,
+    history: str | None,
+) -> None:
+    """Take over what another tool kept in FILE.
+
+    \b
+    bounds   torchprime's step_time_bounds.yaml, or a baseline of Seatrial: into the suite's own baseline
+    runs     CSV, JSON or YAML, a row with `run`, `time` and `value` each: into the history, for `update`
+    """
+    from seatrial.engine import baseline
+    from seatrial.suite import SuiteError
+    from seatrial.suite.baseline import read_baselines
+    from seatrial.suite.baseline.read import is_bounds
+
+    asked = Asked(suite, select, runs, history)
+    why = _why(reason, force)
+    try:
+        if is_bounds(file):
+            taken = read_baselines(file)
+            _import_bounds(asked, taken, file, why, dry_run)
+        else:
+            _import_runs(asked, baseline.read_runs(file), file, why, dry_run, (metric, unit, better))
+    except SuiteError as error:
+        fail(str(error))
+
+
+def _import_bounds(asked: Asked, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:
+    from seatrial.engine import baseline
+
+    for warning in taken.warnings:
+        say(warning, err=True)
+    refused, done = [], 0
+    for place in asked.places:
+        if place.exists and place.path.resolve() == file.resolve():
+            fail(f"{file} is what the suite judges by already; there is nothing to import")
+        updates, no = baseline.take_bounds(place, taken, file.name, why)
+        refused += no
+        done += len(updates)
+        asked.write(place, updates, dry_run)
+    known = {benchmark for place in asked.places for benchmark in place.benchmarks}
+    others = [benchmark for benchmark in taken.entries if benchmark not in known]
+    if others:
+        say(f"of no selected cell, and not imported: {', '.join(others)}", err=True)
+    for line in refused:
+        say(f"refused: {line}", err=True)
+    if refused or not done:
+        fail("nothing was imported: no benchmark of the file is one of the suite's" if not done else "not all", 1)
+
+
+def _import_runs(
+    asked: Asked,
+    found: "list[PastRun]",
+    file: Path,
+    why: "Why",
+    dry_run: bool,
+    said: tuple[str | None, str, str | None],
+) -> None:
+    from seatrial.check.bounds import day
+    from seatrial.engine import baseline
+
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for one in found:
+        groups.setdefault((one.benchmark, one.metric), []).append(one)
+    for (benchmark, metric), group in groups.items():
+        figure = asked.figure(benchmark, metric or said[0], said[1], said[2])
+        fingerprint = asked.safely(partial(baseline.newest_fingerprint, asked.history, figure.benchmark))
+        if not dry_run:
+            asked.safely(partial(baseline.keep, asked.history, group, figure, fingerprint, why, file.name))
+        told = f"{len(group)} runs of {figure.metric} from {day(group[0].at_s)} to {day(group[-1].at_s)}"
+        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {asked.history.place}")
+        if not fingerprint:
+            say(
+                "  nothing ran here yet, so nobody knows whether that was the same configuration and hardware. Bounds "
+                "made from them judge the first runs here, but are never mixed with them; if it was the same, run the "
+                "suite once and import them again"
+            )
+
+
+def _known(place: "Place", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
+    from seatrial.engine.baseline import hardware
+
+    last = chosen.points[-1] if chosen.points else None
+    seen = hardware(runs, last.run, last.id) if last else ""
+    return place.entry(chosen.series.benchmark, chosen.series.metric), why, seen, place.baselines.form
+
+
+def _why(reason: str, force: bool) -> "Why":
+    from seatrial.engine.baseline import Why
+
+    text = " ".join(reason.encode("utf-8", "replace").decode().split())
+    if not text:
+        fail("--reason is empty: say why, for whoever looks at these bounds later")
+    return Why(text, time.time(), force)
+
+
+def _percent(text: str) -> float:
+    """`20%` or `20`: 0.2."""
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 100:
+        fail(f"{text!r} is no percentage; write 3% or 20%")
+    return share

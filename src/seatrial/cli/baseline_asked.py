@@ -1,0 +1,114 @@
+"""What the commands of `seatrial baseline` share: the files that they are about, and how a change is made."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seatrial.cli.options import fail, history_at, plan_of
+
+if TYPE_CHECKING:
+    from seatrial.engine.baseline import Figure, Place, Updated
+    from seatrial.record.history import History
+    from seatrial.suite import Suite
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print a line. Names and reasons come from files and runs: what could move a terminal's cursor is written out."""
+    from seatrial.suite.problem import printable
+
+    click.echo(printable(text), err=err)
+
+
+class Asked:
+    """The suite, the files of its baselines and the history that a command is about."""
+
+    def __init__(self, suite: Path, select: tuple[str, ...], runs: Path, history: str | None) -> None:
+        from seatrial.engine.baseline import NoBaseline, places
+
+        self.suite: Suite
+        self.suite, plan = plan_of(suite, runs, select, history=history)
+        self.history: History = history_at(runs, history)
+        try:
+            self.places = places(self.suite, plan.cells)
+        except NoBaseline as error:
+            fail(str(error))
+
+    def safely(self, use: Callable[[], Any]) -> Any:
+        from seatrial.record.history import HistoryError
+
+        try:
+            return use()
+        except HistoryError as error:
+            fail(str(error), 3)
+
+    def change(
+        self,
+        made: "Callable[[Place, str], list[tuple[str, Callable[[], Updated]]]]",
+        dry_run: bool,
+        nothing: str,
+    ) -> None:
+        """Make the change of each entry, print it, write it. Ends with 1 when an entry had to stay as it was."""
+        from seatrial.engine.baseline import Refused
+
+        refused = 0
+        for place in self.places:
+            updates = []
+            for benchmark in place.benchmarks:
+                entries = self.safely(partial(made, place, benchmark))
+                if not entries:
+                    say(f"{benchmark}: {nothing}", err=True)
+                    refused += 1
+                for metric, make in entries:
+                    try:
+                        updates.append(make())
+                    except Refused as error:
+                        say(f"{benchmark} {metric}: {error}", err=True)
+                        refused += 1
+            self.write(place, updates, dry_run)
+        if refused:
+            raise SystemExit(1)
+
+    def write(self, place: "Place", updates: "list[Updated]", dry_run: bool) -> None:
+        from seatrial.engine.baseline import FileChanged, change, write
+        from seatrial.suite.baseline import CannotEdit
+
+        if not updates:
+            return
+        try:
+            changed = change(place, [update.edit for update in updates])
+            if not dry_run:
+                write(changed)
+        except (CannotEdit, FileChanged) as error:
+            fail(str(error))
+        click.echo(changed.diff)  # of YAML, which holds no control characters
+        for update in updates:
+            for note in update.notes:
+                say(f"{update.edit.benchmark} {update.edit.metric}: {note}", err=True)
+        entries = f"{len(updates)} entr{'y' if len(updates) == 1 else 'ies'} of {place.name}"
+        say(f"{'would change' if dry_run else 'changed'} {entries}", err=True)
+
+    def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "Figure":
+        """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
+        from seatrial.engine.baseline import Figure
+
+        known = {name: trial for place in self.places for name, trial in place.trials.items()}
+        if not benchmark and len(known) == 1:
+            benchmark = next(iter(known))
+        if benchmark not in known:
+            from seatrial.suite import nearest
+
+            what = f"there is no cell with benchmark {benchmark!r}" if benchmark else "the runs name no `benchmark`"
+            fail(f"{what}{nearest(benchmark, known)}; --select one cell, or give each run its `benchmark`")
+        if metric is None:
+            fail("the runs name no `metric`; say --metric step_time, or what they are figures of")
+        before = self.safely(lambda: self.history.series(benchmark=benchmark, metric=metric, last=1))
+        entries = [place.entry(benchmark, metric) for place in self.places]
+        bounds = [entry.bound for entry in entries if entry is not None]
+        for old in (*reversed(before), *bounds):
+            unit, better = unit or old.unit, better or old.better
+        if not better:
+            fail(f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher")
+        return Figure(benchmark, metric, unit, better, known[benchmark])

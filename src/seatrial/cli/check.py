@@ -1,0 +1,146 @@
+"""`seatrial check`: judges the log and the files of a training job that ran elsewhere, without running anything."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import fail, loaded
+
+if TYPE_CHECKING:
+    from seatrial.engine.check_folder import Checked
+    from seatrial.job import Finding
+    from seatrial.report.lines import Line
+    from seatrial.suite import Cell
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR|URL")
+@click.option("--suite", required=True, type=_FILE, help="Suite with the trial whose checks are to judge it.")
+@click.option("--trial", required=True, metavar="TRIAL", help="Name of a training trial of the suite.")
+@click.option("--select", multiple=True, metavar="EXPR", help="Which cell of the trial: id glob, axis=value or /hash.")
+@click.option("--log", "logs", multiple=True, type=_FILE, help="Log; once for each host. Default: those in DIR.")
+@click.option("--exit-code", type=click.IntRange(0, 255), help="How the job ended, if you know.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, in the form of results.json.")
+def command(
+    folder: str,
+    suite: Path,
+    trial: str,
+    select: tuple[str, ...],
+    logs: tuple[Path, ...],
+    exit_code: int | None,
+    as_json: bool,
+) -> None:
+    """Judge the log and the files in DIR, or at an fsspec URL, by the checks of a training trial. Nothing is run.
+
+    Ends as a run would: 0 passed, 1 a check failed or a figure is out of bounds.
+    """
+    import msgspec
+
+    from seatrial.engine.check_folder import check_folder
+    from seatrial.engine.exits import exit_code as code_of
+    from seatrial.engine.fetch_folder import CannotCheck, fetch_folder, is_address
+    from seatrial.job import VERSION, RunResults
+
+    cell, name = _cell(suite, trial, select)
+    try:
+        with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
+            place = Path(folder)
+            if is_address(folder):
+                place = Path(scratch)
+                fetch_folder(folder, _matches(cell), place)
+            checked = check_folder(cell, place, logs, exit_code)
+    except CannotCheck as error:
+        fail(str(error))
+    results = RunResults(VERSION, "check", name, checked.result.verdict, [checked.result], suite_path=str(suite))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(results), indent=1).decode())
+    else:
+        _print(checked, folder)
+    raise SystemExit(code_of(results))
+
+
+def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]":
+    """The one cell that is meant."""
+    from seatrial.plan import PlanError, Selection, expand
+    from seatrial.suite import nearest
+
+    read = loaded(suite)
+    if trial not in read.trials:
+        fail(f"{suite} has no trial {trial!r}{nearest(trial, read.trials)}")
+    try:
+        cells = [cell for cell in expand(read, Selection(select)).cells if cell.trial == trial]
+    except PlanError as error:
+        fail(str(error))
+    distinct = {cell.benchmark or cell.id: cell for cell in reversed(cells)}
+    if not cells:
+        fail(f"no cell of trial {trial!r} is left to judge by; `seatrial plan {suite}` says why")
+    if len(distinct) > 1:
+        names = "\n".join(f"  --select '{cell.id}'" for cell in list(reversed(distinct.values()))[:20])
+        fail(f"trial {trial!r} has {len(distinct)} cells; say which one this is:\n{names}")
+    return next(iter(distinct.values())), read.name
+
+
+def _matches(cell: "Cell") -> list[str]:
+    from seatrial.engine import kinds
+
+    job = kinds()[cell.model.kind].job(cell, "check", 1)
+    entries = [step.args["entries"] for step in job.steps if step.kind == "files"]
+    return [entry["match"] for each in entries for entry in each.values()]
+
+
+def _print(checked: "Checked", folder: str) -> None:
+    import shutil
+    import sys
+
+    from seatrial.report.lines import glyph, is_ascii, paint, wants_colour
+    from seatrial.report.text import one_line
+
+    columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
+    result = checked.result
+    mark, colour = glyph(result.verdict.value)
+    logs = ", ".join(log.name for log in checked.logs[:4]) + (" …" if len(checked.logs) > 4 else "")
+    lines: list[Line] = [
+        [(one_line(result.id), "bold"), (f"  {one_line(folder)}{f'  log {one_line(logs)}' if logs else ''}", "dim")]
+    ]
+    for finding in result.findings:
+        lines += _finding_lines(finding, columns)
+    if result.metrics:
+        lines.append([])
+        lines += [_figure_line(name, figure) for name, figure in result.metrics.items()]
+    lines += [[("─" * columns, "dim")], [(f"{mark} {result.verdict.value}", f"bold {colour}")]]
+    sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))
+
+
+def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
+    from seatrial.report.lines import glyph
+    from seatrial.report.text import first_line, fit, one_line, width
+
+    mark, colour = glyph(finding.verdict.value)
+    name = fit(one_line(f"{finding.step} {finding.check}"), columns // 2)
+    message = one_line(finding.message)
+    lines: list[Line] = [[(f"  {mark} ", colour), (name, "bold" if not finding.verdict.good else "")]]
+    if width(name) + width(message) + 6 <= columns:
+        lines[0].append((f"  {message}", "" if not finding.verdict.good else "dim"))
+    elif message:
+        lines.append([(f"      {fit(message, 400)}", "" if not finding.verdict.good else "dim")])
+    evidence = first_line(finding.evidence)
+    if not finding.verdict.good and evidence and evidence not in message:
+        lines.append([("    │ ", "dim"), (fit(evidence, columns - 6), colour)])
+    return lines
+
+
+def _figure_line(name: str, figure: object) -> "Line":
+    from seatrial.report.text import one_line
+
+    value = figure if isinstance(figure, dict) else {}
+    number = value.get("value")
+    told = f"{number:.6g}" if isinstance(number, int | float) else "?"
+    return [
+        (f"    {one_line(name)} ", ""),
+        (f"{told} {value.get('unit') or ''}".rstrip(), "bold"),
+        (f"  {one_line(str(value.get('source') or ''))}", "dim"),
+    ]

@@ -1,0 +1,65 @@
+"""`seatrial compare`: what moved between two runs."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import HISTORY, RUNS, fail, find, history_at
+
+if TYPE_CHECKING:
+    from seatrial.job import RunResults
+    from seatrial.record.history import History, Series
+
+
+@click.command()
+@click.argument("before", metavar="RUN")
+@click.argument("after", metavar="RUN")
+@click.option("--all", "all_figures", is_flag=True, help="Also figures that nobody judges.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@RUNS
+@HISTORY
+def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Path, history: str | None) -> None:
+    """Say what moved from the first RUN to the second (ids, their beginnings, `last`, or paths), and how sure that is.
+
+    Ends with 0 when they could be compared, whatever came of it.
+    """
+    from seatrial.report.series_compare import compare_runs, told
+
+    first, second = _results(runs, before), _results(runs, after)
+    found = compare_runs(first, second, _past(history_at(runs, history), second, all_figures), all_figures)
+    if as_json:
+        click.echo(json.dumps(told(found), indent=1, ensure_ascii=False))
+        return
+    from seatrial.report.lines import is_ascii, paint, wants_colour
+    from seatrial.report.series_compare_lines import compare_lines
+
+    sys.stdout.write(paint(compare_lines(found), wants_colour(sys.stdout), is_ascii(sys.stdout)))
+
+
+def _results(runs: Path, name: str) -> "RunResults":
+    from seatrial.report.results import ResultsError, read_results
+
+    path = Path(name)
+    try:
+        direct = path.parent if path.name == "results.json" else path
+        folder = direct if (direct / "results.json").is_file() else find(runs, name).path
+        return read_results(folder)
+    except (OSError, ValueError) as error:
+        fail(f"there is no run {name[:80]!r}: {error}")
+    except ResultsError as error:
+        fail(str(error))
+
+
+def _past(history: "History", results: "RunResults", all_figures: bool) -> "list[Series]":
+    """Where noise is taken from. Without it single runs cannot be told apart, but all else can."""
+    from seatrial.record.history import HistoryError
+    from seatrial.report.series import LAST
+
+    try:
+        return history.filled(history.names(run=results.run, judged=not all_figures), LAST)
+    except HistoryError as error:
+        click.echo(f"seatrial: compared without the history: {error}", err=True)
+        return []

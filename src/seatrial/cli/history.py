@@ -1,0 +1,287 @@
+"""`seatrial history`: past figures with their bounds and changes, alarms, and what people said of them."""
+
+import difflib
+import fnmatch
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of
+
+if TYPE_CHECKING:
+    from seatrial.job import Bound
+    from seatrial.record.history import History, HistoryError, RunRow, Series
+    from seatrial.report.lines import Line
+
+INFRA = 3
+MOST_READ = 500  # series, for a terminal
+
+
+class WithDefault(click.Group):
+    """A group that takes what is none of its commands as the arguments of its first one."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        known = {*self.commands, *context.help_option_names}
+        default = next(iter(self.commands))
+        return super().parse_args(context, args if args and args[0] in known else [default, *args])
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        next(iter(self.commands.values())).format_options(context, formatter)
+        self.format_commands(context, formatter)
+
+    def collect_usage_pieces(self, context: click.Context) -> list[str]:
+        return ["[OPTIONS] [TRIAL]", "| mark RUN ... | alarms"]
+
+
+@click.group(cls=WithDefault)
+def command() -> None:
+    """Draw the figures of TRIAL over all runs: bounds, changes of level, alarms. Without TRIAL: what there is.
+
+    \b
+    seatrial history TRIAL --benchmark B --metric M    one series
+    seatrial history mark RUN --false-alarm --reason TEXT
+    seatrial history alarms                            all alarms, and how often they were right
+    seatrial history show mark                         a trial that is called like a command
+    """
+
+
+@command.command()
+@click.argument("trial", required=False)
+@click.option("--benchmark", metavar="B", help="Only benchmarks of this name, or that fit this glob.")
+@click.option("--metric", metavar="M", help="Only figures of this name, or that fit this glob.")
+@click.option(
+    "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
+)
+@click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
+@click.option("--all", "all_figures", is_flag=True, help="Also figures that nobody judges.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@RUNS
+@HISTORY
+def show(
+    trial: str | None,
+    benchmark: str | None,
+    metric: str | None,
+    last: int | None,
+    suite: Path | None,
+    all_figures: bool,
+    as_json: bool,
+    runs: Path,
+    history: str | None,
+) -> None:
+    """Draw the figures of TRIAL over all runs. Without TRIAL: what the history has."""
+    from seatrial.record.history import HistoryError
+    from seatrial.report.series import LAST
+
+    past = history_at(runs, history)
+    try:
+        if trial is None:
+            if benchmark or metric:
+                fail("--benchmark and --metric are of a TRIAL: `seatrial history TRIAL --metric M`")
+            _show_all(past, as_json)
+            return
+        names = past.names(trial)
+        if not names:
+            _no_such_trial(past, trial)
+        chosen = _chosen(names, benchmark, metric)
+        judged = chosen if all_figures or metric else [one for one in chosen if one.better] or chosen
+        read = judged if as_json else judged[:MOST_READ]
+        series = past.filled(read, last or LAST)
+        alarms = past.alarms()
+    except HistoryError as error:
+        _unusable(error)
+    if not series:
+        _no_such_trial(past, trial)
+    if len(read) < len(judged):
+        told = f"only the first {len(read)} of {len(judged)} series were read"
+        click.echo(f"seatrial: {told}; --benchmark and --metric choose others", err=True)
+    bounds = _bounds(suite, runs) if suite else None
+    _show(trial, series, len(chosen) - len(judged), alarms, bounds, as_json)
+
+
+@command.command()
+@click.argument("run")
+@click.option("--false-alarm", "word", flag_value="false-alarm", help="The alarm was wrong: the run counts as good.")
+@click.option(
+    "--regression", "word", flag_value="regression", help="It was right: this run and all later ones are out."
+)
+@click.option("--fixed", "word", flag_value="fixed", help="From this run on, all is well again.")
+@click.option("--clear", "word", flag_value="", help="Take back what was said of it.")
+@click.option("--reason", metavar="TEXT", default="", help="Why; kept with your name and the time.")
+@click.option("--benchmark", metavar="B", help="Only this benchmark; default: those that raised an alarm, else all.")
+@RUNS
+@HISTORY
+def mark(run: str, word: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
+    """Keep your word on the alarms of RUN: what it says is left out of bounds, or counts, accordingly."""
+    import getpass
+    import time
+
+    from seatrial.record.history import HistoryError
+
+    if word is None:
+        fail("say which: --false-alarm, --regression, --fixed or --clear")
+    if not reason.strip():
+        fail("--reason is missing: whoever reads this in a year will want to know")
+    past = history_at(runs, history)
+    try:
+        found = _run_of(past, run)
+        chosen = _meant(past, found.run, benchmark, word)
+        for one in chosen or [""]:
+            past.mark(found.run, one or None, word, reason, getpass.getuser(), time.time())
+    except HistoryError as error:
+        _unusable(error)
+    what = f"{', '.join(chosen)} of {found.run}" if chosen else f"all of {found.run}"
+    click.echo(f"{what}: {word or 'what was said of it is taken back'}")
+
+
+def _meant(past: "History", run: str, benchmark: str | None, word: str) -> list[str]:
+    """The benchmarks that a word on a run is about; none means all. A word on alarms is about those that raised one."""
+    if benchmark is not None:
+        known = past.benchmarks(run)
+        if benchmark not in known:
+            fail(f"run {run} has no benchmark {benchmark!r}{_nearest(benchmark, known)}")
+        return [benchmark]
+    if word not in ("false-alarm", "regression"):
+        return []
+    alarmed = [alarm.benchmark for alarm in past.alarms() if alarm.run == run]
+    if not alarmed:
+        click.echo(
+            f"seatrial: {run} raised no alarm, so this is about all its benchmarks; --benchmark names one", err=True
+        )
+    return list(dict.fromkeys(alarmed))
+
+
+@command.command()
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@RUNS
+@HISTORY
+def alarms(as_json: bool, runs: Path, history: str | None) -> None:
+    """List all alarms with what people said of them, and how often they were right."""
+    from seatrial.record.history import HistoryError
+    from seatrial.report.series import precision
+    from seatrial.report.series_lines import alarms_lines
+
+    try:
+        found = history_at(runs, history).alarms()
+    except HistoryError as error:
+        _unusable(error)
+    if as_json:
+        _print_json({"alarms": found, "precision": _precision(precision(found))})
+    else:
+        _print(alarms_lines(found))
+
+
+def _show_all(past: "History", as_json: bool) -> None:
+    from seatrial.report.series import precision
+    from seatrial.report.series_lines import trials_lines
+
+    trials, runs, alarms = past.trials(), past.runs(), past.alarms()
+    if as_json:
+        _print_json({"history": past.place, "trials": trials, "runs": runs, "precision": _precision(precision(alarms))})
+    elif not runs:
+        click.echo(f"the history {past.place} is empty: each `seatrial run` adds to it")
+    else:
+        _print(trials_lines(trials, runs, alarms))
+
+
+def _show(
+    trial: str,
+    series: "list[Series]",
+    others: int,
+    alarms: "list[Any]",
+    bounds: "Mapping[str, Iterable[Bound]] | None",
+    as_json: bool,
+) -> None:
+    from seatrial.report.lines import is_ascii
+    from seatrial.report.series import bounded, changes_of, precision, together, view
+    from seatrial.report.series_lines import MOST_DRAWN, history_lines, ranked
+
+    benchmarks = {one.benchmark for one in series}
+    alarms = [alarm for alarm in alarms if alarm.benchmark in benchmarks]
+    if bounds is None:
+        views = ranked([changes_of(one) for one in series])
+        shown = len(views) if as_json else MOST_DRAWN
+        views[:shown] = [bounded(one) for one in views[:shown]]
+    else:
+        views = ranked([view(one, bounds.get(one.benchmark, ())) for one in series])
+    if as_json:
+        told = {"trial": trial, "series": views, "together": together(views), "alarms": alarms}
+        _print_json({**told, "precision": _precision(precision(alarms))})
+    else:
+        columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
+        _print(history_lines(views, alarms, others, columns, is_ascii(sys.stdout)))
+
+
+def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -> "list[Series]":
+    for option, wanted, name in (("benchmark", benchmark, "benchmark"), ("metric", metric, "metric")):
+        if wanted is not None:
+            known = sorted({getattr(one, name) for one in series})
+            fitting = {wanted} if wanted in known else {one for one in known if fnmatch.fnmatchcase(one, wanted)}
+            if not fitting:
+                fail(f"there is no {option} {wanted!r} in this trial{_nearest(wanted, known)}")
+            series = [one for one in series if getattr(one, name) in fitting]
+    return series
+
+
+def _no_such_trial(past: "History", trial: str) -> NoReturn:
+    known = past.trials()
+    if not known:
+        fail(f"the history {past.place} is empty: each `seatrial run` adds to it")
+    if any(one.trial == trial for one in known):
+        fail(f"the trial {trial!r} has no figures in the history", 0)
+    fail(f"the history has no trial {trial!r}{_nearest(trial, [one.trial for one in known])}")
+
+
+def _run_of(past: "History", name: str) -> "RunRow":
+    """The run of that id, of a beginning that only one has, of the folder that a path leads to, or the last."""
+    known = past.runs()
+    name = Path(name).name if "/" in name else name
+    matching = [one for one in known if one.run == name] or [one for one in known if one.run.startswith(name)]
+    if name == "last" and known:
+        return known[-1]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        fail(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(one.run for one in matching[:5])}")
+    fail(f"the history has no run {name!r}{_nearest(name, [one.run for one in known])}")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def _bounds(suite: Path, runs: Path) -> "dict[str, tuple[Bound, ...]]":
+    _, plan = plan_of(suite, runs)
+    return {cell.benchmark: cell.bounds for cell in plan.cells}
+
+
+def _unusable(error: "HistoryError") -> NoReturn:
+    fail(str(error), INFRA)
+
+
+def _precision(found: Any) -> dict[str, Any]:
+    return {
+        "alarms": found.alarms,
+        "confirmed": found.confirmed,
+        "false": found.false,
+        "unjudged": found.unjudged,
+        "precision": found.share,
+    }
+
+
+def _print_json(told: dict[str, Any]) -> None:
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins({"version": 1, **told}), indent=1, ensure_ascii=False))
+
+
+def _print(lines: "list[Line]") -> None:
+    from seatrial.report.lines import is_ascii, paint, wants_colour
+
+    sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))

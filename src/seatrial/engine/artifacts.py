@@ -1,0 +1,40 @@
+"""Reads what a job wrote to an address (`gs://…`): the agent in the job, which has nothing but Python, cannot."""
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from seatrial.engine.agent_read import read
+from seatrial.engine.fetch_folder import CannotCheck, NothingThere, fetch_folder, is_address
+from seatrial.job import Job, Mask, Observation, Outcome, Step, StepSeen, read_records
+
+
+def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
+    """The observation with each step that looks for files at an address done from here. That they cannot be had is no
+    fault of the job: the step's outcome says so."""
+    far = {step.name: step for step in job.steps if step.kind == "files" and _address(step)}
+    if not far or observation.exit.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
+        return observation
+    steps = [_seen(far[seen.name], seen, mask) if seen.name in far else seen for seen in observation.steps]
+    return msgspec.structs.replace(observation, steps=steps)
+
+
+def _address(step: Step) -> str:
+    return next((root for root in step.args.get("roots", ()) if is_address(root)), "")
+
+
+def _seen(step: Step, seen: StepSeen, mask: Mask) -> StepSeen:
+    entries = step.args["entries"]
+    with tempfile.TemporaryDirectory(prefix="seatrial-artifacts-") as scratch:
+        try:
+            fetch_folder(_address(step), [entry["match"] for entry in entries.values()], Path(scratch), logs=False)
+        except NothingThere:
+            pass  # that a job wrote nothing is for its checks to say
+        except CannotCheck as error:
+            return msgspec.structs.replace(seen, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
+        records, ended = read({"logs": [], "train": None, "roots": [scratch], "entries": entries})
+    nothing = Step("train", "train")
+    found = read_records(records, [nothing, step]).steps[1]
+    output = ended.message if ended.outcome is not Outcome.EXITED else seen.output
+    return msgspec.structs.replace(seen, outcome=ended.outcome, output=output, result=mask.data(found.result))

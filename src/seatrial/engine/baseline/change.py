@@ -1,0 +1,60 @@
+"""The change of one baseline file: its diff, and its writing, whole and only over what was read."""
+
+import difflib
+import fcntl
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.engine.baseline.place import Place
+from seatrial.record import write_whole
+from seatrial.suite.baseline import Edit, edited
+
+
+class FileChanged(Exception):
+    """Somebody else wrote the file meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was changed by somebody else meanwhile; it was left alone. Try again")
+
+
+@dataclass(frozen=True)
+class Change:
+    name: str
+    path: Path
+    before: bytes | None  # None: there was no file
+    after: bytes
+    diff: str
+
+    @property
+    def empty(self) -> bool:
+        return self.before == self.after
+
+
+def change(place: Place, edits: Iterable[Edit]) -> Change:
+    """What these edits make of the file. Raises CannotEdit; nothing is written."""
+    before = place.path.read_bytes() if place.exists else None
+    old = (before or b"").decode()
+    new = edited(old, place.name, place.baselines.form, edits)
+    diff = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), place.name if place.exists else "(no file)", place.name, lineterm="", n=2
+    )
+    return Change(place.name, place.path, before, new.encode(), "\n".join(diff))
+
+
+def write(changed: Change) -> None:
+    """Write the file whole; a link to it stays a link, its mode stays. Raises FileChanged."""
+    path = changed.path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # against others of ours; an editor is seen by what it wrote
+        mode = path.stat().st_mode & 0o777 if path.exists() else None
+        if (path.read_bytes() if path.exists() else None) != changed.before:
+            raise FileChanged(changed.path)
+        write_whole(path, changed.after)
+        if mode is not None:
+            path.chmod(mode)
+    finally:
+        os.close(folder)

@@ -1,0 +1,93 @@
+"""Which entries of which files a command is about, and which runs of the history speak for them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.record.history import History, Point, Series
+from seatrial.suite import Cell, Suite
+from seatrial.suite.baseline import OURS, Baselines, Entry
+
+MOST_RUNS = 1_000  # of a series: what is older says nothing of the next run
+
+
+class NoBaseline(Exception):
+    """No trial of what was selected names a baseline."""
+
+    def __init__(self, suite: Suite) -> None:
+        trials = ", ".join(suite.trials)
+        super().__init__(
+            f"no selected cell has a baseline: give its trial `baseline: bounds.yaml` (trials: {trials}); "
+            "the file need not exist yet"
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """A baseline file and the benchmarks of it that were selected."""
+
+    name: str  # as the suite has it
+    path: Path
+    exists: bool
+    baselines: Baselines
+    benchmarks: tuple[str, ...]
+    trials: dict[str, str]  # of each benchmark
+
+    def entry(self, benchmark: str, metric: str) -> Entry | None:
+        return self.baselines.entries.get(benchmark, {}).get(metric)
+
+
+def places(suite: Suite, cells: Iterable[Cell]) -> list[Place]:
+    """The files that the trials of these cells name, in the order of the suite. Raises NoBaseline."""
+    found: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        if cell.model.baseline is not None:
+            found.setdefault(cell.model.baseline, {})[cell.benchmark] = cell.trial
+    if not found:
+        raise NoBaseline(suite)
+    made = []
+    for name, trials in found.items():
+        path = suite.directory / name
+        known = suite.baselines.get(name)
+        baselines = known if known is not None else Baselines(str(path), OURS)
+        made.append(Place(name, path, known is not None, baselines, tuple(trials), trials))
+    return made
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One figure of one benchmark: the series of the configuration and hardware that ran last."""
+
+    series: Series
+    points: list[Point]  # of it, oldest first, within the window
+    others: int  # runs of other configurations or hardware, which are never mixed in
+    older: int  # runs before the window
+
+    @property
+    def left(self) -> str:
+        """What is not in `points`, for people; empty when nothing is."""
+        parts = []
+        if self.others:
+            parts.append(f"{_runs(self.others)} of another configuration or other hardware left out")
+        if self.older:
+            parts.append(f"{_runs(self.older)} before the window left out")
+        return ", ".join(parts)
+
+
+def choose(history: History, benchmark: str, metric: str | None, since_s: float | None = None) -> list[Chosen]:
+    """Of each figure that can have a bound (or just of `metric`) the series that ran last."""
+    by_metric: dict[str, list[Series]] = {}
+    for series in history.series(benchmark=benchmark, metric=metric, last=MOST_RUNS):
+        if series.better or metric is not None:
+            by_metric.setdefault(series.metric, []).append(series)
+    chosen = []
+    for found in by_metric.values():
+        newest = max(found, key=lambda one: one.points[-1].at_s)
+        within = [point for point in newest.points if since_s is None or point.at_s >= since_s]
+        others = sum(len(one.points) for one in found if one is not newest)
+        chosen.append(Chosen(newest, within, others, len(newest.points) - len(within)))
+    return chosen
+
+
+def _runs(count: int) -> str:
+    return f"{count:,} run{'' if count == 1 else 's'}"

@@ -1,0 +1,170 @@
+"""Reads runs that another tool kept: CSV, a JSON list, JSON lines or a YAML list, one row a run."""
+
+import csv
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.suite import Mark, Problem, SuiteError, nearest
+from seatrial.suite.baseline.entry import seconds_of
+from seatrial.suite.source import Limits, Source
+
+MAX_BYTES = 64 << 20
+LIMITS = Limits("list of runs", MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
+
+# What a row may call a field: ours first, then the columns of torchprime's table.
+NAMES = {
+    "run": ("run", "run_id"),
+    "time": ("time", "at", "timestamp", "update_timestamp"),
+    "value": ("value", "step_time", "metrics_step_time"),
+    "benchmark": ("benchmark",),
+    "metric": ("metric",),
+    "commit": ("commit",),
+    "good": ("good", "result_success"),
+}
+
+
+@dataclass(frozen=True)
+class PastRun:
+    run: str
+    at_s: float
+    value: float
+    benchmark: str = ""
+    metric: str = ""
+    commit: str = ""
+    good: bool = True
+
+
+def read_runs(path: Path) -> list[PastRun]:
+    """Raises SuiteError with everything that is wrong with the rows, each with its place."""
+    problems: list[Problem] = []
+    found: list[PastRun] = []
+    for mark, row in _rows(path):
+        made = _past_run(row, mark, problems)
+        if made is not None:
+            found.append(made)
+    if not found and not problems:
+        problems.append(Problem("there is no run in it", Mark(str(path), 1, 1)))
+    if problems:
+        raise SuiteError(problems)
+    return sorted(found, key=lambda one: one.at_s)
+
+
+def _past_run(row: Any, mark: Mark, problems: list[Problem]) -> PastRun | None:
+    if not isinstance(row, dict):
+        problems.append(Problem("a run is a map with `run`, `time` and `value`", mark))
+        return None
+    fields = {field: _field(row, names) for field, names in NAMES.items()}
+    wrong = []
+    run, value = fields["run"], _number(fields["value"])
+    if run in (None, ""):
+        wrong.append(f"`run` is missing{nearest('run', map(str, row))}")
+    if value is None:
+        wrong.append(f"`value` is a finite number, not {fields['value']!r}")
+    at_s = _time(fields["time"])
+    if at_s is None:
+        wrong.append(f"`time` is a time like 2026-10-03T12:00:00Z or seconds since 1970, not {fields['time']!r}")
+    problems += [Problem(message, mark) for message in wrong]
+    if value is None or at_s is None or wrong:
+        return None
+    texts = {field: str(fields[field] or "") for field in ("benchmark", "metric", "commit")}
+    return PastRun(str(run), at_s, value, **texts, good=_good(fields["good"]))
+
+
+def _field(row: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _time(value: Any) -> float | None:
+    seconds = _number(value)
+    if seconds is not None:
+        return seconds if 0 <= seconds < 1e11 else None
+    try:
+        return seconds_of(str(value).removesuffix(" UTC"))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _good(value: Any) -> bool:
+    return str(value).strip().lower() not in ("false", "0", "no", "failed")
+
+
+def _rows(path: Path) -> Iterator[tuple[Mark, Any]]:
+    text = _text(path)
+    start = text.lstrip()[:1]
+    if path.suffix.lower() == ".csv":
+        yield from _csv(path, text)
+    elif start == "{":
+        yield from _json_lines(path, text)
+    elif start == "[":
+        yield from _json(path, text)
+    else:
+        yield from _yaml(path, text)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise SuiteError([Problem(f"larger than {MAX_BYTES >> 20} MiB; import it in parts", path=str(path))])
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise SuiteError([Problem(f"cannot be read: {error.strerror}", path=str(path))]) from error
+    except UnicodeDecodeError as error:
+        raise SuiteError([Problem(f"not UTF-8 (byte {error.start})", path=str(path))]) from error
+
+
+def _csv(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
+    header = next(csv.reader([lines[0][1]]), []) if lines else []
+    names = [name.strip() for name in header]
+    for number, line in lines[1:]:
+        cells = next(csv.reader([line]), [])
+        yield Mark(str(path), number, 1, line), dict(zip(names, cells, strict=False))
+
+
+def _json(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _not_json(path, error) from error
+    for number, row in enumerate(data if isinstance(data, list) else [data], 1):
+        yield Mark(f"{path}[{number}]", 1, 1), row
+
+
+def _json_lines(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                yield Mark(str(path), number, 1, line), json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise _not_json(path, error, number) from error
+
+
+def _not_json(path: Path, error: Exception, line: int = 0) -> SuiteError:
+    line = line or getattr(error, "lineno", 1)
+    message = f"not JSON: {getattr(error, 'msg', error)}"
+    return SuiteError([Problem(message, Mark(str(path), line, getattr(error, "colno", 1)))])
+
+
+def _yaml(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+    source = Source(str(path), text, limits=LIMITS)
+    if source.problems or not isinstance(source.data, list):
+        shape = Problem(
+            "expected a list of runs: CSV, JSON, or YAML with a `- {run, time, value}` for each", path=str(path)
+        )
+        raise SuiteError(source.problems or [shape])
+    for number, row in enumerate(source.data):
+        yield source.find((number,))[0], row

@@ -1,0 +1,143 @@
+"""Takes over what another tool kept: bounds into a baseline file, runs into the history."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial import __version__
+from seatrial.engine.baseline.make import Refused, Updated, Why
+from seatrial.engine.baseline.place import Place
+from seatrial.engine.baseline.runs_file import PastRun
+from seatrial.job import (
+    VERSION,
+    Attempt,
+    Bound,
+    BoundState,
+    CellResult,
+    Exit,
+    Outcome,
+    RunResults,
+    Stage,
+    StageTime,
+    Verdict,
+)
+from seatrial.job import (
+    Place as Where,
+)
+from seatrial.record.history import History
+from seatrial.stats.bounds import CAP
+from seatrial.suite.baseline import Baselines, Edit, Entry
+from seatrial.suite.baseline.entry import text_of
+
+IMPORTED = "imported"  # the suite and the target of runs that were not ours
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What runs of a file are figures of, where they do not say it themselves."""
+
+    benchmark: str
+    metric: str
+    unit: str
+    better: str
+    trial: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    runs: int
+    figure: Figure
+    fingerprint: str
+    first_s: float
+    last_s: float
+
+
+def take_bounds(place: Place, taken: Baselines, source: str, why: Why) -> tuple[list[Updated], list[str]]:
+    """Edits that put the entries of another file into this one, for the selected benchmarks; what was refused."""
+    updates, refused = [], []
+    for benchmark in place.benchmarks:
+        for metric, entry in taken.entries.get(benchmark, {}).items():
+            try:
+                updates.append(_taken(place.entry(benchmark, metric), entry, source, why))
+            except Refused as error:
+                refused.append(f"{benchmark} {metric}: {error}")
+    return updates, refused
+
+
+def _taken(old: Entry | None, entry: Entry, source: str, why: Why) -> Updated:
+    bound, half = entry.bound, entry.half_width
+    cap = (old.cap if old else None) or CAP
+    if half is not None and half > cap and not why.force:
+        raise Refused(f"{half:.1%} to each side is more than the cap of {cap:.0%}; --force takes it all the same")
+    state, because = _kept_state(bound)
+    values = {
+        "lower": bound.lower,
+        "upper": bound.upper,
+        "center": bound.center,
+        "unit": bound.unit or None,
+        "better": bound.better,
+        "runs": bound.runs or None,
+        "since": text_of(bound.since_s) if bound.since_s is not None else None,
+        "method": entry.method or f"as in {source}",
+        "cap": half if half is not None and half > cap else cap,
+        "state": str(state),
+        "why": because or None,
+        "disabled": bound.why if bound.state is BoundState.DISABLED else None,
+    }
+    notes = [f"a comment says that its number is invented ({source}:{entry.invented[0]})"] if entry.invented else []
+    edit = Edit(entry.benchmark, entry.metric, values, why.of(f"imported from {source}"), entry.title)
+    return Updated(edit, tuple(notes))
+
+
+def _kept_state(bound: Bound) -> tuple[BoundState, str]:
+    return (BoundState.USABLE, "") if bound.state is BoundState.DISABLED else (bound.state, bound.why)
+
+
+def keep(history: History, runs: Sequence[PastRun], figure: Figure, fingerprint: str, why: Why, source: str) -> Taken:
+    """Add the runs to the history, all or none. Importing the same ones again changes nothing."""
+    history.add(*_results(runs, figure, fingerprint, why, source))
+    return Taken(len(runs), figure, fingerprint, runs[0].at_s, runs[-1].at_s)
+
+
+def newest_fingerprint(history: History, benchmark: str) -> str:
+    """Of the configuration and hardware that ran last; empty, not known, when nothing ran yet."""
+    series = [one for one in history.series(benchmark=benchmark, last=1) if one.fingerprint]
+    return max(series, key=lambda one: one.points[-1].at_s).fingerprint if series else ""
+
+
+def _results(runs: Iterable[PastRun], figure: Figure, fingerprint: str, why: Why, source: str) -> Iterable[RunResults]:
+    # A name of its own, so that a run of Seatrial, or of another import, is never replaced by it.
+    digest = hashlib.sha256(f"{figure.benchmark}\0{figure.metric}".encode()).hexdigest()[:4]
+    for one in runs:
+        verdict = Verdict.PASSED if one.good else Verdict.FAILED
+        attempt = Attempt(
+            number=1,
+            place=Where(target=IMPORTED, machine=""),
+            stages=[StageTime(Stage.STARTED, one.at_s, source)],
+            exit=Exit(Outcome.EXITED, 0 if one.good else 1),
+            verdict=verdict,
+        )
+        measured = {"value": one.value, "unit": figure.unit, "better": figure.better, "source": source}
+        cell = CellResult(
+            id=figure.benchmark,
+            hash=hashlib.sha256(figure.benchmark.encode()).hexdigest()[:8],
+            axes={},
+            verdict=verdict,
+            trial=figure.trial,
+            why=f"imported from {source}: {why.reason}",
+            attempts=[attempt],
+            metrics={figure.metric: measured},
+            benchmark=figure.benchmark,
+            fingerprint=fingerprint,
+        )
+        yield RunResults(
+            version=VERSION,
+            run=f"{IMPORTED}-{digest}-{one.run}",
+            suite=IMPORTED,
+            verdict=verdict,
+            cells=[cell],
+            suite_path=source,
+            started_s=one.at_s,
+            seatrial=__version__,
+            commit=one.commit,
+        )

@@ -1,0 +1,133 @@
+"""Judges what a training job left behind, a log and a folder, without running anything: the agent reads it as it would
+have read it in the job, and the checks of the trial say what it comes to."""
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from seatrial.engine import registry
+from seatrial.engine.agent_read import read
+from seatrial.engine.fetch_folder import LOGS, CannotCheck
+from seatrial.engine.judge import judge, reason
+from seatrial.job import (
+    Attempt,
+    CellResult,
+    Job,
+    Observation,
+    Outcome,
+    Place,
+    Step,
+    read_records,
+    worst,
+)
+from seatrial.suite import Cell
+
+TAIL_BYTES = 16 << 10
+_DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class Checked:
+    result: CellResult
+    folder: Path
+    logs: tuple[Path, ...]
+
+
+def check_folder(cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code: int | None = None) -> Checked:
+    """The cell's verdict on `folder` and its logs; without `logs`, those that lie in it. What only whoever ran the job
+    can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
+    kind = registry.kinds()[cell.model.kind]
+    job = kind.job(cell, "check", 1)
+    train = next((step for step in job.steps if step.kind == "train"), None)
+    if train is None:
+        raise CannotCheck(
+            f"trial {cell.trial!r} is of kind {cell.model.kind}; only training can be judged by its files"
+        )
+    if not folder.is_dir():
+        raise CannotCheck(f"there is no folder {folder}")
+    found = tuple(logs) or find_logs(folder)
+    lost = [str(log) for log in found if not log.is_file()]
+    if lost:
+        raise CannotCheck(f"there is no log {lost[0]}")
+    if not found and _asks_log(train):
+        raise CannotCheck(f"there is no log in {folder} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
+    observation = _observe(job, train, folder.absolute(), found, exit_code)
+    # Whose hardware it was nobody can tell from here: whoever asks for these bounds says that they are the right ones.
+    bounds = tuple(msgspec.structs.replace(bound, fingerprint="") for bound in cell.bounds)
+    judgement = judge(replace(cell, bounds=bounds), kind, observation, "", time.time())
+    verdict = worst(finding.verdict for finding in judgement.findings)
+    why = "" if verdict.good else reason(judgement.findings, verdict)
+    attempt = Attempt(1, observation.place, [], observation.exit, verdict, why)
+    result = CellResult(
+        id=cell.id,
+        hash=cell.hash,
+        axes=cell.axes,
+        verdict=verdict,
+        trial=cell.trial,
+        kind=cell.model.kind,
+        why=why,
+        attempts=[attempt],
+        findings=judgement.findings,
+        metrics=judgement.metrics,
+        benchmark=cell.benchmark,
+    )
+    return Checked(result, folder, found)
+
+
+def find_logs(folder: Path) -> tuple[Path, ...]:
+    """Those in the folder itself, else in the folders in it; one for each host, in the order of the numbers in their
+    names."""
+    for depth in ("", "*/", "*/*/"):
+        found = {path for pattern in LOGS for path in folder.glob(depth + pattern) if path.is_file()}
+        if found:
+            return tuple(sorted(found, key=lambda path: _natural(str(path))))
+    return ()
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(text)]
+
+
+def _tail(logs: tuple[Path, ...]) -> str:
+    """The end of the first log, for people to read beside what failed."""
+    if not logs or logs[0].suffix == ".gz":
+        return ""
+    try:
+        with logs[0].open("rb") as file:
+            file.seek(max(0, logs[0].stat().st_size - TAIL_BYTES))
+            return file.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:  # the agent has told of it
+        return ""
+
+
+def _asks_log(train: Step) -> bool:
+    return bool(train.args["must"] or train.args["never"] or train.args["values"].keys() - {"step", "step_time"})
+
+
+def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_code: int | None) -> Observation:
+    """What the agent says of it. Several logs are of several hosts; one may be of all, each line with its host."""
+    hosts = len(logs) if len(logs) > 1 else int(train.args["hosts"])
+    train = msgspec.structs.replace(train, args={**train.args, "hosts": hosts})
+    files = next((step for step in job.steps if step.kind == "files"), Step("files", "files", {"entries": {}}))
+    spec = {
+        "logs": [
+            {"path": str(log.absolute()), "host": host if len(logs) > 1 or hosts == 1 else None}
+            for host, log in enumerate(logs)
+        ],
+        "train": train.args,
+        "roots": [str(folder)],
+        "entries": files.args["entries"],
+    }
+    records, ended = read(spec)
+    seen = read_records(records, [train, files]).steps
+    if ended.outcome is Outcome.EXITED:  # the times are those of reading, which say nothing of the job
+        ran = {"outcome": Outcome.EXITED, "code": exit_code, "started_s": None, "ended_s": None}
+        seen = [
+            msgspec.structs.replace(seen[0], **ran, output=_tail(logs)),
+            msgspec.structs.replace(seen[1], outcome=Outcome.EXITED, code=0),
+        ]
+    return Observation(job.name, 1, Place("", ""), ended, steps=seen)

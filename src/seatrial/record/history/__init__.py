@@ -1,0 +1,28 @@
+"""The history: the database of past runs, their attempts and figures, and what people said of them.
+
+1. `add` is keyed by the run: adding it again replaces what is known of it, in one transaction. What people said of a
+   run (`mark`) stays.
+2. Several processes may add and read at the same time, on a SQLite file and on a PostgreSQL server; a writer waits its
+   turn, a reader waits for nobody.
+3. A place where there is nothing yet is an empty history. One that cannot be read or written raises HistoryError and
+   nothing else: whoever ends a run can report it and still has `results.json`.
+4. Figures of two benchmarks, two fingerprints or two units are never in one series.
+5. A password in a PostgreSQL URL is in no error.
+"""
+
+from seatrial.record.history.data import WORDS, Alarm, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.error import HistoryError
+from seatrial.record.history.history import History, open_history
+
+__all__ = [
+    "WORDS",
+    "Alarm",
+    "History",
+    "HistoryError",
+    "Mark",
+    "Point",
+    "RunRow",
+    "Series",
+    "TrialRow",
+    "open_history",
+]

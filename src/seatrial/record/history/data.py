@@ -1,0 +1,94 @@
+"""What the history answers: series of figures, runs, alarms, and the words that people may say of an alarm."""
+
+import msgspec
+
+WORDS = ("false-alarm", "regression", "fixed")
+
+_GOOD = frozenset({"passed", "xfail", "slower", "faster"})
+_ALARMS = frozenset({"slower", "faster"})
+
+
+class Point(msgspec.Struct, frozen=True, gc=False):
+    """One figure of one cell of one run."""
+
+    run: str
+    at_s: float  # wall time at which the attempt started that the figure is from
+    value: float
+    verdict: str  # of the cell
+    mark: str = ""  # what a person said of it: one of WORDS
+    mark_reason: str = ""
+    commit: str = ""
+    host: str = ""
+    id: str = ""  # of the cell
+    source: str = ""  # where the figure was read
+
+    @property
+    def good(self) -> bool:
+        """The cell came to its end as it should; how fast is another question."""
+        return self.verdict in _GOOD
+
+    @property
+    def alarm(self) -> bool:
+        return self.verdict in _ALARMS
+
+
+class Series(msgspec.Struct, frozen=True):
+    """All figures of one name of one benchmark on one configuration and hardware, oldest first."""
+
+    benchmark: str
+    trial: str
+    fingerprint: str
+    metric: str
+    unit: str
+    better: str  # "lower", "higher", or "" for a figure that nobody judges
+    points: list[Point]
+
+    @property
+    def values(self) -> list[float]:
+        return [point.value for point in self.points]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """A person's word on a run, or on one benchmark of it. An empty word takes back what was said before."""
+
+    run: str
+    benchmark: str  # "" means all of the run
+    word: str
+    reason: str
+    by: str
+    at_s: float
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """A benchmark that a run called slower or faster, and what a person said of that."""
+
+    run: str
+    at_s: float
+    benchmark: str
+    fingerprint: str
+    verdict: str
+    why: str
+    commit: str = ""
+    mark: str = ""
+    mark_reason: str = ""
+    mark_by: str = ""
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    run: str
+    suite: str
+    verdict: str
+    at_s: float
+    seconds: float
+    commit: str
+
+
+class TrialRow(msgspec.Struct, frozen=True):
+    """What the history has of one trial."""
+
+    trial: str
+    runs: int
+    benchmarks: int
+    series: int
+    first_s: float
+    last_s: float

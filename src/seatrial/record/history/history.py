@@ -1,0 +1,120 @@
+"""One history, wherever it is kept: what goes in, and what can be asked of it."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import median
+from typing import Protocol, TypeVar
+
+from seatrial.job import RunResults
+from seatrial.record.history import reading, writing
+from seatrial.record.history.data import WORDS, Alarm, Mark, RunRow, Series, TrialRow
+from seatrial.record.history.error import HistoryError, shown
+from seatrial.record.history.keeping import key, text
+from seatrial.record.history.postgres import PostgresDatabase
+from seatrial.record.history.schema import Session
+from seatrial.record.history.sqlite import SqliteDatabase
+
+Answer = TypeVar("Answer")
+
+LAST = 20  # attempts of a cell that its expected duration is taken from
+
+
+class Database(Protocol):
+    """Keeps the tables of schema.py, brings them to this version, and raises HistoryError and nothing else."""
+
+    place: str
+
+    def read(self, use: Callable[[Session], Answer], empty: Answer) -> Answer: ...
+
+    def write(self, use: Callable[[Session], Answer]) -> Answer: ...
+
+
+def open_history(place: str | Path) -> "History":
+    """The history at a path (SQLite) or a `postgresql://` URL. Nothing is opened before it is asked something."""
+    where = str(place)
+    if where.startswith(("postgresql://", "postgres://")):
+        return History(PostgresDatabase(where))
+    if "://" in where:
+        form = "Give the path of a file, or postgresql://USER@HOST/DATABASE."
+        raise HistoryError(shown(where), "that is neither a file nor a PostgreSQL server", form)
+    return History(SqliteDatabase(Path(where)))
+
+
+class History:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.place = database.place  # for people: without a password
+
+    def add(self, *runs: RunResults) -> None:
+        """Keep all figures of a run, or of several at once; what was known of the same runs before is replaced."""
+
+        def write(session: Session) -> None:
+            for results in runs:
+                writing.add(session, results)
+
+        self._database.write(write)
+
+    def mark(self, run: str, benchmark: str | None, word: str, reason: str, by: str, at_s: float) -> None:
+        """Keep a person's word on a run, or on one benchmark of it. The last word counts; "" takes the others back."""
+        if word not in ("", *WORDS):
+            raise ValueError(f"{word!r} is none of {', '.join(WORDS)}")
+        mark = Mark(key(run), key(benchmark or ""), word, text(reason), text(by), at_s)
+        self._database.write(lambda session: writing.mark(session, mark))
+
+    def durations(self, hashes: Iterable[str] | None = None) -> dict[str, float]:
+        """Seconds that each cell is expected to take: the median of its last 20 attempts that ended as they should.
+
+        Cells that the history does not know are not in the answer. `hashes` None asks for every cell that it knows.
+        """
+        wanted = None if hashes is None else list(hashes)
+        none: dict[str, list[float]] = {}
+        found = self._database.read(lambda session: reading.durations(session, wanted, LAST), none)
+        return {cell: median(seconds) for cell, seconds in found.items()}
+
+    def series(
+        self,
+        trial: str | None = None,
+        benchmark: str | None = None,
+        metric: str | None = None,
+        fingerprint: str | None = None,
+        last: int | None = None,
+    ) -> list[Series]:
+        """The series that fit all that is given, in the order of their names; of each the `last` points."""
+        wanted = _wanted(trial=trial, benchmark=benchmark, metric=metric, fingerprint=fingerprint)
+        return self._database.read(
+            lambda session: reading.filled(session, reading.names(session, wanted, None, False), last), []
+        )
+
+    def names(self, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
+        """Series without their points: of a trial, of those that a run added to; only those with a `better`."""
+        wanted, of_run = _wanted(trial=trial), None if run is None else key(run)
+        return self._database.read(lambda session: reading.names(session, wanted, of_run, judged), [])
+
+    def filled(self, names: list[Series], last: int | None = None) -> list[Series]:
+        """These series with their `last` points of all runs. One that has none any more is left out."""
+        return self._database.read(lambda session: reading.filled(session, names, last), [])
+
+    def runs(self, last: int | None = None) -> list[RunRow]:
+        """Runs, oldest first; of them the `last`."""
+        return self._database.read(lambda session: reading.runs(session, last), [])
+
+    def trials(self) -> list[TrialRow]:
+        return self._database.read(reading.trials, [])
+
+    def benchmarks(self, run: str) -> list[str]:
+        """The benchmarks of a run."""
+        return self._database.read(lambda session: reading.benchmarks(session, key(run)), [])
+
+    def alarms(self, benchmark: str | None = None) -> list[Alarm]:
+        """Every `slower` and `faster` that a run gave, oldest first, with what a person said of it."""
+        none: list[Alarm] = []
+        found = self._database.read(reading.alarms, none)
+        return [alarm for alarm in found if benchmark is None or alarm.benchmark == key(benchmark)]
+
+    def marks(self) -> list[Mark]:
+        """All that people ever said, oldest first."""
+        return self._database.read(reading.marks, [])
+
+
+def _wanted(**which: str | None) -> dict[str, str]:
+    return {column: key(value) for column, value in which.items() if value is not None}

@@ -1,0 +1,180 @@
+"""What the history is asked: each question in SQL that both databases understand."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.record.history.data import Alarm, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.keeping import series_id
+from seatrial.record.history.schema import Session
+
+_ENDLESS = 1 << 40
+_TOGETHER = 1_000  # series that a server is asked for at once
+
+_OF_CELL = """
+SELECT seconds FROM attempts WHERE hash = ? AND verdict IN ('passed', 'xfail') AND seconds IS NOT NULL
+ORDER BY started_s DESC LIMIT ?
+"""
+
+_OF_ALL_CELLS = """
+SELECT hash, seconds FROM (
+    SELECT hash, seconds, row_number() OVER (PARTITION BY hash ORDER BY started_s DESC) AS place
+    FROM attempts WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL
+) AS ranked WHERE place <= ?
+"""
+
+_POINT = "run, at_s, value, verdict, host, id, source"
+_ORDER = "at_s DESC, run DESC, hash DESC"
+
+_POINTS_OF_SERIES = f"SELECT {_POINT} FROM points WHERE series = ? ORDER BY {_ORDER} LIMIT ?"
+
+_POINTS_OF_SOME = f"""
+SELECT series, {_POINT} FROM (
+    SELECT points.*, row_number() OVER (PARTITION BY series ORDER BY {_ORDER}) AS place
+    FROM points WHERE series IN (%s)
+) AS ranked WHERE place <= ? ORDER BY series, {_ORDER}
+"""
+
+_ALARMS = """
+SELECT cells.run, cells.at_s, cells.benchmark, cells.fingerprint, cells.verdict, cells.why, runs."commit"
+FROM cells JOIN runs ON runs.run = cells.run WHERE cells.verdict IN ('slower', 'faster')
+ORDER BY cells.at_s, cells.run, cells.id
+"""
+
+_TRIALS = """
+SELECT cells.trial, count(*), min(runs.started_s), max(runs.started_s)
+FROM (SELECT DISTINCT trial, run FROM cells) AS cells JOIN runs ON runs.run = cells.run
+GROUP BY cells.trial
+"""
+
+
+def durations(session: Session, hashes: list[str] | None, last: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    if session.far:
+        wanted = None if hashes is None else set(hashes)
+        for cell, seconds in session.execute(_OF_ALL_CELLS, (last,)):
+            if wanted is None or cell in wanted:
+                found.setdefault(cell, []).append(seconds)
+        return found
+    if hashes is None:
+        hashes = [row[0] for row in session.execute("SELECT DISTINCT hash FROM attempts")]
+    for cell in hashes:
+        if rows := session.execute(_OF_CELL, (cell, last)):
+            found[cell] = [row[0] for row in rows]
+    return found
+
+
+def names(session: Session, wanted: dict[str, str], run: str | None, judged: bool) -> list[Series]:
+    """The series that fit, without their points."""
+    conditions = [f"{column} = ?" for column in wanted]
+    values = [*wanted.values()]
+    if run is not None:
+        conditions.append("id IN (SELECT series FROM points WHERE run = ?)")
+        values.append(run)
+    if judged:
+        conditions.append("better <> ?")
+        values.append("")
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    rows = session.execute(
+        f"SELECT benchmark, trial, fingerprint, metric, unit, better FROM series{where}", tuple(values)
+    )
+    found = [
+        Series(benchmark, trial, fingerprint, metric, unit, better, [])
+        for benchmark, trial, fingerprint, metric, unit, better in rows
+    ]
+    # Not ordered by SQL: servers differ in what comes first.
+    return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
+
+
+def filled(session: Session, series: list[Series], last: int | None) -> list[Series]:
+    """The same with their points; one whose runs were all replaced has none, and is left out."""
+    numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in series]
+    rows = _rows(session, numbers, _ENDLESS if last is None else last)
+    said = _said(session)
+    commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
+    return [
+        msgspec.structs.replace(one, points=_points(rows[number], one.benchmark, said, commits))
+        for number, one in zip(numbers, series, strict=True)
+        if rows.get(number)
+    ]
+
+
+def _rows(session: Session, numbers: list[int], most: int) -> dict[int, list[tuple[Any, ...]]]:
+    """The newest rows of each of these series, oldest first."""
+    if not session.far:
+        return {number: session.execute(_POINTS_OF_SERIES, (number, most))[::-1] for number in numbers}
+    rows: dict[int, list[tuple[Any, ...]]] = {}
+    for start in range(0, len(numbers), _TOGETHER):
+        some = numbers[start : start + _TOGETHER]
+        query = _POINTS_OF_SOME % ", ".join("?" * len(some))
+        for number, *row in reversed(session.execute(query, (*some, most))):
+            rows.setdefault(number, []).append(tuple(row))
+    return rows
+
+
+def _points(
+    rows: list[tuple[Any, ...]], benchmark: str, said: dict[tuple[str, str], Mark], commits: dict[str, str]
+) -> list[Point]:
+    commit_of = commits.get
+    if not said:
+        return [
+            Point(run, at_s, value, verdict, "", "", commit_of(run, ""), host, id_ or benchmark, source)
+            for run, at_s, value, verdict, host, id_, source in rows
+        ]
+    made = []
+    for run, at_s, value, verdict, host, id_, source in rows:
+        mark = said.get((run, benchmark)) or said.get((run, ""))
+        word, reason = (mark.word, mark.reason) if mark else ("", "")
+        made.append(Point(run, at_s, value, verdict, word, reason, commit_of(run, ""), host, id_ or benchmark, source))
+    return made
+
+
+def marks(session: Session) -> list[Mark]:
+    rows = session.execute(
+        "SELECT run, benchmark, word, reason, said_by, at_s FROM marks ORDER BY at_s, run, benchmark"
+    )
+    return [Mark(*row) for row in rows]
+
+
+def _said(session: Session) -> dict[tuple[str, str], Mark]:
+    """The word that counts for a run's benchmark: the last; a word on the whole run is one on each of them."""
+    said: dict[tuple[str, str], Mark] = {}
+    for mark in marks(session):
+        if not mark.benchmark:
+            for run, benchmark in list(said):
+                if run == mark.run and benchmark:
+                    del said[run, benchmark]
+        said[mark.run, mark.benchmark] = mark
+    return said
+
+
+def alarms(session: Session) -> list[Alarm]:
+    said = _said(session)
+    found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alarm
+    for run, at_s, benchmark, fingerprint, verdict, why, commit in session.execute(_ALARMS):
+        mark = said.get((run, benchmark)) or said.get((run, ""))
+        told = (mark.word, mark.reason, mark.by) if mark and mark.word else ("", "", "")
+        alarm = Alarm(run, at_s, benchmark, fingerprint, verdict, why, commit, *told)
+        found.setdefault((run, benchmark, fingerprint, verdict), alarm)
+    return list(found.values())
+
+
+def runs(session: Session, last: int | None) -> list[RunRow]:
+    rows = session.execute(
+        'SELECT run, suite, verdict, started_s, seconds, "commit" FROM runs ORDER BY started_s DESC, run DESC LIMIT ?',
+        (_ENDLESS if last is None else last,),
+    )
+    return [RunRow(*row) for row in reversed(rows)]
+
+
+def benchmarks(session: Session, run: str) -> list[str]:
+    return sorted(row[0] for row in session.execute("SELECT DISTINCT benchmark FROM cells WHERE run = ?", (run,)))
+
+
+def trials(session: Session) -> list[TrialRow]:
+    kept = session.execute("SELECT trial, count(DISTINCT benchmark), count(*) FROM series GROUP BY trial")
+    known = {trial: (benchmarks, series) for trial, benchmarks, series in kept}
+    return [
+        TrialRow(trial, number, *known.get(trial, (0, 0)), first_s, last_s)
+        for trial, number, first_s, last_s in sorted(session.execute(_TRIALS))
+    ]

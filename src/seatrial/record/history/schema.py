@@ -1,0 +1,166 @@
+"""The tables of the history, the same in SQLite and PostgreSQL, and the way from each version to the next.
+
+Only ever append to MIGRATIONS: the n-th takes a database of version n to n + 1. PostgreSQL began at version 2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from seatrial.record.history.keeping import key, series_id
+
+
+class Session(Protocol):
+    """An open connection. SQL is written with `?` for each value."""
+
+    far: bool  # each question is a way to a server and back: ask few
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]: ...
+
+    def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Migration:
+    sqlite: str
+    postgres: str
+    also: Callable[[Session], None] | None = None  # what SQL alone cannot do, after `sqlite`
+
+
+_ATTEMPTS = """
+CREATE TABLE attempts (
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, number INTEGER NOT NULL,
+    target TEXT NOT NULL, machine TEXT NOT NULL, host TEXT NOT NULL, verdict TEXT NOT NULL, outcome TEXT NOT NULL,
+    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION,
+    PRIMARY KEY (run, hash, number)
+)%s;
+CREATE INDEX attempts_that_passed ON attempts (hash, started_s DESC, seconds)
+    WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL;
+"""
+
+_VERSION_1 = f"""
+CREATE TABLE runs (
+    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
+    started_s REAL NOT NULL, seconds REAL NOT NULL, interrupted INTEGER NOT NULL, seatrial TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX runs_by_time ON runs (started_s);
+CREATE TABLE cells (
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
+    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
+    PRIMARY KEY (run, hash)
+) WITHOUT ROWID;
+CREATE INDEX cells_by_hash ON cells (hash, run);
+{_ATTEMPTS % " WITHOUT ROWID"}
+CREATE TABLE metrics (
+    hash TEXT NOT NULL, name TEXT NOT NULL, started_s REAL NOT NULL,
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, value REAL NOT NULL, unit TEXT NOT NULL,
+    PRIMARY KEY (hash, name, started_s, run)
+) WITHOUT ROWID;
+CREATE INDEX metrics_of_run ON metrics (run);
+"""
+
+# What version 2 brought, in both: series of figures, and marks. `points` is kept in the order in which it is read, and
+# has of its cell what a series shows, so that reading 100,000 of them looks up nothing; its `id` is empty where it is
+# the benchmark's name.
+_SERIES = """
+CREATE TABLE series (
+    id BIGINT PRIMARY KEY, trial TEXT NOT NULL, benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    metric TEXT NOT NULL, unit TEXT NOT NULL, better TEXT NOT NULL
+)%(plain)s;
+CREATE INDEX series_of_trial ON series (trial);
+CREATE INDEX series_of_benchmark ON series (benchmark);
+CREATE TABLE points (
+    series BIGINT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL,
+    value DOUBLE PRECISION NOT NULL, verdict TEXT NOT NULL, host TEXT NOT NULL, id TEXT NOT NULL, source TEXT NOT NULL,
+    PRIMARY KEY (series, at_s, run, hash)
+)%(plain)s;
+CREATE INDEX points_of_run ON points (run);
+CREATE TABLE marks (
+    run TEXT NOT NULL, benchmark TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, word TEXT NOT NULL,
+    reason TEXT NOT NULL, said_by TEXT NOT NULL,
+    PRIMARY KEY (run, benchmark, at_s)
+)%(plain)s;
+CREATE INDEX cells_with_alarm ON cells (at_s) WHERE verdict IN ('slower', 'faster');
+CREATE INDEX cells_of_trial ON cells (trial, run);
+"""
+
+_VERSION_2_OF_SQLITE = f"""
+ALTER TABLE runs ADD COLUMN "commit" TEXT NOT NULL DEFAULT '';
+ALTER TABLE cells ADD COLUMN benchmark TEXT NOT NULL DEFAULT '';
+ALTER TABLE cells ADD COLUMN fingerprint TEXT NOT NULL DEFAULT '';
+ALTER TABLE cells ADD COLUMN host TEXT NOT NULL DEFAULT '';
+ALTER TABLE cells ADD COLUMN at_s DOUBLE PRECISION NOT NULL DEFAULT 0;
+{_SERIES % {"plain": " WITHOUT ROWID"}}
+"""
+
+_VERSION_2_OF_POSTGRES = f"""
+CREATE TABLE runs (
+    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
+    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION NOT NULL, interrupted INTEGER NOT NULL,
+    seatrial TEXT NOT NULL, "commit" TEXT NOT NULL
+);
+CREATE INDEX runs_by_time ON runs (started_s);
+CREATE TABLE cells (
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
+    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
+    benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL, host TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (run, hash)
+);
+CREATE INDEX cells_by_hash ON cells (hash, run);
+{_ATTEMPTS % ""}
+{_SERIES % {"plain": ""}}
+"""
+
+
+def benchmark_of(cell_id: str) -> str:
+    """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
+    trial, bracket, rest = cell_id.partition("[")
+    if not bracket or not rest.endswith("]"):
+        return cell_id
+    axes = [axis for axis in rest[:-1].split(",") if not axis.startswith("repeat=")]
+    return f"{trial}[{','.join(axes)}]" if axes else trial
+
+
+def _figures_into_series(session: Session) -> None:
+    """Version 1 kept figures by the cell's hash: each becomes a point of its benchmark's series."""
+    session.execute(
+        "UPDATE cells SET at_s = (SELECT started_s FROM runs WHERE runs.run = cells.run),"
+        " host = coalesce((SELECT host FROM attempts WHERE attempts.run = cells.run AND attempts.hash = cells.hash"
+        " ORDER BY number DESC LIMIT 1), '')"
+    )
+    cells = session.execute("SELECT run, hash, id, trial, verdict, host FROM cells")
+    session.many(
+        "UPDATE cells SET benchmark = ? WHERE run = ? AND hash = ?",
+        [(key(benchmark_of(cell_id)), run, hash_) for run, hash_, cell_id, *_ in cells],
+    )
+    known = {(run, hash_): rest for run, hash_, *rest in cells}
+    series: dict[int, tuple[Any, ...]] = {}
+    points = []
+    for hash_, name, at_s, run, value, unit in session.execute(
+        "SELECT hash, name, started_s, run, value, unit FROM metrics ORDER BY started_s"
+    ):
+        cell_id, trial, verdict, host = known.get((run, hash_), (hash_, "", "", ""))
+        benchmark = key(benchmark_of(cell_id))
+        number = series_id(benchmark, "", key(name), key(unit))
+        series[number] = (number, key(trial), benchmark, "", key(name), key(unit), "")
+        own_id = "" if cell_id == benchmark else cell_id
+        points.append((number, at_s, run, hash_, value, verdict, host, own_id, ""))
+    session.many("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?)", list(series.values()))
+    session.many("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", points)
+    session.execute("DROP TABLE metrics")
+
+
+MIGRATIONS = (
+    Migration(_VERSION_1, ""),
+    Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _figures_into_series),
+)
+VERSION = len(MIGRATIONS)
+
+
+def statements(script: str) -> list[str]:
+    return [statement for statement in script.split(";") if statement.strip()]
+
+
+def newer(version: int) -> str:
+    return f"it was written by a newer Seatrial (version {version}, this one knows {VERSION})"

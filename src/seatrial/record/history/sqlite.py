@@ -1,0 +1,131 @@
+"""The history in a SQLite file, in write-ahead mode: readers wait for nobody, writers for each other."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seatrial.record.history.error import HistoryError
+from seatrial.record.history.schema import MIGRATIONS, VERSION, Session, newer, statements
+
+if TYPE_CHECKING:
+    import sqlite3
+
+Answer = TypeVar("Answer")
+
+PATIENCE_S = 60.0  # how long a writer waits for the others
+
+
+class SqliteSession:
+    far = False
+
+    def __init__(self, connection: "sqlite3.Connection") -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, values).fetchall()
+
+    def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
+        self._connection.executemany(sql, rows)
+
+
+class SqliteDatabase:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.place = str(path)
+
+    def read(self, use: Callable[[Session], Answer], empty: Answer) -> Answer:
+        """What `use` finds in one state of the database; `empty` when there is none yet."""
+        with self._errors():
+            if not self._path.exists():
+                return empty
+            return self._patiently("BEGIN", use)
+
+    def write(self, use: Callable[[Session], Answer]) -> Answer:
+        """All that `use` does, or nothing of it."""
+        with self._errors():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return self._patiently("BEGIN IMMEDIATE", use)
+
+    def _patiently(self, begin: str, use: Callable[[Session], Answer]) -> Answer:
+        """Open, use, close; again while others hold it. SQLite's own waiting does not cover every lock, so we wait."""
+        import sqlite3
+
+        until = time.monotonic() + PATIENCE_S
+        pause_s = 0.01
+        while True:
+            connection = self._connect(begin == "BEGIN")
+            try:
+                self._prepare(connection)
+                connection.execute(begin)
+                answer = use(SqliteSession(connection))
+                connection.execute("COMMIT")
+                return answer
+            except sqlite3.OperationalError as error:
+                busy = (error.sqlite_errorcode & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not busy or time.monotonic() > until:
+                    raise
+            finally:
+                connection.close()
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
+
+    def _connect(self, reading: bool) -> "sqlite3.Connection":
+        import sqlite3
+
+        where = self._path.absolute().as_uri()
+        # Write-ahead mode needs files beside it. Where nobody can write there is no writer to heed, either.
+        if reading and not os.access(self._path.parent, os.W_OK) and not Path(f"{self._path}-wal").exists():
+            where += "?immutable=1"
+        return sqlite3.connect(where, timeout=10.0, isolation_level=None, uri=True)
+
+    def _prepare(self, connection: "sqlite3.Connection") -> None:
+        """Bring the database to our version. Two processes may try at once: it is read again under the lock."""
+        if self._version(connection) != VERSION:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            session = SqliteSession(connection)
+            for number in range(self._version(connection), VERSION):
+                for statement in statements(MIGRATIONS[number].sqlite):
+                    connection.execute(statement)
+                if also := MIGRATIONS[number].also:
+                    also(session)
+                connection.execute(f"PRAGMA user_version = {number + 1}")
+            connection.execute("COMMIT")
+        connection.execute("PRAGMA foreign_keys = ON")
+
+    def _version(self, connection: "sqlite3.Connection") -> int:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if version > VERSION:
+            raise HistoryError(self.place, newer(version), "Upgrade Seatrial, or use another history.")
+        return version
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        import sqlite3
+
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise HistoryError(self.place, str(error), _advice(error)) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise HistoryError(self.place, reason, "Check the folder and its permissions.") from error
+
+
+def _advice(error: "sqlite3.DatabaseError") -> str:
+    import sqlite3
+
+    match (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF:
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return "Move it away: the next run starts a new one, and every run's own results.json is still there."
+        case sqlite3.SQLITE_FULL:
+            return "Free some space on that disk."
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "Another process holds it; end that one or try again."
+        case sqlite3.SQLITE_READONLY:
+            return "It may only be read here: make it writable, or name another with --history."
+        case _:
+            return "Check the file and its folder's permissions."

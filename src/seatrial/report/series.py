@@ -1,0 +1,214 @@
+"""Series of figures for people: each with its bound, its changes of level and its alarms, and what moved together."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from seatrial.job import Better, Bound, BoundState, Level, RunResults
+from seatrial.record.history import Alarm, History, Point, Series
+
+if TYPE_CHECKING:
+    from seatrial.stats.change_points import Change
+
+LAST = 400  # runs of each series that are looked at, unless somebody asks for more
+MOST_OF_RUN = 500  # series that the report of a run looks at
+FILE = "series.json"  # in the run folder
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A change of a series' level; `run` is the first one after it."""
+
+    index: int  # of that run's point
+    run: str
+    at_s: float
+    commit: str
+    before: float
+    after: float
+    size: float  # relative: after / before - 1
+    confidence: float
+    way: str  # "worse", "better", or "" where nobody said what is better
+
+
+class SeriesView(msgspec.Struct, frozen=True):
+    benchmark: str
+    trial: str
+    fingerprint: str
+    metric: str
+    unit: str
+    better: str
+    points: list[Point]
+    changes: list[Moved]
+    bound: Bound | None = None
+    left_out: dict[str, int] = {}  # reason -> runs that the bound is not made from
+    regression: str = ""  # the first run of a regression that is still open
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark} {self.metric}"
+
+
+class Together(msgspec.Struct, frozen=True):
+    """Series that moved at the same commit; at the same run, where no commit is known."""
+
+    commit: str
+    run: str
+    at_s: float
+    moved: list[tuple[str, Moved]]  # name of the series, its change
+
+
+class Precision(msgspec.Struct, frozen=True):
+    """How often alarms were right, by the word of people."""
+
+    alarms: int
+    confirmed: int
+    false: int
+
+    @property
+    def unjudged(self) -> int:
+        return self.alarms - self.confirmed - self.false
+
+    @property
+    def share(self) -> float | None:
+        judged = self.confirmed + self.false
+        return self.confirmed / judged if judged else None
+
+
+class RunSeries(msgspec.Struct, frozen=True):
+    """What the history says of the figures of one run."""
+
+    run: str
+    series: list[SeriesView]
+    together: list[Together]
+    left_out: int = 0  # series of the run that were not looked at: it has too many
+    precision: Precision | None = None
+
+
+def view(series: Series, bounds: Iterable[Bound] | None = None) -> SeriesView:
+    """The series with its changes, and with its bound: the one of `bounds` for it, else the one its runs give."""
+    if bounds is None:
+        return bounded(changes_of(series))
+    ours = ("", series.fingerprint)  # a bound of other hardware says nothing here
+    given = next((bound for bound in bounds if bound.metric == series.metric and bound.fingerprint in ours), None)
+    return msgspec.structs.replace(changes_of(series), bound=given)
+
+
+def changes_of(series: Series) -> SeriesView:
+    """The series with its changes alone: quick, for those of which there are many."""
+    points = [point for point in series.points if math.isfinite(point.value)]
+    good = [index for index, point in enumerate(points) if point.good]
+    changes = _change_points([points[index].value for index in good])
+    return SeriesView(
+        series.benchmark,
+        series.trial,
+        series.fingerprint,
+        series.metric,
+        series.unit,
+        series.better,
+        points,
+        [_moved(change, good[change.index], points, series.better) for change in changes],
+    )
+
+
+def _change_points(values: Sequence[float]) -> "list[Change]":
+    from seatrial.stats.change_points import change_points
+
+    return change_points(values)
+
+
+def _moved(change: "Change", index: int, points: list[Point], better: str) -> Moved:
+    point = points[index]
+    up = change.after > change.before
+    way = "" if not better else "worse" if up == (better == "lower") else "better"
+    size = change.size if math.isfinite(change.size) else math.copysign(1e9, change.after - change.before)
+    return Moved(index, point.run, point.at_s, point.commit, change.before, change.after, size, change.confidence, way)
+
+
+def bounded(view: SeriesView) -> SeriesView:
+    """With the bound that `seatrial baseline update` would make of its runs, and which of them that leaves out."""
+    from seatrial.stats.bounds import prediction_interval
+    from seatrial.stats.clean import Past, clean
+
+    if not view.better or not view.points:
+        return view
+    better, points = cast(Better, view.better), view.points
+    past = [Past(point.value, point.good, point.alarm, cast(Any, point.mark)) for point in points]
+    cleaned = clean(past, better)
+    interval = prediction_interval([points[index].value for index in cleaned.used])
+    left_out: dict[str, int] = {}
+    for reason in cleaned.left_out.values():
+        left_out[reason] = left_out.get(reason, 0) + 1
+    last = view.changes[-1] if view.changes else None
+    bound = Bound(
+        view.metric,
+        interval.lower,
+        interval.upper,
+        better,
+        view.unit,
+        interval.center,
+        interval.n,
+        points[cleaned.used[0]].at_s if cleaned.used else None,
+        interval.false_alarm,
+        BoundState(interval.state),
+        interval.why,
+        view.fingerprint,
+        Level(last.run, last.at_s, last.before, last.after) if last else None,
+        "the history",
+    )
+    opened = points[cleaned.open_regression].run if cleaned.open_regression is not None else ""
+    return msgspec.structs.replace(view, bound=bound, left_out=left_out, regression=opened)
+
+
+def together(views: Iterable[SeriesView], least: int = 1) -> list[Together]:
+    """All changes, those of one commit as one, the newest first; only where `least` series moved."""
+    groups: dict[str, list[tuple[str, Moved]]] = {}
+    for one in views:
+        for moved in one.changes:
+            groups.setdefault(moved.commit or f"run {moved.run}", []).append((one.name, moved))
+    made = []
+    for moves in groups.values():
+        if len({name for name, _ in moves}) >= least:
+            first = min((moved for _, moved in moves), key=lambda moved: (moved.at_s, moved.run))
+            made.append(Together(first.commit, first.run, first.at_s, moves))
+    return sorted(made, key=lambda group: (-group.at_s, group.run))
+
+
+def precision(alarms: Iterable[Alarm]) -> Precision:
+    words = [alarm.mark for alarm in alarms]
+    confirmed = sum(word in ("regression", "fixed") for word in words)
+    return Precision(len(words), confirmed, words.count("false-alarm"))
+
+
+def run_series(history: History, results: RunResults, bounds: Mapping[str, Iterable[Bound]] | None = None) -> RunSeries:
+    """The series of all figures of this run that somebody says is better lower or higher, alarms first.
+
+    `bounds` by benchmark are those that the run was judged by; a series without one gets what its runs give. Raises
+    HistoryError.
+    """
+    names = history.names(run=results.run, judged=True)
+    alarmed = {cell.benchmark for cell in results.cells if cell.verdict.value in ("slower", "faster")}
+    names.sort(key=lambda series: series.benchmark not in alarmed)
+    found = history.filled(names[:MOST_OF_RUN], LAST)
+    given = bounds or {}
+    views = [view(series, given.get(series.benchmark)) for series in found]
+    benchmarks = {series.benchmark for series in found}
+    alarms = [alarm for alarm in history.alarms() if alarm.benchmark in benchmarks] if found else []
+    left_out = max(0, len(names) - MOST_OF_RUN)
+    return RunSeries(results.run, views, together(views), left_out, precision(alarms))
+
+
+def write_series(folder: Path, made: RunSeries) -> None:
+    """Beside the results, so that a report can be made again without the history."""
+    from seatrial.record import write_whole
+
+    write_whole(folder / FILE, msgspec.json.encode(made))
+
+
+def read_series(folder: Path) -> RunSeries | None:
+    """None when there are none, or none that can be read: a report is made without them."""
+    try:
+        return msgspec.json.decode((folder / FILE).read_bytes(), type=RunSeries)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,209 @@
+"""Two runs beside each other: which figures moved, by how much and how sure, and what else is not as it was."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from seatrial.job import CellResult, Figure, RunResults, figures
+from seatrial.record.history import Series
+
+SURE = 0.99  # that a figure moved at all
+LEAST = 0.01  # a smaller move is none
+
+Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
+
+
+class Movement(msgspec.Struct, frozen=True):
+    """One figure of one benchmark in both runs. What cannot be told is None, and `why` says why."""
+
+    benchmark: str
+    fingerprint: str
+    metric: str
+    unit: str
+    better: str
+    before: float | None
+    after: float | None
+    size: float | None  # relative: after / before - 1
+    low: float | None  # between these it is, with 95 % confidence
+    high: float | None
+    sure: float
+    n_before: int
+    n_after: int
+    noise: float | None = None  # of single runs, relative, from the history
+    noise_runs: int = 0
+    why: str = ""
+
+    @property
+    def moved(self) -> bool:
+        return self.sure >= SURE and self.changed
+
+    @property
+    def maybe(self) -> bool:
+        return not self.moved and self.changed and (self.sure >= 0.9 or bool(self.why))
+
+    @property
+    def changed(self) -> bool:
+        """The figure is another one, sure or not. From 0 every other is."""
+        return abs(self.size) >= LEAST if self.size is not None else self.before != self.after
+
+    @property
+    def way(self) -> str:
+        if not self.better or self.before is None or self.after is None or self.after == self.before:
+            return ""
+        return "worse" if (self.after > self.before) == (self.better == "lower") else "better"
+
+
+class OtherVerdict(msgspec.Struct, frozen=True):
+    id: str
+    before: str
+    after: str
+    why: str = ""
+
+
+class OtherFingerprint(msgspec.Struct, frozen=True):
+    benchmark: str
+    before: list[str]
+    after: list[str]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    before: str
+    after: str
+    commit_before: str
+    commit_after: str
+    figures: list[Movement]  # every one that is in both runs; the surest and biggest moves first
+    verdicts: list[OtherVerdict]
+    fingerprints: list[OtherFingerprint]  # their figures are not compared
+    only_before: list[str]  # ids of cells
+    only_after: list[str]
+    cells: int  # that both have
+
+
+def told(found: Comparison) -> dict[str, Any]:
+    """For programs: with what follows from the figures of each movement."""
+    figures = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.figures]
+    return {"version": 1, **msgspec.to_builtins(found), "figures": figures}
+
+
+def compare_runs(
+    before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
+) -> Comparison:
+    """`past` is where the noise of a figure is taken from; `unjudged` compares figures that nobody judges, too."""
+    of_before, of_after = _by_id(before), _by_id(after)
+    both = [name for name in of_before if name in of_after]
+    other = _other_fingerprints(before, after)
+    return Comparison(
+        before.run,
+        after.run,
+        before.commit,
+        after.commit,
+        _movements(_values(before, unjudged), _values(after, unjudged), _noises(before, after, past)),
+        [
+            OtherVerdict(name, of_before[name].verdict.value, of_after[name].verdict.value, _why(of_after[name]))
+            for name in both
+            if of_before[name].verdict is not of_after[name].verdict
+        ],
+        other,
+        [name for name in of_before if name not in of_after],
+        [name for name in of_after if name not in of_before],
+        len(both),
+    )
+
+
+def _by_id(results: RunResults) -> dict[str, CellResult]:
+    return {cell.id: cell for cell in results.cells}
+
+
+def _why(cell: CellResult) -> str:
+    return cell.why or next((f.message for f in cell.findings if f.verdict is cell.verdict), "")
+
+
+def _benchmark(cell: CellResult) -> str:
+    return cell.benchmark or cell.id
+
+
+def _other_fingerprints(before: RunResults, after: RunResults) -> list[OtherFingerprint]:
+    """Benchmarks of both runs that have no configuration and hardware in common."""
+    sides: list[dict[str, set[str]]] = []
+    for results in (before, after):
+        found: dict[str, set[str]] = {}
+        for cell in results.cells:
+            if cell.attempts:
+                found.setdefault(_benchmark(cell), set()).add(cell.fingerprint)
+        sides.append(found)
+    return [
+        OtherFingerprint(name, sorted(sides[0][name]), sorted(sides[1][name]))
+        for name in sides[0]
+        if name in sides[1] and not sides[0][name] & sides[1][name]
+    ]
+
+
+def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Figure, list[float]]]:
+    """Every figure of cells that came to their end, with one value for each repeat."""
+    found: dict[Key, tuple[Figure, list[float]]] = {}
+    for cell in results.cells:
+        if cell.verdict.value not in ("passed", "xfail", "slower", "faster"):
+            continue
+        for figure in figures(cell.metrics):
+            if figure.better or unjudged:
+                key = (_benchmark(cell), cell.fingerprint, figure.name, figure.unit)
+                found.setdefault(key, (figure, []))[1].append(figure.value)
+    return found
+
+
+def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> dict[Key, list[float]]:
+    """Past values of one level of each series, without those of the two runs."""
+    found = {}
+    for series in past:
+        others = [point for point in series.points if point.run not in (before.run, after.run)]
+        found[series.benchmark, series.fingerprint, series.metric, series.unit] = _one_level(series, others)
+    return found
+
+
+def _one_level(series: Series, points: list[Any]) -> list[float]:
+    from seatrial.stats.clean import Past, clean
+
+    past = [Past(point.value, point.good, point.alarm, point.mark) for point in points]
+    used = clean(past, cast(Any, series.better or "lower")).used
+    return [points[index].value for index in used]
+
+
+def _movements(
+    before: Mapping[Key, tuple[Figure, list[float]]],
+    after: Mapping[Key, tuple[Figure, list[float]]],
+    past: Mapping[Key, list[float]],
+) -> list[Movement]:
+    from seatrial.stats.compare import compare, relative_noise
+
+    made = []
+    for key in before:
+        if key not in after:
+            continue
+        levels = past.get(key, [])
+        noise = relative_noise(levels) if len(levels) >= 2 else None
+        runs = len(levels) if noise is not None else 0
+        found = compare(before[key][1], after[key][1], noise, max(runs, 2))
+        made.append(
+            Movement(
+                *key,
+                after[key][0].better or "",
+                found.before,
+                found.after,
+                found.size,
+                found.low,
+                found.high,
+                found.sure,
+                found.n_before,
+                found.n_after,
+                noise,
+                runs,
+                found.why,
+            )
+        )
+    return sorted(made, key=_rank)
+
+
+def _rank(one: Movement) -> tuple[bool, bool, float, float, str, str]:
+    size = abs(one.size) if one.size is not None else float("inf")
+    return not one.moved, not one.maybe, -round(one.sure, 3), -size, one.benchmark, one.metric

@@ -1,0 +1,56 @@
+"""The series of a run as a part of its HTML report: what moved, and each figure so far."""
+
+from pathlib import Path
+
+from seatrial.report.chart import HEIGHT, WIDTH
+from seatrial.report.series import RunSeries
+from seatrial.report.series_chart import svg_chart
+from seatrial.report.series_words import (
+    bound_text,
+    change_text,
+    day,
+    figure,
+    precision_text,
+    title,
+    together_text,
+)
+from seatrial.report.text import count, one_line
+
+MOST_DRAWN = 60
+MOST_GROUPS = 20
+MOST_CHANGES = 9
+
+
+def render_series(made: RunSeries) -> str:
+    """Markup to put into a page as it is; every foreign text in it is escaped. Empty when there is nothing to show."""
+    import jinja2
+
+    if not made.series:
+        return ""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(one_line=one_line)
+    drawn = [view for view in made.series if view.points][:MOST_DRAWN]
+    rendered: str = environment.get_template("series.html.j2").render(
+        made=made,
+        drawn=[(view, svg_chart(view)) for view in drawn],
+        left_out=made.left_out + len(made.series) - len(drawn),
+        precision=precision_text(made.precision) if made.precision else "",
+        most_groups=MOST_GROUPS,
+        most_changes=MOST_CHANGES,
+        width=WIDTH,
+        height=HEIGHT,
+        bound_text=bound_text,
+        change_text=change_text,
+        together_text=together_text,
+        title=title,
+        figure=figure,
+        day=day,
+        count=count,
+    )
+    return rendered

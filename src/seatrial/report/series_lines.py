@@ -1,0 +1,169 @@
+"""Series for a terminal: a chart each, the bound, every change of level, alarms and what people said of them."""
+
+from collections.abc import Iterable, Sequence
+
+from seatrial.record.history import Alarm, RunRow, TrialRow
+from seatrial.report.lines import Line, glyph
+from seatrial.report.series import SeriesView, precision, together
+from seatrial.report.series_chart import sparkline, terminal_chart
+from seatrial.report.series_words import (
+    bound_text,
+    change_text,
+    commit_text,
+    day,
+    figure,
+    left_out_text,
+    percent,
+    precision_text,
+    title,
+    together_text,
+)
+from seatrial.report.text import bounded, count, fit, one_line, pad
+
+MOST_DRAWN = 8  # series with a chart of their own; the others get a line each
+MOST_CHANGES = 9  # of one series
+MOST_GROUPS = 10
+MOST_MARKS = 10
+MOST_LISTED = 50
+MOST_REASON = 300
+
+
+def history_lines(
+    views: Sequence[SeriesView], alarms: Sequence[Alarm], others: int, columns: int, ascii_only: bool
+) -> list[Line]:
+    """`others` is the number of figures that nobody judges, and that are not among `views`."""
+    lines: list[Line] = []
+    for view in views[:MOST_DRAWN]:
+        lines += [*_one(view, columns, ascii_only), []]
+    if views[MOST_DRAWN:]:
+        lines += [*_list(views[MOST_DRAWN:], columns, ascii_only), []]
+    groups = together(views, least=2)
+    if groups:
+        lines.append([("what moved together", "bold")])
+        lines += [[(f"  {together_text(group)}", "")] for group in groups[:MOST_GROUPS]]
+        lines += [*_more(len(groups) - MOST_GROUPS, "older one"), []]
+    if others:
+        words = count(others, "figure that nobody judges is", "figures that nobody judges are")
+        lines.append([(f"{words} not shown; --all shows them, --metric NAME one of them", "dim")])
+    lines.append([(precision_text(precision(alarms)), "")])
+    return lines
+
+
+def ranked(views: Sequence[SeriesView]) -> list[SeriesView]:
+    """Those that are to be drawn first: all by name, or when they are too many the ones that need somebody."""
+    return sorted(views, key=_interest) if len(views) > MOST_DRAWN else list(views)
+
+
+def _interest(view: SeriesView) -> tuple[bool, bool, float, str]:
+    """Alarms that nobody judged, then the latest change for the worse."""
+    last = view.changes[-1] if view.changes else None
+    unjudged = bool(view.points) and view.points[-1].alarm and not view.points[-1].mark
+    return not unjudged, not (last and last.way == "worse"), -(last.at_s if last else 0.0), view.name
+
+
+def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
+    points = view.points
+    runs = len({point.run for point in points})
+    hardware = f" · /{one_line(view.fingerprint)}" if view.fingerprint else ""
+    lines: list[Line] = [
+        [(one_line(view.benchmark), "bold"), (f"  {title(view)}", "")],
+        [
+            (f"{figure(points[-1].value, view.unit)} last, ", ""),
+            (f"{count(runs, 'run')}, {day(points[0].at_s)} to {day(points[-1].at_s)}{hardware}", "dim"),
+        ],
+    ]
+    chart = terminal_chart(view, columns, ascii_only)
+    bar = "|" if ascii_only else "│"
+    lines += [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
+    lines.append([(chart.axis, "dim")])
+    if chart.events:
+        label = len(chart.rows[0][0]) + 1
+        lines.append([(" " * label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
+    if view.bound:
+        lines.append([(f"  {bound_text(view.bound)}", "")])
+    if view.left_out:
+        lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
+    first = max(0, len(view.changes) - MOST_CHANGES)
+    lines += _more(first, "older change")
+    for number, moved in enumerate(view.changes[first:], first + 1):
+        style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
+        lines.append([(f"  {number}  ", "bold"), (change_text(moved, view.unit), style)])
+    if view.regression:
+        lines.append([(f"  regression open since run {one_line(view.regression)}", "yellow")])
+    return lines + _words(view)
+
+
+def _words(view: SeriesView) -> list[Line]:
+    """What people said, and alarms that nobody said anything of."""
+    lines: list[Line] = []
+    marked = [point for point in view.points if point.mark]
+    lines += _more(len(marked) - MOST_MARKS, "older word")
+    for point in marked[-MOST_MARKS:]:
+        reason = one_line(bounded(point.mark_reason, MOST_REASON))
+        lines.append([(f"  {point.mark}  ", "bold"), (f"run {one_line(point.run)}: {reason}", "")])
+    unjudged = [point for point in view.points if point.alarm and not point.mark]
+    if unjudged:
+        mark, colour = glyph(unjudged[-1].verdict)
+        told = f"{count(len(unjudged), 'alarm')} that nobody judged, the last in run {one_line(unjudged[-1].run)}"
+        lines.append([(f"  {mark} ", colour), (told, "")])
+    return lines
+
+
+def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[Line]:
+    lines: list[Line] = [[(f"{len(views)} more series", "bold"), ("  (--benchmark B or --metric M draws one)", "dim")]]
+    name = min(max(len(one_line(view.name)) for view in views), max(20, columns // 2))
+    for view in views[:MOST_LISTED]:
+        values = [point.value for point in view.points]
+        last = view.changes[-1] if view.changes else None
+        told = f"{percent(last.size)} {last.way} {day(last.at_s)} {commit_text(last.commit)}" if last else "no change"
+        spark = sparkline(values, 16, ascii_only)
+        shown = pad(figure(values[-1], view.unit), 12)
+        lines.append(
+            [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]
+        )
+        lines[-1] += [(f"{shown}  ", ""), (told, "dim")]
+    return lines + _more(len(views) - MOST_LISTED, "series", "series")
+
+
+def _more(number: int, one: str, many: str = "") -> list[Line]:
+    return [[(f"  … and {count(number, f'more {one}', f'more {many}' if many else '')}", "dim")]] if number > 0 else []
+
+
+def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Iterable[Alarm]) -> list[Line]:
+    """What a history has."""
+    lines: list[Line] = []
+    if runs:
+        since = f"{day(runs[0].at_s)} to {day(runs[-1].at_s)}"
+        lines.append([(f"{count(len(runs), 'run')}, {since}, the last one {one_line(runs[-1].run)}", "")])
+    width = max([len(one_line(trial.trial)) for trial in trials] + [5])
+    for trial in trials:
+        had = (
+            f"{count(trial.benchmarks, 'benchmark')} with {count(trial.series, 'figure')}"
+            if trial.series
+            else "no figures"
+        )
+        told = f"{count(trial.runs, 'run')}, {had}, last {day(trial.last_s)}"
+        lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (told, "")])
+    lines.append([(precision_text(precision(alarms)), "")])
+    if trials:
+        lines.append([(f"`seatrial history {one_line(trials[0].trial)}` draws the figures of a trial", "dim")])
+    return lines
+
+
+def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
+    lines: list[Line] = [[(precision_text(precision(alarms)), "bold")]]
+    lines += _more(len(alarms) - MOST_LISTED, "older alarm")
+    for alarm in alarms[-MOST_LISTED:]:
+        mark, colour = glyph(alarm.verdict)
+        run = f"run {one_line(alarm.run)}{f', commit {commit_text(alarm.commit)}' if alarm.commit else ''}"
+        lines.append([(f"{mark} {alarm.verdict}  {day(alarm.at_s)}  ", colour), (one_line(alarm.benchmark), "bold")])
+        lines.append([(f"    {run}: {_said(alarm)}", "dim")])
+        if alarm.why:
+            lines.append([(f"    {one_line(bounded(alarm.why, MOST_REASON))}", "dim")])
+    return lines
+
+
+def _said(alarm: Alarm) -> str:
+    if not alarm.mark:
+        return "not judged"
+    return f"{alarm.mark} ({one_line(alarm.mark_by)}): {one_line(bounded(alarm.mark_reason, MOST_REASON))}"

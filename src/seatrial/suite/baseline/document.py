@@ -1,0 +1,259 @@
+"""The text of a YAML file of which single values are set, added and taken out; every other byte stays as it is.
+
+Values are found by the marks of the parser and replaced in the text. Nothing is ever written out from data but the
+values that are new, so comments, order, quotes, indentation and unknown keys need no care: they are not touched.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from seatrial.suite.baseline import render
+
+KeyValue = tuple[yaml.Node, yaml.Node]
+
+
+@dataclass(frozen=True)
+class Comment:
+    line: int
+    column: int
+    text: str
+    start: int  # in the text, with the blanks before it
+    end: int
+
+
+class Document:
+    def __init__(self, text: str) -> None:
+        """`text` has no byte order mark, is not empty and was read as YAML before: depth and size are in order."""
+        self.text = text
+        self.root: yaml.Node = yaml.compose(text, Loader=yaml.CSafeLoader)
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        self._edits: list[tuple[int, int, str]] = []
+        self._added: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of the map that they go into
+        self._filled: dict[int, tuple[Any, KeyValue, dict[str, Any]]] = {}  # by id of what is there for them
+        self._step = self._indentation()
+        self._comments: list[Comment] | None = None
+
+    def find(self, path: Sequence[str]) -> KeyValue | None:
+        """The key and the value at `path`, as far as they are written there and not merged in."""
+        node, found = self.root, None
+        for part in path:
+            found = _entry(node, part)
+            if found is None:
+                return None
+            node = found[1]
+        return found
+
+    def set(self, path: Sequence[str], values: dict[str, Any]) -> None:
+        """Set keys of the map at `path`, which is made if it is not there; a value that is None is taken out."""
+        new = {key: value for key, value in values.items() if value is not None}
+        around = self.root
+        for depth, part in enumerate(path):
+            found = _entry(around, part)
+            if found is None:
+                _put(self._added.setdefault(id(around), (around, {}))[1], path[depth:], new)
+                return
+            if not isinstance(found[1], yaml.MappingNode):
+                _put(self._filled.setdefault(id(found[1]), (around, found, {}))[2], path[depth + 1 :], new)
+                return
+            around = found[1]
+        for key, value in values.items():
+            found = _entry(around, key)
+            if found is None and value is not None:
+                _put(self._added.setdefault(id(around), (around, {}))[1], (key,), value)
+            elif found is not None and value is None:
+                self._take_out(around, found)
+            elif found is not None:
+                self._replace(around, found, value)
+
+    def append(self, path: Sequence[str], item: Any) -> None:
+        """Put `item` at the end of the list at `path`; those before it stay as they are written."""
+        found = self.find(path)
+        if found is None or not isinstance(found[1], yaml.SequenceNode) or not found[1].value:
+            self.set(path[:-1], {path[-1]: [item]})
+            return
+        last = found[1].value[-1]
+        if found[1].flow_style:
+            self._edits.append((_end(self.text, last), _end(self.text, last), f", {render.flow(item)}"))
+            return
+        indent = found[1].start_mark.column
+        lines = render.block_item(item, indent, self._step)
+        self._edits.append((*self._after_line(_end(self.text, last)), self._lines(lines)))
+
+    def remove_comments(self, path: Sequence[str], lines: Sequence[int]) -> None:
+        for comment in self.comments(path):
+            if comment.line in lines:
+                alone = not self.text[self._line_start(comment.start) : comment.end].split("#")[0].strip()
+                start = self._line_start(comment.start) if alone else comment.start
+                end = self._after_line(comment.end)[0] if alone else comment.end
+                self._edits.append((start, end, ""))
+
+    def comments(self, path: Sequence[str]) -> list[Comment]:
+        """Those of the entry at `path`: on its lines, and on the lines of comments right above its key."""
+        found = self.find(path)
+        if found is None:
+            return []
+        first = last = found[0].start_mark.line
+        end = _end(self.text, found[1])
+        last += self.text.count("\n", found[0].start_mark.index, end)
+        everywhere = self._all_comments()
+        whole = {comment.line for comment in everywhere if self._is_alone(comment)}
+        while first in whole:  # lines of comments count from 1, so this is the line above
+            first -= 1
+        return [comment for comment in everywhere if first < comment.line <= last + 1]
+
+    def apply(self) -> str:
+        """The text with all that was asked for."""
+        self._edits += [self._addition(around, new) for around, new in self._added.values()]
+        self._edits += [self._filling(around, found, new) for around, found, new in self._filled.values()]
+        self._added, self._filled = {}, {}
+        # A stable sort keeps what goes to one place in the order in which it was asked for.
+        parts, position = [], 0
+        for start, end, new_text in sorted(self._edits, key=lambda one: one[:2]):
+            if start < position and end <= position:  # inside something that is replaced or taken out as a whole
+                continue
+            parts += [self.text[position:start], new_text]
+            position = max(position, end)
+        return "".join([*parts, self.text[position:]])
+
+    def _addition(self, around: Any, new: dict[str, Any]) -> tuple[int, int, str]:
+        """New keys after the last one of a map."""
+        if around.flow_style:
+            pairs = render.flow(new)[1:-1]
+            at = _end(self.text, around.value[-1][1]) if around.value else around.start_mark.index + 1
+            return (at, at, f", {pairs}" if around.value else pairs)
+        lines = render.block(new, around.value[0][0].start_mark.column, self._step)
+        return (*self._after_line(_end(self.text, around.value[-1][1])), self._lines(lines))
+
+    def _filling(self, around: Any, found: KeyValue, new: dict[str, Any]) -> tuple[int, int, str]:
+        """A map where a key has nothing after it, or `null`."""
+        key, value = found
+        start, end = value.start_mark.index, value.end_mark.index
+        if around.flow_style:
+            return (start, end, f" {render.flow(new)}")
+        lines = render.block(new, key.start_mark.column + self._step, self._step)
+        if start == end and self.text[start:].partition("\n")[0].strip():  # a comment is behind the key
+            return (*self._after_line(start), self._lines(lines))
+        return (start, end, self._newline + self._newline.join(lines))
+
+    def _replace(self, around: Any, found: KeyValue, value: Any) -> None:
+        key, old = found
+        start, end = old.start_mark.index, _end(self.text, old)
+        if isinstance(old, yaml.CollectionNode) and not old.flow_style and isinstance(value, dict | list) and value:
+            lines = render.block(value, old.start_mark.column, self._step)
+            self._edits.append((start, end, self._newline.join(lines).lstrip(" ")))
+            return
+        flow = isinstance(around, yaml.CollectionNode) and around.flow_style
+        text = render.flow(value) if flow else render.wrapped(value, key.start_mark.column + self._step, self._newline)
+        if self.text[start:end] == text:
+            return
+        blank = "" if start and self.text[start - 1] in " \t\n" else " "
+        self._edits.append((start, end, blank + text))
+
+    def _take_out(self, around: Any, found: KeyValue) -> None:
+        key, value = found
+        start, end = key.start_mark.index, _end(self.text, value)
+        if not around.flow_style:
+            self._edits.append((self._line_start(start), self._after_line(end)[0], ""))
+            return
+        keys = [pair[0] for pair in around.value]
+        index = keys.index(key)
+        if index > 0:
+            start = _end(self.text, around.value[index - 1][1])
+        elif len(keys) > 1:
+            end = keys[1].start_mark.index
+        self._edits.append((start, end, ""))
+
+    def _lines(self, lines: list[str]) -> str:
+        return "".join(line + self._newline for line in lines)
+
+    def _line_start(self, index: int) -> int:
+        return self.text.rfind("\n", 0, index) + 1
+
+    def _after_line(self, index: int) -> tuple[int, int]:
+        """The start of the next line, twice, as an empty span; a last line gets the line break that it lacks."""
+        at = self.text.find("\n", index)
+        if at < 0:
+            if not any(edit[0] == len(self.text) for edit in self._edits):
+                self._edits.append((len(self.text), len(self.text), self._newline))
+            at = len(self.text) - 1
+        return at + 1, at + 1
+
+    def _indentation(self) -> int:
+        """How far this file indents what is inside: as its first inner block does."""
+        if isinstance(self.root, yaml.MappingNode):
+            for _, value in self.root.value:
+                if isinstance(value, yaml.MappingNode) and not value.flow_style and value.value:
+                    return max(1, int(value.value[0][0].start_mark.column))
+        return 2
+
+    def _is_alone(self, comment: Comment) -> bool:
+        return not self.text[self._line_start(comment.start) : comment.start].strip()
+
+    def _all_comments(self) -> list[Comment]:
+        """`#` outside of all scalars, at the start of a line or after a blank."""
+        if self._comments is None:
+            spans = sorted(_scalars(self.root, set()))
+            self._comments, offset, scalar = [], 0, 0
+            for number, line in enumerate(self.text.splitlines(keepends=True), 1):
+                at = line.find("#")
+                while at >= 0:
+                    index = offset + at
+                    while scalar < len(spans) and spans[scalar][1] <= index:
+                        scalar += 1
+                    inside = scalar < len(spans) and spans[scalar][0] <= index
+                    if not inside and (at == 0 or line[at - 1] in " \t"):
+                        text = line[at:].rstrip("\r\n")
+                        blanks = len(line[:at]) - len(line[:at].rstrip(" \t"))
+                        self._comments.append(Comment(number, at + 1, text, index - blanks, index + len(text)))
+                        break
+                    at = line.find("#", at + 1)
+                offset += len(line)
+        return self._comments
+
+
+def _entry(node: yaml.Node | None, name: str) -> KeyValue | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == name:
+                return key, value
+    return None
+
+
+def _put(new: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Put `value` into nested maps, which are made; a map is joined with the one that is there."""
+    for part in path[:-1]:
+        new = new.setdefault(part, {})
+    if not path:
+        new.update(value)
+    elif isinstance(value, dict) and isinstance(new.get(path[-1]), dict):
+        new[path[-1]].update(value)
+    else:
+        new[path[-1]] = dict(value) if isinstance(value, dict) else value
+
+
+def _end(text: str, node: yaml.Node) -> int:
+    """Where a value's own text ends. The parser lets a block end only where the next thing begins."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    end: int = node.end_mark.index
+    start: int = node.start_mark.index
+    return start + len(text[start:end].rstrip()) if end > start else end
+
+
+def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[tuple[int, int]]:
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.ScalarNode):
+        yield node.start_mark.index, node.end_mark.index
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _scalars(item, seen)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _scalars(key, seen)
+            yield from _scalars(value, seen)

@@ -1,0 +1,163 @@
+"""Changes entries of a file of bounds, and proves that nothing else of the file has changed."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from seatrial.suite.baseline import theirs
+from seatrial.suite.baseline.document import Document
+from seatrial.suite.baseline.entry import OURS, THEIRS
+from seatrial.suite.baseline.read import LIMITS, baselines_of
+from seatrial.suite.problem import SuiteError
+from seatrial.suite.source import Source
+
+_NEW = {
+    OURS: "# Bounds of `seatrial baseline`. What is written by hand here is kept.\nversion: 1\nbaselines:\n",
+    THEIRS: "benchmarks:\n",
+}
+_THEIR_KEYS = {"lower": theirs.LOWER, "upper": theirs.UPPER, "center": theirs.CENTER, "runs": theirs.RUNS}
+_FIXED = ("unit", "better")  # of a step time: seconds, lower
+
+
+class CannotEdit(Exception):
+    """The file is written in a way in which its entries cannot be changed one by one. It was not touched."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"{file} cannot be changed and was not: {why}")
+        self.file, self.why = file, why
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Keys of one entry, in the words of Seatrial's own form; None takes a key out. `reason` is added to `reasons`."""
+
+    benchmark: str
+    metric: str
+    values: Mapping[str, Any]
+    reason: Mapping[str, str]
+    title: str = ""
+    untrue: tuple[int, ...] = field(default=())  # lines of comments that are no longer true, and go
+
+
+def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
+    """The file's text with those entries changed; an empty text is a new file. Raises CannotEdit."""
+    edits = list(edits)
+    for edit in edits:
+        _check_figures(file, edit)
+    before = text.removeprefix("\ufeff") or _NEW[form]
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    wanted = _copy(Source(file, before, limits=LIMITS).data)
+    document = Document(before)
+    for edit in edits:
+        path, values, reasons = _written(edit, form, wanted)
+        nested = {key: value for key, value in values.items() if isinstance(value, _Inner)}
+        document.set(path, {key: value for key, value in values.items() if key not in nested})
+        for key, inner in nested.items():
+            document.set((*path, key), inner)
+        document.append(reasons, dict(edit.reason))
+        document.remove_comments(path, edit.untrue)
+        _apply(wanted, path, values, reasons, edit)
+    after = document.apply()
+    _prove(file, after, wanted)
+    return mark + after
+
+
+def _check_figures(file: str, edit: Edit) -> None:
+    for key, value in edit.values.items():
+        # An exponent of three digits is text to some readers.
+        if isinstance(value, float) and value and not 1e-99 < abs(value) < 1e99:
+            what = f"{edit.benchmark} {edit.metric}: {key} {value:g}"
+            raise CannotEdit(file, f"{what} is no figure that bounds can be written for")
+
+
+class _Inner(dict[str, Any]):
+    """Keys of a map inside the entry, which has others too."""
+
+
+def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]]:
+    """Where the entry is, its keys as this form calls them, and where its reasons are."""
+    if form == OURS:
+        path: tuple[str, ...] = ("baselines", edit.benchmark, edit.metric)
+        return path, {key: _number(value) for key, value in edit.values.items()}, (*path, "reasons")
+    path = ("benchmarks", edit.benchmark)
+    values: dict[str, Any] = {}
+    there = (data.get("benchmarks") or {}).get(edit.benchmark)
+    if not there:
+        values["name"] = edit.title or edit.benchmark
+    beside = _Inner()
+    for key, value in edit.values.items():
+        if key in _THEIR_KEYS:
+            values[_THEIR_KEYS[key]] = _rounded(value, 4 if key == "center" else 8)
+        elif key not in _FIXED:
+            beside[key] = _number(value)
+    lower, upper = edit.values.get("lower"), edit.values.get("upper")
+    if lower is not None and upper is not None:
+        # What a lower bound of 0 cut off still belongs to the width.
+        center = edit.values.get("center")
+        half = upper - center if lower == 0 and center is not None else (upper - lower) / 2
+        values[theirs.HALF] = _rounded(half, 5)
+    order = (theirs.LOWER, theirs.UPPER, theirs.HALF, theirs.CENTER, theirs.RUNS)
+    values = {"name": values.pop("name", None), **{key: values[key] for key in order if key in values}}
+    if values["name"] is None:
+        del values["name"]
+    return path, {**values, theirs.BESIDE: beside}, (*path, theirs.BESIDE, "reasons")
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    """As their tool rounds; of a small number at least six digits that mean something."""
+    if not isinstance(value, float) or value == 0:
+        return value
+    return round(value, max(digits, 5 - math.floor(math.log10(abs(value)))))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.8g}")
+    if isinstance(value, dict):
+        return {key: _number(item) for key, item in value.items()}
+    return value
+
+
+def _apply(data: Any, path: tuple[str, ...], values: dict[str, Any], reasons: tuple[str, ...], edit: Edit) -> None:
+    """Do the same to the data that was read: what the file must say afterwards."""
+    entry = data
+    for part in path:
+        if not isinstance(entry.get(part), dict):
+            entry[part] = {}
+        entry = entry[part]
+    for key, value in values.items():
+        if isinstance(value, _Inner):
+            inner = entry[key] if isinstance(entry.get(key), dict) else entry.setdefault(key, {})
+            _set(inner, value)
+        else:
+            _set(entry, {key: value})
+    holder = entry if len(reasons) == len(path) + 1 else entry[reasons[-2]]
+    held = holder.get(reasons[-1])
+    holder[reasons[-1]] = [*(held if isinstance(held, list) else []), dict(edit.reason)]
+
+
+def _set(entry: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if value is None:
+            entry.pop(key, None)
+        else:
+            entry[key] = _copy(value)
+
+
+def _copy(value: Any) -> Any:
+    """Of plain data; what an alias made one thing becomes two."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _prove(file: str, after: str, wanted: Any) -> None:
+    source = Source(file, after, limits=LIMITS)
+    if source.problems or source.data != wanted:
+        why = "an entry is tied to others (an anchor, an alias, a merge), or is in a form that is not plain YAML"
+        raise CannotEdit(file, f"{why}; write the entry out in full, and try again")
+    try:
+        baselines_of(source)
+    except SuiteError as error:
+        raise CannotEdit(file, f"it would not be sound afterwards: {error}") from error

@@ -1,0 +1,147 @@
+"""Reads a file of bounds, whichever of the two forms it has."""
+
+import re
+from pathlib import Path as FilePath
+from typing import Any
+
+from seatrial.job import Bound, BoundState
+from seatrial.suite.baseline.document import Document
+from seatrial.suite.baseline.entry import CAP, OURS, THEIRS, Baselines, Entry
+from seatrial.suite.baseline.sheet import Path, Sheet, shown
+from seatrial.suite.baseline.theirs import read_theirs
+from seatrial.suite.problem import Problem, SuiteError, nearest
+from seatrial.suite.source import Limits, Source, read_source
+
+# Each entry lists its runs, so a file may be much longer than a suite.
+LIMITS = Limits("baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file")
+VERSION = 1
+TOP = {"baselines": OURS, "benchmarks": THEIRS}
+KEYS = (
+    *("lower", "upper", "center", "unit", "better", "runs", "since", "method", "false_alarm", "floor", "cap"),
+    *("state", "why", "disabled", "fingerprint", "hardware", "used", "left_out", "changed", "accepted", "reasons"),
+)
+_INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)
+
+
+def read_baselines(path: FilePath) -> Baselines:
+    """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`."""
+    return baselines_of(read_source(path, limits=LIMITS))
+
+
+def baselines_of(source: Source) -> Baselines:
+    sheet = Sheet(source)
+    form = _form(sheet)
+    found = read_theirs(sheet) if form == THEIRS else _read_ours(sheet)
+    if sheet.problems:
+        raise SuiteError(sheet.problems)
+    if _INVENTED.search(source.text):
+        found = _with_comments(sheet, found, form)
+    return Baselines(source.file, form, found, sheet.warnings)
+
+
+def form_of(data: Any) -> str | None:
+    """Whose file of bounds this is, by its top-level keys; None: neither's."""
+    forms = [form for key, form in TOP.items() if isinstance(data, dict) and key in data]
+    return forms[0] if len(forms) == 1 else None
+
+
+def _form(sheet: Sheet) -> str:
+    data = sheet.source.data
+    form = form_of(data)
+    if form is None and not (sheet.problems and data is None):
+        keys = list(data) if isinstance(data, dict) else []
+        both = all(key in keys for key in TOP)
+        why = "both are here" if both else f"neither is here{nearest(keys[0], TOP) if keys else ''}"
+        sheet.problems.append(
+            Problem(
+                f"a file of bounds has `baselines:` (Seatrial's) or `benchmarks:` (torchprime's) at its top; {why}",
+                sheet.source.mark(1, 1),
+            )
+        )
+    return form or OURS
+
+
+def _read_ours(sheet: Sheet) -> dict[str, dict[str, Entry]]:
+    data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
+    version = data.get("version", VERSION)
+    if version != VERSION:
+        sheet.error(("version",), f"this Seatrial reads version {VERSION} of this file, not {shown(version)}")
+    sheet.near_misses((), data, ("version", "baselines"))
+    found: dict[str, dict[str, Entry]] = {}
+    benchmarks = sheet.map(("baselines",), data.get("baselines"), "of benchmarks")
+    for benchmark, value in benchmarks.items():
+        path: Path = ("baselines", benchmark)
+        figures = sheet.map(path, value, "of figures, each a map with `lower` and `upper`")
+        disabled = sheet.reason((*path, "disabled"), figures)
+        for metric, entry in figures.items():
+            if metric != "disabled":
+                at = (*path, metric)
+                written = sheet.map(at, entry, "with `lower` and `upper`")
+                found.setdefault(benchmark, {})[metric] = _entry(sheet, at, written, disabled)
+    return found
+
+
+def _entry(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str) -> Entry:
+    sheet.near_misses(path, values, KEYS)
+    bound = _bound(sheet, path, values, disabled)
+    provenance = sheet.provenance(path, values)
+    sheet.check_sides(path, bound, "lower", "center", CAP if provenance["cap"] is None else provenance["cap"])
+    return Entry(benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **provenance)
+
+
+def _bound(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str) -> Bound:
+    why = sheet.reason((*path, "disabled"), values) or disabled
+    state = BoundState(sheet.choice((*path, "state"), values, BoundState, BoundState.USABLE))
+    lower, upper = sheet.number((*path, "lower"), values), sheet.number((*path, "upper"), values)
+    if lower is None and upper is None and state is BoundState.USABLE and not why:
+        sheet.warn(path, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
+    false_alarm = sheet.number((*path, "false_alarm"), values, above=0)
+    if false_alarm is not None and false_alarm >= 1:
+        sheet.error(
+            (*path, "false_alarm"), f"`false_alarm` is a share of all good runs, less than 1, not {false_alarm:g}"
+        )
+    return Bound(
+        metric=str(path[2]),
+        lower=lower,
+        upper=upper,
+        better="higher"
+        if sheet.choice((*path, "better"), values, ("lower", "higher"), "lower") == "higher"
+        else "lower",
+        unit=sheet.text((*path, "unit"), values),
+        center=sheet.number((*path, "center"), values),
+        runs=sheet.count((*path, "runs"), values),
+        since_s=sheet.time((*path, "since"), values),
+        false_alarm=false_alarm,
+        state=BoundState.DISABLED if why else state,
+        why=why or sheet.text((*path, "why"), values),
+        fingerprint=sheet.text((*path, "fingerprint"), values),
+        changed=sheet.level((*path, "changed"), values.get("changed")),
+        source=f"{sheet.source.file}:{sheet.line(path)}",
+    )
+
+
+def _with_comments(sheet: Sheet, found: dict[str, dict[str, Entry]], form: str) -> dict[str, dict[str, Entry]]:
+    """The entries with the lines of comments which say that their numbers are not measured; each is a warning."""
+    import msgspec
+
+    document = Document(sheet.source.text)
+    marked: dict[str, dict[str, Entry]] = {}
+    for benchmark, metrics in found.items():
+        for metric, entry in metrics.items():
+            path = ("benchmarks", benchmark) if form == THEIRS else ("baselines", benchmark, metric)
+            lines = []
+            for comment in document.comments(path):
+                if _INVENTED.search(comment.text):
+                    lines.append(comment.line)
+                    told = f"{benchmark}: this says that its number is invented, not measured: {comment.text.strip()}"
+                    sheet.warn_at(comment.line, comment.column, told)
+            marked.setdefault(benchmark, {})[metric] = msgspec.structs.replace(entry, invented=tuple(lines))
+    return marked
+
+
+def is_bounds(path: FilePath) -> bool:
+    """Whether it is a file of bounds at all, by its top-level keys. Raises SuiteError when it cannot be read."""
+    if path.suffix.lower() == ".csv":
+        return False
+    source = read_source(path, limits=LIMITS)
+    return isinstance(source.data, dict) and any(key in source.data for key in TOP)

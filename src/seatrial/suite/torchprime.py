@@ -1,0 +1,116 @@
+"""A suite from torchprime's step_time_bounds.yaml: a training trial for each benchmark, with its five checks.
+
+Their workflow asks of every job: it ends well, its log says that it finished, there is exactly one profile, the step
+time of its metrics file is within the bounds, and, where the file has a target, the last loss is near to it.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+
+from seatrial.job import BoundState
+from seatrial.suite.baseline import THEIRS, Baselines, Entry
+from seatrial.suite.baseline.entry import STEP_TIME
+from seatrial.suite.baseline.render import scalar
+from seatrial.suite.names import NAME
+from seatrial.suite.problem import printable
+
+NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
+
+_HEAD = """\
+# Made from {file} by `seatrial import`. What torchprime's workflow checks of each job is in `x-checks`.
+name: {name}
+
+x-checks: &checks
+  kind: training
+  log: {{must: [Finished training run]}}
+  files: {{profile: {{match: '{folder}profile/**/*.xplane.pb', count: 1, valid: xplane}}}}
+  metrics:
+    {metric}: {{file: '{folder}outputs/**/train_metrics.json', key: step_execution_time, unit: s, better: lower}}
+  timeout: {{queue: 1h, run: 3h}}
+  baseline: {baseline}
+
+trials:
+"""
+
+
+@dataclass(frozen=True)
+class Imported:
+    text: str
+    trials: int
+    unknown: tuple[str, ...]  # what the file does not say, and somebody has to
+
+
+def suite_of(
+    baselines: Baselines, name: str, baseline: str, command: str | None = None, folder: str = "**/"
+) -> Imported:
+    """The suite as text. `baseline` is the file as the suite will name it; `{benchmark}` and `{name}` of `command` are
+    put in; `folder` is where the jobs write `profile` and `outputs`."""
+    if baselines.form != THEIRS:
+        raise ValueError("not a file of torchprime's")
+    head = _HEAD.format(
+        file=printable(baseline), name=scalar(_word(name)), metric=STEP_TIME, baseline=scalar(baseline), folder=folder
+    )
+    trials, names = [], set[str]()
+    for benchmark, metrics in baselines.entries.items():
+        trials += _trial(_unique(benchmark, names), metrics[STEP_TIME], command)
+    return Imported(head + "\n".join(trials) + "\n", len(names), _unknown(baselines, command))
+
+
+def _trial(name: str, entry: Entry, command: str | None) -> list[str]:
+    title = printable(" ".join(entry.title.split()))
+    words = {"{benchmark}": entry.benchmark, "{name}": title}
+    # Quoted: a name of the file is one word of the command, whatever is in it.
+    written = re.sub(
+        r"\{(benchmark|name)\}", lambda match: _literal(shlex.quote(words[match[0]])), command or NO_COMMAND
+    )
+    lines = [
+        f"  {scalar(name)}:{f'  # {title}' if title else ''}",
+        "    <<: *checks",
+        f"    benchmark: {scalar(_literal(entry.benchmark))}",
+        f"    command: {scalar(written)}",
+    ]
+    if entry.target_loss is not None and entry.loss_tolerance is not None:
+        lines.append(f"    loss: {{target: {scalar(entry.target_loss)}, tolerance: {scalar(entry.loss_tolerance)}}}")
+    if entry.bound.state is BoundState.DISABLED:
+        lines.append(f"    disabled: {scalar(entry.bound.why)}")
+    return lines
+
+
+def _unknown(baselines: Baselines, command: str | None) -> tuple[str, ...]:
+    entries = [metrics[STEP_TIME] for metrics in baselines.entries.values()]
+    said = []
+    if command is None:
+        said.append(
+            "how a job is started: `command` of every trial ends with 64 until you write it (or give --command)"
+        )
+    said.append("where a job runs: every trial runs on this machine until it has a `machine`")
+    said.append("where a job writes its files: `profile` and `outputs` are looked for below the work folder")
+    half = [entry.benchmark for entry in entries if (entry.target_loss is None) != (entry.loss_tolerance is None)]
+    if half:
+        said.append(f"half of a loss check, so none was made: {', '.join(half)}")
+    invented = [entry.benchmark for entry in entries if entry.invented]
+    if invented:
+        said.append(
+            f"bounds that a comment calls invented: {', '.join(invented)}; `seatrial baseline update` after some runs"
+        )
+    return tuple(said)
+
+
+def _literal(text: str) -> str:
+    """`${name}` in a suite is an axis; what only looks like one is written with two $."""
+    return re.sub(r"\$(?=\{)", "$$", text)
+
+
+def _unique(benchmark: str, names: set[str]) -> str:
+    name = benchmark if NAME.fullmatch(benchmark) else re.sub(r"[^A-Za-z0-9_.+-]", "-", benchmark)[:60].lstrip(".+-")
+    name = name or "benchmark"
+    count, made = 2, name
+    while made in names:
+        made, count = f"{name}-{count}", count + 1
+    names.add(made)
+    return made
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[^\w. +-]", "-", name).strip("-. +")[:100] or "torchprime"

@@ -1,0 +1,49 @@
+"""What the jobs of all kinds have in common: name, place, limits, environment, variables and a workspace's files."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from seatrial.job import Environment, Input, Job, Limits, Step
+from seatrial.suite import Cell, Workspace, substitute
+
+
+def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: Iterable[Input]) -> Job:
+    """One attempt at a cell: `steps` and `inputs` are the kind's own, the rest is what the suite says of every cell."""
+    timeout = cell.model.timeout
+    return Job(
+        name=f"{run}-{cell.hash}-{attempt}",
+        run=run,
+        cell=cell.hash,
+        attempt=attempt,
+        title=cell.id,
+        steps=tuple(steps),
+        environment=environment_of(cell),
+        resources=cell.machine.resources(),
+        limits=Limits(timeout.queue_s, timeout.run_s, timeout.stall_s, timeout.grace_s),
+        env={name: substitute(value, cell) for name, value in cell.env.items() if isinstance(value, str)},
+        secrets={name: value.secret for name, value in cell.env.items() if not isinstance(value, str)},
+        inputs=tuple(inputs),
+    )
+
+
+def environment_of(cell: Cell) -> Environment:
+    runtime = cell.runtime
+    if runtime is None:
+        return Environment()
+    interpreter = substitute(runtime.interpreter, cell)
+    if interpreter and "/" in interpreter:
+        interpreter = str(cell.directory / Path(interpreter).expanduser())
+    return Environment(
+        name=cell.runtime_name or "host",
+        python=substitute(runtime.python, cell),
+        packages=substitute(runtime.packages, cell),
+        interpreter=interpreter,
+        image=substitute(runtime.image, cell),
+    )
+
+
+def workspace_inputs(cell: Cell, workspace: Workspace | None) -> list[Input]:
+    """The files of a workspace of this machine; one that is cloned is a step of the job instead."""
+    if workspace is None or workspace.path is None:
+        return []
+    return [Input(str(cell.directory / substitute(workspace.path, cell)), ".")]

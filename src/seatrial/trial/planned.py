@@ -1,0 +1,24 @@
+"""A step of a job together with the check that judges it, and the one that most kinds have: cloning a workspace."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from seatrial.check import check_workspace
+from seatrial.job import Exit, Finding, Step, StepSeen
+from seatrial.suite import Cell, Workspace, substitute
+
+WORKSPACE_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Planned:
+    step: Step
+    check: Callable[[StepSeen, Exit], list[Finding]]
+
+
+def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[Planned]:
+    """A clone where the workspace is one; it comes first, because the other steps may need what is in it."""
+    if workspace and workspace.git:
+        args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
+        step = Step("workspace", "workspace", args, WORKSPACE_S)
+        yield Planned(step, lambda seen, ended: [check_workspace(seen, ended)])

@@ -1,0 +1,69 @@
+"""A recorded curve of losses: step to value, from JSON or CSV."""
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 4 << 20  # it goes with every job
+
+
+class CurveError(Exception):
+    """A file that is no curve; its text says what was expected."""
+
+
+def read_curve(path: Path) -> dict[int, float]:
+    """JSON: `{"0": 5.5, "10": 4.2}`, `[[0, 5.5], [10, 4.2]]` or `[5.5, 4.2]`, a value for each step from 0.
+    CSV: step and loss in the first two columns, or in columns of those names."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise CurveError(f"{path} is larger than {MOST_BYTES >> 20} MiB, which no curve needs to be")
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise CurveError(f"the recorded curve cannot be read: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CurveError(f"{path} is no text; a curve is JSON or CSV") from None
+    pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
+    curve = {step: value for step, value in pairs if math.isfinite(value)}
+    if not curve:
+        raise CurveError(f"{path} holds no pair of a step and a loss")
+    return curve
+
+
+def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
+    try:
+        data = json.loads(text)
+        if isinstance(data, dict):
+            return [(_step(step), float(value)) for step, value in data.items() if value is not None]
+        if all(isinstance(item, list) for item in data):
+            return [(_step(step), float(value)) for step, value in data if value is not None]
+        return [(step, float(value)) for step, value in enumerate(data) if value is not None]
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise CurveError(f'{path} is no curve ({error}); write {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
+
+
+def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
+    pairs: list[tuple[int, float]] = []
+    columns = (0, 1)
+    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+        if not row or not "".join(row).strip():
+            continue
+        names = [name.strip().lower() for name in row]
+        if not pairs and "step" in names:
+            others = [index for index, name in enumerate(names) if name != "step"]
+            columns = names.index("step"), names.index("loss") if "loss" in names else (others or [1])[0]
+            continue
+        try:
+            pairs.append((_step(row[columns[0]]), float(row[columns[1]])))
+        except (ValueError, IndexError, OverflowError):
+            raise CurveError(f"{path}:{number}: expected a step and a loss, got {','.join(row)[:80]!r}") from None
+    return pairs
+
+
+def _step(value: Any) -> int:
+    step = float(value)
+    if step != int(step):
+        raise ValueError(f"{value!r} is no step")
+    return int(step)

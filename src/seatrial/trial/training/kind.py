@@ -1,0 +1,152 @@
+"""The job that a cell of a training trial needs, and what its observation comes to."""
+
+import math
+from typing import Any
+
+import msgspec
+
+from seatrial.check import check_job, check_workspace
+from seatrial.check.files import FilesExpected, check_files, host_folders, job_window
+from seatrial.check.log import LogExpected, check_exit, check_log
+from seatrial.check.loss import LossExpected, check_loss
+from seatrial.check.metric import MetricExpected, check_metric, figure, step_time_figure
+from seatrial.check.profile import AGREES, ProfileExpected, check_profile, profiles
+from seatrial.check.reading import told
+from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile
+from seatrial.job import Finding, Job, Observation, StepSeen, Verdict
+from seatrial.suite import Cell, substitute
+from seatrial.trial.job import make_job, workspace_inputs
+from seatrial.trial.protocol import Judgement
+from seatrial.trial.training.model import Files, Loss, Metric, TrainingTrial
+from seatrial.trial.training.pattern import filled
+from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
+
+STEP_TIME = "step_time"
+ARTIFACTS = "SEATRIAL_ARTIFACTS"  # tells the job where its files are looked for
+
+
+class TrainingKind:
+    name = "training"
+    model = TrainingTrial
+
+    def job(self, cell: Cell, run: str, attempt: int) -> Job:
+        inputs = workspace_inputs(cell, model_of(cell).workspace_of(cell.runtime))
+        job = make_job(cell, run, attempt, (), inputs)
+        artifacts = artifacts_of(cell, job.name)
+        env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
+        return msgspec.structs.replace(job, env=env, steps=tuple(plan_job_steps(cell, artifacts)))
+
+    def judge(self, cell: Cell, observation: Observation) -> Judgement:
+        """Every check has its finding, whatever became of the job."""
+        model = model_of(cell)
+        seen = {step.name: step for step in observation.steps}
+        window = job_window(observation)
+        findings = check_job(observation)
+        if "workspace" in seen:
+            findings.append(check_workspace(seen["workspace"], observation.exit))
+        train = seen.get(TRAIN) or StepSeen(TRAIN, "train")
+        files = seen.get(FILES) or StepSeen(FILES, "files")
+        findings += check_exit(train, observation.exit)
+        findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model.loss, train)]
+        findings += check_steps(train, filled(model.steps.pattern, cell), model.steps.count, model.steps.last)
+        folders = host_folders(files)
+        for name, entry in model.files.items():
+            expected = FilesExpected(
+                substitute(entry.match, cell), entry.count, entry.size, entry.fresh, entry.valid or ""
+            )
+            findings += check_files(files, observation.exit, name, expected, window, folders)
+            if entry.profile:
+                findings += check_profile(files, train, name, _profile(cell, model, entry))
+        metrics = _own_figures(model, train, files)
+        for name, metric in model.metrics.items():
+            finding, made = check_metric(train, files, _metric(cell, name, metric))
+            if finding:
+                findings.append(finding)
+            if made:
+                metrics[name] = made
+        return Judgement(findings, _figures(train) | metrics)
+
+
+def _log(cell: Cell, model: TrainingTrial, train: StepSeen) -> LogExpected:
+    """As many hosts as the step had: of logs that are read later there may be fewer."""
+    hosts = train.args.get("hosts")
+    return LogExpected(
+        tuple(filled(pattern, cell) for pattern in model.log.must),
+        tuple(filled(pattern, cell) for pattern in model.log.never),
+        hosts if isinstance(hosts, int) else model.hosts,
+        model.log.hosts == "all",
+    )
+
+
+def _loss(cell: Cell, loss: Loss | None, train: StepSeen) -> list[Finding]:
+    if loss is None:
+        return []
+    relative = isinstance(loss.tolerance, str)
+    tolerance = float(str(loss.tolerance).rstrip("% ")) / 100 if relative else float(loss.tolerance or 0.0)
+    recorded, broken = train.args.get("curve") or {}, []
+    curve = {int(step): float(value) for step, value in recorded.get("values", [])} or None
+    if recorded.get("error"):
+        broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", recorded["error"])]
+    expected = LossExpected(filled(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve)
+    return check_loss(train, expected) + broken
+
+
+def _profile(cell: Cell, model: TrainingTrial, entry: Files) -> ProfileExpected:
+    return ProfileExpected(
+        steps=entry.steps,
+        device=substitute(entry.device, cell),
+        devices=entry.devices,
+        window=entry.window,
+        agrees=AGREES if entry.agrees is None else entry.agrees,
+        log_unit=model.steps.unit,
+    )
+
+
+def _metric(cell: Cell, name: str, metric: Metric) -> MetricExpected:
+    return MetricExpected(
+        name=name,
+        entry=metric_entry(name) if metric.file is not None else "",
+        key=substitute(metric.key, cell) or "",
+        log=log_name(name) if metric.log is not None else "",
+        profile=metric.profile or "",
+        match=filled(metric.log, cell) if metric.log is not None else substitute(metric.file, cell) or "",
+        unit=metric.unit,
+        better=metric.better,
+        least=metric.min,
+        most=metric.max,
+        aggregate=metric.aggregate,
+        warmup=metric.warmup,
+        required=metric.required,
+    )
+
+
+def _figures(train: StepSeen) -> dict[str, Any]:
+    """What was measured of the command itself."""
+    figures: dict[str, Any] = {}
+    if train.seconds is not None:
+        figures["seconds"] = figure(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
+    if train.peak_memory_bytes is not None:
+        figures["peak_memory"] = figure(train.peak_memory_bytes, "B", None, "the control group or the processes")
+    return figures
+
+
+def _own_figures(model: TrainingTrial, train: StepSeen, files: StepSeen) -> dict[str, Any]:
+    """The step time and the last loss, without being asked for. Where the step time comes from depends on the suite
+    alone, never on what a run happened to leave: figures of two sources are not the same figure."""
+    figures: dict[str, Any] = {}
+    losses = told(train, "loss")
+    if losses.hosts and math.isfinite(losses.last[losses.hosts[0]]):
+        figures["loss"] = figure(losses.last[losses.hosts[0]], "", None, "the log (last value)")
+    if STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
+        figures[STEP_TIME] = step_time_figure(taken)
+    return figures
+
+
+def _step_time(model: TrainingTrial, train: StepSeen, files: StepSeen) -> StepTime | None:
+    profiled = next((name for name, entry in model.files.items() if entry.profile), None)
+    if profiled is not None:
+        return from_profile(profiles(files, profiled))
+    return from_log(train, model.steps.unit) or from_lines(train)
+
+
+kind = TrainingKind()

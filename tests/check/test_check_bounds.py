@@ -1,0 +1,80 @@
+"""One run's figures against bounds: each side has its verdict, and what cannot be judged says why."""
+
+import pytest
+
+from seatrial.check import check_bounds
+from seatrial.job import Bound, BoundState, Level, Verdict
+
+OCTOBER, NOVEMBER = 1790985600.0, 1794441600.0  # 3 Oct and 12 Nov 2026
+BOUND = Bound("step_time", 2.4, 2.49, "lower", "s", 2.44, 41, OCTOBER, 0.001, fingerprint="aaaa0000")
+
+
+def judged(value: float | None, bound: Bound = BOUND, fingerprint: str = "aaaa0000", **more: bool) -> tuple[str, str]:
+    metrics = {} if value is None else {"step_time": {"value": value, "unit": "s", "better": "lower"}}
+    (finding,) = check_bounds(metrics, [bound], fingerprint, at_s=NOVEMBER, **more)
+    return str(finding.verdict), finding.message
+
+
+@pytest.mark.parametrize(
+    ("value", "better", "verdict"),
+    [
+        (2.40, "lower", "passed"),
+        (2.49, "lower", "passed"),
+        (2.4900001, "lower", "slower"),
+        (2.3999999, "lower", "faster"),
+        (2.6, "higher", "faster"),
+        (2.3, "higher", "slower"),
+    ],
+)
+def test_each_side_has_its_verdict_and_equality_is_inside(value: float, better: str, verdict: str) -> None:
+    bound = Bound("step_time", 2.4, 2.49, better)  # type: ignore[arg-type]
+    assert judged(value, bound, "")[0] == verdict
+
+
+def test_the_sentence_tells_how_sure_it_is_and_since_when() -> None:
+    changed = Bound(
+        **{**{f: getattr(BOUND, f) for f in BOUND.__struct_fields__}, "changed": Level("8f3a", NOVEMBER, 2.44, 2.60)}
+    )
+    assert judged(2.61, changed)[1] == (
+        "2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs would be); "
+        "the level changed at run 8f3a (2.44 → 2.6, 12 Nov)"
+    )
+
+
+def test_faster_asks_for_a_recenter() -> None:
+    assert "`seatrial baseline recenter`" in judged(2.0)[1]
+
+
+def test_figures_of_another_fingerprint_are_not_judged() -> None:
+    verdict, message = judged(9.9, fingerprint="bbbb1111")
+    assert verdict == "skipped"
+    assert "aaaa0000, this is bbbb1111" in message
+
+
+@pytest.mark.parametrize("state", [BoundState.RECORDING, BoundState.UNUSABLE, BoundState.DISABLED])
+def test_a_bound_that_cannot_be_used_says_why(state: BoundState) -> None:
+    verdict, message = judged(9.9, Bound("step_time", state=state, why="only 3 runs"))
+    assert verdict == "skipped"
+    assert "only 3 runs" in message
+
+
+def test_a_figure_that_has_bounds_and_was_not_measured_is_a_failure() -> None:
+    assert judged(None)[0] == "failed"
+    assert judged(None, failed=True)[0] == "skipped"
+
+
+def test_what_is_not_a_finite_number_was_not_measured() -> None:
+    for value in (float("nan"), float("inf"), True, "2.4", None):
+        (finding,) = check_bounds({"step_time": {"value": value}}, [BOUND], "aaaa0000")
+        assert finding.verdict is Verdict.FAILED
+
+
+def test_figures_in_groups_have_dotted_names() -> None:
+    (finding,) = check_bounds({"run x": {"seconds": {"value": 3.0}}}, [Bound("run x.seconds", 1.0, 2.0)], "")
+    assert finding.verdict is Verdict.SLOWER
+
+
+def test_a_baseline_without_an_entry_is_told() -> None:
+    (finding,) = check_bounds({}, [], "", unbounded="b.yaml does not exist yet")
+    assert finding.verdict is Verdict.SKIPPED
+    assert "b.yaml does not exist yet" in finding.message

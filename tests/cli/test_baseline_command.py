@@ -1,0 +1,194 @@
+"""`seatrial baseline` as a user types it: what it prints, what it writes, and how it ends."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from world import World
+
+SUITE = """\
+trials:
+  tiny:
+    kind: training
+    command: echo "step_time 2.45"
+    matrix: {model: [a, b]}
+    metrics: {step_time: {log: 'step_time (\\S+)', unit: s, better: lower}}
+    baseline: bounds.yaml
+"""
+AB = ("--select", "model=a")
+
+
+def runs(world: World, prefix: str, month: int, count: int, level: float) -> str:
+    chance = random.Random(f"{prefix}{level}")
+    rows = [
+        f"{prefix}{n},2026-{month:02d}-{n:02d}T06:00:00Z,{chance.gauss(level, 0.01):.4f}" for n in range(1, count + 1)
+    ]
+    (world.folder / f"{prefix}.csv").write_text("\n".join(["run,time,value", *rows]) + "\n")
+    return f"{prefix}.csv"
+
+
+@pytest.fixture
+def filled(world: World) -> World:
+    world.suite(SUITE)
+    said = ("--metric", "step_time", "--unit", "s", "--better", "lower", "--reason", "from the old table")
+    file = runs(world, "oct", 10, 30, 2.44)
+    done = world.seatrial("baseline", "import", "suite.yaml", file, *AB, *said, check=0)
+    assert "tiny[model=a]: added 30 runs of step_time" in done.stdout
+    return world
+
+
+def bounds(world: World) -> str:
+    return (world.folder / "bounds.yaml").read_text()
+
+
+def test_from_runs_to_bounds_to_a_new_level(filled: World) -> None:
+    dry = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "first", "--dry-run", check=0)
+    assert not (filled.folder / "bounds.yaml").exists()
+    made = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "first", check=0)
+    assert "+++ bounds.yaml" in made.stdout
+    assert [line for line in made.stdout.splitlines() if "at:" not in line] == [
+        line for line in dry.stdout.splitlines() if "at:" not in line
+    ]
+    shown = filled.seatrial("baseline", "show", "suite.yaml", check=0).stdout
+    assert "tiny[model=a] step_time: 2.4" in shown
+    assert "(30 runs since 1 Oct, one in 1,000" in shown
+    assert "tiny[model=b]: no entry, and no run" in shown
+    later = runs(filled, "nov", 11, 12, 2.61)
+    filled.seatrial(
+        "baseline", "import", "suite.yaml", later, *AB, "--metric", "step_time", "--reason", "more", check=0
+    )
+    shown = filled.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout
+    assert " s is above 2.4" in shown
+    assert "; the level changed at run imported-" in shown
+    assert "-nov1 (2.4" in shown
+    moved = filled.seatrial("baseline", "recenter", "suite.yaml", *AB, "--reason", "new compiler", check=0)
+    assert "that is worse than before" in moved.stderr
+    assert "why: new compiler" in bounds(filled)
+    assert " is within 2.5" in filled.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout
+
+
+def test_an_entry_that_has_to_stay_ends_with_1_and_the_others_are_made(filled: World) -> None:
+    done = filled.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=1)
+    assert "tiny[model=b]: no run of it has a figure that can have bounds yet" in done.stderr
+    assert "tiny[model=a]" in bounds(filled)
+    before = bounds(filled)
+    done = filled.seatrial("baseline", "widen", "suite.yaml", *AB, "--to", "50%", "--reason", "x", check=1)
+    assert "more than the cap of 20%" in done.stderr
+    assert bounds(filled) == before
+    filled.seatrial("baseline", "widen", "suite.yaml", *AB, "--to", "50%", "--reason", "x", "--force", check=0)
+    assert "cap: 0.5" in bounds(filled)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("update", "suite.yaml"), "Missing option '--reason'"),
+        (("update", "suite.yaml", "--reason", "  "), "--reason is empty"),
+        (("widen", "suite.yaml", "--reason", "x"), "exactly one of --by"),
+        (("widen", "suite.yaml", "--reason", "x", "--by", "wide"), "'wide' is no percentage"),
+        (("widen", "suite.yaml", "--reason", "x", "--to", "-3%"), "is no percentage"),
+        (("update", "suite.yaml", "--reason", "x", "--since", "long"), "is not a duration"),
+        (("update", "suite.yaml", "--reason", "x", "--select", "model=c"), "no model 'c'"),
+        (("show", "none.yaml"), "cannot be read"),
+        (("import", "suite.yaml", "none.csv", "--reason", "x"), "cannot be read"),
+    ],
+)
+def test_what_is_typed_wrong_ends_with_2_and_says_what_is_expected(
+    world: World, args: tuple[str, ...], told: str
+) -> None:
+    world.suite(SUITE)
+    assert told in world.seatrial("baseline", *args, check=2).stderr
+
+
+def test_a_suite_without_a_baseline_says_how_to_get_one(world: World) -> None:
+    world.suite(SUITE.replace("    baseline: bounds.yaml\n", ""))
+    assert "give its trial `baseline: bounds.yaml`" in world.seatrial("baseline", "show", "suite.yaml", check=2).stderr
+
+
+def test_a_broken_file_of_bounds_is_told_with_line_and_column_and_left_alone(world: World) -> None:
+    world.suite(SUITE)
+    path = world.folder / "bounds.yaml"
+    path.write_text("baselines:\n  tiny[model=a]:\n    step_time: {lower: 3, upper: 2}\n")
+    done = world.seatrial("baseline", "update", "suite.yaml", "--reason", "x", check=2)
+    assert "bounds.yaml:3:24: the lower bound 3 is above the upper bound 2" in done.stderr
+    assert "upper: 2}" in path.read_text()
+
+
+def test_a_broken_history_ends_with_3(world: World) -> None:
+    world.suite(SUITE)
+    (world.folder / "history.db").write_bytes(b"garbage" * 1000)
+    done = world.seatrial("baseline", "show", "suite.yaml", "--history", "history.db", check=3)
+    assert "history.db" in done.stderr
+
+
+def test_bounds_of_another_tool_are_taken_over_and_what_is_too_wide_is_refused(world: World) -> None:
+    world.suite(SUITE)
+    (world.folder / "step_time_bounds.yaml").write_text(
+        "benchmarks:\n"
+        "  tiny[model=a]: {name: A, step_time_lower_bound: 2.4, step_time_upper_bound: 2.5, confidence_interval: 0.05,"
+        " average: 2.45, sample_size: 20}\n"
+        "  tiny[model=b]: {name: B, step_time_lower_bound: 1, step_time_upper_bound: 12}  # dummy number\n"
+        "  other: {name: C, step_time_lower_bound: 1, step_time_upper_bound: 1.1}\n"
+    )
+    done = world.seatrial("baseline", "import", "suite.yaml", "step_time_bounds.yaml", "--reason", "as before", check=1)
+    assert "refused: tiny[model=b] step_time: 84.6% to each side is more than the cap" in done.stderr
+    assert "not imported: other" in done.stderr
+    assert "dummy number" in done.stderr
+    text = bounds(world)
+    assert "upper: 2.5" in text
+    assert "method: as in step_time_bounds.yaml" in text
+    assert "model=b" not in text
+    shown = world.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout
+    assert "no run yet; 2.4 to 2.5 s would be in order" in shown
+
+
+def test_runs_that_do_not_say_what_they_are_of_are_asked_for_it(world: World) -> None:
+    world.suite(SUITE)
+    file = runs(world, "oct", 10, 3, 2.44)
+    arguments = ("baseline", "import", "suite.yaml", file, "--reason", "x")
+    assert "the runs name no `benchmark`" in world.seatrial(*arguments, check=2).stderr
+    assert "the runs name no `metric`" in world.seatrial(*arguments, *AB, check=2).stderr
+    done = world.seatrial(*arguments, *AB, "--metric", "step_time", check=2)
+    assert "say --better lower" in done.stderr
+    done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--better", "lower", "--dry-run", check=0)
+    assert "would add 3 runs" in done.stdout
+    assert not (world.folder / "runs" / "history.db").exists()
+
+
+def test_a_reason_that_is_hostile_text_is_kept_and_moves_no_cursor(filled: World) -> None:
+    hostile = "a: {b} # c\n'\"\x1b[31m\udcff"
+    filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", hostile, check=0)
+    text = bounds(filled)
+    assert "\x1b" not in text
+    shown = filled.seatrial("baseline", "show", "suite.yaml", *AB, check=0).stdout
+    assert "a: {b} # c '\"\\x1b[31m" in shown
+
+
+def test_real_runs_give_bounds_with_their_hardware_that_the_next_run_is_judged_by(world: World) -> None:
+    text = SUITE.replace("    matrix: {model: [a, b]}\n", "    repeat: 5\n")
+    world.suite(text)
+    world.seatrial("run", "suite.yaml", check=0)
+    world.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=0)
+    written = bounds(world)
+    assert "runs: 5\n" in written
+    assert " cores" in written
+    assert "fingerprint: " in written
+    assert f"used: [{world.results().run}]" in written
+    world.suite(text.replace("repeat: 5", "repeat: 1"))
+    world.seatrial("run", "suite.yaml", check=0)
+    (cell,) = world.results().cells
+    assert [finding.verdict for finding in cell.findings if "bounds step_time" in finding.check] == ["passed"]
+
+
+def test_the_last_run_of_a_real_suite_is_what_show_judges(world: World) -> None:
+    world.suite(SUITE.replace("    matrix: {model: [a, b]}\n", ""))
+    path = world.folder / "bounds.yaml"
+    path.write_text("baselines:\n  tiny:\n    step_time: {lower: 1.0, upper: 2.0, center: 1.9, unit: s, cap: 0.5}\n")
+    world.seatrial("run", "suite.yaml")
+    shown = world.seatrial("baseline", "show", "suite.yaml", check=0).stdout
+    assert "tiny step_time: 2.45 s is above 2 s" in shown
+    moved = world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "it is like that now", check=0)
+    assert Path(path).read_text().count("reasons: [") == 1
+    assert "-    step_time: {lower: 1.0" in moved.stdout
+    assert "2.45 s is within" in world.seatrial("baseline", "show", "suite.yaml", check=0).stdout

@@ -1,0 +1,202 @@
+"""`seatrial check`: torchprime's layout judged as it lies there, by its five checks, without running anything."""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from seatrial.cli.check import command
+from world import World
+from xplane_file import host_profile, tpu_profile
+
+SUITE = """
+trials:
+  sft:
+    kind: training
+    command: tp run train.py
+    log: {must: Finished training run}
+    loss: {target: 0.4735, tolerance: 0.001}
+    files: {profile: {match: 'profile/*/**/*.xplane.pb', count: 1, valid: xplane}}
+    metrics: {step_time: {file: 'outputs/*/train_metrics.json', key: step_execution_time, unit: s, better: lower}}
+    baseline: step_time_bounds.yaml
+    benchmark: llama-3-8b-sft
+"""
+BOUNDS = """\
+benchmarks:
+  llama-3-8b-sft:
+    name: Llama 3.0 8B SFT
+    step_time_lower_bound: 2.4
+    step_time_upper_bound: 2.6
+    confidence_interval: 0.1
+    average: 2.5
+    sample_size: 41
+    target_loss: 0.4735
+    loss_tolerance: 0.001
+metadata: {query_start: '2025-07-01T00:00:00-07:00', query_end: '2025-07-23T12:20:48-07:00', confidence_level: 0.999}
+"""
+LINE = "Epoch: 0.{0}, step: {0}0, loss: {1}, grad_norm: 1.0, lr: 1.00e-05, trace time: 9.00 ms\n"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """`<dir>/<job>/{profile,outputs}/<slice>-<worker>/` of a job that did well."""
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    (tmp_path / "step_time_bounds.yaml").write_text(BOUNDS)
+    job = tmp_path / "artifacts" / "llama-abc123"
+    for host in ("0-0", "0-1"):
+        profile = job / "profile" / host / "plugins" / "profile" / "2025_07_23"
+        profile.mkdir(parents=True)
+        (profile / "vm.xplane.pb").write_bytes(tpu_profile([0.0, 2.5, 5.0, 7.5, 10.0], devices=4))
+        outputs = job / "outputs" / host
+        outputs.mkdir(parents=True)
+        (outputs / "train_metrics.json").write_text(json.dumps({"train_runtime": 60.0, "step_execution_time": 2.5}))
+    lines = "".join(LINE.format(n, loss) for n, loss in enumerate(("4.1", "1.2", "0.4741")))
+    (job / "pod.log").write_text(f"{lines}***** train metrics *****\nFinished training run\n")
+    return job
+
+
+def judged(folder: Path, place: str, *options: str, check: int) -> dict[str, str]:
+    """In this process, which is quicker; the agent that reads is a process all the same."""
+    args = [place, "--suite", str(folder / "suite.yaml"), "--trial", "sft", *options, "--json"]
+    done = CliRunner().invoke(command, args)
+    assert done.exit_code == check, done.output
+    (cell,) = json.loads(done.stdout)["cells"]
+    return {f"{one['step']} {one['check']}": one["verdict"] for one in cell["findings"]}
+
+
+def test_their_five_checks_pass_on_their_layout(tmp_path: Path, theirs: Path) -> None:
+    assert judged(tmp_path, str(theirs), "--exit-code", "0", check=0) == {
+        "train exit": "passed",
+        "train must Finished training run": "passed",
+        "train loss": "passed",
+        "files profile count": "passed",
+        "files profile fresh": "skipped",
+        "files profile valid": "passed",
+        "files profile profile": "passed",
+        "files profile steps": "passed",
+        "files profile agrees": "skipped",
+        "train metric step_time": "passed",
+        "figures bounds step_time": "passed",
+    }
+
+
+def rewrite(path: str, text: str | bytes) -> Callable[[Path], None]:
+    data = text.encode() if isinstance(text, str) else text
+    return lambda job: [one.write_bytes(data) for one in job.glob(path)] and None  # type: ignore[func-returns-value]
+
+
+def copy_profile(job: Path) -> None:
+    (one,) = (job / "profile" / "0-0").glob("**/*.xplane.pb")
+    shutil.copy(one, one.with_name("again.xplane.pb"))
+
+
+def slower(seconds: float) -> Callable[[Path], None]:
+    return rewrite("outputs/*/train_metrics.json", json.dumps({"step_execution_time": seconds}))
+
+
+@pytest.mark.parametrize(
+    ("breaks", "failed"),
+    [
+        (rewrite("pod.log", LINE.format(3, "0.4735")), {"train must Finished training run": "failed"}),
+        (rewrite("pod.log", LINE.format(3, "nan") + "Finished training run\n"), {"train loss": "failed"}),
+        (rewrite("pod.log", LINE.format(3, "0.4700") + "Finished training run\n"), {"train loss": "failed"}),
+        (rewrite("pod.log", "val_loss: 0.4735\nFinished training run\n"), {"train loss": "failed"}),
+        (copy_profile, {"files profile count": "failed"}),
+        (slower(2.7), {"figures bounds step_time": "slower"}),
+        (slower(2.3), {"figures bounds step_time": "faster"}),
+        (rewrite("outputs/0-1/*.json", '{"step_execution_time": null}'), {"train metric step_time": "failed"}),
+        (rewrite("outputs/0-1/*.json", "{"), {"train metric step_time": "failed"}),
+        (rewrite("profile/0-1/**/*.pb", host_profile([(0, 1.0)])), {"files profile steps": "failed"}),
+    ],
+)
+def test_what_breaks_one_check_is_told_by_that_check_alone(
+    tmp_path: Path, theirs: Path, breaks: Callable[[Path], None], failed: dict[str, str]
+) -> None:
+    breaks(theirs)
+    found = judged(tmp_path, str(theirs), check=1)
+    assert {name: verdict for name, verdict in found.items() if verdict not in ("passed", "skipped")} == failed
+
+
+@pytest.mark.parametrize("content", [b"", b"not a profile", bytes(range(256)) * 4])
+def test_a_profile_that_is_none_is_rejected_although_it_is_there(tmp_path: Path, theirs: Path, content: bytes) -> None:
+    rewrite("profile/0-0/**/*.xplane.pb", content)(theirs)
+    found = judged(tmp_path, str(theirs), check=1)
+    assert found["files profile count"] == "passed"
+    assert "failed" in (found["files profile valid"], found.get("files profile profile"))
+
+
+def test_an_exit_code_that_nobody_knows_is_skipped_and_a_bad_one_fails(tmp_path: Path, theirs: Path) -> None:
+    assert judged(tmp_path, str(theirs), check=0)["train exit"] == "skipped"
+    assert judged(tmp_path, str(theirs), "--exit-code", "125", check=1)["train exit"] == "failed"
+
+
+def test_a_person_reads_every_finding_and_figure(world: World, theirs: Path) -> None:
+    slower(2.7)(theirs)
+    done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", check=1)
+    assert "2.7 s is above 2.6 s" in done.stdout
+    assert "step_time 2.7 s" in done.stdout
+    assert "nobody told" in done.stdout
+    assert "seconds" not in done.stdout  # how long the job took cannot be known
+    assert done.stdout.rstrip().endswith("slower")
+
+
+def test_logs_of_several_hosts_are_all_read(world: World, theirs: Path) -> None:
+    log = (theirs / "pod.log").read_text()
+    for name, text in {"h0.log": log, "h1.log": log, "h10.log": log.replace("Finished", "Broken")}.items():
+        (world.folder / name).write_text(text)
+    options = [option for name in ("h0.log", "h1.log", "h10.log") for option in ("--log", name)]
+    world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options[:4], check=0)
+    done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options, check=1)
+    assert "only hosts 0, 1 printed it, and not host 2" in done.stdout
+
+
+def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
+    assert judged(tmp_path, f"file://{theirs}", check=0)["train loss"] == "passed"
+    (theirs / "huge.bin").write_bytes(b"x")  # no glob means it, so it is not fetched
+    with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
+        for path in theirs.rglob("*"):
+            archive.write(path, path.relative_to(theirs))
+    zipped = judged(tmp_path, f"zip://::file://{tmp_path}/job.zip", check=0)
+    assert (zipped["files profile count"], zipped["train loss"]) == ("passed", "passed")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nowhere"], "there is no folder nowhere"),
+        (["file:///no/such/folder"], "there is nothing at file:///no/such/folder"),
+        (["gopher://x/y"], "cannot be read"),
+        (["."], "there is no log in"),
+        ([".", "--log", "none.log"], "there is no log none.log"),
+        ([".", "--trial", "stf"], "has no trial 'stf'; did you mean 'sft'?"),
+        ([".", "--select", "model=x"], "matches nothing"),
+    ],
+)
+def test_what_cannot_be_judged_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], message: str
+) -> None:
+    (tmp_path / "suite.yaml").write_text(SUITE.replace("    baseline: step_time_bounds.yaml\n", ""))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(command, [args[0], "--suite", "suite.yaml", "--trial", "sft", *args[1:]])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_a_trial_of_several_cells_needs_to_be_told_which(world: World) -> None:
+    world.suite("trials: {t: {kind: training, matrix: {model: [a, b]}, command: x, log: {must: 'done ${model}'}}}")
+    (world.folder / "job").mkdir()
+    (world.folder / "job" / "log.txt").write_text("done b\n")
+    done = world.seatrial("check", "job", "--suite", "suite.yaml", "--trial", "t", check=2)
+    assert "--select 't[model=b]'" in done.stderr
+    world.seatrial("check", "job", "--suite", "suite.yaml", "--trial", "t", "--select", "t[model=b]", check=0)
+    world.seatrial("check", "job", "--suite", "suite.yaml", "--trial", "t", "--select", "model=a", check=1)
+
+
+def test_a_runtime_trial_has_nothing_to_judge_files_by(world: World) -> None:
+    world.suite("trials: {t: {kind: runtime, commands: [sh]}}")
+    done = world.seatrial("check", ".", "--suite", "suite.yaml", "--trial", "t", check=2)
+    assert "only training" in done.stderr

@@ -1,0 +1,157 @@
+"""`seatrial compare`: what moved between two runs, by how much and how sure, and what could not be compared."""
+
+import json
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from record.past import run, timed
+from seatrial.job import CellResult, RunResults, Verdict
+from seatrial.record.history import open_history
+from seatrial.report.series_compare import Comparison, compare_runs
+from world import World
+
+
+def values(*figures: float, name: str = "llama", better: str = "lower", **changes: str) -> list[CellResult]:
+    """One cell for each repeat."""
+    return [
+        timed(value, f"{name}{number}", better=better, id=f"{name}[repeat={number}]", benchmark=name, **changes)
+        for number, value in enumerate(figures, 1)
+    ]
+
+
+def kept(world: World, results: RunResults) -> Path:
+    folder = world.folder / "runs" / results.run
+    folder.mkdir(parents=True)
+    (folder / "plan.json").write_text("{}")
+    (folder / "results.json").write_bytes(msgspec.json.encode(results))
+    return folder
+
+
+def compared(before: list[CellResult], after: list[CellResult]) -> Comparison:
+    return compare_runs(run("before", *before), run("after", *after))
+
+
+def test_repeats_of_both_sides_tell_a_move_from_noise() -> None:
+    noise = random.Random(2)
+    before = values(*(noise.gauss(2.0, 0.02) for _ in range(10)))
+    found = compared(before, values(*(noise.gauss(2.2, 0.02) for _ in range(10))))
+    (one,) = found.figures
+    assert one.moved
+    assert one.way == "worse"
+    assert one.size == pytest.approx(0.1, abs=0.02)
+    assert one.low is not None
+    assert one.high is not None
+    assert one.low < 0.1 < one.high
+    assert (one.n_before, one.n_after) == (10, 10)
+    (same,) = compared(before, values(*(noise.gauss(2.0, 0.02) for _ in range(10)))).figures
+    assert not same.moved
+
+
+def test_single_runs_are_compared_with_the_noise_of_the_history(tmp_path: Path) -> None:
+    history = open_history(tmp_path / "history.db")
+    noise = random.Random(4)
+    for number in range(30):
+        history.add(run(f"r{number}", *values(noise.gauss(2.0, 0.02))))
+    before, after, near = (run(name, *values(value)) for name, value in (("b", 2.0), ("a", 2.2), ("n", 2.03)))
+    for results in (before, after, near):
+        history.add(results)
+    (one,) = compare_runs(before, after, history.filled(history.names(run="a"))).figures
+    assert one.moved
+    assert one.noise == pytest.approx(0.01, abs=0.005)
+    assert one.noise_runs >= 29
+    assert not compare_runs(before, near, history.filled(history.names(run="n"))).figures[0].moved
+
+
+def test_single_runs_without_history_are_never_called_sure() -> None:
+    (one,) = compared(values(2.0), values(3.0)).figures
+    assert not one.moved
+    assert one.maybe
+    assert "no history" in one.why
+
+
+def test_the_surest_and_biggest_moves_come_first() -> None:
+    noise = random.Random(5)
+
+    def ten(level: float) -> list[float]:
+        return [noise.gauss(level, 0.01 * level) for _ in range(10)]
+
+    before = [*values(*ten(1.0), name="same"), *values(*ten(1.0), name="small"), *values(*ten(1.0), name="big")]
+    after = [*values(*ten(1.0), name="same"), *values(*ten(1.06), name="small"), *values(*ten(2.0), name="big")]
+    assert [one.benchmark for one in compared(before, after).figures] == ["big", "small", "same"]
+
+
+def test_figures_of_other_hardware_are_not_compared() -> None:
+    found = compared(values(2.0), values(9.0, fingerprint="beef0000"))
+    assert found.figures == []
+    assert [(one.benchmark, one.before, one.after) for one in found.fingerprints] == [
+        ("llama", ["f00d0000"], ["beef0000"])
+    ]
+
+
+def test_a_failed_cell_gives_no_figure_but_another_verdict() -> None:
+    failed = timed(0.1, "llama1", Verdict.FAILED, id="llama[repeat=1]", benchmark="llama", why="loss is nan")
+    found = compared(values(2.0), [failed])
+    assert found.figures == []
+    assert [(one.before, one.after, one.why) for one in found.verdicts] == [("passed", "failed", "loss is nan")]
+
+
+def test_a_figure_that_was_zero_can_move() -> None:
+    (one,) = compared(values(*[0.0] * 6), values(*[1.0] * 6)).figures
+    assert (one.moved, one.way, one.size) == (True, "worse", None)
+
+
+def test_a_plain_sentence_comes_first_then_all_that_differs(world: World) -> None:
+    before = run("before", *values(*[2.0, 2.01, 1.99] * 3), *values(1.0, name="gone"), commit="c0ffee")
+    slow = [timed(2.2, f"llama{n}", Verdict.SLOWER, id=f"llama[repeat={n}]", benchmark="llama") for n in range(1, 10)]
+    after = run("after", *slow, *values(1.0, name="new"))
+    kept(world, before)
+    kept(world, after)
+    lines = world.seatrial("compare", "before", "after", check=0).stdout.splitlines()
+    assert lines[0].startswith("1 of 1 figure moved (1 worse), first of all step_time of llama: +10 %; 9 verdicts")
+    assert lines[1] == "before (commit c0ffee) → after, 9 cells in both"
+    assert any("2 → 2.2 s  +10 %" in line and "sure" in line for line in lines)
+    assert "only in before" in lines
+    assert "  gone[repeat=1]" in lines
+    assert "only in after" in lines
+    assert any("passed → slower" in line for line in lines)
+
+
+def test_runs_may_be_paths_of_folders_or_results(world: World) -> None:
+    folders = [kept(world, run(name, *values(2.0))) for name in ("before", "after")]
+    (folders[1] / "plan.json").unlink()
+    said = world.seatrial("compare", str(folders[0]), str(folders[1] / "results.json"), check=0).stdout
+    assert said.startswith("None of 1 figure surely moved; every verdict is the same.")
+
+
+def test_json_tells_the_same(world: World) -> None:
+    kept(world, run("before", *values(*[2.0, 2.01, 1.99] * 3)))
+    kept(world, run("after", *values(*[2.5, 2.51, 2.49] * 3)))
+    told = json.loads(world.seatrial("compare", "before", "after", "--json", check=0).stdout)
+    assert (told["version"], told["before"], told["after"]) == (1, "before", "after")
+    assert [(one["moved"], one["way"]) for one in told["figures"]] == [(True, "worse")]
+
+
+@pytest.mark.parametrize("args", [("nowhere", "before"), ("before", "x" * 5000)])
+def test_a_run_that_is_not_there_is_named(world: World, args: tuple[str, str]) -> None:
+    kept(world, run("before", *values(2.0)))
+    assert "there is no run" in world.seatrial("compare", *args, check=2).stderr
+
+
+def test_a_broken_history_takes_the_noise_not_the_comparison(world: World) -> None:
+    kept(world, run("before", *values(2.0)))
+    kept(world, run("after", *values(3.0)))
+    (world.folder / "runs" / "history.db").write_bytes(b"garbage" * 1000)
+    done = world.seatrial("compare", "before", "after", check=0)
+    assert "compared without the history" in done.stderr
+    assert "perhaps moved" in done.stdout
+
+
+def test_runs_with_nothing_in_common_say_so(world: World) -> None:
+    kept(world, run("before", *values(2.0, name="a")))
+    kept(world, run("after", *values(3.0, name="b")))
+    assert world.seatrial("compare", "before", "after", check=0).stdout.startswith(
+        "The two runs have no cell in common."
+    )

@@ -1,0 +1,214 @@
+"""`seatrial history` as a user types it: what it draws, what it keeps of a person's word, what it says to mistakes."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from record.past import cell, run, timed
+from seatrial.cli import main
+from seatrial.job import Verdict
+from seatrial.record.history import History, open_history
+from world import World
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two benchmarks that both got worse at the 30th of 40 runs; the last of one of them was called slower."""
+    path = tmp_path_factory.mktemp("history") / "history.db"
+    history = open_history(path)
+    noise = random.Random(3)
+    for number in range(40):
+        level = 1.1 if number >= 30 else 1.0
+        verdict = Verdict.SLOWER if number == 39 else Verdict.PASSED
+        at_s = 1.79e9 + number * DAY_S
+        cells = [
+            timed(2.4 * level * noise.gauss(1, 0.005), "a", verdict, at_s, id="llama[model=8b]", trial="llama"),
+            timed(9.0 * level * noise.gauss(1, 0.005), "b", at_s=at_s, id="llama[model=70b]", trial="llama"),
+            cell("c", 1.0, id="works[runtime=host]", trial="works", started_s=at_s),
+        ]
+        history.add(run(f"nightly-{number:03}", *cells, started_s=at_s, commit=f"c0ffee{number:02}"))
+    return path
+
+
+@pytest.fixture
+def past(world: World, made: Path) -> History:
+    """The same as the history of this test's world."""
+    path = world.folder / "runs" / "history.db"
+    path.parent.mkdir()
+    shutil.copy(made, path)
+    return open_history(path)
+
+
+def test_a_trial_is_drawn_with_bound_change_and_what_moved_together(past: History, world: World) -> None:
+    done = world.seatrial("history", "llama", check=0, COLUMNS="90")
+    lines = done.stdout.splitlines()
+    assert "llama[model=8b]  step_time (s, lower is better)" in lines
+    assert sum("regression open since run nightly-030" in line for line in lines) == 2
+    assert any(line.startswith("  1  21 Oct 2026, 2.") and "commit c0ffee30" in line for line in lines)
+    assert any("At commit c0ffee30 (21 Oct 2026) 2 series moved: 2 worse by" in line for line in lines)
+    assert any("one in 1,000 good runs would be out of it; from the history" in line for line in lines)
+    assert lines[-1].startswith("1 alarm, none judged yet")
+    assert "\x1b" not in done.stdout
+    drawn = [line for line in lines if "│" in line]
+    assert len(drawn) == 16
+    assert all(len(line) <= 90 for line in drawn)
+
+
+def test_bounds_can_be_those_of_a_suite(past: History, world: World) -> None:
+    bound = "{lower: 2.3, upper: 2.5, unit: s, better: lower, runs: 41, since: 2026-10-03, state: usable}"
+    world.suite(f"version: 1\nbaselines:\n  llama[model=8b]:\n    step_time: {bound}\n", "bounds.yaml")
+    trial = "{kind: runtime, matrix: {model: [8b]}, run: ['true'], baseline: bounds.yaml}"
+    suite = world.suite(f"name: s\ntrials:\n  llama: {trial}\n")
+    said = world.seatrial("history", "llama", "--suite", str(suite), check=0).stdout
+    assert "bound 2.3 to 2.5 s (41 runs since 3 Oct 2026; from " in said
+    assert "bounds.yaml:4)" in said
+    assert "from the history" not in said
+
+
+def test_it_draws_in_ascii_where_the_output_can_show_nothing_else(past: History, world: World) -> None:
+    done = world.seatrial("history", "llama", check=0, PYTHONIOENCODING="ascii")
+    assert done.stdout.isascii()
+    assert "*" in done.stdout
+
+
+def test_one_series_can_be_chosen_by_name_or_glob(past: History, world: World) -> None:
+    exact = world.seatrial("history", "llama", "--benchmark", "llama[model=8b]", check=0).stdout
+    assert "model=8b" in exact
+    assert "model=70b" not in exact
+    assert "model=70b" in world.seatrial("history", "llama", "--benchmark", "*70b?", "--last", "10", check=0).stdout
+    assert "steps.import numpy.seconds" in world.seatrial("history", "works", "--metric", "steps.*", check=0).stdout
+
+
+def test_json_has_all_that_is_drawn(past: History, world: World) -> None:
+    told: dict[str, Any] = json.loads(world.seatrial("history", "llama", "--json", check=0).stdout)
+    assert (told["version"], told["trial"]) == (1, "llama")
+    assert [one["benchmark"] for one in told["series"]] == ["llama[model=70b]", "llama[model=8b]"]
+    assert len(told["series"][0]["points"]) == 40
+    assert told["series"][0]["changes"][0]["run"] == "nightly-030"
+    assert told["series"][0]["bound"]["state"] == "usable"
+    assert [len(group["moved"]) for group in told["together"]] == [2]
+    assert told["precision"] == {"alarms": 1, "confirmed": 0, "false": 0, "unjudged": 1, "precision": None}
+
+
+def test_an_empty_history_says_so_and_is_not_created_by_asking(world: World) -> None:
+    assert "is empty" in world.seatrial("history", check=0).stdout
+    assert "is empty" in world.seatrial("history", "llama", check=2).stderr
+    assert not (world.folder / "runs").exists()
+
+
+def test_without_a_trial_it_lists_what_there_is(past: History, world: World) -> None:
+    said = world.seatrial("history", check=0).stdout
+    assert "40 runs, 21 Sep 2026 to 30 Oct 2026, the last one nightly-039" in said
+    assert "llama  40 runs, 2 benchmarks with 2 figures, last 30 Oct 2026" in said
+    told = json.loads(world.seatrial("history", "--json", check=0).stdout)
+    assert [one["trial"] for one in told["trials"]] == ["llama", "works"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["lama"], "no trial 'lama'; did you mean llama?"),
+        (["llama", "--metric", "step"], "no metric 'step' in this trial; did you mean step_time?"),
+        (["llama", "--benchmark", "llama[model=9b]"], "did you mean llama[model="),
+        (["--metric", "step_time"], "are of a TRIAL"),
+        (["mark", "nightly-0", "--fixed", "--reason", "x"], "is the beginning of 40 runs"),
+        (["mark", "weekly", "--fixed", "--reason", "x"], "no run 'weekly'; did you mean nightly-"),
+        (["mark", "last", "--fixed"], "--reason is missing"),
+        (["mark", "last", "--fixed", "--reason", "  "], "--reason is missing"),
+        (["mark", "last", "--reason", "x"], "--false-alarm, --regression, --fixed or --clear"),
+        (["mark", "last", "--fixed", "--reason", "x", "--benchmark", "llama"], "no benchmark 'llama'; did you mean"),
+        (["llama", "--history", "mysql://x/y"], "neither a file nor a PostgreSQL server"),
+        (["llama", "--last", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_was_meant(made: Path, args: list[str], says: str) -> None:
+    done = CliRunner().invoke(main, ["history", *args], env={"SEATRIAL_HISTORY": str(made)})
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert open_history(made).marks() == []
+
+
+def test_a_trial_called_like_a_command_can_still_be_shown(world: World) -> None:
+    history = open_history(world.folder / "runs" / "history.db")
+    history.add(run("r1", timed(1.0, trial="alarms", id="alarms[n=a]")))
+    assert "alarms[n=a]" in world.seatrial("history", "show", "alarms", check=0).stdout
+    assert "no alarm was ever raised" in world.seatrial("history", "alarms", check=0).stdout
+
+
+def test_a_word_is_about_the_benchmark_that_raised_the_alarm(past: History, world: World) -> None:
+    done = world.seatrial("history", "mark", "last", "--false-alarm", "--reason", "the host was busy", check=0)
+    assert done.stdout == "llama[model=8b] of nightly-039: false-alarm\n"
+    (mark,) = past.marks()
+    assert (mark.run, mark.benchmark, mark.word, mark.reason) == (
+        "nightly-039",
+        "llama[model=8b]",
+        "false-alarm",
+        "the host was busy",
+    )
+    assert mark.by
+    said = world.seatrial("history", "llama", check=0).stdout
+    assert "false-alarm  run nightly-039: the host was busy" in said
+    assert "1 alarm: 0 confirmed, 1 false; precision 0 % of those judged" in said
+    listed = world.seatrial("history", "alarms", check=0).stdout
+    assert f"run nightly-039, commit c0ffee39: false-alarm ({mark.by}): the host was busy" in listed
+
+
+def test_a_regression_that_no_alarm_found_can_be_marked_fixed_and_taken_back(past: History, world: World) -> None:
+
+    def words() -> list[str]:
+        (series,) = past.series(benchmark="llama[model=70b]")
+        return [point.mark for point in series.points if point.mark]
+
+    done = world.seatrial("history", "mark", "nightly-030", "--regression", "--reason", "driver", check=0)
+    assert "raised no alarm" in done.stderr
+    world.seatrial("history", "mark", "nightly-035", "--fixed", "--reason", "driver 2", check=0)
+    assert words() == ["regression", "fixed"]
+    world.seatrial("history", "mark", "nightly-030", "--clear", "--reason", "it was not", check=0)
+    assert words() == ["fixed"]
+
+
+def test_a_very_long_reason_is_kept_whole_and_told_in_short(past: History, world: World) -> None:
+    reason = "why " * 25_000
+    world.seatrial("history", "mark", "last", "--regression", "--reason", reason, check=0)
+    assert past.marks()[0].reason == reason
+    assert len(world.seatrial("history", "alarms", check=0).stdout) < 5_000
+
+
+def test_a_broken_history_is_infrastructure(world: World) -> None:
+    (world.folder / "runs").mkdir()
+    (world.folder / "runs" / "history.db").write_bytes(b"garbage" * 1000)
+    for args in (["llama"], [], ["alarms"], ["mark", "r", "--fixed", "--reason", "x"]):
+        assert "Move it away" in world.seatrial("history", *args, check=3).stderr
+
+
+def test_a_trial_without_figures_says_so(world: World) -> None:
+    history = open_history(world.folder / "runs" / "history.db")
+    history.add(run("r1", cell("a", 1.0, trial="works", metrics={})))
+    assert "has no figures" in world.seatrial("history", "works", check=0).stderr
+
+
+def test_figures_that_nobody_judges_are_counted_and_shown_when_asked(world: World) -> None:
+    history = open_history(world.folder / "runs" / "history.db")
+    metrics = {"loss": 0.5, "step_time": {"value": 1.0, "unit": "s", "better": "lower"}}
+    history.add(run("r1", timed(1.0, metrics=metrics)))
+    assert "1 figure that nobody judges is not shown" in world.seatrial("history", "t", check=0).stdout
+    assert "loss (no unit)" in world.seatrial("history", "t", "--all", check=0).stdout
+
+
+def test_help_shows_the_options_of_the_trial_and_the_other_commands(world: World) -> None:
+    said = world.seatrial("history", "--help", check=0).stdout
+    assert all(word in said for word in ("--benchmark", "--last", "mark", "alarms"))
+
+
+def test_runs_of_seatrial_are_in_its_history(world: World, tmp_path: Path) -> None:
+    suite = world.suite("name: s\ntrials:\n  shell: {kind: runtime, run: ['true']}\n")
+    world.seatrial("run", str(suite), check=0)
+    assert "shell  1 run" in world.seatrial("history", check=0).stdout
+    assert "1 run" in world.seatrial("history", "shell", check=0).stdout

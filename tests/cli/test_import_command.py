@@ -1,0 +1,111 @@
+"""`seatrial import`: a suite from torchprime's bounds, which loads as it is, and what is said of other files."""
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.engine import models
+from seatrial.suite import load
+from world import World
+
+THEIR = """\
+benchmarks:
+  llama-3-8b:
+    name: Llama 3.0 8B
+    step_time_lower_bound: 2.68109009
+    step_time_upper_bound: 2.789223
+    confidence_interval: 0.05407
+    average: 2.7352
+    sample_size: 427
+  llama-3_1-8b-sft:
+    name: 'Llama 3.1: "SFT" # 1'
+    step_time_lower_bound: 0.75
+    step_time_upper_bound: 0.85
+    confidence_interval: 0.05
+    average: 0.8
+    sample_size: 11
+    target_loss: 0.4735
+    loss_tolerance: 0.001
+  ds-v3-shallow:  # dummy number
+    name: DeepSeek
+    step_time_lower_bound: 1
+    step_time_upper_bound: 12
+    disabled: no TPUs this week
+  half: {name: Half, step_time_lower_bound: 1, step_time_upper_bound: 1.1, target_loss: 2}
+metadata: {confidence_level: 0.999}
+"""
+
+
+def their(world: World, text: str = THEIR) -> Path:
+    path = world.folder / "step_time_bounds.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_suite_plans_as_it_is_with_every_benchmark_and_its_bounds(world: World) -> None:
+    path = their(world)
+    done = world.seatrial("import", "step_time_bounds.yaml", check=0)
+    assert path.read_text() == THEIR
+    assert "wrote seatrial.yaml: 4 training trials" in done.stdout
+    assert "how a job is started" in done.stdout
+    assert "half of a loss check, so none was made: half" in done.stdout
+    assert "bounds that a comment calls invented: ds-v3-shallow" in done.stdout
+    assert "step_time_bounds.yaml:18:19" in done.stderr
+    plan = world.seatrial("plan", "seatrial.yaml", check=0).stdout
+    assert "3 cells, 1 holes of 4 combinations" in plan.replace("1 hole ", "1 holes ")
+    assert "no TPUs this week" in plan
+    suite = load(world.folder / "seatrial.yaml", *models())
+    sft = suite.trials["llama-3_1-8b-sft"]
+    assert sft.loss.target == 0.4735  # type: ignore[attr-defined]
+    assert (sft.benchmark, sft.baseline) == ("llama-3_1-8b-sft", "step_time_bounds.yaml")
+    assert suite.baselines["step_time_bounds.yaml"].bounds("llama-3-8b")[0].upper == 2.789223
+
+
+def test_a_job_whose_command_nobody_wrote_fails_and_says_so(world: World) -> None:
+    their(world)
+    world.seatrial("import", "step_time_bounds.yaml", check=0)
+    world.seatrial("run", "seatrial.yaml", "--select", "llama-3-8b", check=1)
+    (cell,) = world.results().cells
+    log = (world.run().attempt(cell.hash, 1) / "log.txt").read_text()
+    assert "say in this suite how llama-3-8b is started" in log
+
+
+def test_a_command_gets_the_names_as_one_word_each_whatever_is_in_them(world: World) -> None:
+    their(world, 'benchmarks:\n  "a b; touch ${x} $(id) \'":\n    {name: "N\\tx", step_time_upper_bound: 1}\n')
+    command = "python3 -c 'import sys; print(sys.argv[1:])' {benchmark} {name} {other}"
+    world.seatrial("import", "step_time_bounds.yaml", "--command", command, "--out", "sub/out.yaml", check=0)
+    suite = load(world.folder / "sub" / "out.yaml", *models())
+    (trial,) = suite.trials.values()
+    assert trial.baseline == "../step_time_bounds.yaml"
+    world.seatrial("run", "sub/out.yaml")
+    (cell,) = world.results().cells
+    log = (world.run().attempt(cell.hash, 1) / "log.txt").read_text()
+    assert """["a b; touch ${x} $(id) '", 'N x', '{other}']""" in log
+
+
+def test_nothing_is_written_over_unless_told(world: World) -> None:
+    their(world)
+    world.suite("mine", "seatrial.yaml")
+    assert "already here" in world.seatrial("import", "step_time_bounds.yaml", check=2).stderr
+    assert (world.folder / "seatrial.yaml").read_text() == "mine"
+    world.seatrial("import", "step_time_bounds.yaml", "--force", check=0)
+    assert (world.folder / "seatrial.yaml").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("trials: {a: {kind: runtime}}", "is a suite already"),
+        ("baselines: {}", "is a baseline of Seatrial"),
+        (
+            "images: {}\nnotebooks: []\n",
+            "step_time_bounds.yaml (torchprime) has `benchmarks`; this has images, notebooks",
+        ),
+        ("- 1", "this is no map"),
+        ("benchmarks: {a: {step_time_lower_bound: nan, step_time_upper_bound: 1}}", "step_time_bounds.yaml:1:41"),
+    ],
+)
+def test_other_files_are_told_for_what_they_are(world: World, text: str, told: str) -> None:
+    their(world, text)
+    assert told in world.seatrial("import", "step_time_bounds.yaml", check=2).stderr
+    assert not (world.folder / "seatrial.yaml").exists()

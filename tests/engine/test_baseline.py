@@ -1,0 +1,424 @@
+"""New bounds from a real history: which runs count, what is refused, and what a change of a file does to it."""
+
+import random
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.engine import baseline
+from seatrial.engine.baseline import Chosen, FileChanged, Place, Refused, Updated, Why
+from seatrial.job import (
+    Attempt,
+    BoundState,
+    CellResult,
+    Exit,
+    Outcome,
+    RunResults,
+    Stage,
+    StageTime,
+    Verdict,
+)
+from seatrial.job import Place as Where
+from seatrial.record.history import History, open_history
+from seatrial.suite import SuiteError
+from seatrial.suite.baseline import OURS, THEIRS, Baselines, Entry, edited, read_baselines
+
+DAY_S = 86400.0
+START_S = 1_790_812_800.0  # 1 October 2026
+WHY = Why("because", START_S + 100 * DAY_S)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return open_history(tmp_path / "history.db")
+
+
+def result(
+    run: str, day: float, value: float, verdict: Verdict = Verdict.PASSED, fingerprint: str = "aaaa", **metric: str
+) -> RunResults:
+    figure = {"value": value, "unit": "s", "better": "lower", **metric}
+    stage = StageTime(Stage.STARTED, START_S + day * DAY_S, "agent")
+    attempt = Attempt(1, Where("here", "small", "node"), [stage], Exit(Outcome.EXITED, 0), verdict)
+    cell = CellResult(
+        *("train", "01234567", {}, verdict),
+        trial="train",
+        attempts=[attempt],
+        metrics={"step_time": figure, "loss": 3.0},
+        benchmark="train",
+        fingerprint=fingerprint,
+    )
+    return RunResults(1, run, "suite", verdict, [cell], started_s=START_S + day * DAY_S)
+
+
+def fill(history: History, prefix: str, first: int, count: int, level: float, **options: object) -> None:
+    chance = random.Random(f"{prefix}{first}")
+    runs = [
+        result(f"{prefix}{first + n}", first + n, chance.gauss(level, level * 0.004), **options)  # type: ignore[arg-type]
+        for n in range(count)
+    ]
+    history.add(*runs)
+
+
+def chosen(history: History, since_s: float | None = None) -> Chosen:
+    (found,) = baseline.choose(history, "train", None, since_s)
+    return found
+
+
+def entry_of(made: Updated, form: str = OURS, text: str = "") -> Entry:
+    """The entry as it is after it was written and read again."""
+    return _read(edited(text, "f", form, [made.edit]))
+
+
+def _read(text: str) -> Entry:
+    from seatrial.suite.baseline.read import LIMITS, baselines_of
+    from seatrial.suite.source import Source
+
+    return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
+
+
+def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
+    fill(history, "r", 0, 20, 2.44)
+    entry = entry_of(baseline.update(chosen(history), None, WHY, "some CPU"))
+    bound = entry.bound
+    assert bound.lower is not None
+    assert bound.upper is not None
+    assert bound.lower < 2.44 < bound.upper
+    assert (bound.state, bound.runs, bound.unit, bound.better) == (BoundState.USABLE, 20, "s", "lower")
+    assert (bound.since_s, bound.false_alarm, bound.fingerprint) == (START_S, 0.001, "aaaa")
+    assert entry.used == tuple(f"r{n}" for n in range(20))
+    assert (entry.left_out, entry.hardware) == ({}, "some CPU")
+    assert entry.reasons == ({"at": "2027-01-09T00:00:00Z", "what": "updated from 20 of 20 runs", "why": "because"},)
+
+
+def test_only_figures_that_say_what_is_better_get_bounds(history: History) -> None:
+    fill(history, "r", 0, 6, 2.44)
+    assert [one.series.metric for one in baseline.choose(history, "train", None)] == ["step_time"]
+    (loss,) = baseline.choose(history, "train", "loss")
+    with pytest.raises(Refused, match="lower or higher is better"):
+        baseline.update(loss, None, WHY)
+
+
+def test_failed_runs_and_outliers_are_left_out_with_their_reasons(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    history.add(result("broken", 31, 0.1, Verdict.FAILED), result("odd", 32.0, 9.0))
+    fill(history, "s", 33, 5, 2.44)
+    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    assert entry.left_out == {"broken": "the run failed", "odd": "an outlier among the others"}
+    assert len(entry.used) == entry.bound.runs == 35
+
+
+def test_another_configuration_is_never_mixed_in_and_is_counted(history: History) -> None:
+    fill(history, "old", 0, 30, 4.0, fingerprint="bbbb")
+    fill(history, "new", 40, 8, 2.44)
+    made = baseline.update(chosen(history), None, WHY)
+    assert "30 runs of another configuration or other hardware left out" in made.notes[0]
+    entry = entry_of(made)
+    assert (entry.bound.runs, entry.bound.fingerprint) == (8, "aaaa")
+
+
+def test_a_window_leaves_older_runs_out(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    found = chosen(history, START_S + 20 * DAY_S)
+    assert (len(found.points), found.left) == (10, "20 runs before the window left out")
+    with pytest.raises(Refused, match="no run in that window"):
+        baseline.update(chosen(history, START_S + 99 * DAY_S), None, WHY)
+
+
+def test_too_few_runs_only_record_and_never_replace_bounds_in_use(history: History) -> None:
+    fill(history, "r", 0, 4, 2.44)
+    made = baseline.update(chosen(history), None, WHY)
+    entry = entry_of(made)
+    assert (entry.bound.state, entry.bound.upper) == (BoundState.RECORDING, None)
+    assert "4 runs" in entry.bound.why
+    assert made.notes[0].startswith("recording, so nothing is judged")
+    used = _read("baselines: {train: {step_time: {lower: 1, upper: 3}}}")
+    with pytest.raises(Refused, match="the bounds that it has stay"):
+        baseline.update(chosen(history), used, WHY)
+    fill(history, "s", 5, 10, 2.44)
+    later = entry_of(baseline.update(chosen(history), entry, WHY), text=edited("", "f", OURS, [made.edit]))
+    assert (later.bound.state, later.bound.why, len(later.reasons)) == (BoundState.USABLE, "", 2)
+
+
+def test_too_wide_a_spread_calls_itself_unusable_and_needs_force_to_count(history: History) -> None:
+    history.add(*(result(f"r{n}", n, 2.0 + (n % 5) * 0.4) for n in range(20)))
+    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    assert entry.bound.state is BoundState.UNUSABLE
+    used = _read("baselines: {train: {step_time: {lower: 1.9, upper: 2.1}}}")
+    with pytest.raises(Refused, match="--force takes them all the same"):
+        baseline.update(chosen(history), used, WHY)
+    forced = entry_of(baseline.update(chosen(history), used, replace(WHY, force=True)))
+    assert forced.bound.state is BoundState.USABLE
+    assert forced.half_width is not None
+    assert forced.cap is not None
+    assert 0.2 < forced.half_width <= forced.cap  # so the next update does not ask again
+    assert entry_of(baseline.update(chosen(history), forced, WHY)).bound.state is BoundState.USABLE
+
+
+def test_their_file_gets_no_entry_that_could_not_judge(history: History) -> None:
+    fill(history, "r", 0, 4, 2.44)
+    with pytest.raises(Refused, match="none is made"):
+        baseline.update(chosen(history), None, WHY, form=THEIRS)
+
+
+def test_settings_of_the_entry_are_kept(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    settings = _read("baselines: {train: {step_time: {lower: 1, upper: 3, floor: 0.05, cap: 0.5, false_alarm: 0.01}}}")
+    entry = entry_of(baseline.update(chosen(history), settings, WHY))
+    assert (entry.floor, entry.cap, entry.bound.false_alarm) == (0.05, 0.5, 0.01)
+    assert entry.half_width == pytest.approx(0.05)
+
+
+def test_runs_of_an_open_regression_are_left_out_until_a_recenter_accepts_them(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    first = entry_of(baseline.update(chosen(history), None, WHY))
+    fill(history, "slow", 30, 12, 2.60)
+    made = baseline.update(chosen(history), first, WHY)
+    second = entry_of(made)
+    assert second.bound.runs == 30
+    assert set(second.left_out) == {f"slow{n}" for n in range(30, 42)}
+    assert any("a regression is open since run slow30" in note for note in made.notes)
+    moved = baseline.recenter(chosen(history), second, WHY)
+    text = edited(edited("", "f", OURS, [made.edit]), "f", OURS, [moved.edit])
+    third = _read(text)
+    assert third.accepted == "slow30"
+    assert third.bound.center == pytest.approx(2.60, rel=0.005)
+    assert any("worse than before" in note for note in moved.notes)
+    fourth = entry_of(baseline.update(chosen(history), third, WHY), text=text)
+    assert set(fourth.used) == {f"slow{n}" for n in range(30, 42)}
+    assert fourth.bound.changed is not None
+    assert fourth.bound.changed.run == "slow30"
+
+
+def test_recenter_keeps_the_width_and_follows_the_last_runs_that_are_out(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    history.add(result("fast", 31, 2.2, Verdict.FASTER), result("failed", 32, 0.1, Verdict.FAILED))
+    moved = entry_of(baseline.recenter(chosen(history), entry, WHY))
+    assert moved.bound.center == 2.2
+    assert moved.bound.lower is not None
+    assert moved.bound.upper is not None
+    assert entry.bound.lower is not None
+    assert entry.bound.upper is not None
+    assert moved.bound.upper - moved.bound.lower == pytest.approx(entry.bound.upper - entry.bound.lower, rel=1e-6)
+    assert (moved.accepted, moved.method.count("recentered")) == ("fast", 1)
+
+
+def test_recenter_of_their_file_keeps_their_convention(history: History) -> None:
+    text = (
+        "benchmarks:\n  train: {name: T, step_time_lower_bound: 2.4, step_time_upper_bound: 2.5,"
+        " confidence_interval: 0.05, average: 2.45, sample_size: 20}\n"
+    )
+    history.add(result("fast", 1, 2.2))
+    made = baseline.recenter(chosen(history), _read(text), WHY)
+    after = edited(text, "f", THEIRS, [made.edit])
+    assert "step_time_lower_bound: 2.15, step_time_upper_bound: 2.25, confidence_interval: 0.05, average: 2.2" in after
+    assert "sample_size: 20" in after
+
+
+def test_recenter_refuses_what_it_cannot_follow(history: History) -> None:
+    fill(history, "r", 0, 20, 2.44)
+    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    with pytest.raises(Refused, match="nothing to follow"):
+        baseline.recenter(chosen(history), entry, WHY)
+    history.add(result("bad", 30, 2.6, Verdict.SLOWER))
+    history.mark("bad", "train", "regression", "seen by a person", "me", START_S)
+    with pytest.raises(Refused, match="marked as a regression"):
+        baseline.recenter(chosen(history), entry, WHY)
+    assert baseline.recenter(chosen(history), entry, replace(WHY, force=True)).edit.values["center"] == 2.6
+    history.add(result("tiny", 31, 0.1))
+    with pytest.raises(Refused, match="more than the cap of 20%"):
+        baseline.recenter(chosen(history), entry, WHY)
+    history.add(result("elsewhere", 32, 2.0, fingerprint="cccc"))
+    with pytest.raises(Refused, match="another configuration"):
+        baseline.recenter(chosen(history), entry, WHY)
+    for text in ("{}", "{state: recording}", "{lower: 1, upper: 2, disabled: off}"):
+        with pytest.raises(Refused, match=r"no width|switched off"):
+            baseline.recenter(chosen(history), _read(f"baselines: {{train: {{step_time: {text}}}}}"), WHY)
+
+
+def test_widen_by_and_to_and_the_floor_that_keeps_it(history: History) -> None:
+    entry = _read("baselines: {train: {step_time: {lower: 1.9, upper: 2.1, center: 2.0}}}")
+    by = baseline.widen(entry, WHY, by=0.2).edit.values
+    assert (by["lower"], by["upper"], by["floor"]) == (pytest.approx(1.88), pytest.approx(2.12), pytest.approx(0.06))
+    to = baseline.widen(entry, WHY, to=0.1).edit.values
+    assert (to["lower"], to["upper"]) == (pytest.approx(1.8), pytest.approx(2.2))
+    with pytest.raises(Refused, match="no wider"):
+        baseline.widen(entry, WHY, to=0.03)
+    with pytest.raises(Refused, match="more than the cap"):
+        baseline.widen(entry, WHY, to=0.3)
+    assert baseline.widen(entry, replace(WHY, force=True), to=0.3).edit.values["cap"] == pytest.approx(0.3)
+    fill(history, "r", 0, 30, 2.0)
+    wide = entry_of(baseline.widen(entry, WHY, to=0.1), text="baselines: {train: {step_time: {lower: 1, upper: 3}}}")
+    assert entry_of(baseline.update(chosen(history), wide, WHY)).half_width == pytest.approx(0.1)
+
+
+def test_one_sided_bounds_stay_one_sided() -> None:
+    entry = _read("baselines: {train: {step_time: {upper: 2.1, center: 2.0}}}")
+    values = baseline.widen(entry, WHY, by=1.0).edit.values
+    assert (values["lower"], values["upper"]) == (None, pytest.approx(2.2))
+    bare = _read("baselines: {train: {step_time: {upper: 2.1}}}")
+    with pytest.raises(Refused, match="no width"):
+        baseline.widen(bare, WHY, by=1.0)
+
+
+def test_several_figures_of_one_run_count_and_the_run_is_listed_once(history: History) -> None:
+    for number in range(6):
+        base = result(f"r{number}", number, 2.44)
+        cells = [
+            CellResult(**{f: getattr(base.cells[0], f) for f in base.cells[0].__struct_fields__} | {"hash": h, "id": i})
+            for h, i in (("1", "train[repeat=1]"), ("2", "train[repeat=2]"))
+        ]
+        history.add(RunResults(1, base.run, "suite", Verdict.PASSED, cells, started_s=base.started_s))
+    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    assert (entry.bound.runs, entry.used) == (12, tuple(f"r{n}" for n in range(6)))
+
+
+def place(path: Path) -> Place:
+    exists = path.exists()
+    read = read_baselines(path) if exists else Baselines(str(path))
+    return Place("bounds.yaml", path, exists, read, ("train",), {"train": "train"})
+
+
+def test_a_file_is_written_whole_with_its_mode_and_through_its_link(tmp_path: Path, history: History) -> None:
+    fill(history, "r", 0, 10, 2.44)
+    real = tmp_path / "real.yaml"
+    real.write_text("# mine\nbaselines: {other: {x: {upper: 1}}}\n")
+    real.chmod(0o640)
+    link = tmp_path / "bounds.yaml"
+    link.symlink_to("real.yaml")
+    changed = baseline.change(place(link), [baseline.update(chosen(history), None, WHY).edit])
+    assert real.read_text().startswith("# mine\nbaselines: {other: {x: {upper: 1}}}")
+    baseline.write(changed)
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert read_baselines(link).entries["train"]["step_time"].bound.runs == 10
+    assert "--- bounds.yaml" in changed.diff
+    assert sorted(one.name for one in tmp_path.iterdir() if "yaml" in one.name) == ["bounds.yaml", "real.yaml"]
+
+
+def test_what_somebody_else_wrote_meanwhile_is_left_alone(tmp_path: Path, history: History) -> None:
+    fill(history, "r", 0, 10, 2.44)
+    path = tmp_path / "bounds.yaml"
+    made = baseline.update(chosen(history), None, WHY).edit
+    first = baseline.change(place(path), [made])
+    baseline.write(first)
+    with pytest.raises(FileChanged):  # there was no file when it was asked for
+        baseline.write(first)
+    second = baseline.change(place(path), [made])
+    path.write_text(path.read_text() + "# by hand\n")
+    with pytest.raises(FileChanged):
+        baseline.write(second)
+    assert path.read_text().endswith("# by hand\n")
+
+
+def test_of_many_writers_at_once_none_takes_anothers_change_away(tmp_path: Path, history: History) -> None:
+    fill(history, "r", 0, 10, 2.44)
+    path = tmp_path / "bounds.yaml"
+    edit = baseline.update(chosen(history), None, WHY).edit
+    written: list[str] = []
+
+    def write(name: str) -> None:
+        while True:
+            try:
+                baseline.write(baseline.change(place(path), [replace(edit, benchmark=name)]))
+            except FileChanged:
+                continue
+            written.append(name)
+            return
+
+    writers = [threading.Thread(target=write, args=(f"b{n}",)) for n in range(8)]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join()
+    assert sorted(read_baselines(path).entries) == sorted(written) == [f"b{n}" for n in range(8)]
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, history: History) -> None:
+    fill(history, "r", 0, 10, 2.44)
+    path = tmp_path / "bounds.yaml"
+    path.write_text("baselines: {other: {x: {upper: 1}}}\n")
+    changed = baseline.change(place(path), [baseline.update(chosen(history), None, WHY).edit])
+    program = (
+        "import resource, signal, sys; from pathlib import Path; from seatrial.engine.baseline import Change, write\n"
+        "changed = Change('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"  # a write beyond it fails, as on a full disk
+        "write(changed)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path), changed.after.decode()], capture_output=True, text=True, check=False
+    )
+    assert "OSError" in done.stderr
+    assert path.read_text() == "baselines: {other: {x: {upper: 1}}}\n"
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_runs_of_another_tool_are_read_in_every_form(tmp_path: Path) -> None:
+    forms = {
+        "a.csv": "# from the old table\nrun,time,value,commit\nr1,2026-10-01T00:00:00Z,2.4,abc\nr2,1790899200,2.5,\n",
+        "b.json": '[{"run": "r1", "time": "2026-10-01", "value": 2.4, "commit": "abc"},'
+        ' {"run": "r2", "time": 1790899200, "value": 2.5}]',
+        "c.jsonl": '{"run_id": "r1", "update_timestamp": "2026-10-01 00:00:00 UTC", "metrics_step_time": 2.4,'
+        ' "commit": "abc"}\n{"run_id": "r2", "update_timestamp": "2026-10-02", "metrics_step_time": "2.5"}\n',
+        "d.yaml": "- {run: r1, time: 2026-10-01, value: 2.4, commit: abc}\n- {run: r2, time: 2026-10-02, value: 2.5}\n",
+    }
+    for name, text in forms.items():
+        path = tmp_path / name
+        path.write_text(text)
+        found = baseline.read_runs(path)
+        assert [(one.run, one.at_s, one.value, one.commit) for one in found] == [
+            ("r1", START_S, 2.4, "abc"),
+            ("r2", START_S + DAY_S, 2.5, ""),
+        ], name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.csv", "run,time,value\nr1,soon,fast\n", ["a.csv:2:1: `value` is a finite number", "a.csv:2:1: `time`"]),
+        ("a.csv", "run,time,value\nr1,2026-10-01,nan\n,2026-10-01,1\n", ["a.csv:2:1: `value`", "a.csv:3:1: `run`"]),
+        ("a.csv", "", ["there is no run in it"]),
+        ("a.json", '[{"run": 1}, 5]', ["a.json[1]", "a.json[2]"]),
+        ("a.json", "[1, 2", ["a.json:1:6: not JSON"]),
+        ("a.json", "[" * 100_000, ["not JSON"]),
+        ("a.jsonl", '{"run": 1\n', ["a.jsonl:1"]),
+        ("a.yaml", "runs: 5\n", ["expected a list of runs"]),
+        ("a.yaml", "- {run: r1, time: 2026-10-01, value: x}\n", ["a.yaml:1:3: `value`"]),
+        ("a.csv", b"run,time,value\n\xff", ["not UTF-8"]),
+    ],
+)
+def test_rows_that_are_no_runs_are_told_with_their_place(
+    tmp_path: Path, name: str, text: str | bytes, told: list[str]
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(SuiteError) as caught:
+        baseline.read_runs(path)
+    for part in told:
+        assert part in str(caught.value)
+
+
+def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, history: History) -> None:
+    history.add(result("r1", 0, 9.0))
+    path = tmp_path / "runs.csv"
+    path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
+    figure = baseline.Figure("train", "step_time", "s", "lower", "train")
+    for _ in range(2):
+        kept = baseline.keep(history, baseline.read_runs(path), figure, "aaaa", WHY, "runs.csv")
+    assert (kept.runs, kept.first_s) == (2, START_S)
+    points = chosen(history).points
+    assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]
+
+
+def test_hardware_is_told_in_words_and_nothing_is_told_of_a_run_that_is_gone(tmp_path: Path) -> None:
+    from seatrial.engine.baseline.hardware import described
+
+    seen = {"cpu": "Some CPU", "cores": 8, "gpu": ["A100", "A100", "T4"], "memory_bytes": 1}
+    assert described(seen) == "Some CPU, 8 cores, 2 × A100, 1 × T4"
+    assert described({}) == ""
+    assert baseline.hardware(tmp_path, "gone", "train") == ""

@@ -1,0 +1,242 @@
+"""The kind `training`: what users write, and the job that it becomes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from seatrial.engine import models
+from seatrial.job import Job, Step
+from seatrial.plan import Selection, expand
+from seatrial.suite import Cell, SuiteError, load
+from seatrial.trial.training import kind
+from seatrial.trial.training.curve import CurveError, read_curve
+from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME, literal
+
+
+def cells(tmp_path: Path, text: str) -> list[Cell]:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    return list(expand(load(path, *models()), Selection()).cells)
+
+
+def job(tmp_path: Path, text: str) -> Job:
+    return kind.job(cells(tmp_path, text)[0], "run-1", 1)
+
+
+def step(made: Job, name: str) -> Step:
+    return next(one for one in made.steps if one.name == name)
+
+
+def problems(tmp_path: Path, trial: str) -> str:
+    with pytest.raises(SuiteError) as caught:
+        cells(tmp_path, f"trials: {{t: {{kind: training, command: x, {trial}}}}}")
+    return str(caught.value)
+
+
+FULL = """
+machines: {cpu: {}}
+trials:
+  llama:
+    kind: training
+    matrix: {model: [llama-3.1, "c++"], machine: cpu}
+    command: python train.py model=${model}
+    hosts: 2
+    timeout: {queue: 1h, run: 3h, stall: 10m}
+    workspace: {path: code}
+    log: {must: ["Finished ${model}"], never: Traceback}
+    loss: {target: 0.4735, tolerance: 0.001}
+    steps: {count: ">=15"}
+    stall: {factor: 30, least: 1m, after: 3}
+    files: {profile: {match: "**/*.xplane.pb", count: 1, valid: xplane, window: [3, 8]}}
+    metrics:
+      step_time: {file: "**/train_metrics.json", key: step_execution_time, unit: s, better: lower}
+      rate: {log: 'tokens/s: (\\S+)', unit: tokens/s, better: higher}
+    xfail: [{model: "c++", step: files profile, why: its profiler is broken}]
+"""
+
+
+def test_a_suite_becomes_what_the_agent_runs_and_reads(tmp_path: Path) -> None:
+    made = job(tmp_path, FULL)
+    assert [one.name for one in made.steps] == ["train", "files"]
+    args = step(made, "train").args
+    assert (args["command"], args["hosts"]) == ("python train.py model=llama-3.1", 2)
+    assert args["must"] == [{"pattern": r"Finished llama\-3\.1", "literal": "Finished llama-3.1"}]
+    assert args["never"] == [{"pattern": "Traceback", "literal": "Traceback"}]
+    assert set(args["values"]) == {"step", "step_time", "loss", "metric rate"}
+    assert args["finite"] == ["loss"]
+    assert args["stall"] == {"factor": 30.0, "least_s": 60.0, "steps": 3}
+    files = step(made, "files").args
+    assert files["roots"] == [".", "files"]
+    assert files["entries"]["profile"]["reader"] == "xplane"
+    assert files["entries"]["metric step_time"]["keys"] == ["step_execution_time"]
+    assert made.limits.stall_s == 600.0
+    assert [(one.source, one.path) for one in made.inputs] == [(str(tmp_path / "code"), ".")]
+
+
+def test_values_of_axes_stand_for_themselves_in_patterns(tmp_path: Path) -> None:
+    (_, second) = cells(tmp_path, FULL)
+    (must,) = step(kind.job(second, "r", 1), "train").args["must"]
+    assert re.search(must["pattern"], "Finished c++")
+    assert not re.search(must["pattern"], "Finished cc")
+
+
+def test_a_command_alone_is_a_trial(tmp_path: Path) -> None:
+    made = job(tmp_path, "trials: {t: {kind: training, command: sleep 1}}")
+    assert [one.name for one in made.steps] == ["train"]
+    args = step(made, "train").args
+    assert set(args["values"]) == {"step", "step_time"}
+    assert args["finite"] == []  # what a log calls loss is not judged unasked
+    assert args["stall"] == {"factor": 100.0, "least_s": 300.0, "steps": 5}
+    assert step(job(tmp_path, "trials: {t: {kind: training, command: x, stall: false}}"), "train").args["stall"] is None
+
+
+def test_a_repository_is_cloned_first_and_the_trials_own_wins(tmp_path: Path) -> None:
+    made = job(
+        tmp_path,
+        """
+        runtimes: {r: {workspace: {path: theirs}}}
+        trials: {t: {kind: training, runtime: r, command: x, workspace: {git: "https://git.example/t", ref: main}}}
+        """,
+    )
+    assert [one.name for one in made.steps] == ["workspace", "train"]
+    assert made.inputs == ()
+
+
+def test_what_only_judges_does_not_change_what_figures_depend_on(tmp_path: Path) -> None:
+    plain = "trials: {{t: {{kind: training, command: x, {0}}}}}"
+    base = cells(tmp_path, plain.format("hosts: 1"))[0].model.work()
+    for judged in ("log: {must: a}", "loss: {}", "stall: false", "files: {a: {match: b}}", "metrics: {m: {log: (a)}}"):
+        assert cells(tmp_path, plain.format(judged))[0].model.work() == base, judged
+    for matters in ("hosts: 2", "workspace: {path: .}"):
+        assert cells(tmp_path, plain.format(matters))[0].model.work() != base, matters
+
+
+@pytest.mark.parametrize(
+    ("trial", "message"),
+    [
+        ("log: {must: '('}", "is not a regular expression"),
+        ("log: {never: ''}", "matches every line"),
+        ("loss: {pattern: 'loss: .*'}", "has no group"),
+        ("loss: {target: 1}", "need a `tolerance`"),
+        ("loss: {tolerance: 1}", "there is neither"),
+        ("loss: {target: .nan, tolerance: 1}", "valid number"),
+        ("loss: {target: 1, tolerance: much}", "is not a tolerance"),
+        ("steps: {count: many}", "is no amount"),
+        ("stall: {factor: 0.5}", "greater than 1"),
+        ("stall: {after: 1}", "greater than or equal to 2"),
+        ("files: {p: {match: a, steps: 3}}", "is of a profile"),
+        ("files: {p: {match: a, valid: xplane, devices: 4}}", "`devices` counts those of a `device`"),
+        ("files: {p: {match: a, valid: xplane, window: [8, 3]}}", "other way round"),
+        ("files: {p: {match: a, valid: xplane, agrees: 200%}}", "is not a share"),
+        ("files: {p: {match: a, valid: protobuf}}", "none of json, xplane, kineto"),
+        ("files: {'a b': {match: a}}", "no good name"),
+        ("metrics: {m: {unit: s}}", "exactly one of `file`, `log` and `profile`"),
+        ("metrics: {m: {file: a}}", "go together"),
+        ("metrics: {m: {profile: p}}", "`files` has no entry of that name"),
+        ("metrics: {m: {log: (a), min: 2, max: 1}}", "more than `max`"),
+        ("metrics: {m: {log: (a), better: faster}}", "none of lower, higher"),
+        ("metrics: {m: {log: (a), file: b, key: c}}", "not 2"),
+        ("hosts: 0", "greater than or equal to 1"),
+        ("los: {}", "unknown field 'los'"),
+        ("log: {must: '${nothing}'}", "unknown name ${nothing}"),
+        ("xfail: [{step: trian, why: x}]", "no step is called 'trian'; did you mean 'train'?"),
+    ],
+)
+def test_what_makes_no_sense_is_told_where_it_stands(tmp_path: Path, trial: str, message: str) -> None:
+    told = problems(tmp_path, trial)
+    assert message in told
+    assert "suite.yaml:1:" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        ("{'loss': 2.31, 'grad_norm': 4}", "2.31"),
+        ('{"loss":2.31}', "2.31"),
+        ("loss=2.31", "2.31"),
+        ("Epoch: 0.1, step: 10, loss: 4.1234, lr: 1e-3", "4.1234"),
+        ("loss: nan", "nan"),
+        ("loss: -NaN", "-NaN"),
+        ("loss: -inf,", "-inf"),
+        ("Loss: 1e-05", "1e-05"),
+        ("loss: -0.5", "-0.5"),
+        ("loss: .5", ".5"),
+        ("iter 5: loss 4.2, time 3ms", "4.2"),
+        ("lm loss: 6.1E+00 | loss scale: 1.0", "6.1E+00"),
+        ("loss: tensor(2.5, device='cuda:0')", "2.5"),
+        ("val_loss: 3 loss: 2", "2"),
+        ("val_loss: 3", None),
+        ("val/loss: 3", None),
+        ("val loss: 3", None),
+        ("Validation loss: 3", None),
+        ("loss_scale: 3", None),
+        ("loss scale: 3", None),
+        ("train_loss: 3", None),
+        ("no loss of generality", None),
+        ("floss: 3", None),
+    ],
+)
+def test_the_loss_is_read_and_nothing_else_is_taken_for_it(line: str, loss: str | None) -> None:
+    match = re.search(LOSS, line)
+    assert (match[1] if match else None) == loss
+    assert (re.search(LOSS.encode(), line.encode()) is None) == (match is None)  # the agent reads bytes
+
+
+def test_steps_and_their_times_are_read() -> None:
+    steps = {"step: 12": "12", "Step 3/100": "3", "'step': 4,": "4", "global_step=7": "7", "step_time: 4": None,
+             "step: 1.5": None, "multi-step: 3": None, "max_steps: 9": None}  # fmt: skip
+    times = {"step_time: 0.0123s": "0.0123", "step time = 1e-3 s": "1e-3", "step_time: 12.5ms": None,
+             "step_time: 12.5 ms": None}  # fmt: skip
+    for pattern, lines in ((STEP, steps), (STEP_TIME, times)):
+        for line, wanted in lines.items():
+            match = re.search(pattern, line)
+            assert (match[1] if match else None) == wanted, line
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("Finished training run", "Finished training run"),
+        (r"loss: (\S+)", "loss: "),
+        (r"\bTraceback\b", "Traceback"),
+        ("ab(?:cd)?efg", "efg"),
+        ("(?:abc)+d", "abc"),
+        ("foo(?=bar)baz", "foobaz"),
+        ("one|two", ""),
+        ("(?i)error", ""),
+        ("(?i:error) at", " at"),
+        (r"x{2,}y", "x"),
+        ("[ab]c", "c"),
+        (".*", ""),
+        ("a\nb", ""),
+        ("(", ""),
+    ],
+)
+def test_the_literal_of_a_pattern_is_in_every_match(pattern: str, text: str) -> None:
+    assert literal(pattern) == text
+
+
+def test_curves_are_read_in_the_forms_that_people_have(tmp_path: Path) -> None:
+    forms = {
+        "a.json": '{"0": 5.5, "10": 4.5, "20": null}',
+        "b.json": "[[0, 5.5], [10, 4.5]]",
+        "c.csv": "0,5.5\n10,4.5\n",
+        "d.csv": "time,step,lr,loss\n1,0,9,5.5\n2,10,9,4.5\n\n",
+    }
+    for name, text in forms.items():
+        (tmp_path / name).write_text(text)
+        assert read_curve(tmp_path / name) == {0: 5.5, 10: 4.5}, name
+    (tmp_path / "e.json").write_text("[5.5, 4.5]")
+    assert read_curve(tmp_path / "e.json") == {0: 5.5, 1: 4.5}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1, {}]", "{", "step,loss\n1,x\n", '{"a": 1}', "[" * 100_000, "\x00", "1\n2"]
+)
+def test_what_is_no_curve_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(CurveError, match=str(tmp_path)):
+        read_curve(tmp_path / "c")
+    with pytest.raises(CurveError, match="No such file"):
+        read_curve(tmp_path / "none")
