@@ -53,7 +53,7 @@ def _judged(bound: Bound, check: str, value: float, at_s: float) -> Finding:
     data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
     below = bound.lower is not None and value < bound.lower
-    told = sentence(bound, value, at_s)
+    told = f"{bound.metric}: {sentence(bound, value, at_s)}"
     if not above and not below:
         return Finding(STEP, check, Verdict.PASSED, message=told, data=data)
     if above is (bound.better == "lower"):

@@ -46,7 +46,7 @@ def commit_text(commit: str) -> str:
 
 def bound_text(bound: Bound) -> str:
     whence = f"{count(bound.runs, 'run')}{f' since {day(bound.since_s)}' if bound.since_s else ''}"
-    where = one_line(bound.source)
+    where = one_line(bound.source.rpartition("/")[2])  # a report is read elsewhere, too
     if bound.state is not BoundState.USABLE:
         return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({whence})"
     alarms = f", one in {1 / bound.false_alarm:,.0f} good runs would be out of it" if bound.false_alarm else ""
