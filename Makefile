@@ -7,13 +7,14 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
 
-.PHONY: help setup demo demo-training test test-all check bench lock clean packages
+.PHONY: help setup demo demo-training cluster cluster-build test test-all check bench lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
 	@echo "make demo-training  a training job that passes, diverges, hangs and gets slower"
+	@echo "make cluster   a real Kubernetes with fake GPU nodes, built from source"
 	@echo "make test      the tests"
-	@echo "make test-all  the tests, with every failpoint and 100 random kills (half an hour)"
+	@echo "make test-all  the tests, with every failpoint and 100 random kills "
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
 	@echo "make bench     every figure beside the peer it is compared with"
 
@@ -36,14 +37,22 @@ demo: setup
 demo-training: setup
 	@sh examples/training/demo.sh $(CURDIR)/$(BIN)/seatrial runs/demo-training
 
+# A Kubernetes of your own to play with: a real control plane, from source, and fake nodes with GPUs.
+cluster: setup
+	@$(BIN)/python -m cluster up play --fake-nodes 100 --gpus 8
+
 # When root on Debian, what the tests need of Debian's packages; anywhere else those tests say that they are skipped.
 packages:
 	@tests/debian-packages
 
-test: setup packages
+# Built before the tests, because a first build takes longer than a test may; where it cannot be had, they say so.
+cluster-build: setup
+	-@$(BIN)/python -m cluster build
+
+test: setup packages cluster-build
 	@$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
-test-all: setup packages
+test-all: setup packages cluster-build
 	@SEATRIAL_TEST_ALL=1 $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 $(PYTEST_ARGS)
 
 check: setup
