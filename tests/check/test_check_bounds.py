@@ -28,7 +28,22 @@ def judged(value: float | None, bound: Bound = BOUND, fingerprint: str = "aaaa00
 )
 def test_each_side_has_its_verdict_and_equality_is_inside(value: float, better: str, verdict: str) -> None:
     bound = Bound("step_time", 2.4, 2.49, better)  # type: ignore[arg-type]
-    assert judged(value, bound, "")[0] == verdict
+    (finding,) = check_bounds({"step_time": value}, [bound], "")
+    assert finding.verdict == verdict
+
+
+def test_what_the_trial_says_is_better_comes_before_what_a_baseline_says() -> None:
+    metrics = {"x": {"value": 9.0, "better": "lower"}}
+    (finding,) = check_bounds(metrics, [Bound("x", 1.0, 2.0, "higher")], "")
+    assert finding.verdict is Verdict.SLOWER
+
+
+def test_a_figure_just_outside_is_told_with_the_digits_that_it_takes() -> None:
+    assert judged(2.60031, Bound("step_time", 2.0, 2.60004, unit="s"))[1] == "step_time: 2.6003 s is above 2.6 s"
+    assert (
+        "78,347 tokens/s is above 12,346 tokens/s"
+        in judged(78347.4, Bound("step_time", 1, 12345.6, unit="tokens/s"))[1]
+    )
 
 
 def test_the_sentence_tells_how_sure_it_is_and_since_when() -> None:

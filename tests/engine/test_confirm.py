@@ -53,6 +53,17 @@ def test_one_run_out_of_bounds_that_the_next_does_not_confirm_stays_visible(worl
     assert cell.flaky
 
 
+def test_runs_that_contradict_each_other_are_told_as_that(world: World) -> None:
+    count = world.folder / "count"
+    command = f"echo >> {count}; test $(($(wc -l < {count}) % 2)) = 0 || {{ {BURN}; }}"
+    bounded(world, command, confirm=2)
+    world.suite(BOUNDS.replace("lower: 0,", "lower: 0.15,"), "bounds.yaml")
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert [str(attempt.verdict) for attempt in cell.attempts] == ["slower", "faster"] * 2 + ["slower"]
+    assert "not stable: of 5 runs 3 slower and 2 faster" in cell.why
+
+
 def test_a_figure_that_is_known_to_be_slow_can_be_excused(world: World) -> None:
     bounded(world, BURN, confirm=0)
     path = world.folder / "suite.yaml"

@@ -375,3 +375,11 @@ def test_a_disk_that_is_really_full_stops_the_run_and_loses_nothing(world: World
         assert world.left() == []
     finally:
         os.system(f"umount {runs}")
+
+
+def test_a_job_that_somebody_else_ends_is_evicted_and_tried_no_more_often_than_asked(world: World) -> None:
+    suite(world, 'run: ["kill -TERM $PPID; sleep 30"]\nretries: 1')
+    world.seatrial("run", "suite.yaml", check=3)
+    (cell,) = world.results().cells
+    assert [str(attempt.exit.outcome) for attempt in cell.attempts] == ["evicted", "evicted"]
+    assert cell.verdict is Verdict.INFRA

@@ -119,6 +119,19 @@ def test_init_where_nothing_can_be_written_says_so(world: Any) -> None:
     assert not (world.folder / "seatrial.yaml").exists()
 
 
+def test_a_plan_says_which_figures_nobody_will_judge(world: Any) -> None:
+    world.suite("trials: {t: {kind: training, command: 'true', baseline: b.yaml, matrix: {n: [1, 2]}}}")
+    told = world.seatrial("plan", "suite.yaml", check=0).stdout
+    assert "figures of 2 cells will not be judged: b.yaml does not exist yet" in told
+
+
+def test_init_writes_a_training_suite_that_runs(world: Any) -> None:
+    world.seatrial("init", "training", check=0)
+    done = world.seatrial("run", "seatrial.yaml", check=0)
+    assert "1 figure not judged" in done.stdout
+    assert world.results().cells[0].metrics["step_time"]["better"] == "lower"
+
+
 def test_schema_prints_a_schema(world: Any) -> None:
     data = json.loads(world.seatrial("schema", check=0).stdout)
     assert data["properties"]["trials"]["additionalProperties"]["properties"]["kind"]["enum"] == ["runtime", "training"]

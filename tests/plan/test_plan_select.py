@@ -37,6 +37,7 @@ R1A, R1B, R2A = (f"one[runtime={runtime},machine={machine}]" for runtime, machin
         ((R1A,), [R1A]),
         (("one*",), [R1A, R1B, R2A]),
         (("*machine=a]",), [R1A, R2A]),
+        (("*runtime=r1*",), [R1A, R1B]),
         (("one[runtime=r?,machine=a]",), [R1A, R2A]),
         (("one",), [R1A, R1B, R2A]),
         (("runtime=r1",), [R1A, R1B]),

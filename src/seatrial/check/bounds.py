@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from seatrial.job import Bound, BoundState, Finding, Verdict, figures
+from seatrial.job import Bound, BoundState, Figure, Finding, Verdict, figures, told
 
 STEP = "figures"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
@@ -25,18 +25,18 @@ def check_bounds(
        from another configuration or other hardware. A figure that has bounds and was not measured is a failure,
        unless the run `failed` anyway.
     """
-    seen = {figure.name: figure.value for figure in figures(metrics)}
+    seen = {figure.name: figure for figure in figures(metrics)}
     findings = [_finding(bound, seen.get(bound.metric), fingerprint, at_s, failed) for bound in bounds]
     if unbounded:
         findings.append(_skipped("bounds", f"recorded, not judged: {unbounded}"))
     return findings
 
 
-def _finding(bound: Bound, value: float | None, fingerprint: str, at_s: float, failed: bool) -> Finding:
+def _finding(bound: Bound, figure: Figure | None, fingerprint: str, at_s: float, failed: bool) -> Finding:
     check = f"bounds {bound.metric}"
     if bound.state is BoundState.DISABLED:
         return _skipped(check, f"switched off: {bound.why}")
-    if value is None:
+    if figure is None:
         if failed:
             return _skipped(check, "not measured: the run did not come that far")
         message = f"{bound.metric} was not measured, and {bound.source or 'the baseline'} has bounds for it"
@@ -46,17 +46,18 @@ def _finding(bound: Bound, value: float | None, fingerprint: str, at_s: float, f
         return _skipped(check, f"recorded, not judged: {other}; `seatrial baseline update` makes new ones")
     if bound.state is not BoundState.USABLE:
         return _skipped(check, f"recorded, not judged: {bound.why}")
-    return _judged(bound, check, value, at_s)
+    return _judged(bound, check, figure, at_s)
 
 
-def _judged(bound: Bound, check: str, value: float, at_s: float) -> Finding:
+def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
+    value, better = figure.value, figure.better or bound.better  # what the trial says of its figure comes first
     data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
     below = bound.lower is not None and value < bound.lower
     told = f"{bound.metric}: {sentence(bound, value, at_s)}"
     if not above and not below:
         return Finding(STEP, check, Verdict.PASSED, message=told, data=data)
-    if above is (bound.better == "lower"):
+    if above is (better == "lower"):
         return Finding(STEP, check, Verdict.SLOWER, "slower", told, data=data)
     advice = "if that is meant to last, `seatrial baseline recenter` follows it"
     return Finding(STEP, check, Verdict.FASTER, "faster", f"{told}: {advice}", data=data)
@@ -66,18 +67,17 @@ def sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
     """`2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs would be); the level changed at ...`
 
     `at_s` is when the figure was taken; days of that year are told without it."""
-    unit = f" {bound.unit}" if bound.unit else ""
     inside = False
     if bound.upper is not None and value > bound.upper:
-        text = f"{value:.4g}{unit} is above {bound.upper:.4g}{unit}"
+        text = f"{told(value, bound.unit, bound.upper)} is above {told(bound.upper, bound.unit, value)}"
     elif bound.lower is not None and value < bound.lower:
-        text = f"{value:.4g}{unit} is below {bound.lower:.4g}{unit}"
+        text = f"{told(value, bound.unit, bound.lower)} is below {told(bound.lower, bound.unit, value)}"
     else:
-        text = f"{value:.4g}{unit} is within {_side(bound.lower)} to {_side(bound.upper)}{unit}"
+        text = f"{told(value, bound.unit)} is within {_side(bound.lower)} to {_side(bound.upper, bound.unit)}"
         inside = True
     text += _provenance(bound, at_s, inside)
     if bound.changed is not None:
-        levels = f"{bound.changed.before:.4g} → {bound.changed.after:.4g}"
+        levels = f"{told(bound.changed.before)} → {told(bound.changed.after)}"
         text += f"; the level changed at run {bound.changed.run} ({levels}, {day(bound.changed.at_s, at_s)})"
     return text
 
@@ -92,8 +92,8 @@ def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _side(value: float | None) -> str:
-    return "anything" if value is None else f"{value:.4g}"
+def _side(value: float | None, unit: str = "") -> str:
+    return "anything" if value is None else told(value, unit)
 
 
 def day(at_s: float, seen_s: float = 0.0) -> str:

@@ -45,13 +45,13 @@ machines:
   here: {{parallel: 1}}           # one at a time: their times are compared
 
 runtimes:
-  host: {{interpreter: python3, workspace: {{path: train.py}}}}
+  host: {{interpreter: python3, workspace: {{path: first_train.py}}}}
 
 trials:
   small:
     kind: training
     matrix: {{runtime: host, machine: here}}
-    command: python3 train.py                 # put your own here
+    command: python3 first_train.py           # put your own here
     timeout: {{run: 10m}}
     log: {{must: Finished training run, never: Traceback}}    # a line that never should be ends the job at once
     loss: {{target: 0.05, tolerance: 0.05}}                   # the last one; nan and inf end the job at once
@@ -116,7 +116,7 @@ def _runtime() -> dict[str, str]:
 
 
 def _training() -> dict[str, str]:
-    return {"train.py": _TRAIN, SUITE: _TRAINING.format(file=SUITE)}
+    return {"first_train.py": _TRAIN, SUITE: _TRAINING.format(file=SUITE)}
 
 
 _STARTERS = {"runtime": _runtime, "training": _training}

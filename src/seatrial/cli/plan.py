@@ -70,6 +70,8 @@ def _print(plan: "Plan", list_cells: bool) -> None:
         console.print(f"\nholes ({len(plan.holes):,}; --json has each with its reason)", style="bold")
     for group in groups:
         console.print(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}")
+    for why, number in show.unbounded(plan).items():
+        console.print(f"\nfigures of {number:,} cells will not be judged: {why}", style="yellow")
     console.print(f"\n{show.totals(plan)}", style="bold")
 
 

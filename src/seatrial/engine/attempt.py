@@ -42,8 +42,15 @@ class Attempts:
     """Makes the attempts of a run. `at` is the failpoint."""
 
     def __init__(
-        self, folder: RunFolder, journal: Journal, secrets: Secrets, listener: Listener, at: Callable[[str], None]
+        self,
+        folder: RunFolder,
+        journal: Journal,
+        secrets: Secrets,
+        listener: Listener,
+        at: Callable[[str], None],
+        interrupted: bool = False,
     ) -> None:
+        """`interrupted`: a process before this one was told to stop, and cancelled what ran then."""
         self._folder = folder
         self._journal = journal
         self._secrets = secrets
@@ -53,6 +60,7 @@ class Attempts:
         self._running: dict[str, Follower] = {}  # by handle
         self._submitting: set[asyncio.Task[str]] = set()
         self._cancelled = False
+        self._interrupted = interrupted
 
     async def cancel(self) -> None:
         """End what runs, and let nothing that is being submitted start to run. `make` returns soon after."""
@@ -121,6 +129,8 @@ class Attempts:
                 submitted_s,
             )
             assert seen.exit
+            if seen.exit.outcome is Outcome.CANCELLED and not self._asked(past):
+                seen.exit = Exit(Outcome.EVICTED, seen.exit.code, seen.exit.signal, "it was told to end, and not by us")
             place = Place(target=cell.target, machine=cell.machine_name, host=seen.host)
             await self._journal.write(
                 "ended", cell=cell.hash, attempt=job.attempt, outcome=seen.exit.outcome, code=seen.exit.code
@@ -136,6 +146,10 @@ class Attempts:
         finally:
             del self._running[handle]
             follower.forget(handle)
+
+    def _asked(self, past: AttemptPast | None) -> bool:
+        """Whether its end was of Seatrial's own making: by this process, or by the one that it was taken over from."""
+        return self._cancelled or (past is not None and self._interrupted)
 
     async def _submit(self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None) -> str:
         if past and past.handle:

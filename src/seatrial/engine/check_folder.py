@@ -58,7 +58,9 @@ def check_folder(cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code:
     observation = _observe(job, train, folder.absolute(), found, exit_code)
     # Whose hardware it was nobody can tell from here: whoever asks for these bounds says that they are the right ones.
     bounds = tuple(msgspec.structs.replace(bound, fingerprint="") for bound in cell.bounds)
-    judgement = judge(replace(cell, bounds=bounds), kind, observation, "", time.time())
+    # Nor does what is checked here come into the history: no advice to make bounds of it.
+    unbounded = cell.unbounded.partition(";")[0]
+    judgement = judge(replace(cell, bounds=bounds, unbounded=unbounded), kind, observation, "", time.time())
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = Attempt(1, observation.place, [], observation.exit, verdict, why)

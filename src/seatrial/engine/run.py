@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import time
@@ -79,7 +80,9 @@ class Run:
             await journal.write("run", run=self._folder.run, cells=len(self._prepared.plan.cells), seatrial=__version__)
         else:
             await journal.write("attached", pid=os.getpid())
-        self._attempts = Attempts(self._folder, journal, self._secrets, self._listener, self._at)
+        self._attempts = Attempts(
+            self._folder, journal, self._secrets, self._listener, self._at, self._past.interrupted
+        )
         if self._interrupted:
             await self._cancel()
         with self._signals():
@@ -186,7 +189,9 @@ class Run:
             return True
         verdict = made[-1].attempt.verdict
         if verdict in OUT_OF_BOUNDS:
-            return sum(one.attempt.verdict in OUT_OF_BOUNDS for one in made) <= cell.model.confirm
+            out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
+            confirm = cell.model.confirm
+            return _agreeing(out) <= confirm and len(out) <= 2 * confirm
         retries = cell.model.retries if self._options.retries is None else self._options.retries
         wanted = cell.model.retry_on
         ended = [one.attempt for one in made if one.attempt.exit.outcome is not Outcome.CANCELLED]
@@ -277,12 +282,21 @@ def _result(cell: Cell, made: list[Judged], why: str) -> CellResult:
     )
 
 
+def _agreeing(verdicts: list[Verdict]) -> int:
+    """How many at the end say the same."""
+    return sum(1 for _ in itertools.takewhile(lambda verdict: verdict is verdicts[-1], reversed(verdicts)))
+
+
 def _why(made: list[Judged]) -> str:
-    """Of the last attempt; what is out of bounds says how many runs agree."""
+    """Of the last attempt; what is out of bounds says how many runs agree, or that they do not."""
     last = made[-1].attempt
-    agree = sum(one.attempt.verdict is last.verdict for one in made)
-    confirmed = last.verdict in OUT_OF_BOUNDS and agree > 1
-    return f"{last.why} ({agree} of {len(made)} runs agree)" if confirmed else last.why
+    out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
+    if last.verdict not in OUT_OF_BOUNDS or len(out) < 2:
+        return last.why
+    if len(set(out)) > 1:
+        both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
+        return f"{last.why} (not stable: of {len(made)} runs {both})"
+    return f"{last.why} ({len(out)} of {len(made)} runs agree)"
 
 
 _RUN_VERDICTS = (

@@ -1,7 +1,7 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.figure import Figure, figures
+from seatrial.job.figure import Figure, figures, told
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Sample, StepSeen, read_records
@@ -42,5 +42,6 @@ __all__ = [
     "Verdict",
     "figures",
     "read_records",
+    "told",
     "worst",
 ]

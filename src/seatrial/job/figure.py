@@ -34,6 +34,25 @@ def figures(metrics: dict[str, Any], prefix: str = "") -> Iterator[Figure]:
             yield Figure(name, float(value))
 
 
+def told(value: float, unit: str = "", beside: float | None = None) -> str:
+    """A figure for people: four digits, plain where they are short; more digits where it would look the same as what it
+    stands `beside` and is not."""
+    text = _digits(value, 4)
+    if beside is not None and value != beside:
+        for digits in range(4, 18):
+            text = _digits(value, digits)
+            if text != _digits(beside, digits):
+                break
+    return f"{text} {unit}" if unit else text
+
+
+def _digits(value: float, digits: int) -> str:
+    if 1e4 <= abs(value) < 1e15:
+        whole = max(0, digits - len(f"{abs(value):.0f}"))
+        return f"{value:,.{whole}f}"
+    return f"{value:.{digits}g}"
+
+
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False

@@ -61,7 +61,12 @@ def _meaning(text: str) -> Callable[[Cell], bool]:
 
 
 def _is_axes(text: str) -> bool:
-    return "=" in text and not {"[", "]"} & set(text)
+    """`axis=value,axis=value`; with a glob before the `=` it is one for ids."""
+    return "=" in text and not {"[", "]"} & set(text) and not any({"*", "?"} & set(axis) for axis in _axes(text))
+
+
+def _axes(text: str) -> list[str]:
+    return [term.partition("=")[0] for term in text.split(",")]
 
 
 def _has(cell: Cell, axis: str, value: str) -> bool:

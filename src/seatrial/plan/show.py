@@ -1,5 +1,6 @@
 """A plan as a person reads it: a grid for each trial of two axes, holes by reason, the sums."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from seatrial.job import Hole
@@ -82,6 +83,11 @@ def _where(holes: list[Hole]) -> str:
 
 def _some(labels: list[str]) -> str:
     return ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+
+
+def unbounded(plan: Plan) -> dict[str, int]:
+    """Why cells have no bounds although their trial names a baseline, and how many."""
+    return dict(Counter(cell.unbounded for cell in plan.cells if cell.unbounded))
 
 
 def totals(plan: Plan) -> str:

@@ -8,6 +8,8 @@ from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.look import ORDER
 from seatrial.report.text import one_line
 
+FIGURES = "figures"  # the step of findings about bounds
+
 
 @dataclass(frozen=True)
 class Story:
@@ -17,6 +19,7 @@ class Story:
     skips: dict[str, int]  # reason -> how many cells and steps
     holes: dict[str, list[Hole]]  # reason -> combinations
     counts: dict[Verdict, int]  # cells by verdict, in ORDER, none that is zero
+    unjudged: int = 0  # figures that a baseline should have judged, and did not
 
 
 def tell(results: RunResults) -> Story:
@@ -24,6 +27,7 @@ def tell(results: RunResults) -> Story:
     counted = dict.fromkeys(ORDER, 0)
     skips: dict[str, int] = {}
     xfails: list[tuple[CellResult, Finding]] = []
+    unjudged = 0
     for cell in results.cells:
         counted[cell.verdict] += 1
         if cell.verdict is Verdict.SKIPPED:
@@ -35,6 +39,7 @@ def tell(results: RunResults) -> Story:
             elif finding.verdict is Verdict.SKIPPED and cell.verdict is not Verdict.SKIPPED:
                 reason = f"{one_line(finding.step)}: {one_line(finding.message) or 'no reason given'}"
                 skips[reason] = skips.get(reason, 0) + 1
+                unjudged += finding.step == FIGURES
     holes: dict[str, list[Hole]] = {}
     for hole in results.holes:
         holes.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
@@ -45,6 +50,7 @@ def tell(results: RunResults) -> Story:
         skips=skips,
         holes=holes,
         counts={verdict: number for verdict, number in counted.items() if number},
+        unjudged=unjudged,
     )
 
 

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TextIO
 
-from seatrial.job import CellResult, Finding, RunResults, Verdict
+from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.seen import CellSeen, see
@@ -190,16 +190,22 @@ def _not_run(story: Story, columns: int) -> list[Line]:
         mark, colour = glyph("skipped")
         lines.append([(f"{mark} skipped", f"bold {colour}")])
         for reason, number in list(story.skips.items())[:MOST_LINES]:
-            lines.append([(f"  {number:>4} × ", "dim"), (fit(reason, columns - 9), "")])
+            first, *more = _parts(reason, columns - 9, 3) or [""]
+            lines.append([(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")])
+            lines += [[(f"         {fit(part, columns - 9)}", "")] for part in more]
         lines += [*_rest(len(story.skips), "reason"), []]
     if story.holes:
         lines.append([(f"{glyph('hole')[0]} holes: combinations that are not run", "bold")])
         for reason, holes in list(story.holes.items())[:MOST_LINES]:
-            named = "; ".join(axes_text(hole.axes.items()) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
+            named = "; ".join(_hole(hole) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
             lines.append([(f"  {len(holes):>4} × ", "dim"), (fit(reason, columns - 9), "")])
             lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
         lines += [*_rest(len(story.holes), "reason"), []]
     return lines
+
+
+def _hole(hole: Hole) -> str:
+    return f"{hole.trial}[{axes_text(hole.axes.items())}]" if hole.axes else hole.trial
 
 
 def _rest(number: int, word: str = "") -> list[Line]:
@@ -215,6 +221,8 @@ def _totals(results: RunResults, story: Story, folder: Path, columns: int) -> li
         counts += [("   ", ""), (f"{sign} {number} {verdict.value}", tone)]
         if verdict is Verdict.PASSED and story.flaky:
             counts.append((f" ({len(story.flaky)} flaky)", "yellow"))
+    if story.unjudged:
+        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(story.unjudged, 'figure')} not judged", "yellow")]
     if results.holes:
         counts += [("   ", ""), (f"{glyph('hole')[0]} {count(len(results.holes), 'hole')}", "dim")]
     head: Line = [
