@@ -1,0 +1,349 @@
+"""The Kubernetes client: creates and watch events per second of one core, memory of a watch, import; and client-go.
+
+Against a stub in another process, and, where a cluster can be had, creates on a real API server beside a Go program of
+ours that does the same with client-go (bench/go-client). CPU time throughout, so that a busy machine does not matter.
+
+python bench/kubernetes_client.py [KUBECONFIG]
+"""
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from _measure import CACHE, ROOT, table
+
+sys.path.insert(0, str(ROOT))
+
+PODS_SEEN = 10_000
+CREATES, REAL_CREATES, EVENTS = 10_000, 1_500, 200_000
+PARALLEL = 32
+ROUNDS = 3
+
+
+def cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def pod(name: str) -> dict[str, Any]:
+    """The same as in bench/go-client: it waits behind a gate, so that nothing but the API server works on it."""
+    container = {"name": "main", "image": "none", "command": ["true"]}
+    gate = {"name": "seatrial.dev/bench"}
+    spec = {"restartPolicy": "Never", "schedulingGates": [gate], "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "bench"}}, "spec": spec}
+
+
+async def creates(client: Any, namespace: str, count: int) -> float:
+    """CPU seconds of one create."""
+    prefix, numbers = f"bench-{uuid.uuid4().hex[:6]}", iter(range(count))
+
+    async def work() -> None:
+        for number in numbers:
+            await client.create(pod(f"{prefix}-{number}"), namespace=namespace)
+
+    before = cpu_s()
+    await asyncio.gather(*(work() for _ in range(PARALLEL)))
+    return (cpu_s() - before) / count
+
+
+async def watch(client: Any) -> tuple[float, int]:
+    """(CPU seconds of one event, bytes that the watch over 10,000 pods takes)."""
+    from seatrial.target.kubernetes.client import MODIFIED, PODS, SYNCED, Object, Part
+
+    class Condition(Part, frozen=True, gc=False):
+        type: str = ""
+        status: str = ""
+        reason: str = ""
+
+    class Status(Part, frozen=True, gc=False):
+        phase: str = ""
+        conditions: tuple[Condition, ...] = ()
+
+    class Spec(Part, frozen=True, gc=False):
+        node_name: str = ""
+
+    class Seen(Object, frozen=True, gc=False):
+        spec: Spec = Spec()
+        status: Status = Status()
+
+    resident, before, seen = resident_bytes(), cpu_s(), 0
+    async for event in client.watch(PODS, Seen):
+        if event.kind == SYNCED:
+            before = cpu_s()
+        elif event.kind == MODIFIED:
+            seen += 1
+            if seen == EVENTS:
+                break
+    return (cpu_s() - before) / seen, resident_bytes() - resident
+
+
+async def measure(port: int) -> dict[str, float]:
+    from seatrial.target.kubernetes.client import Access, Kubernetes
+
+    async with Kubernetes(Access(f"http://127.0.0.1:{port}", namespace="bench")) as client:
+        await creates(client, "bench", 200)
+        create = min([await creates(client, "bench", CREATES) for _ in range(ROUNDS)])
+        event, memory = await watch(client)
+        event = min([event, *[(await watch(client))[0] for _ in range(ROUNDS - 1)]])
+    return {"create_s": create, "event_s": event, "memory_bytes": memory}
+
+
+async def real_creates(kubeconfig: str, namespace: str) -> float:
+    from seatrial.target.kubernetes.client import Kubernetes, load
+
+    async with Kubernetes(load(kubeconfig)) as client:
+        await client.version()
+        return await creates(client, namespace, REAL_CREATES)
+
+
+def here(name: str, *args: str) -> Any:
+    """A part of this file, in a process of its own, and what it printed."""
+    done = subprocess.run([sys.executable, __file__, name, *args], check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def import_s() -> float:
+    script = "import resource as r; b=r.getrusage(r.RUSAGE_SELF)\nimport seatrial.target.kubernetes.client\n"
+    script += "a=r.getrusage(r.RUSAGE_SELF); print(a.ru_utime + a.ru_stime - b.ru_utime - b.ru_stime)"
+    return min(float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(ROUNDS))
+
+
+@contextmanager
+def stub() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, __file__, "stub"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def real(kubeconfig: str | None) -> Iterator[str]:
+    """The kubeconfig of a cluster: the one that is given, or a control plane of our own."""
+    if kubeconfig is not None:
+        yield kubeconfig
+        return
+    from cluster import up
+
+    with tempfile.TemporaryDirectory() as folder, up("bench", place=folder) as made:
+        yield str(made.kubeconfig)
+
+
+def go_client() -> Path:
+    program, source = CACHE / "go-client", ROOT / "bench" / "go-client"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    if not program.exists() or program.stat().st_mtime < (source / "main.go").stat().st_mtime:
+        subprocess.run(["go", "build", "-trimpath", "-o", program, "."], cwd=source, check=True)
+    return program
+
+
+def beside_client_go(kubeconfig: str) -> tuple[float, float, float]:
+    """CPU seconds of one create: ours, client-go's as it comes, client-go's in JSON; in turns, the best of each."""
+    from seatrial.target.kubernetes.client import NAMESPACES, Kubernetes, load
+
+    program, namespace = go_client(), f"bench-{uuid.uuid4().hex[:6]}"
+
+    async def admin(work: Callable[[Kubernetes], Awaitable[object]]) -> None:
+        async with Kubernetes(load(kubeconfig)) as client:
+            await work(client)
+
+    def go(number: int, content_type: str) -> float:
+        args = [
+            "-kubeconfig",
+            kubeconfig,
+            "-namespace",
+            namespace,
+            "-count",
+            str(REAL_CREATES),
+            "-parallel",
+            str(PARALLEL),
+        ]
+        args += ["-prefix", f"go-{number}", "-content-type", content_type]
+        answer = json.loads(subprocess.check_output([program, *args]))
+        if answer["failed"]:
+            raise SystemExit(f"client-go failed at {answer['failed']} creates")
+        return float(answer["cpu_s"]) / REAL_CREATES
+
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    asyncio.run(admin(lambda client: client.create(manifest)))
+    try:
+        rounds = [
+            (here("creates", kubeconfig, namespace), go(2 * number, ""), go(2 * number + 1, "application/json"))
+            for number in range(ROUNDS)
+        ]
+    finally:
+        asyncio.run(admin(lambda client: client.delete(NAMESPACES, namespace)))
+    ours, own, as_json = (min(column) for column in zip(*rounds, strict=True))
+    return ours, own, as_json
+
+
+def main(kubeconfig: str | None) -> None:
+    with stub() as port:
+        found = here("measure", str(port))
+    rows = [
+        ("creates per core-second, stub", f"{1 / found['create_s']:9,.0f}   (to reach: 3,000)"),
+        ("watch events per core-second, stub", f"{1 / found['event_s']:9,.0f}   (to reach: 60,000)"),
+        ("memory of a watch over 10,000 pods", f"{found['memory_bytes'] / 1e6:9.1f} MB   (at most: 70 MB)"),
+        ("import of the client", f"{import_s():9.2f} s CPU   (at most: 0.5 s)"),
+    ]
+    from cluster import Unavailable
+
+    try:
+        if shutil.which("go") is None:
+            raise Unavailable("no Go in the PATH", "")
+        with real(kubeconfig) as config:
+            ours, own, as_json = beside_client_go(config)
+    except Unavailable as error:
+        rows.append(("creates beside client-go", f"left out: {error.what}"))
+    else:
+        rows += [
+            ("a create on a real API server, ours", f"{ours * 1e6:9.0f} us CPU   (at most: client-go + 20 %)"),
+            ("client-go, as it comes (protobuf)", f"{own * 1e6:9.0f} us CPU   (ours: {100 * (ours / own - 1):+.0f} %)"),
+            ("client-go, in JSON", f"{as_json * 1e6:9.0f} us CPU   (ours: {100 * (ours / as_json - 1):+.0f} %)"),
+        ]
+    table("The Kubernetes client (best of 3)", rows)
+
+
+# The stub: as cheap as can be, so that it is never what is waited for.
+
+
+def a_pod(number: int) -> dict[str, Any]:
+    """Of the size that pods of AI clusters have: about 3.5 KB."""
+    conditions = [
+        {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    metadata = {
+        "name": f"pod-{number}",
+        "namespace": "bench",
+        "uid": f"00000000-0000-0000-0000-{number:012d}",
+        "resourceVersion": str(1000 + number),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"app": "bench", "run": "r1", "cell": f"{number:08x}"},
+        "annotations": {"note": "x" * 200},
+        "managedFields": [{"manager": "m", "operation": "Update", "fieldsV1": {"f:spec": {"f:x": {}}}}] * 3,
+    }
+    container = {
+        "name": "main",
+        "image": "registry.example/image:1",
+        "command": ["python", "train.py"],
+        "env": [{"name": f"VARIABLE_{index}", "value": "v" * 20} for index in range(20)],
+        "resources": {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}},
+        "volumeMounts": [{"name": f"volume-{index}", "mountPath": f"/data/{index}"} for index in range(5)],
+    }
+    running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    statuses = [{"name": "main", "state": running, "ready": True, "restartCount": 0, "image": "i", "containerID": "c"}]
+    status = {"phase": "Running", "conditions": conditions, "podIP": "10.0.0.2", "containerStatuses": statuses}
+    spec = {"containers": [container], "nodeName": "node-1", "restartPolicy": "Never", "schedulerName": "default"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
+
+
+class StubServer(asyncio.Protocol):
+    """Answers every POST with a pod, every GET with a page, every watch with the same events for ever."""
+
+    page_size = 500
+    created = b""
+    pages: list[bytes]
+    events: list[bytes]
+
+    @classmethod
+    def prepare(cls) -> None:
+        def plain(value: object) -> bytes:
+            return json.dumps(value, separators=(",", ":")).encode()
+
+        def answer(status: bytes, body: bytes) -> bytes:
+            head = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            return head % (status, len(body)) + body
+
+        pods = [a_pod(number) for number in range(PODS_SEEN)]
+        cls.created = answer(b"201 Created", plain(pods[0]))
+        cls.pages = []
+        for start in range(0, PODS_SEEN, cls.page_size):
+            following = start + cls.page_size
+            meta = {
+                "resourceVersion": "99999",
+                "continue": str(following // cls.page_size) if following < PODS_SEEN else "",
+            }
+            cls.pages.append(answer(b"200 OK", plain({"metadata": meta, "items": pods[start:following]})))
+        lines = [b'{"type":"MODIFIED","object":' + plain(one) + b"}\n" for one in pods]
+        cls.events = [b"%x\r\n%b\r\n" % (len(line), line) for line in lines]
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport, self.rest, self.writable = transport, b"", asyncio.Event()
+        self.writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        self.rest += data
+        while True:
+            head, end, rest = self.rest.partition(b"\r\n\r\n")
+            if not end:
+                return
+            _, found, length = head.partition(b"Content-Length: ")
+            size = int(length.partition(b"\r\n")[0]) if found else 0
+            if len(rest) < size:
+                return
+            self.rest = rest[size:]
+            self.answer(head.partition(b"\r\n")[0])
+
+    def answer(self, line: bytes) -> None:
+        if line.startswith(b"POST"):
+            self.transport.write(self.created)
+        elif b"watch=1" in line:
+            self.stream = asyncio.ensure_future(self.watch())
+        else:
+            _, _, token = line.partition(b"continue=")
+            self.transport.write(self.pages[int(token.partition(b"&")[0] or 0)])
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.writable.set()
+
+    async def watch(self) -> None:
+        self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not self.transport.is_closing():
+            for start in range(0, PODS_SEEN, 20):
+                self.transport.write(b"".join(self.events[start : start + 20]))
+                await self.writable.wait()
+                if self.transport.is_closing():
+                    return
+
+
+async def serve() -> None:
+    StubServer.prepare()
+    server = await asyncio.get_running_loop().create_server(StubServer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["stub"]:
+            asyncio.run(serve())
+        case ["measure", port]:
+            print(json.dumps(asyncio.run(measure(int(port)))))
+        case ["creates", kubeconfig, namespace]:
+            print(json.dumps(asyncio.run(real_creates(kubeconfig, namespace))))
+        case arguments:
+            main(arguments[0] if arguments else None)

@@ -1,0 +1,62 @@
+"""How a cluster is reached and as whom: data, from a kubeconfig or from inside a pod. No secret shows in its repr."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Material:
+    """A certificate or key: its PEM, or the file that holds it, which is read again when it changes."""
+
+    data: bytes = field(default=b"", repr=False)
+    file: Path | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.data) or self.file is not None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A command that prints credentials (`exec` of a kubeconfig's user)."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = "IfAvailable"
+    folder: Path | None = None  # what a relative command is relative to
+
+
+@dataclass(frozen=True)
+class Identity:
+    """As whom. Several may be given; the server takes a certificate before a token."""
+
+    name: str = ""  # of the user in the kubeconfig
+    token: str = field(default="", repr=False)
+    token_file: Path | None = None
+    username: str = ""
+    password: str = field(default="", repr=False)
+    certificate: Material = Material()
+    key: Material = Material()
+    plugin: Plugin | None = None
+    impersonate: tuple[tuple[str, str], ...] = ()  # headers
+
+
+@dataclass(frozen=True)
+class Access:
+    """One cluster, one identity, one default namespace."""
+
+    server: str  # without a slash at its end
+    namespace: str = "default"
+    context: str = ""
+    source: str = ""  # the file that named the context, or "in-cluster"
+    authority: Material = Material()  # nothing: the system's own
+    insecure: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = field(default="", repr=False)  # may hold a password
+    compression: bool = True
+    plugin_config: Any = None  # what the cluster's entry holds for plugins
+    identity: Identity = Identity()

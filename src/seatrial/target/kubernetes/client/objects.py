@@ -1,0 +1,93 @@
+"""What of Kubernetes' objects is read: small structs, never whole objects.
+
+A caller who wants to see more of an object makes a subclass of `Object` with the fields that it needs; what it does not
+name is skipped by the decoder and never becomes a Python object.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+
+class Part(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """A part of an object, named as in Kubernetes' JSON but in Python's way (`resource_version`).
+
+    Without garbage collection: what comes out of JSON has no cycles, and thousands of these are kept.
+    """
+
+
+class Owner(Part, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Meta(Part, frozen=True, gc=False):
+    """`metadata`, without annotations and managed fields, which are the bulk of it."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
+
+
+class Object(Part, frozen=True, gc=False):
+    """Any object, of which only the metadata is wanted: the server is then asked for no more than that."""
+
+    metadata: Meta = Meta()
+
+
+class Tree(Object, frozen=True, gc=False):
+    """An object with its content as plain data, for those whose form only the user knows. Not for many of them."""
+
+    api_version: str = ""
+    kind: str = ""
+    spec: Any = None
+    status: Any = None
+    data: Any = None
+
+
+class Cause(Part, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(Part, frozen=True, gc=False):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class Status(Part, frozen=True, gc=False):
+    """What the server says instead of an object, and at the end of an exec."""
+
+    kind: str = ""
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+
+class ListMeta(Part, frozen=True, gc=False):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+# The object that a caller wants, in every signature. Type checkers learn its default; at run time nobody asks.
+if TYPE_CHECKING:
+    import typing_extensions
+
+    O = typing_extensions.TypeVar("O", bound=Object, default=Object)  # noqa: E741
+else:
+    O = TypeVar("O", bound=Object)  # noqa: E741

@@ -1,0 +1,92 @@
+"""Rights, and the YAML that grants exactly those: for a message that says what is missing, and for `doctor`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+RBAC = "rbac.authorization.k8s.io"
+# "pods is forbidden: User "x" cannot list resource "pods" in API group "" in the namespace "y""
+REFUSED = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)"| at the cluster scope)?'
+)
+SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """One thing that one may do. `resource` has its subresource after a slash: `pods/log`."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""  # "" is the whole cluster
+
+    def __str__(self) -> str:
+        title = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {title} in " + (f"namespace {self.namespace}" if self.namespace else "the whole cluster")
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A right that the server said was not there, and whose it should be."""
+
+    right: Right
+    user: str
+
+    def yaml(self) -> str:
+        return grant_yaml([self.right], self.user)
+
+
+def missing_right(message: str) -> Missing | None:
+    """What a 403 of RBAC says. None when something else refused: a quota, an admission check."""
+    found = REFUSED.search(message)
+    if found is None:
+        return None
+    right = Right(found["verb"], found["group"], found["resource"], found["namespace"] or "")
+    return Missing(right, found["user"])
+
+
+def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
+    """The fewest rules that give these rights and no others: verbs joined per resource, then resources per verbs."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.resource), set()).add(right.verb)
+    joined: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (group, resource), wanted in sorted(verbs.items()):
+        joined.setdefault((group, tuple(sorted(wanted))), []).append(resource)
+    return [
+        {"apiGroups": [group], "resources": resources, "verbs": list(wanted)}
+        for (group, wanted), resources in joined.items()
+    ]
+
+
+def subject(user: str) -> dict[str, str]:
+    if user.startswith(SERVICE_ACCOUNT):
+        namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
+        return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    return {"kind": "User", "name": user, "apiGroup": RBAC}
+
+
+def grants(rights: Iterable[Right], user: str, name: str = "seatrial") -> list[dict[str, Any]]:
+    """A Role and its binding for each namespace, a ClusterRole and its binding for what is of the whole cluster."""
+    by_place: dict[str, list[Right]] = {}
+    for right in rights:
+        by_place.setdefault(right.namespace, []).append(right)
+    found = []
+    for namespace, wanted in sorted(by_place.items()):
+        prefix = "" if namespace else "Cluster"
+        place: Mapping[str, str] = {"name": name, "namespace": namespace} if namespace else {"name": name}
+        head = {"apiVersion": f"{RBAC}/v1", "metadata": dict(place)}
+        found.append({**head, "kind": f"{prefix}Role", "rules": rules(wanted)})
+        role = {"apiGroup": RBAC, "kind": f"{prefix}Role", "name": name}
+        found.append({**head, "kind": f"{prefix}RoleBinding", "roleRef": role, "subjects": [subject(user)]})
+    return found
+
+
+def grant_yaml(rights: Iterable[Right], user: str, name: str = "seatrial") -> str:
+    """What an administrator gives to `kubectl apply -f -` so that `user` has these rights."""
+    import yaml
+
+    documents = grants(rights, user, name)
+    return str(yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=None, width=110))
