@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.agent.mask import MASK, Mask
+from seatrial.check.evidence import tidy
 from seatrial.job import MASK as MASK_OF_ALL
+from seatrial.job import Mask as MaskOfAll
 
 TEXT = st.text(alphabet="abx", max_size=40)
 SECRETS = st.lists(st.text(alphabet="ab", min_size=1, max_size=5), min_size=1, max_size=4)
@@ -32,8 +34,8 @@ def test_nothing_waits_that_cannot_become_a_secret() -> None:
     assert stream.feed(b"said: ") == b"said: "
     assert stream.feed(b"sec") == b""
     assert stream.feed(b"ond") == b"second"
-    assert stream.feed(b"secre") == b""
-    assert stream.flush() == b"secre"
+    assert stream.feed(b"sec") == b""
+    assert stream.flush() == b"sec"
 
 
 def test_a_secret_inside_json_is_masked_as_it_looks_there() -> None:
@@ -48,3 +50,37 @@ def test_data_is_masked_in_keys_and_values_and_can_become_json() -> None:
 
 def test_all_parts_of_seatrial_use_the_same_mask() -> None:
     assert MASK == MASK_OF_ALL
+
+
+UNSEEN = [b"\x1b[0m", b"\x1b[38;5;1m", b"\x1b]0;title\x07", b"\x1b]8;;http://x\x1b\\", b"\x1b(B", b"\x00", b"\x08",
+          "\u200b".encode(), "\u202e".encode(), b"\x1b[0m\x1b[1m\x7f"]  # fmt: skip
+
+
+@given(st.integers(1, 11), st.sampled_from(UNSEEN), st.integers(1, 9))
+def test_a_secret_is_found_through_what_nobody_sees(at: int, unseen: bytes, size: int) -> None:
+    data = b"a \x1b[31m" + b"supersecret!"[:at] + unseen + b"supersecret!"[at:] + b" \x1b[0mz"
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
+    masked = f"a \x1b[31m{MASK} \x1b[0mz"
+    assert streamed(Mask(["supersecret!"]), pieces).decode() == masked
+    assert Mask(["supersecret!"]).text(data.decode()) == masked
+    assert MaskOfAll(["supersecret!"]).text(data.decode()) == masked
+
+
+def test_what_tidying_joins_is_masked_before() -> None:
+    for unseen in UNSEEN:
+        text = MaskOfAll(["supersecret!"]).text(b"supersec".decode() + unseen.decode() + "ret!")
+        assert tidy(text) == MASK
+    assert "supersecret!" not in tidy("supersec\x1b]" + "x" * 5000 + "\x07ret!")  # which is too long to be a title
+
+
+def test_the_start_of_a_secret_whose_end_never_came_is_masked_and_a_file_is_whole() -> None:
+    assert streamed(Mask(["supersecret!"]), [b"it is supersec\x1b[0"]).decode() == f"it is {MASK}"
+    assert streamed(Mask(["supersecret!"]), [b"it is sup"]) == b"it is sup"
+    stream = Mask(["supersecret!"]).stream(exact=True)
+    assert stream.feed(b"it is supersec") + stream.flush() == b"it is supersec"
+
+
+def test_what_waits_is_bounded() -> None:
+    stream = Mask(["supersecret!"]).stream()
+    written = len(stream.feed(b"supersec")) + sum(len(stream.feed(b"\x1b[0m" * 1000)) for _ in range(100))
+    assert written > 300_000

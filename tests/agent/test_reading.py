@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from reads import LOSS, STEP, STEP_TIME, pattern, read_log, values
 
 from seatrial.agent.figures import all_plain, number
-from seatrial.agent.lines import LINE_BYTES, Lines
+from seatrial.agent.lines import LINE_BYTES, Block, Lines
+from seatrial.agent.long_line import OVERLAP_BYTES, WINDOW_BYTES
 from seatrial.agent.patterns import Pattern
 from seatrial.agent.reading import LINGER_S, QUIET_S, Reading
 from seatrial.agent.series import FULL
@@ -112,13 +113,56 @@ def test_bytes_that_are_no_text_break_nothing() -> None:
 
 
 @pytest.mark.parametrize("chunk", [4096, 1 << 18, 100 << 20])
-def test_of_a_line_of_any_length_only_the_start_is_looked_at(chunk: int) -> None:
+def test_a_line_of_any_length_is_looked_at_in_all_its_parts(chunk: int) -> None:
     log = b"loss: 1 " + b"x" * (3 << 20) + b" loss: 2\nloss: 3\n" + b"y" * LINE_BYTES + b"\nloss: 4\n" + b"z" * 200_000
     result, notes = read_log(log, chunk, values={"loss": LOSS})
-    assert values(notes, "loss") == [1, 3, 4]
-    assert values(notes, "loss", field="lines") == [1, 2, 4]
+    assert values(notes, "loss") == [1, 2, 3, 4]
+    assert values(notes, "loss", field="lines") == [1, 1, 2, 4]
     assert result["long_lines"] == 2
     assert result["lines"] == 5
+
+
+@given(st.lists(st.integers(1, 150_000), min_size=1, max_size=4), st.sampled_from([5000, 1 << 16, 1 << 20]))
+@settings(max_examples=60, deadline=None)
+@example([WINDOW_BYTES - 7], 1 << 20)
+@example([WINDOW_BYTES + OVERLAP_BYTES - 4], 1 << 20)
+def test_in_a_long_line_everything_is_found_once_wherever_windows_end(gaps: list[int], chunk: int) -> None:
+    words = [b"step: %d loss: %d.5 Trace\x1b[1mback" % (n, n) for n in range(len(gaps))]
+    line = b"".join(b"x" * gap + b" " + word for gap, word in zip(gaps, words, strict=True)) + b" " + b"y" * 70_000
+    patterns = ["Traceback", "^x+", r"y$", "^.*Traceback", "(?s)Traceback.", "Traceback.*", r"\bTraceback\b"]
+    absent = ["^ ", "^Traceback", "x$", r"\Astep", r"5\b$"]
+    never = [pattern(text) for text in [*patterns, *absent]]
+    result, notes = read_log(b"a\n" + line + b"\nlast", chunk, values={"loss": LOSS, "step": STEP}, never=never)
+    assert values(notes, "loss") == [n + 0.5 for n in range(len(gaps))]
+    assert values(notes, "loss", field="steps") == values(notes, "step") == list(range(len(gaps)))
+    assert set(values(notes, "loss", field="lines")) == {2}
+    found = result["never"]
+    assert {text: found[text]["count"] for text in [*patterns, *absent]} == dict.fromkeys(patterns, 1) | dict.fromkeys(
+        absent, 0
+    )
+    assert (found["Traceback"]["line"], result["lines"], result["long_lines"]) == (2, 3, 1)
+    assert "Traceback" in found["Traceback"]["text"]
+    assert not result["dropped"]
+
+
+def test_forbidden_words_deep_in_a_line_that_does_not_end_stop_it() -> None:
+    reading = live(never=[pattern("Traceback", "Traceback")], values={"loss": LOSS}, finite=["loss"])
+    for tick in range(3):
+        reading.feed(b"x" * 60_000, 105.0 + tick)
+    reading.feed(b" Traceback", 108.0)
+    assert reading.stopped is None
+    reading.over(108.0 + QUIET_S)
+    assert reading.over(108.0 + QUIET_S + LINGER_S) == "stopped"
+    reading.flush(111.0)
+    assert reading.result(111.0)["never"]["Traceback"]["count"] == 1
+
+
+def test_a_long_line_of_a_host_is_that_hosts() -> None:
+    log = b"[0] loss: 1\n[1] Traceback " + b"x" * 100_000 + b" loss: 7 Fatal\n[0] loss: 2\n"
+    never = [pattern("^Traceback"), pattern("Fatal")]
+    result, notes = read_log(log, values={"loss": LOSS}, never=never, hosts=2)
+    assert [values(notes, "loss", host) for host in (0, 1)] == [[1, 2], [7]]
+    assert [found["host"] for found in result["never"].values()] == [{"1": 1}, {"1": 1}]
 
 
 def test_memory_is_bounded_by_a_line_of_100_mb_and_by_thousands_of_figures() -> None:
@@ -154,6 +198,30 @@ def test_figures_beyond_what_is_kept_are_counted_and_the_odd_ones_among_them_kep
     assert all(value in ("nan", 5) or value == round(step / 7, 3) for step, value, line in pairs)
     assert steps == sorted(steps)
     assert [line - 1 for line in values(notes, "loss", field="lines")] == steps
+
+
+def test_the_losses_at_the_steps_of_a_recorded_curve_are_kept_whatever_the_count() -> None:
+    log = b"".join(b"step: %d, loss: %.3f\n" % (n, n / 7) for n in range(40_000))
+    apart = b"".join(b"step: %d\n loss: %.3f\nx\n" % (n, n / 7) for n in range(40_000))
+    wanted = [5, *range(11_003, 40_000, 997), 39_998]
+    curve = {"values": [[step, 1.0] for step in wanted]}
+    for text, lines in ((log, 1), (apart, 3)):
+        for chunk in (1 << 18, 9_999):
+            result, notes = read_log(text, chunk, values={"loss": LOSS, "step": STEP}, curve=curve)
+            steps = values(notes, "loss", field="steps")
+            assert set(wanted) <= set(steps)
+            assert len(steps) == len(set(steps)) == result["values"]["loss"]["0"]["kept"] < FULL + 3_000
+            assert steps == sorted(steps)
+            told = zip(steps, values(notes, "loss"), values(notes, "loss", field="lines"), strict=True)
+            assert all(value == round(step / 7, 3) and (line - 1) // lines == step for step, value, line in told)
+            last = result["values"]["loss"]["0"]
+            assert (last["count"], last["first"], last["last"], last["last_step"]) == (40_000, 0, 5714.143, 39_999)
+
+
+def test_a_step_that_is_told_for_ever_is_not_kept_for_ever() -> None:
+    result, _ = read_log(b"step: 7 loss: 1\n" * 50_000, values={"loss": LOSS, "step": STEP}, curve={"values": [[7, 1]]})
+    assert result["values"]["loss"]["0"]["count"] == 50_000
+    assert result["values"]["loss"]["0"]["kept"] < 2 * FULL + 3_000
 
 
 # ---- patterns
@@ -203,8 +271,8 @@ DIGITS = st.lists(
 def test_figures_counted_by_the_shapes_of_lines_are_as_many_as_there_are(
     lines: list[str], sought: tuple[str, str]
 ) -> None:
-    found, block = Pattern(*sought), Lines().feed("".join(line + "\n" for line in lines).encode() + b"\n")
-    assert block is not None
+    found, (block,) = Pattern(*sought), Lines().feed("".join(line + "\n" for line in lines).encode() + b"\n")
+    assert isinstance(block, Block)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seatrial.agent.shapes.FEWER", 0)
         counted = Shapes().count(found, block)
@@ -401,6 +469,44 @@ def test_after_the_words_that_it_is_done_there_is_no_stall() -> None:
     assert reading.over(last_s + 1000) is None
 
 
+def two_hosts(reading: Reading, ticks: int, hang_at: int, then: bytes = b"") -> float:
+    """Both tell a step every half second, until host 1 tells no more."""
+    for tick in range(ticks):
+        mine = b"[1] step: %d\n" % tick if tick < hang_at else then if tick == hang_at else b""
+        reading.feed(b"[0] step: %d\n" % tick + mine, 100.0 + tick / 2)
+        if reading.over(100.0 + tick / 2):
+            break
+    return 100.0 + tick / 2
+
+
+def test_a_host_that_hangs_while_another_goes_on_is_a_stall_that_names_it() -> None:
+    reading = live(values={"step": STEP}, stall=STALL, hosts=2)
+    assert two_hosts(reading, 60, 11) == 110.0
+    assert reading.stopped is not None
+    assert (reading.stopped["what"], reading.stopped["host"], reading.stopped["step"]) == ("stall", 1, 10)
+    assert reading.stopped["text"] == "host 1: no new step for 5.0 s, and 5.0 s are allowed; its last was step 10"
+
+
+def test_a_host_that_hangs_when_another_is_done_is_a_stall_unless_one_is_enough() -> None:
+    for any_host, over in ((False, "stall"), (True, None)):
+        reading = live(values={"step": STEP}, stall=STALL, hosts=2, must=[pattern("Finished")], any=any_host)
+        at_s = two_hosts(reading, 20, 19)
+        reading.feed(b"[0] Finished\n", at_s)
+        assert reading.over(at_s + 5.1) == over
+    assert live(values={"step": STEP}, stall=STALL, hosts=2).over(1e6) is None
+
+
+def test_a_host_that_is_done_or_has_ended_or_tells_no_steps_is_not_waited_for() -> None:
+    done = live(values={"step": STEP}, stall=STALL, hosts=2, must=[pattern("Finished")])
+    assert two_hosts(done, 60, 11, b"[1] Finished\n") == 129.5
+    ended = live(values={"step": STEP}, stall=STALL, hosts=2)
+    ended.ended(1)
+    assert two_hosts(ended, 60, 11) == 129.5
+    silent = live(values={"step": STEP}, stall=STALL, hosts=2)
+    assert two_hosts(silent, 60, 2) == 129.5
+    assert (done.stopped, ended.stopped, silent.stopped) == (None, None, None)
+
+
 def test_notes_come_in_batches_and_say_where_it_is() -> None:
     reading = live(values={"loss": LOSS, "step": STEP})
     noted = []
@@ -418,10 +524,8 @@ def test_notes_come_in_batches_and_say_where_it_is() -> None:
 
 def test_a_block_gives_its_lines_whatever_ends_them() -> None:
     lines = Lines()
-    block = lines.feed(b"a\r\nb\rc\n\nd")
-    assert block is not None
+    (block,) = lines.feed(b"a\r\nb\rc\n\nd")
     assert block.data == b"a\n\nb\nc\n\n"
     assert [block.line_at(block.data.index(word)) for word in (b"a", b"b", b"c")] == [1, 2, 2]
-    rest = lines.flush()
-    assert rest is not None
+    (rest,) = lines.flush()
     assert (rest.data, rest.line_at(0)) == (b"d", 4)

@@ -163,6 +163,40 @@ def test_what_any_host_says_ends_all(job: Supervised) -> None:
     assert json.loads((job.folder / "end.json").read_text())["left"] == 0
 
 
+STEPS = "for i in $(seq 1 {steps}); do echo step: $i; sleep 0.05; done; "
+STALL = {"factor": 2, "least_s": 1.0, "steps": 3}
+
+
+def test_a_host_that_hangs_while_others_go_on_is_a_stall_of_that_host(job: Supervised) -> None:
+    hang = "[ $SEATRIAL_HOST = 1 ] && exec sleep 55; "
+    done = train(job, STEPS.format(steps=10) + hang + STEPS.format(steps=1000), hosts=2, stall=STALL)
+    assert done["outcome"] == "stall"
+    assert (done["result"]["stopped"]["host"], done["result"]["stopped"]["step"]) == (1, 10)
+    assert done["result"]["stopped"]["text"].startswith("host 1: no new step for ")
+
+
+def test_a_host_that_ends_before_others_is_no_stall(job: Supervised) -> None:
+    early = "[ $SEATRIAL_HOST = 1 ] && exit 0; "
+    done = train(job, STEPS.format(steps=10) + early + STEPS.format(steps=40), hosts=2, stall=STALL)
+    assert (done["outcome"], done["code"]) == ("exited", 0)
+    assert done["result"]["steps"] == 60
+
+
+def test_a_word_is_whole_in_one_of_the_pieces_of_a_very_long_line(job: Supervised) -> None:
+    line = "import sys; sys.stdout.write('x' * ((1 << 20) - 3) + ' hunter22 ' + 'y' * 200000)"
+    done = train(job, f'{sys.executable} -c "{line}"', hosts=2, never=[pattern("hunter")], secrets=["hunter22"])
+    assert (job.folder / "log.txt").read_bytes().count("•••".encode()) == 2
+    assert done["result"]["never"]["hunter"]["count"] == 0
+
+
+def test_a_secret_that_was_cut_by_the_end_or_split_by_colours_is_nowhere(job: Supervised) -> None:
+    print_it = r"printf 'loss: 1 hunt\033[0mer2222\nnan hunter2'; sleep 55"
+    done = train(job, print_it, never=[pattern("nan")], secrets=["hunter2222"])
+    assert done["outcome"] == "stopped"
+    assert done["output"] == "loss: 1 •••\nnan •••"
+    assert done["result"]["never"]["nan"]["text"] == "nan •••"
+
+
 # ---- every Python
 
 

@@ -38,6 +38,12 @@ def test_what_the_trial_says_is_better_comes_before_what_a_baseline_says() -> No
     assert finding.verdict is Verdict.SLOWER
 
 
+def test_out_of_a_bound_of_which_no_side_is_better_is_a_failure() -> None:
+    loss = Bound("loss", 0.4725, 0.4745, None)
+    for value, verdict in ((0.47, "failed"), (0.4735, "passed"), (0.5, "failed")):
+        assert check_bounds({"loss": value}, [loss], "")[0].verdict == verdict
+
+
 def test_a_figure_just_outside_is_told_with_the_digits_that_it_takes() -> None:
     assert judged(2.60031, Bound("step_time", 2.0, 2.60004, unit="s"))[1] == "step_time: 2.6003 s is above 2.6 s"
     assert (

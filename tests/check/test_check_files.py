@@ -119,7 +119,9 @@ def test_of_several_hosts_the_worst_counts() -> None:
         ([file("a", values={"k": None})], "a has no number at 'k'"),
         ([file("a", values={"k": "fast"})], "a has no number at 'k'"),
         ([file("a", values={"k": True})], "a has no number at 'k'"),
-        ([file("a", values={"k": "nan"})], "it is nan"),
+        ([file("a", values={"k": "nan"})], "'k' of a is nan"),
+        ([file("a", values={"k": 2.0}), file("b", values={"k": "nan"})], "'k' of b is nan"),
+        ([file("a", values={"k": "-inf"}), file("b", values={"k": 2.0})], "'k' of a is -inf"),
         ([file("a", error="truncated")], "a: truncated"),
     ],
 )
@@ -127,6 +129,27 @@ def test_a_figure_that_is_not_there_is_a_failure_that_says_why(entries: list[dic
     verdict, message, figure = metric(files(*entries), entry="out", key="k", match="*.json")
     assert (verdict, message, figure) == ("failed", f"not measured: {why}", {})
     assert metric(files(*entries), entry="out", key="k", required=False)[0] == "skipped"
+
+
+def test_a_hosts_folder_without_the_file_of_a_figure_is_missed() -> None:
+    one = file("outputs/0-0/m.json", values={"k": 2.0})
+    seen = files(one, profile=[file("profile/0-0/p"), file("profile/0-1/p")])
+    verdict, message, _ = metric(seen, entry="out", key="k", match="outputs/*/m.json")
+    assert verdict == "failed"
+    assert message == "not measured: no file matches 'outputs/*/m.json' in the folder of host 0-1"
+    assert metric(files(file("m.json", values={"k": 2.0}), profile=[file("profile/0-1/p")]), entry="out", key="k")[2]
+
+
+def test_of_more_files_than_were_read_there_is_no_figure() -> None:
+    seen = files(file("a", values={"k": 2.0}))
+    seen.result["out"]["count"] = 1001
+    assert "1,001 files match" in metric(seen, entry="out", key="k")[1]
+
+
+def test_numbers_at_the_end_of_what_a_float_holds_come_to_no_figure() -> None:
+    seen = files(file("a", values={"k": 1.7e308}), file("b", values={"k": 1.7e308}))
+    for how in ("mean", "median"):
+        assert "too large" in metric(seen, entry="out", key="k", aggregate=how)[1]
 
 
 def test_of_a_job_that_was_ended_early_no_figure_is_missed() -> None:
@@ -152,3 +175,29 @@ def test_a_rate_of_the_log_loses_its_slow_beginning() -> None:
     assert metric(files(), log, log="rate", aggregate="min", warmup=0)[2]["value"] == 1.0
     assert metric(files(), log, log="rate", aggregate="last")[2]["source"] == "the log (last value)"
     assert metric(files(), train(), log="rate", match="r: (.)")[1] == "not measured: no line matches 'r: (.)'"
+
+
+@pytest.mark.parametrize("aggregate", ["median", "last", "max"])
+def test_a_reading_that_is_no_number_leaves_no_figure_of_the_others(aggregate: str) -> None:
+    log = train(values("rate", [100.0, "nan", "?", 100.0]))
+    verdict, message, figure = metric(files(), log, log="rate", better="higher", least=50.0, aggregate=aggregate)
+    assert (verdict, figure) == ("failed", {})
+    assert message == "not measured: 2 of 4 readings are no numbers: nan, other text"
+    assert metric(files(), log, log="rate", required=False, aggregate=aggregate)[0] == "skipped"
+
+
+def test_a_last_reading_that_is_no_number_is_known_from_the_count() -> None:
+    for last, kind in (("?", "other text"), ("inf", "inf")):
+        summary = {"0": {"count": 4, "last": last, "unread": int(last == "?")}}
+        log = train(values("rate", [100.0, 100.0, 100.0]), values={"rate": summary})
+        assert metric(files(), log, log="rate")[1] == f"not measured: 1 of 4 readings is no number: {kind}"
+
+
+def test_a_host_whose_log_tells_no_figure_is_named() -> None:
+    log = train(values("rate", [100.0, 100.0, 100.0]))
+    verdict, message, _ = metric(files(), log, log="rate", match="r", hosts=2)
+    assert (verdict, message) == (
+        "failed",
+        "not measured: no line of host 1 matches 'r'; where one is enough: `log: {hosts: any}`",
+    )
+    assert metric(files(), log, log="rate", hosts=1)[0] == "passed"

@@ -67,6 +67,9 @@ def test_no_new_step_is_a_stall_and_says_since_when() -> None:
     assert brief(found) == {"stall": ("timeout", "stall"), "exit": ("skipped", "")}
     assert found[0].message == "no new step for 31.0 s, and 30.0 s are allowed; the last was step 4"
     assert found[0].evidence == "step: 4"
+    of_host = {**stopped, "host": 1, "text": "host 1: no new step for 31.0 s; its last was step 2"}
+    seen = train(values("step", [0, 1, 2, 3, 4]), outcome=Outcome.STALL, code=None, stopped=of_host)
+    assert check_exit(seen, EXITED)[0].message == of_host["text"]
 
 
 def test_must_is_asked_of_every_host_unless_any_will_do() -> None:
@@ -113,3 +116,12 @@ def test_a_result_of_nonsense_is_no_crash() -> None:
     seen = train({"note": "never"}, must=[1], never={"x": 3}, stopped="?", dropped="?", values=7, long_lines="many")
     findings = check_log(seen, LogExpected(must=("a",), never=("x",), hosts=3)) + check_exit(seen, EXITED)
     assert brief(findings) == {"must a": ("failed", "log"), "never x": ("passed", ""), "exit": ("passed", "")}
+
+
+def test_fewer_logs_than_hosts_is_a_failure_whatever_they_say() -> None:
+    (finding,) = check_log(train(), LogExpected(hosts=3, logs=2))
+    assert (finding.verdict, finding.check) == (Verdict.FAILED, "log")
+    assert "there are 2 logs for 3 hosts" in finding.message
+    assert check_log(train(), LogExpected(hosts=3, logs=3)) == []
+    assert check_log(train(), LogExpected(hosts=3, logs=1, every_host=False)) == []
+    assert check_log(train(), LogExpected(hosts=3)) == []  # one for all, or a job that ran here

@@ -1,6 +1,8 @@
 """The loss that a log tells, from values."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from trained import brief, train, values
@@ -41,6 +43,16 @@ def test_each_host_is_judged() -> None:
     (finding,) = check_loss(train(*notes), LossExpected(LOSS, target=1.0, tolerance=0.1))
     assert finding.verdict is Verdict.FAILED
     assert "1.5 on host 1" in finding.message
+
+
+def test_a_host_that_tells_no_loss_is_named_unless_any_will_do() -> None:
+    seen = train(values("loss", [2.0, 1.0]), values={"loss": {"1": {"count": 0, "last": None}}})
+    (finding,) = check_loss(seen, LossExpected(LOSS, target=1.0, tolerance=0.1, hosts=3))
+    assert (finding.verdict, finding.class_) == (Verdict.FAILED, "loss")
+    assert finding.message == "hosts 1, 2 told no loss, and host 0 did; where one is enough: `log: {hosts: any}`"
+    assert one([2.0, 1.0], hosts=0)[0] is Verdict.PASSED
+    early = train(values("loss", [2.0]), outcome=Outcome.TIMEOUT, code=None)
+    assert brief(check_loss(early, LossExpected(LOSS, hosts=2))) == {"loss": ("skipped", "")}
 
 
 def test_no_loss_at_all_shows_a_line_that_a_pattern_could_be_made_for() -> None:
@@ -97,7 +109,74 @@ def test_a_curve_that_ends_before_the_recorded_one_is_not_the_same() -> None:
     verdict, message = curve([5.0, 4.0])
     assert verdict == "failed"
     assert "goes to step 4" in message
-    assert curve([5.0, 4.0], outcome=Outcome.STOPPED)[0] == "passed"
+    assert curve([5.0, 4.0], outcome=Outcome.STOPPED) == (
+        "passed",
+        "2 of 4 steps of the recorded curve compared, within 2%",
+    )
+
+
+def stepped(steps: Sequence[int], host: int = 0) -> dict[str, Any]:
+    note = values("loss", [10.0 - step / 100 for step in steps], host=host)
+    return {**note, "steps": list(steps)}
+
+
+def like(recorded: Sequence[int], *notes: dict[str, Any], **result: Any) -> tuple[str, str]:
+    expected = LossExpected(LOSS, tolerance=0.001, curve={step: 10.0 - step / 100 for step in recorded})
+    finding = next(one for one in check_loss(train(*notes, **result), expected) if one.check == "loss curve")
+    return str(finding.verdict), finding.message
+
+
+@pytest.mark.parametrize(
+    ("steps", "lacks"),
+    [
+        ([0, 2], "2 of 3 steps of the recorded curve are in the log; step 1 is not"),
+        ([1, 2], "2 of 3 steps of the recorded curve are in the log; step 0 is not"),
+        ([0, 1, 2], ""),
+        ([0, 1, 2, 3, 9], ""),
+    ],
+)
+def test_steps_of_the_curve_that_the_log_has_not_are_missed(steps: list[int], lacks: str) -> None:
+    verdict, message = like(range(3), stepped(steps))
+    assert (verdict, message if lacks else "") == ("failed" if lacks else "passed", lacks)
+
+
+def test_a_log_that_prints_every_tenth_step_is_compared_by_those() -> None:
+    every = range(100)
+    assert like(every, stepped(range(0, 100, 10))) == (
+        "passed",
+        "10 of 100 steps of the recorded curve compared, within 0.001",
+    )
+    assert like(every, stepped(range(10, 101, 10)))[0] == "passed"
+    gap = [step for step in range(0, 100, 10) if step not in (40, 50)]
+    assert like(every, stepped(gap)) == (
+        "failed",
+        "8 of 100 steps of the recorded curve are in the log; step 31 is not",
+    )
+    assert "only to 80" in like(every, stepped(range(0, 90, 10)))[1]
+
+
+def test_each_host_has_all_steps_of_the_curve() -> None:
+    steps = range(10)
+    lopsided = [stepped(steps), stepped([0, 1, 2, 3, 9], host=1)]
+    assert "in the log on host 1; step 4 is not" in like(steps, *lopsided)[1]
+    short = [stepped(steps), stepped(range(5), host=1)]
+    assert "and this log on host 1 only to 4" in like(steps, *short)[1]
+
+
+def test_the_last_step_of_a_log_too_long_to_keep_is_compared() -> None:
+    kept, recorded = [*range(100), 300, 500], range(1000)
+
+    def of(last: float, last_step: int = 999) -> tuple[str, str]:
+        summary = {"count": last_step + 1, "kept": 102, "last": last, "last_line": 10_000, "last_step": last_step}
+        return like(recorded, stepped(kept), values={"loss": {"0": summary}})
+
+    assert of(0.01) == (
+        "passed",
+        "103 of 1,000 steps of the recorded curve compared, within 0.001; of this many values only a part is kept",
+    )
+    assert "first step 999: 7, and should be 0.01" in of(7.0)[1]
+    assert of(7.0, 1200)[0] == "passed"  # it went on after the recorded one had ended
+    assert "only to 700" in of(3.0, 700)[1]
 
 
 def test_lines_without_steps_cannot_be_compared() -> None:

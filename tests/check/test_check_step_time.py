@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trained import train, values
 
-from seatrial.check.step_time import LEAST, check_steps, from_lines, from_log, from_profile, warmup
+from seatrial.check.step_time import LEAST, check_steps, from_lines, from_log, from_profile, times_broken, warmup
 from seatrial.job import Outcome
 from seatrial.suite.values import parse_requirement
 
@@ -83,9 +83,31 @@ def test_steps_are_counted_on_the_host_that_made_fewest() -> None:
     seen = train(values("step", list(range(20))), values("step", list(range(12)), host=1))
     found = check_steps(seen, "", parse_requirement(">=15"), parse_requirement(">=11"))
     assert [(str(one.verdict), one.message) for one in found] == [
-        ("failed", "12 steps, and should be >=15"),
-        ("passed", "the last is step 11, asked for >=11"),
+        ("failed", "12 steps on host 1, and should be >=15"),
+        ("passed", "the last is step 11 on host 1, asked for >=11"),
     ]
+
+
+def test_a_host_that_tells_of_no_step_made_none() -> None:
+    seen = train(values("step", list(range(20))))
+    count, last = parse_requirement(">=15"), parse_requirement(">=15")
+    assert [one.message for one in check_steps(seen, "", count, last, hosts=2)] == [
+        "0 steps on host 1, and should be >=15",
+        "no step at all on host 1, and should be >=15",
+    ]
+    assert {str(one.verdict) for one in check_steps(seen, "", count, last, hosts=0)} == {"passed"}  # any will do
+
+
+def test_the_highest_step_is_each_hosts_own_and_a_number() -> None:
+    seen = train(values("step", [0, 5, 90, "inf"]), values("step", [0, 70, 3], host=1))
+    (finding,) = check_steps(seen, "", None, parse_requirement(">=80"), hosts=2)
+    assert finding.message == "the last is step 70 on host 1, and should be >=80"
+
+
+def test_a_time_that_is_no_number_is_not_left_out_but_for_the_first_steps() -> None:
+    assert not times_broken(train(values("step_time", ["nan", 1.0, 1.0, 1.0])))
+    assert times_broken(train(values("step_time", [1.0, 1.0, 1.0, "nan"])))
+    assert times_broken(train(values("step_time", [1.0, 1.0, 1.0, "?"])))
 
 
 def test_a_step_that_is_told_twice_is_one_and_an_epoch_may_count_anew() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.record.history import open_history
 from world import World
 
 SUITE = """\
@@ -171,7 +172,8 @@ def test_real_runs_give_bounds_with_their_hardware_that_the_next_run_is_judged_b
     world.seatrial("run", "suite.yaml", check=0)
     world.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=0)
     written = bounds(world)
-    assert "runs: 5\n" in written
+    assert "runs: 1\n" in written
+    assert "figures: 5\n" in written
     assert " cores" in written
     assert "fingerprint: " in written
     assert f"used: [{world.results().run}]" in written
@@ -192,3 +194,80 @@ def test_the_last_run_of_a_real_suite_is_what_show_judges(world: World) -> None:
     assert Path(path).read_text().count("reasons: [") == 1
     assert "-    step_time: {lower: 1.0" in moved.stdout
     assert "2.45 s is within" in world.seatrial("baseline", "show", "suite.yaml", check=0).stdout
+
+
+def test_one_run_is_told_as_one(world: World) -> None:
+    world.suite(SUITE)
+    said = ("--metric", "step_time", "--better", "lower", "--reason", "x", "--dry-run")
+    done = world.seatrial("baseline", "import", "suite.yaml", runs(world, "one", 10, 1, 2.44), *AB, *said, check=0)
+    assert "would add 1 run of step_time" in done.stdout
+
+
+def test_a_file_that_cannot_be_written_is_told_with_its_reason_and_no_folder_is_made(filled: World) -> None:
+    (filled.folder / "bounds.yaml").symlink_to("disk/bounds.yaml")
+    done = filled.seatrial("baseline", "update", "suite.yaml", *AB, "--reason", "x", check=3)
+    assert "seatrial: bounds.yaml cannot be written: it is a link to disk/bounds.yaml" in done.stderr
+    assert not (filled.folder / "disk").exists()
+
+
+def test_a_forced_recenter_of_a_marked_level_lets_the_next_update_pass_and_settles_its_alarms(world: World) -> None:
+    world.suite(SUITE.replace("    matrix: {model: [a, b]}\n", "    repeat: 6\n"))
+    path = world.folder / "bounds.yaml"
+    path.write_text("baselines:\n  tiny:\n    step_time: {lower: 2.0, upper: 2.1, center: 2.05, unit: s}\n")
+    world.seatrial("run", "suite.yaml", check=1)
+    run = world.results().run
+    world.seatrial("history", "mark", run, "--regression", "--reason", "seen", check=0)
+    refused = world.seatrial("baseline", "update", "suite.yaml", "--reason", "x", check=1).stderr
+    assert "0 runs of the 5 that a bound needs; the bounds that it has stay; left out: 6 × marked as a" in refused
+    assert "`seatrial baseline recenter --force` accepts its level" in refused
+    assert "`seatrial history mark RUN --fixed`" in refused
+    world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "so be it", check=1)
+    world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "so be it", "--force", check=0)
+    again = world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "again", check=1)
+    assert "nothing to follow" in again.stderr
+    world.seatrial("baseline", "update", "suite.yaml", "--reason", "the new level", check=0)
+    assert "updated from 6 of 6 figures of 1 run" in bounds(world)
+    series = open_history(world.folder / "runs" / "history.db").series(benchmark="tiny", metric="step_time")
+    assert all(point.accepted for point in series[0].points)
+
+
+def test_show_says_once_what_is_odd_about_the_file_and_why_an_entry_or_its_trial_is_switched_off(world: World) -> None:
+    trial = SUITE.removeprefix("trials:\n")
+    world.suite(
+        "trials:\n"
+        + trial.replace("    matrix: {model: [a, b]}\n", "")
+        + trial.replace("tiny", "old").replace("    matrix:", "    disabled: no hardware for it\n    matrix:")
+    )
+    (world.folder / "bounds.yaml").write_text(
+        "baselines:\n"
+        "  tiny: {step_time: {lower: 2.0, upper: 2.9, center: 9.0, disabled: too noisy}}\n"
+        "  old[model=a]: {step_time: {lower: 2.0, upper: 2.1}}\n"
+        "  old[model=b]: {step_time: {lower: 2.0, upper: 2.1, disabled: broken since May}}\n"
+        "  gone: {step_time: {lower: 2.0, upper: 2.1}}\n"
+    )
+    shown = world.seatrial("baseline", "show", "suite.yaml", check=0)
+    assert shown.stderr.count("is not inside its own bounds") == 1
+    assert "tiny step_time: no run yet; 2 to 2.9 would be in order; switched off: too noisy" in shown.stdout
+    assert "old[model=a] step_time: its trial is switched off: no hardware for it" in shown.stdout
+    assert "old[model=b] step_time: switched off: broken since May" in shown.stdout
+    assert "gone step_time: of no cell that would run" in shown.stdout
+    world.suite("trials:\n" + trial.replace("    matrix:", "    disabled: all of it\n    matrix:"))
+    shown = world.seatrial("baseline", "show", "suite.yaml", check=0)
+    assert "tiny step_time: switched off: too noisy" in shown.stdout
+
+
+def test_a_table_of_torchprime_goes_to_the_benchmarks_that_its_runs_are_called_after(world: World) -> None:
+    world.suite(SUITE.replace("    matrix:", "    benchmark: big-${model}\n    matrix:"))
+    rows = [
+        f"big-{model}-ab12cd3{n}-2025070{n}080000-0123abcd,2025-07-0{n} 08:00:00 UTC,2.{n}"
+        for model in "ab"
+        for n in range(1, 4)
+    ]
+    path = world.folder / "rows.csv"
+    path.write_text("\n".join(["run_id,update_timestamp,metrics_step_time", *rows]) + "\n")
+    arguments = ("baseline", "import", "suite.yaml", "rows.csv", "--reason", "from their table")
+    refused = world.seatrial(*arguments, *AB, check=2).stderr
+    assert "by their names the runs are of 2 jobs: big-a (3), big-b (3)" in refused
+    done = world.seatrial(*arguments, check=0).stdout
+    assert "big-a: added 3 runs of step_time" in done
+    assert "big-b: added 3 runs of step_time" in done

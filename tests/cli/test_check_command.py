@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial.cli.check import command
+from seatrial.engine.check_folder import find_logs
 from world import World
 from xplane_file import host_profile, tpu_profile
 
@@ -81,6 +83,7 @@ def test_their_five_checks_pass_on_their_layout(tmp_path: Path, theirs: Path) ->
         "files profile agrees": "skipped",
         "train metric step_time": "passed",
         "figures bounds step_time": "passed",
+        "figures bounds loss": "passed",
     }
 
 
@@ -94,6 +97,10 @@ def copy_profile(job: Path) -> None:
     shutil.copy(one, one.with_name("again.xplane.pb"))
 
 
+def lose_metrics(job: Path) -> None:
+    (job / "outputs" / "0-1" / "train_metrics.json").unlink()
+
+
 def slower(seconds: float) -> Callable[[Path], None]:
     return rewrite("outputs/*/train_metrics.json", json.dumps({"step_execution_time": seconds}))
 
@@ -103,13 +110,18 @@ def slower(seconds: float) -> Callable[[Path], None]:
     [
         (rewrite("pod.log", LINE.format(3, "0.4735")), {"train must Finished training run": "failed"}),
         (rewrite("pod.log", LINE.format(3, "nan") + "Finished training run\n"), {"train loss": "failed"}),
-        (rewrite("pod.log", LINE.format(3, "0.4700") + "Finished training run\n"), {"train loss": "failed"}),
+        (
+            rewrite("pod.log", LINE.format(3, "0.4700") + "Finished training run\n"),
+            {"train loss": "failed", "figures bounds loss": "failed"},
+        ),
         (rewrite("pod.log", "val_loss: 0.4735\nFinished training run\n"), {"train loss": "failed"}),
         (copy_profile, {"files profile count": "failed"}),
         (slower(2.7), {"figures bounds step_time": "slower"}),
         (slower(2.3), {"figures bounds step_time": "faster"}),
         (rewrite("outputs/0-1/*.json", '{"step_execution_time": null}'), {"train metric step_time": "failed"}),
         (rewrite("outputs/0-1/*.json", "{"), {"train metric step_time": "failed"}),
+        (rewrite("outputs/0-1/*.json", '{"step_execution_time": NaN}'), {"train metric step_time": "failed"}),
+        (lose_metrics, {"train metric step_time": "failed"}),
         (rewrite("profile/0-1/**/*.pb", host_profile([(0, 1.0)])), {"files profile steps": "failed"}),
     ],
 )
@@ -152,6 +164,82 @@ def test_logs_of_several_hosts_are_all_read(world: World, theirs: Path) -> None:
     world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options[:4], check=0)
     done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options, check=1)
     assert "only hosts 0, 1 printed it, and not host 2" in done.stdout
+    (world.folder / "h1.log").write_text(log.replace("0.4741", "0.9"))
+    done = world.seatrial("check", str(theirs), "--suite", "suite.yaml", "--trial", "sft", *options[:4], check=1)
+    assert "the last loss is 0.9 on host 1" in done.stdout
+    assert "the log of host 1 (last value)" in done.stdout  # the figure that bounds judge is the worst host's
+
+
+SEVERAL = """
+trials:
+  sft:
+    kind: training
+    command: x
+    hosts: 2
+    log: {never: Traceback, hosts: HOSTS}
+    loss: {target: 1.0, tolerance: 0.1}
+    steps: {count: ">=3", last: ">=3"}
+    metrics: {rate: {log: 'tps: (\\S+)', better: higher, min: 50}}
+"""
+STEPS = "".join(f"step: {step} loss: 1.0 tps: 100\n" for step in range(1, 4))
+
+
+@pytest.mark.parametrize(("hosts", "check", "verdict"), [("all", 1, "failed"), ("any", 0, "passed")])
+@pytest.mark.parametrize("silent", ["a log", "no line", "no log"])
+def test_a_host_that_says_nothing_is_missed_unless_any_will_do(
+    tmp_path: Path, silent: str, hosts: str, check: int, verdict: str
+) -> None:
+    (tmp_path / "suite.yaml").write_text(SEVERAL.replace("HOSTS", hosts))
+    (tmp_path / "job").mkdir()
+    logs = {"h0.log": STEPS, "h1.log": "hello\n"} if silent == "a log" else {"h0.log": STEPS}
+    if silent == "no line":
+        logs = {"all.log": "".join(f"[0] {line}\n" for line in STEPS.splitlines()) + "[1] hello\n"}
+    for name, text in logs.items():
+        (tmp_path / "job" / name).write_text(text)
+    found = judged(tmp_path, str(tmp_path / "job"), check=check)
+    asked = ("train loss", "train steps", "train last step", "train metric rate")
+    assert {found[name] for name in asked} == {verdict}
+    assert found.get("train log") == ("failed" if (silent, hosts) == ("no log", "all") else None)
+
+
+def test_a_log_that_a_link_leads_to_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "other.log").write_text("Finished\n")
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "linked").symlink_to(tmp_path / "outside")
+    (job / "other.log").symlink_to(tmp_path / "outside" / "other.log")
+    assert find_logs(job) == ()
+    (job / "sub").mkdir()
+    (job / "sub" / "own.log").write_text("Finished\n")
+    (tmp_path / "alias").symlink_to(job)
+    assert find_logs(tmp_path / "alias") == (tmp_path / "alias" / "sub" / "own.log",)
+
+
+def test_what_was_fetched_is_called_by_its_address(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text(SUITE.replace("    baseline: step_time_bounds.yaml\n", ""))
+    (tmp_path / "job").mkdir()
+    address = f"file://{tmp_path}/job"
+    args = ["--suite", str(tmp_path / "suite.yaml"), "--trial", "sft"]
+    (tmp_path / "job" / "outputs" / "0-0").mkdir(parents=True)
+    (tmp_path / "job" / "outputs" / "0-0" / "train_metrics.json").write_text("{}")
+    assert f"there is no log in {address} (" in CliRunner().invoke(command, [address, *args]).output
+    (tmp_path / "job" / "x.log.gz").write_bytes(b"\x1f\x8bbroken")
+    done = CliRunner().invoke(command, [address, *args])
+    assert "x.log.gz: cannot be read" in done.output
+    assert "seatrial-check-" not in done.output
+    one = CliRunner().invoke(command, [f"{address}/x.log.gz", *args])
+    assert (one.exit_code, f"{address}/x.log.gz is a file; name the folder" in one.output) == (2, True)
+
+
+def test_a_place_that_does_not_answer_is_not_an_empty_one(world: World) -> None:
+    world.suite("trials: {t: {kind: training, command: x, loss: {}}}")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}/x"
+        done = world.seatrial("check", address, "--suite", "suite.yaml", "--trial", "t", check=2)
+    assert f"{address} cannot be read" in done.stderr
+    assert "nothing at" not in done.stderr
 
 
 def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
@@ -170,6 +258,7 @@ def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
         (["nowhere"], "there is no folder nowhere"),
         (["file:///no/such/folder"], "there is nothing at file:///no/such/folder"),
         (["gopher://x/y"], "cannot be read"),
+        (["suite.yaml"], "suite.yaml is a file, not a folder"),
         (["."], "there is no log in"),
         ([".", "--log", "none.log"], "there is no log none.log"),
         ([".", "--trial", "stf"], "has no trial 'stf'; did you mean 'sft'?"),

@@ -110,13 +110,46 @@ def test_a_plain_sentence_comes_first_then_all_that_differs(world: World) -> Non
     kept(world, before)
     kept(world, after)
     lines = world.seatrial("compare", "before", "after", check=0).stdout.splitlines()
-    assert lines[0].startswith("1 of 1 figure moved (1 worse), first of all step_time of llama: +10 %; 9 verdicts")
-    assert lines[1] == "before (commit c0ffee) → after, 9 cells in both"
+    assert lines[0].startswith("1 of 1 figure moved (1 worse), first of all step_time of llama: +10 %; 1 verdict is")
+    assert lines[1] == "before (commit c0ffee) → after, 1 cell in both"
     assert any("2 → 2.2 s  +10 %" in line and "sure" in line for line in lines)
     assert "only in before" in lines
-    assert "  gone[repeat=1]" in lines
+    assert "  gone" in lines
     assert "only in after" in lines
     assert any("passed → slower" in line for line in lines)
+
+
+def test_a_run_with_repeats_and_one_without_have_their_cells_in_common(world: World) -> None:
+    repeats = [
+        timed(value, f"r{number}", id=f"llama[model=8b,repeat={number}]")
+        for number, value in enumerate((2.0, 2.01, 1.99, 2.0, 2.01), 1)
+    ]
+    once = [timed(3.0, "once", id="llama[model=8b]")]
+    kept(world, run("before", *once))
+    kept(world, run("after", *repeats))
+    said = world.seatrial("compare", "before", "after", check=0).stdout
+    assert said.startswith("1 of 1 figure moved (1 better), first of all step_time of llama[model=8b]: -33 %; every")
+    assert "1 cell in both" in said
+    assert "only in" not in said
+
+
+def test_of_repeats_the_worst_verdict_counts_and_how_many_had_it_is_said() -> None:
+    after = values(2.0, 2.0, 2.0)
+    after[1] = timed(2.0, "llama2", Verdict.FAILED, id="llama[repeat=2]", benchmark="llama", why="loss is nan")
+    (other,) = compared(values(2.0, 2.0), after).verdicts
+    assert (other.id, other.before, other.after, other.why) == (
+        "llama",
+        "passed",
+        "failed",
+        "1 of 3 repeats: loss is nan",
+    )
+
+
+def test_a_cell_that_was_renamed_and_kept_its_benchmark_is_the_same_cell() -> None:
+    before = [timed(2.0, "a", id="old[model=8b]", benchmark="llama"), timed(1.0, "b", id="old[model=70b]")]
+    after = [timed(2.0, "c", id="new[model=8b]", benchmark="llama"), timed(1.0, "d", id="new[model=70b]")]
+    found = compared(before, after)
+    assert (found.cells, found.only_before, found.only_after) == (1, ["old[model=70b]"], ["new[model=70b]"])
 
 
 def test_runs_may_be_paths_of_folders_or_results(world: World) -> None:

@@ -94,7 +94,14 @@ def test_json_has_all_that_is_drawn(past: History, world: World) -> None:
     assert told["series"][0]["changes"][0]["run"] == "nightly-030"
     assert told["series"][0]["bound"]["state"] == "usable"
     assert [len(group["moved"]) for group in told["together"]] == [2]
-    assert told["precision"] == {"alarms": 1, "confirmed": 0, "false": 0, "unjudged": 1, "precision": None}
+    assert told["precision"] == {
+        "alarms": 1,
+        "confirmed": 0,
+        "false": 0,
+        "accepted": 0,
+        "unjudged": 1,
+        "precision": None,
+    }
 
 
 def test_an_empty_history_says_so_and_is_not_created_by_asking(world: World) -> None:
@@ -172,6 +179,19 @@ def test_a_regression_that_no_alarm_found_can_be_marked_fixed_and_taken_back(pas
     assert words() == ["regression", "fixed"]
     world.seatrial("history", "mark", "nightly-030", "--clear", "--reason", "it was not", check=0)
     assert words() == ["fixed"]
+
+
+def test_an_accepted_level_is_known_without_the_suite(past: History, world: World) -> None:
+    at_s = 1.79e9 + 50 * DAY_S
+    past.mark("nightly-030", "llama[model=8b]", "accepted", "we keep the driver", "ann", at_s, "step_time")
+    said = world.seatrial("history", "llama", "--benchmark", "llama[model=8b]", check=0).stdout
+    assert "regression open" not in said
+    assert "nobody judged" not in said
+    assert "accepted  run nightly-030: we keep the driver" in said
+    assert "(10 runs since 21 Oct 2026, one in 1,000" in said
+    assert "1 alarm, it was accepted as a new level" in said
+    assert "accepted (ann): we keep the driver" in world.seatrial("history", "alarms", check=0).stdout
+    assert "regression open" in world.seatrial("history", "llama", "--benchmark", "llama[model=70b]", check=0).stdout
 
 
 def test_a_very_long_reason_is_kept_whole_and_told_in_short(past: History, world: World) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.engine import models
+from seatrial.plan import expand
 from seatrial.suite import load
 from world import World
 
@@ -56,7 +57,9 @@ def test_the_suite_plans_as_it_is_with_every_benchmark_and_its_bounds(world: Wor
     assert "no TPUs this week" in plan
     suite = load(world.folder / "seatrial.yaml", *models())
     sft = suite.trials["llama-3_1-8b-sft"]
-    assert sft.loss.target == 0.4735  # type: ignore[attr-defined]
+    assert sft.loss is not None  # type: ignore[attr-defined]
+    loss = next(bound for cell in expand(suite).cells for bound in cell.bounds if bound.metric == "loss")
+    assert (loss.center, loss.better) == (0.4735, None)
     assert (sft.benchmark, sft.baseline) == ("llama-3_1-8b-sft", "step_time_bounds.yaml")
     assert suite.baselines["step_time_bounds.yaml"].bounds("llama-3-8b")[0].upper == 2.789223
 
@@ -73,7 +76,9 @@ def test_a_job_whose_command_nobody_wrote_fails_and_says_so(world: World) -> Non
 def test_a_command_gets_the_names_as_one_word_each_whatever_is_in_them(world: World) -> None:
     their(world, 'benchmarks:\n  "a b; touch ${x} $(id) \'":\n    {name: "N\\tx", step_time_upper_bound: 1}\n')
     command = "python3 -c 'import sys; print(sys.argv[1:])' {benchmark} {name} {other}"
-    world.seatrial("import", "step_time_bounds.yaml", "--command", command, "--out", "sub/out.yaml", check=0)
+    (world.folder / "sub").mkdir()
+    done = world.seatrial("import", "step_time_bounds.yaml", "--command", command, "--out", "sub/out.yaml", check=0)
+    assert "1 training trial, judged by ../step_time_bounds.yaml" in done.stdout
     suite = load(world.folder / "sub" / "out.yaml", *models())
     (trial,) = suite.trials.values()
     assert trial.baseline == "../step_time_bounds.yaml"
@@ -103,9 +108,31 @@ def test_nothing_is_written_over_unless_told(world: World) -> None:
         ),
         ("- 1", "this is no map"),
         ("benchmarks: {a: {step_time_lower_bound: nan, step_time_upper_bound: 1}}", "step_time_bounds.yaml:1:41"),
+        ("metadata: {}\nbenchmarks:\n", "step_time_bounds.yaml:2:1: `benchmarks` is empty"),
+        (
+            "benchmarks: {a: {step_time_upper_bound: 1, target_loss: 2, loss_tolerance: -1}}",
+            "step_time_bounds.yaml:1:76: `loss_tolerance` is a distance",
+        ),
     ],
 )
 def test_other_files_are_told_for_what_they_are(world: World, text: str, told: str) -> None:
     their(world, text)
     assert told in world.seatrial("import", "step_time_bounds.yaml", check=2).stderr
     assert not (world.folder / "seatrial.yaml").exists()
+
+
+def test_a_suite_that_could_not_be_loaded_is_told_by_the_lines_of_its_source_and_not_written(world: World) -> None:
+    their(world, "benchmarks:\n  a: {step_time_upper_bound: 1}\n  a.b: {step_time_upper_bound: 1}\n")
+    done = world.seatrial("import", "step_time_bounds.yaml", "--command", "train ${size}", check=2)
+    for line, trial in ((2, "a"), (3, "a.b")):
+        told = f"step_time_bounds.yaml:{line}:1: no suite can be made from this: unknown name ${{size}}"
+        assert told in done.stderr
+        assert f" (trials.{trial}.command)" in done.stderr
+    assert not (world.folder / "seatrial.yaml").exists()
+
+
+def test_a_folder_that_is_not_there_is_told_and_not_made(world: World) -> None:
+    their(world)
+    done = world.seatrial("import", "step_time_bounds.yaml", "--out", "nowhere/suite.yaml", check=2)
+    assert "nowhere/suite.yaml cannot be written: there is no folder nowhere" in done.stderr
+    assert not (world.folder / "nowhere").exists()

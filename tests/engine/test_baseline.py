@@ -7,10 +7,11 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from seatrial.engine import baseline
-from seatrial.engine.baseline import Chosen, FileChanged, Place, Refused, Updated, Why
+from seatrial.engine.baseline import Chosen, FileChanged, MixedRuns, Place, Refused, Updated, Why
 from seatrial.job import (
     Attempt,
     BoundState,
@@ -216,7 +217,9 @@ def test_recenter_of_their_file_keeps_their_convention(history: History) -> None
     made = baseline.recenter(chosen(history), _read(text), WHY)
     after = edited(text, "f", THEIRS, [made.edit])
     assert "step_time_lower_bound: 2.15, step_time_upper_bound: 2.25, confidence_interval: 0.05, average: 2.2" in after
-    assert "sample_size: 20" in after
+    assert "sample_size: 1," in after
+    moved = _read(after)
+    assert (moved.bound.runs, moved.bound.width_runs, moved.bound.since_s) == (1, 20, START_S + DAY_S)
 
 
 def test_recenter_refuses_what_it_cannot_follow(history: History) -> None:
@@ -265,16 +268,184 @@ def test_one_sided_bounds_stay_one_sided() -> None:
         baseline.widen(bare, WHY, by=1.0)
 
 
-def test_several_figures_of_one_run_count_and_the_run_is_listed_once(history: History) -> None:
+def repeated(run: str, day: float, *values: float) -> RunResults:
+    """One run with a figure of each of its repeats."""
+    base = result(run, day, 0.0)
+    cells = [
+        msgspec.structs.replace(
+            base.cells[0], id=f"train[repeat={n}]", hash=f"{n}", metrics=result(run, day, value).cells[0].metrics
+        )
+        for n, value in enumerate(values, 1)
+    ]
+    return msgspec.structs.replace(base, cells=cells)
+
+
+@pytest.mark.parametrize("form", [OURS, THEIRS])
+def test_figures_of_repeats_are_called_figures_and_their_run_is_counted_and_listed_once(
+    history: History, form: str
+) -> None:
     for number in range(6):
-        base = result(f"r{number}", number, 2.44)
-        cells = [
-            CellResult(**{f: getattr(base.cells[0], f) for f in base.cells[0].__struct_fields__} | {"hash": h, "id": i})
-            for h, i in (("1", "train[repeat=1]"), ("2", "train[repeat=2]"))
-        ]
-        history.add(RunResults(1, base.run, "suite", Verdict.PASSED, cells, started_s=base.started_s))
+        history.add(repeated(f"r{number}", number, 2.44, 2.45))
+    entry = entry_of(baseline.update(chosen(history), None, WHY, form=form), form)
+    assert (entry.bound.runs, entry.bound.figures, entry.used) == (6, 12, tuple(f"r{n}" for n in range(6)))
+    assert entry.reasons[0]["what"] == "updated from 12 of 12 figures of 6 runs"
+    (shown,) = baseline.show(as_place(entry), history)
+    assert "(12 figures of 6 runs since 1 Oct, one in 1,000" in shown.sentence
+
+
+def test_left_out_figures_of_repeats_are_named_and_counted_one_by_one(history: History) -> None:
+    history.add(repeated("r1", 0, *([2.44] * 18), 9.0, 9.1))
     entry = entry_of(baseline.update(chosen(history), None, WHY))
-    assert (entry.bound.runs, entry.used) == (12, tuple(f"r{n}" for n in range(6)))
+    assert entry.reasons[0]["what"] == "updated from 18 of 20 figures of 1 run"
+    assert set(entry.left_out) == {"r1 train[repeat=19]", "r1 train[repeat=20]"}
+    assert "2 of 20 figures left out" in entry.method
+    (shown,) = baseline.show(as_place(entry), history)
+    assert "left out: 2 × an outlier among the others" in shown.details
+
+
+def test_a_run_with_too_few_figures_says_what_it_has(history: History) -> None:
+    history.add(repeated("r1", 0, 2.44, 2.45, 2.46))
+    assert entry_of(baseline.update(chosen(history), None, WHY)).bound.why == (
+        "3 figures of 1 run, and a bound needs 5 figures"
+    )
+
+
+def as_place(entry: Entry) -> Place:
+    return Place("f", Path("f"), True, Baselines("f", OURS, {"train": {"step_time": entry}}), ("train",), {})
+
+
+def slower(history: History, first: int, count: int, level: float) -> None:
+    fill(history, "slow", first, count, level, verdict=Verdict.SLOWER)
+
+
+def test_recenter_is_never_narrower_than_the_floor(history: History) -> None:
+    fill(history, "r", 0, 20, 2.0)
+    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    assert entry.half_width == pytest.approx(0.015)
+    history.add(result("slow", 21, 3.0, Verdict.SLOWER))
+    made = baseline.recenter(chosen(history), entry, WHY)
+    assert entry_of(made).half_width == pytest.approx(0.015)
+    assert any("widened to the floor of 1.50%" in note for note in made.notes)
+    narrow = _read("baselines: {train: {step_time: {lower: 1.98, upper: 2.02, center: 2.0}}}")
+    assert entry_of(baseline.recenter(chosen(history), narrow, WHY)).half_width == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("marked", ["slow20", "slow22", "slow25"])
+def test_an_accepted_level_ends_a_regression_whichever_of_its_runs_is_marked(history: History, marked: str) -> None:
+    fill(history, "r", 0, 20, 2.44)
+    made = baseline.update(chosen(history), None, WHY)
+    slower(history, 20, 6, 2.61)
+    history.mark(marked, "train", "regression", "seen by a person", "me", START_S)
+    text = edited("", "f", OURS, [made.edit])
+    moved = baseline.recenter(chosen(history), _read(text), replace(WHY, force=True))
+    assert moved.accepted == "slow20"
+    text = edited(text, "f", OURS, [moved.edit])
+    updated = baseline.update(chosen(history), _read(text), WHY)
+    assert entry_of(updated, text=text).used == tuple(f"slow{n}" for n in range(20, 26))
+    assert f"run {marked} is marked as a regression, which the recenter of that level overruled" in updated.notes
+    fill(history, "worse", 30, 6, 2.9, verdict=Verdict.SLOWER)
+    history.mark("worse30", "train", "regression", "again", "me", START_S)
+    later = baseline.update(chosen(history), _read(text), WHY)
+    assert set(later.edit.values["left_out"]["after a regression, not yet fixed"]) == {
+        f"worse{n}" for n in range(31, 36)
+    }
+
+
+def test_a_refused_update_counts_what_was_left_out_and_names_what_helps(history: History) -> None:
+    fill(history, "r", 0, 4, 2.44)
+    entry = _read("baselines: {train: {step_time: {lower: 2.4, upper: 2.5}}}")
+    history.add(result("broken", 5, 0.1, Verdict.FAILED), result("odd", 6, 2.6, Verdict.SLOWER))
+    slower(history, 7, 3, 2.61)
+    history.mark("slow7", "train", "regression", "seen by a person", "me", START_S)
+    with pytest.raises(Refused) as caught:
+        baseline.update(chosen(history), entry, WHY)
+    for part in (
+        "4 runs of the 5 that a bound needs; the bounds that it has stay",
+        "2 × after a regression, not yet fixed",
+        "1 × marked as a regression",
+        "1 × the run failed",
+        "1 × out of bounds, and nobody has said why",
+        "a regression is open since run slow7; `seatrial baseline recenter --force` accepts its level",
+        "`seatrial history mark RUN --fixed`",
+        "`seatrial history mark odd --false-alarm`",
+    ):
+        assert part in str(caught.value)
+
+
+def test_the_advice_to_recenter_needs_force_only_where_a_mark_opened_the_regression(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    fill(history, "slow", 30, 12, 2.60)
+    notes = baseline.update(chosen(history), None, WHY).notes
+    assert any("`seatrial baseline recenter` accepts its level" in note for note in notes)
+
+
+def test_show_names_the_newest_change_also_when_its_runs_are_alarms_or_were_accepted(history: History) -> None:
+    fill(history, "old", 0, 20, 3.0)
+    fill(history, "r", 20, 20, 2.44)
+    made = baseline.update(chosen(history), None, WHY)
+    text = edited("", "f", OURS, [made.edit])
+    slower(history, 40, 8, 2.61)
+    (shown,) = baseline.show(as_place(_read(text)), history)
+    assert "the level changed at run slow40 (2.4" in shown.sentence
+    text = edited(text, "f", OURS, [baseline.recenter(chosen(history), _read(text), WHY).edit])
+    fill(history, "new", 48, 8, 2.61)
+    (shown,) = baseline.show(as_place(_read(text)), history)
+    assert "the level changed at run slow40 (2.4" in shown.sentence
+
+
+def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_is_of(history: History) -> None:
+    fill(history, "r", 0, 8, 2.44)
+    history.add(result("broken", 9, 0.1, Verdict.FAILED))
+    made = baseline.update(chosen(history), None, WHY)
+    text = edited("", "f", OURS, [made.edit])
+    history.add(result("fast1", 10, 2.2, Verdict.FASTER), result("fast2", 11, 2.21, Verdict.FASTER))
+    text = edited(text, "f", OURS, [baseline.recenter(chosen(history), _read(text), WHY).edit])
+    entry = _read(text)
+    assert (entry.used, entry.left_out, entry.bound.runs, entry.bound.width_runs) == (("fast1", "fast2"), {}, 2, 8)
+    (shown,) = baseline.show(as_place(entry), history)
+    assert "(centered on 2 runs since 11 Oct, width of 8 earlier ones, one in" in shown.sentence
+    history.add(result("faster", 12, 2.0, Verdict.FASTER))
+    again = edited(text, "f", OURS, [baseline.recenter(chosen(history), entry, WHY).edit])
+    assert (_read(again).bound.runs, _read(again).bound.width_runs) == (1, 8)
+    fill(history, "s", 13, 8, 2.0)
+    updated = _read(edited(again, "f", OURS, [baseline.update(chosen(history), _read(again), WHY).edit]))
+    assert (updated.bound.runs, updated.bound.width_runs) == (9, None)
+
+
+def test_a_width_by_hand_stays_one_by_hand(history: History) -> None:
+    history.add(result("fast", 1, 2.2))
+    entry = _read("baselines: {train: {step_time: {lower: 2.4, upper: 2.5}}}")
+    moved = entry_of(
+        baseline.recenter(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}"
+    )
+    (shown,) = baseline.show(as_place(moved), history)
+    assert "(centered on 1 run since 2 Oct, width by hand)" in shown.sentence
+
+
+def test_a_second_recenter_has_nothing_to_follow_and_the_accepted_change_stays(history: History) -> None:
+    fill(history, "r", 0, 30, 2.44)
+    text = edited("", "f", OURS, [baseline.update(chosen(history), None, WHY).edit])
+    slower(history, 30, 12, 2.60)
+    text = edited(text, "f", OURS, [baseline.recenter(chosen(history), _read(text), WHY).edit])
+    with pytest.raises(Refused, match=r"since it changed at run slow30 .*there is nothing to follow"):
+        baseline.recenter(chosen(history), _read(text), WHY)
+    fill(history, "later", 50, 12, 2.60)
+    with pytest.raises(Refused, match="nothing to follow"):
+        baseline.recenter(chosen(history), _read(text), WHY)
+
+
+def test_large_figures_are_told_in_plain_digits(history: History) -> None:
+    fill(history, "r", 0, 12, 78350.0)
+    text = edited("", "f", OURS, [baseline.update(chosen(history), None, WHY).edit])
+    slower(history, 12, 12, 90000.0)
+    told = [baseline.show(as_place(_read(text)), history)[0].sentence]
+    told += baseline.update(chosen(history), _read(text), WHY).notes
+    told += baseline.recenter(chosen(history), _read(text), WHY).notes
+    assert not any("e+" in line for line in told)
+    assert "78,3" in told[0]
+    fill(history, "s", 30, 12, 95000.0)
+    left_out = baseline.update(chosen(history), None, WHY).edit.values["left_out"]
+    assert any("since the level got worse, from 78,3" in reason for reason in left_out)
 
 
 def place(path: Path) -> Place:
@@ -422,3 +593,26 @@ def test_hardware_is_told_in_words_and_nothing_is_told_of_a_run_that_is_gone(tmp
     assert described(seen) == "Some CPU, 8 cores, 2 × A100, 1 × T4"
     assert described({}) == ""
     assert baseline.hardware(tmp_path, "gone", "train") == ""
+
+
+THEIR_ROWS = """\
+run_id,update_timestamp,metrics_step_time,result_success
+llama-3-8b-ab12cd34-20250701080000-0123abcd,2025-07-01 08:00:00 UTC,2.7,true
+llama-3dot1-8b-sa-zz12cd34-20250701090000-0123abcd,2025-07-01 09:00:00 UTC,3.1,true
+"""
+
+
+def test_a_table_of_several_benchmarks_is_told_apart_by_the_names_of_its_runs(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(THEIR_ROWS)
+    runs = baseline.read_runs(path)
+    assert {(one.metric, one.unit, one.better) for one in runs} == {("step_time", "s", "lower")}
+    found = baseline.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
+    assert [(one.benchmark, one.value) for one in found] == [("llama-3-8b", 2.7), ("llama-3_1-8b-sa", 3.1)]
+    with pytest.raises(MixedRuns, match=r"of 2 jobs: llama-3-8b \(1\), llama-3dot1-8b-sa \(1\)"):
+        baseline.whose(runs, ["llama-3-8b"])
+    with pytest.raises(MixedRuns, match=r"more than one, is called llama-3dot1-8b-sa"):
+        baseline.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3.1-8b-sa"])
+    assert [one.benchmark for one in baseline.whose(runs[:1], ["mine"])] == [""]  # one job: its owner is asked for
+    others = [replace(one, run=f"night-{n}") for n, one in enumerate(runs)]
+    assert baseline.whose(others, ["a", "b"]) == others

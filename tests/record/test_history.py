@@ -327,3 +327,43 @@ def test_series_can_be_named_before_their_points_are_read(place: str) -> None:
     assert history.filled([]) == []
     history.add(run("r2"))
     assert history.names(run="r2") == []
+
+
+def test_an_accepted_level_settles_its_alarms_and_ends_a_regression_that_was_marked_before(place: str) -> None:
+    history = open_history(place)
+    for number in range(6):
+        verdict = Verdict.SLOWER if number >= 2 else Verdict.PASSED
+        metrics = {name: {"value": 1.0 + number, "better": "lower"} for name in ("peak", "step_time")}
+        repeats = [
+            timed(0.0, hash_, verdict, number * 10.0, id=f"t[repeat={hash_}]", metrics=metrics) for hash_ in "12"
+        ]
+        history.add(run(f"r{number}", *repeats, started_s=number * 10.0))
+
+    def said(metric: str) -> list[tuple[str, bool]]:
+        (series,) = history.series(metric=metric)
+        return [(point.mark, point.accepted) for point in series.points]
+
+    history.mark("r3", "t", "regression", "the driver", "ann", 45.0)
+    assert said("step_time")[6:8] == [("regression", False)] * 2
+    history.mark("r2", "t", "accepted", "we keep the driver", "bob", 46.0, "step_time")
+    out, settled = ("", False), ("", True)
+    assert said("step_time") == [out] * 4 + [("accepted", True)] + [settled] * 5 + [out] * 2
+    assert said("peak")[6:8] == [("regression", False)] * 2
+    assert [(alarm.run, alarm.mark, alarm.mark_by) for alarm in history.alarms()] == [
+        ("r2", "accepted", "bob"),
+        ("r3", "regression", "ann"),  # it was right; that it was accepted later takes nothing from that
+        ("r4", "accepted", "bob"),
+        ("r5", "", ""),  # raised after that word
+    ]
+    history.mark("r2", None, "", "not that run", "bob", 60.0)
+    assert said("step_time")[4:8] == [out] * 2 + [("regression", False)] * 2
+    with pytest.raises(ValueError, match="not about its figure 'peak' alone"):
+        history.mark("r2", "t", "fixed", "", "bob", 61.0, "peak")
+
+
+def test_a_level_is_accepted_for_its_own_configuration_alone(place: str) -> None:
+    history = open_history(place)
+    history.add(run("r1", timed(2.0, verdict=Verdict.SLOWER, at_s=10.0)))
+    history.add(run("r2", timed(2.0, verdict=Verdict.SLOWER, at_s=20.0, fingerprint="beef0000")))
+    history.mark("r1", "t[n=a]", "accepted", "as it is", "ann", 30.0)
+    assert [alarm.mark for alarm in history.alarms()] == ["accepted", ""]

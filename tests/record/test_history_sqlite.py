@@ -236,3 +236,17 @@ def test_series_and_durations_of_a_large_history_use_an_index(tmp_path: Path) ->
         " AND seconds IS NOT NULL ORDER BY started_s DESC LIMIT 20"
     )
     assert "attempts_that_passed" in plan(last)
+
+
+def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    history = open_history(path)
+    history.add(run("r1", timed(1.0)))
+    old = "CREATE TABLE marks (run TEXT, benchmark TEXT, at_s REAL, word TEXT, reason TEXT, said_by TEXT)"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"DROP TABLE marks; {old}; PRAGMA user_version = 2;")
+        connection.execute("INSERT INTO marks VALUES ('r1', 't[n=a]', 5.0, 'fixed', 'why', 'ann')")
+        connection.commit()
+    (mark,) = history.marks()
+    assert (mark.run, mark.benchmark, mark.metric, mark.word, mark.by) == ("r1", "t[n=a]", "", "fixed", "ann")
+    assert history.series()[0].points[0].mark == "fixed"

@@ -1,10 +1,16 @@
 """Series in reports: bounds and changes beside the runs, what moved together, charts for terminals and pages."""
 
+import html
 import math
 import random
+import re
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 import sample
 from hypothesis import given
@@ -13,6 +19,7 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
+from seatrial.report.html import render
 from seatrial.report.lines import paint
 from seatrial.report.series import (
     MOST_OF_RUN,
@@ -30,10 +37,23 @@ from seatrial.report.series import (
 from seatrial.report.series_chart import sparkline, svg_chart, terminal_chart
 from seatrial.report.series_html import render_series
 from seatrial.report.series_lines import MOST_DRAWN, alarms_lines, history_lines, ranked
-from seatrial.report.series_words import bound_text, day, figure, percent, precision_text, sure, together_text
+from seatrial.report.series_words import (
+    bound_of,
+    bound_text,
+    day,
+    figure,
+    left_out_text,
+    percent,
+    precision_text,
+    span,
+    sure,
+    together_text,
+)
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def series(values: list[float], name: str = "llama", better: str = "lower", **of_points: dict[int, str]) -> Series:
+def series(values: list[float], name: str = "llama", better: str = "lower", **of_points: dict[int, Any]) -> Series:
     """One point a day. `of_points`: fields of points by index."""
     points = []
     for index, value in enumerate(values):
@@ -62,7 +82,7 @@ def test_changes_are_found_also_where_every_run_after_them_was_an_alarm() -> Non
     slower = dict.fromkeys(range(30, 60), "slower")
     made = view(series(steps(2.0, 2.2), verdict=slower))
     assert [change.run for change in made.changes] == ["r30"]
-    assert made.left_out == {"out of bounds, and nobody has said why": 30}
+    assert made.left_out == {"out of bounds, and nobody has said why": [f"r{n}" for n in range(30, 60)]}
     assert made.bound is not None
     assert made.bound.upper is not None
     assert made.bound.upper < 2.1
@@ -74,7 +94,7 @@ def test_a_failed_run_is_in_the_chart_but_in_no_level() -> None:
     made = view(series(values, verdict=dict.fromkeys(range(10, 20), "failed")))
     assert made.changes == []
     assert len(made.points) == 30
-    assert made.left_out == {"the run failed": 10}
+    assert made.left_out == {"the run failed": [f"r{n}" for n in range(10, 20)]}
 
 
 def test_the_bound_is_of_the_newest_sound_level_and_a_regression_stays_open() -> None:
@@ -91,10 +111,66 @@ def test_a_word_of_a_person_changes_what_the_bound_is_made_from() -> None:
     values = steps(2.0, each=20)
     values[5] = 2.5
     alarm = {"verdict": {5: "slower"}}
-    assert view(series(values, **alarm)).left_out == {"out of bounds, and nobody has said why": 1}
-    assert view(series(values, **alarm, mark={5: "false-alarm"})).left_out == {}
+    assert view(series(values, **alarm)).left_out == {"out of bounds, and nobody has said why": ["r5"]}
+    assert view(series(values, **alarm, mark={5: "false-alarm"})).left_out == {"an outlier among the others": ["r5"]}
     marked = view(series(values, **alarm, mark={5: "regression", 9: "fixed"})).left_out
-    assert marked == {"marked as a regression": 1, "after a regression, not yet fixed": 3}
+    assert marked == {"marked as a regression": ["r5"], "after a regression, not yet fixed": ["r6", "r7", "r8"]}
+
+
+def test_an_accepted_level_is_no_regression_and_its_alarms_need_nobody() -> None:
+    slower = dict.fromkeys(range(30, 36), "slower")
+    worse = view(series(steps(2.0, 2.2), verdict=slower))
+    assert worse.regression
+    assert "6 alarms that nobody judged" in paint(history_lines([worse], [], 0, 80, False))
+    accepted = dict.fromkeys(range(30, 60), True)
+    words = {"mark": {30: "accepted"}, "mark_reason": {30: "we keep the driver"}}
+    made = view(series(steps(2.0, 2.2), verdict=slower, accepted=accepted, **words))
+    assert made.regression == ""
+    assert made.bound is not None
+    assert (made.bound.runs, made.bound.since_s) == (30, 1.79e9 + 30 * 86400)
+    assert made.left_out == {"before the level that was accepted": [f"r{n}" for n in range(30)]}
+    text = paint(history_lines([made], [], 0, 80, False))
+    assert "nobody judged" not in text
+    assert "accepted  run r30: we keep the driver" in text
+    assert "a accepted" in text
+
+
+def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
+    values = steps(2.0, each=20)
+    values[7] = 2.9
+    made = view(series(values, verdict=dict.fromkeys(range(10, 15), "failed")))
+    assert left_out_text(made) == "1 an outlier among the others (r7); 5 the run failed (r10 … r14)"
+    assert made.bound is not None
+    assert made.bound.runs == 14
+    page = " ".join(
+        "".join(ElementTree.fromstring(f"<p>{render_series(RunSeries('r', [made], []))}</p>").itertext()).split()
+    )
+    assert "20 runs" in page
+    assert "(14 runs since" in page
+    assert f"not used for the bound: {left_out_text(made)}" in page
+
+
+def test_figures_of_repeats_are_not_called_runs() -> None:
+    points = [msgspec.structs.replace(point, run=f"r{n // 5}") for n, point in enumerate(series(steps(2.0)).points)]
+    made = view(Series("llama", "t", "f", "step_time", "s", "lower", points))
+    text = paint(history_lines([made], [], 0, 100, False))
+    assert ", 30 figures of 6 runs, " in text
+    assert "(30 figures of 6 runs since " in text
+    page = render_series(RunSeries("r", [made], []))
+    assert page.count("30 figures of 6 runs") == 3  # of the picture, below it, and of the bound
+    assert "point" not in ElementTree.fromstring(f"<p>{page}</p>").itertext()
+
+
+def test_where_a_bound_was_asked_for_and_there_is_none_that_is_said() -> None:
+    none = view(series(steps(2.0)), [Bound("loss", 0.0, 1.0)])
+    assert bound_of(none) == "no bound: the baseline has none for it"
+    assert bound_of(none) in paint(history_lines([none], [], 0, 100, False))
+    assert bound_of(none) in render_series(RunSeries("r", [none], []))
+    other = view(series(steps(2.0)), [Bound("step_time", 1.0, 3.0, fingerprint="beef0000")])
+    assert bound_of(other) == "no bound: that of the baseline is of another configuration or hardware (/beef0000)"
+    assert bound_of(view(series(steps(2.0), better=""), [])) == ""
+    off = Bound("step_time", 1.0, 3.0, state=BoundState.DISABLED, why="flaky `host`", source="b.yaml:3")
+    assert bound_of(view(series(steps(2.0)), [off])) == "the bound from b.yaml:3 is switched off: flaky `host`"
 
 
 def test_the_bound_of_a_baseline_comes_before_that_of_the_history() -> None:
@@ -103,6 +179,13 @@ def test_the_bound_of_a_baseline_comes_before_that_of_the_history() -> None:
     assert view(series(steps(2.0)), []).bound is None
     other = Bound("step_time", 1.0, 3.0, fingerprint="beef0000")
     assert view(series(steps(2.0)), [other]).bound is None
+
+
+def test_a_bound_that_was_moved_says_what_its_width_is_from() -> None:
+    moved = Bound("step_time", 1.9, 2.1, unit="s", runs=2, figures=4, width_runs=8, source="b.yaml:3")
+    assert bound_text(moved) == (
+        "bound 1.9 to 2.1 s (centered on 4 figures of 2 runs, width of 8 earlier ones; from b.yaml:3)"
+    )
 
 
 def test_too_few_runs_say_that_there_is_no_bound_yet() -> None:
@@ -143,6 +226,13 @@ def test_precision_is_of_the_alarms_that_somebody_judged() -> None:
     assert (found.alarms, found.confirmed, found.false, found.unjudged) == (5, 2, 1, 2)
     assert precision_text(found) == "5 alarms: 2 confirmed, 1 false, 2 not judged; precision 67 % of those judged"
     assert "none judged yet" in precision_text(Precision(1, 0, 0))
+    accepted = precision(Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in ("accepted", "regression", ""))
+    assert (accepted.accepted, accepted.unjudged, accepted.share) == (1, 1, 1.0)
+    assert precision_text(accepted) == (
+        "3 alarms: 1 confirmed, 0 false, 1 accepted, 1 not judged; precision 100 % of those judged"
+    )
+    assert precision_text(Precision(2, 0, 0, 2)) == "2 alarms, all accepted as a new level"
+    assert precision_text(Precision(3, 0, 0, 2)).startswith("3 alarms, 2 accepted, the others not judged yet: ")
     assert precision_text(Precision(0, 0, 0)) == "no alarm was ever raised here"
 
 
@@ -162,6 +252,30 @@ def test_words_say_no_more_than_is_known() -> None:
         "98.9 % sure",
     ]
     assert [day(at_s) for at_s in (0.0, 1e300, None)] == ["1 Jan 1970", "at no known time", ""]
+    assert [span(0.0, last_s) for last_s in (30.0, 3600.0, 90_000.0, 1e300)] == [
+        "1 Jan 1970 00:00 UTC",
+        "1 Jan 1970 00:00 to 01:00 UTC",
+        "1 Jan 1970 to 2 Jan 1970",
+        "1 Jan 1970 to at no known time",
+    ]
+
+
+def test_where_all_is_of_one_day_times_are_told() -> None:
+    points = [
+        msgspec.structs.replace(point, at_s=1.79e9 + 60 * number)
+        for number, point in enumerate(series(steps(2.0, 2.2)).points)
+    ]
+    made = view(Series("llama", "t", "f", "step_time", "s", "lower", points))
+    twice = [made, msgspec.structs.replace(made, benchmark="other")]
+    alarm = Alarm("r", 1.79e9, "b", "f", "slower", "")
+    text = paint(history_lines(twice, [], 0, 100, False)) + paint(alarms_lines([alarm, alarm]))
+    page = render_series(RunSeries("r", twice, together(twice)))
+    assert "slower  21 Sep 2026 14:13" in text
+    for said in (text, page):
+        assert "60 runs, 21 Sep 2026 14:13 to 15:12 UTC" in said
+        assert "(30 runs since 21 Sep 2026 14:13," in said
+        assert "21 Sep 2026 14:43, 2." in said
+        assert "At commit c30 (21 Sep 2026 14:43) 2 series moved" in said
 
 
 @pytest.mark.parametrize("ascii_only", [False, True])
@@ -193,10 +307,45 @@ def test_a_chart_marks_changes_alarms_and_words_where_they_are() -> None:
     assert sum("." in drawing for _, drawing in chart.rows) == 2
 
 
-def test_a_bound_far_away_does_not_press_the_runs_flat() -> None:
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_each_bound_has_its_own_row_and_label_however_far_away_a_run_is(ascii_only: bool) -> None:
+    values = [2.0, 2.01, 1.99, 2.049, 1.951, 2.05, 1.95, 9.0, 2.0, 2.06]
+    made = view(series(values), [Bound("step_time", 1.95, 2.05)])
+    chart = terminal_chart(made, 30, ascii_only)
+    line = "." if ascii_only else "┄"
+    rows = {label.strip(): number for number, (label, drawing) in enumerate(chart.rows) if line in drawing}
+    assert list(rows) == ["2.05", "1.95"]
+    assert chart.rows[0][0].strip() == "9"
+    assert chart.outside == []
+    for place, value in enumerate(values):
+        (row,) = (number for number, (_, drawing) in enumerate(chart.rows) if drawing[2 * place] not in f" {line}")
+        assert (row < rows["2.05"], row > rows["1.95"]) == (value > 2.05, value < 1.95)
+
+
+def test_bounds_a_few_percent_away_are_drawn_though_the_runs_are_much_nearer_together() -> None:
+    tight = [2.0 + 0.0001 * (number % 3) for number in range(20)]
+    made = view(series(tight))  # the floor makes its bound 1.5 % wide
+    chart = terminal_chart(made, 80, False)
+    assert sum("┄" in drawing for _, drawing in chart.rows) == 2
+    assert len(svg_chart(made).bounds) == 2
+    assert bound_of(made, chart.outside).endswith("from the history)")
+
+
+def test_a_bound_far_away_does_not_press_the_runs_flat_and_is_said_to_be_outside() -> None:
     far = view(series(steps(2.0)), [Bound("step_time", 0.0, 1000.0)])
     chart = terminal_chart(far, 80, False)
     assert sum(bool(drawing.strip()) for _, drawing in chart.rows) > 4
+    assert "both are outside the picture" in paint(history_lines([far], [], 0, 100, False))
+    half = view(series(steps(2.0)), [Bound("step_time", 0.0, 2.02)])
+    assert "the lower one is outside the picture" in paint(history_lines([half], [], 0, 100, False))
+    assert "the lower one is outside the picture" in render_series(RunSeries("r", [half], []))
+
+
+def test_a_bound_that_is_not_in_use_is_not_drawn() -> None:
+    off = Bound("step_time", 1.9, 2.1, state=BoundState.UNUSABLE, why="too wide")
+    made = view(series(steps(2.0)), [off])
+    assert svg_chart(made).bounds == []
+    assert svg_chart(made).outside == []
 
 
 FIGURES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40)
@@ -318,3 +467,49 @@ def test_the_series_of_a_run_are_kept_beside_its_results(tmp_path: Path) -> None
 
 def test_a_view_knows_its_name() -> None:
     assert SeriesView("b", "t", "f", "m", "s", "lower", [], []).name == "b m"
+
+
+def test_commands_in_what_a_page_says_are_code() -> None:
+    page = render_series(RunSeries("r", [view(series(steps(2.0)))], [], 0, Precision(1, 0, 0)))
+    assert "<code>seatrial history mark RUN --regression</code>" in page
+    assert "`" not in page
+    for why, told in (("`a <b>` & c", "<code>a &lt;b&gt;</code> &amp; c"), ("one ` & <b>", "one ` &amp; &lt;b&gt;")):
+        off = Bound("step_time", state=BoundState.DISABLED, why=why, source="b.yaml:3")
+        page = render_series(RunSeries("r", [view(series(steps(2.0)), [off])], []))
+        assert f'<li class="dim">the bound from b.yaml:3 is switched off: {told}</li>' in page
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium")
+def test_a_narrow_screen_shows_what_was_found_whole_and_captions_apart_from_values(tmp_path: Path) -> None:
+    run = sample.small()
+    folder = sample.write_run(tmp_path / "run", run, notebooks=True)
+    write_series(folder, RunSeries("r", [view(series(steps(2.0), "a-benchmark-of-a-long-name" * 3))], []))
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render(run, folder))
+    page = page.replace('<details class="cell', '<details open class="cell')
+    measure = """<script>onload=()=>{let d=document.querySelector("iframe").contentDocument,
+    told=[...d.querySelectorAll(".told")].filter(e=>e.textContent).map(e=>{
+      let b=e.getBoundingClientRect();return b.left>=0&&b.right<=420&&b.width>250&&
+      e.closest(".scroll").scrollWidth<=e.closest(".scroll").clientWidth}),
+    gaps=[...d.querySelectorAll(".charts figcaption")].map(e=>{let [a,b]=e.children;
+      return b.getBoundingClientRect().left-a.getBoundingClientRect().right});
+    document.title=[told.length,told.every(x=>x),gaps.length,Math.min(...gaps)>8].join(" ")}</script>"""
+    frame = f'<iframe srcdoc="{html.escape(page)}" style="width:420px;height:900px;border:0"></iframe>{measure}'
+    (tmp_path / "frame.html").write_text(f"<!doctype html><meta charset=utf-8><title></title>{frame}")
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-quic"),
+            *(f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", (tmp_path / "frame.html").as_uri()),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        timeout=120,
+        check=True,
+    )
+    title = re.search(r"<title>(\d+) (\w+) (\d+) (\w+)</title>", done.stdout.decode())
+    assert title is not None
+    assert int(title[1]) > 3
+    assert int(title[3]) > 1
+    assert (title[2], title[4]) == ("true", "true")

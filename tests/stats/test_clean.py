@@ -92,6 +92,38 @@ def test_an_accepted_run_starts_the_level_and_ends_a_regression() -> None:
     assert cleaned.open_regression is None
 
 
+def test_accepted_runs_that_follow_each_other_are_one_level_from_the_first_of_them_on() -> None:
+    accepted = replace(ALARM, accepted=True)
+    cleaned = quiet([Past(1.0), accepted, Past(1.0, good=False), accepted, accepted, ALARM])
+    assert cleaned.used == [1, 3, 4, 5]
+    assert cleaned.left_out == {0: "before the level that was accepted", 2: "the run failed"}
+
+
+def test_an_accepted_level_can_be_marked_as_a_regression_later() -> None:
+    points = [
+        Past(1.2, accepted=True),
+        Past(1.2, accepted=True, mark="regression"),
+        Past(1.2, accepted=True),
+        Past(1.2),
+    ]
+    cleaned = quiet(points)
+    assert (cleaned.used, cleaned.open_regression) == ([0], 1)
+
+
+def test_a_change_for_the_worse_between_two_accepted_levels_is_no_regression() -> None:
+    points, detect = levels((1.0, 5), (1.2, 5))
+    points = [replace(past, accepted=True) for past in points]
+    cleaned = clean(points, "lower", detect)
+    assert (cleaned.used, cleaned.open_regression) == ([5, 6, 7, 8, 9], None)
+
+
+def test_large_levels_are_told_in_plain_digits() -> None:
+    points, detect = levels((78350.0, 5), (90000.0, 5))
+    assert clean(points, "lower", detect).left_out[5] == (
+        "since the level got worse, from 78,350 to 90,000, and nobody accepted it"
+    )
+
+
 def test_the_newest_accepted_run_counts() -> None:
     points = [Past(1.0), Past(1.2, accepted=True), Past(1.2), Past(1.4, accepted=True), Past(1.4)]
     assert quiet(points).used == [3, 4]

@@ -89,6 +89,8 @@ def test_a_command_alone_is_a_trial(tmp_path: Path) -> None:
     assert args["finite"] == []  # what a log calls loss is not judged unasked
     assert args["stall"] == {"factor": 100.0, "least_s": 300.0, "steps": 5}
     assert step(job(tmp_path, "trials: {t: {kind: training, command: x, stall: false}}"), "train").args["stall"] is None
+    assert "any" not in args
+    assert step(job(tmp_path, "trials: {t: {kind: training, command: x, log: {hosts: any}}}"), "train").args["any"]
 
 
 def test_a_repository_is_cloned_first_and_the_trials_own_wins(tmp_path: Path) -> None:
@@ -165,6 +167,17 @@ def test_what_makes_no_sense_is_told_where_it_stands(tmp_path: Path, trial: str,
         ("iter 5: loss 4.2, time 3ms", "4.2"),
         ("lm loss: 6.1E+00 | loss scale: 1.0", "6.1E+00"),
         ("loss: tensor(2.5, device='cuda:0')", "2.5"),
+        ('{"loss": "NaN"}', "NaN"),
+        ("{'loss': '2.31'}", "2.31"),
+        ("loss: [nan]", "nan"),
+        ("loss=[[-inf]]", "-inf"),
+        ("loss: tensor([nan], device='cuda:0')", "nan"),
+        ("loss Array(nan, dtype=float32)", "nan"),
+        ("{'loss': np.float32(2.31)}", "2.31"),
+        ("loss: INFINITY", "INFINITY"),
+        ("loss: -Infinity", "-Infinity"),
+        ("loss [12/100] 3", None),
+        ("loss: nanny", None),
         ("val_loss: 3 loss: 2", "2"),
         ("val_loss: 3", None),
         ("val/loss: 3", None),
@@ -229,6 +242,25 @@ def test_curves_are_read_in_the_forms_that_people_have(tmp_path: Path) -> None:
         assert read_curve(tmp_path / name) == {0: 5.5, 10: 4.5}, name
     (tmp_path / "e.json").write_text("[5.5, 4.5]")
     assert read_curve(tmp_path / "e.json") == {0: 5.5, 1: 4.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("step,loss\n1,1\n2,nan\n3,1\n", ":3: the loss at step 2 is nan"),
+        ("1,1\n2,-Infinity\n", ":2: the loss at step 2 is -inf"),
+        ('{"1": 1.0,\n "2": NaN}', ":2: the loss at step 2 is nan"),
+        ("[[1, 1.0], [2, 1e999]]", ": the loss at step 2 is inf"),
+        ("[1.0, Infinity]", ":1: the loss at step 1 is inf"),
+    ],
+)
+def test_a_loss_of_a_recorded_curve_that_is_no_number_is_told_with_its_line(
+    tmp_path: Path, text: str, where: str
+) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(CurveError) as caught:
+        read_curve(tmp_path / "c")
+    assert f"{tmp_path / 'c'}{where}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def _mask_file(path: str, mask: Mask) -> None:
         return
     if not stat.S_ISREG(seen.st_mode):
         return
-    stream = mask.stream()
+    stream = mask.stream(exact=True)
     with _opened(path) as source:
         for block in _blocks(source):
             stream.feed(block)
@@ -59,7 +59,7 @@ def _write_masked(source: int, path: str, mask: Mask, mode: int) -> None:
     # A name that nobody can know, made by us and by nobody else: the job may have put links where we would write.
     sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        stream = mask.stream()
+        stream = mask.stream(exact=True)
         for block in iter(lambda: os.read(source, BLOCK_BYTES), b""):
             _write(sink, stream.feed(block))
         _write(sink, stream.flush())

@@ -14,7 +14,8 @@ import sys
 import time
 from typing import Dict, List, Optional
 
-LINE_BYTES = 1 << 20  # a longer line is told in pieces
+LINE_BYTES = 1 << 20  # a longer line is told in pieces,
+WORD_BYTES = 64 << 10  # and a word of at most so many bytes is in one of them
 AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
 AFTER_TERM_S = 5.0  # and from there to SIGKILL
 LOOK_S = 0.05
@@ -26,13 +27,14 @@ class Host:
         self.code: Optional[int] = None
         self.rest = b""
         notes = os.environ.get("SEATRIAL_NOTES_FD", "")
+        self.notes: Optional[int] = int(notes) if notes.isdigit() else None
         self.process = subprocess.Popen(
             ["/bin/sh", "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=dict(os.environ, SEATRIAL_HOST=str(number), SEATRIAL_HOSTS=str(count)),
-            pass_fds=[int(notes)] if notes.isdigit() else [],
+            pass_fds=[] if self.notes is None else [self.notes],
         )
         assert self.process.stdout is not None
         self.pipe: int = self.process.stdout.fileno()
@@ -45,9 +47,13 @@ class Host:
         except BlockingIOError:
             return True
         *lines, self.rest = (self.rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        if len(self.rest) > LINE_BYTES or (not data and self.rest):
+        if not data and self.rest:
             lines.append(self.rest)
             self.rest = b""
+        elif len(self.rest) > LINE_BYTES:  # cut between two words: a secret or what is looked for must not be
+            at = self.rest.rfind(b" ", len(self.rest) - WORD_BYTES) + 1 or len(self.rest)
+            lines.append(self.rest[:at])
+            self.rest = self.rest[at:]
         self.tell(lines)
         return bool(data)
 
@@ -55,6 +61,12 @@ class Host:
         text = b"".join(b"[%d] %s\n" % (self.number, line) for line in lines)
         while text:
             text = text[os.write(1, text) :]
+
+    def note(self) -> None:
+        """It has ended: no more steps are to be waited for."""
+        if self.notes is not None:
+            with contextlib.suppress(OSError):
+                os.write(self.notes, b'{"note":"host","host":%d,"code":%d}\n' % (self.number, self.code or 0))
 
     def send(self, number: int) -> None:
         if self.code is None:
@@ -79,6 +91,7 @@ def follow(hosts: List[Host]) -> int:
             if host.code is None and host.process.poll() is not None:
                 code = host.process.returncode
                 host.code = 128 - code if code < 0 else code
+                host.note()
                 if host.code and not first:
                     first, failed_s = host.code, time.monotonic()
                     host.tell([b"--- host %d ended with code %d" % (host.number, host.code)])

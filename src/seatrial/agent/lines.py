@@ -1,22 +1,21 @@
 """Whole lines out of bytes that come in any pieces: what a log is read by while it is being written.
 
 What a terminal would not show is not matched either: colours are taken out, and each state of a progress bar (what a
-carriage return draws over) is a line of its own. A line is numbered as an editor would, by line feeds alone. Of a line
-only the first LINE_BYTES are looked at, so memory is bounded whatever a job writes.
+carriage return draws over) is a line of its own. A line is numbered as an editor would, by line feeds alone. A line of
+more than LINE_BYTES comes in windows (`long_line.py`), so memory is bounded whatever a job writes.
 """
 
 from __future__ import annotations
 
-import re
 from itertools import accumulate
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple, Union
+
+from .long_line import TEXT_CHARACTERS, LongLine, Window
+from .plain import host_of, plain
 
 LINE_BYTES = 64 << 10
-TEXT_CHARACTERS = 500  # of a line that is shown
 GRAIN = 1 << 10
 BOM = b"\xef\xbb\xbf"
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
-_PREFIX = re.compile(rb"\[(\d{1,6})\] ?")
 
 
 class Block:
@@ -46,16 +45,21 @@ class Block:
         end = self.data.find(b"\n", offset)
         return self.data.rfind(b"\n", 0, offset) + 1, len(self.data) if end < 0 else end
 
+    def text_at(self, offset: int) -> str:
+        """The line around `offset`, for a person."""
+        start, end = self.bounds(offset)
+        text = self.data[start : min(end, start + 4 * TEXT_CHARACTERS)].decode("utf-8", "replace")
+        return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
+
     def by_host(self) -> Dict[int, "Block"]:
         """Lines of several hosts, apart, without the `[h] ` that says whose each is. A line without is host 0's."""
         lines: Dict[int, List[bytes]] = {}
         numbers: Dict[int, List[int]] = {}
         offset = 0
         for line in self.data.split(b"\n"):
-            prefix = _PREFIX.match(line)
             if line:
-                host = int(prefix.group(1)) if prefix else 0
-                lines.setdefault(host, []).append(line[prefix.end() :] if prefix else line)
+                host, prefix = host_of(line)
+                lines.setdefault(host, []).append(line[prefix:])
                 numbers.setdefault(host, []).append(self.line_at(offset))
             offset += len(line) + 1
         return {
@@ -65,64 +69,59 @@ class Block:
         }
 
 
+Part = Union[Block, Window]
+
+
 class Lines:
-    """Takes what comes, gives blocks of lines that have ended. `rest` is the one that has not."""
+    """Takes what comes, gives blocks of lines that have ended, and windows of a line that is too long for one."""
 
     def __init__(self) -> None:
         self.long_lines = 0
         self.lines = 0  # that have ended; with the rest, if there is one, all that there are
-        self._rest = b""
-        self._skipping = False  # the rest of a line of which enough has been kept
+        self._rest = b""  # the line that has not ended,
+        self._long: Optional[LongLine] = None  # or one that is long already
         self._first = True
 
-    def feed(self, data: bytes) -> Optional[Block]:
-        if self._skipping:
-            ends = [at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0]
-            if not ends:
-                return None
-            data = data[min(ends) :]
-            self._skipping = False
+    def feed(self, data: bytes) -> Iterator[Part]:
+        if self._long is not None:
+            end = _end_of_line(data, 0)
+            yield from self._long.feed(data[:end])
+            if end == len(data):
+                return
+            yield from self._ended(data[end : end + 1])
+            data = data[end + 1 :]
         cut = data.rfind(b"\n") + 1
         cut = max(cut, data.rfind(b"\r", cut) + 1)
-        whole = b"".join((self._rest, memoryview(data)[:cut])) if cut else b""
-        self._rest = data[cut:] if cut else self._rest + data
+        if cut:
+            whole = b"".join((self._rest, memoryview(data)[:cut]))
+            self._rest = data[cut:]
+            yield from self._parts(whole)
+        else:
+            self._rest += data
         if len(self._rest) > LINE_BYTES:
-            self._rest, self._skipping = self._rest[:LINE_BYTES], True
-            self.long_lines += 1
-        return self._block(whole) if cut else None
+            rest, self._rest = self._rest, b""
+            yield from self._begun(rest)
 
-    def flush(self) -> Optional[Block]:
+    def flush(self) -> Iterator[Part]:
         """The last line may lack its end."""
-        rest, self._rest, self._skipping = self._rest, b"", False
-        if not rest:
-            return None
-        block = self._block(rest)
-        self.lines += 1
-        return block
+        rest, self._rest = self._rest, b""
+        if self._long is not None:
+            yield from self._ended(b"\n")
+        elif rest:
+            yield self._block(rest)
+            self.lines += 1
 
-    def unfinished(self) -> Optional[Block]:
+    def unfinished(self) -> Optional[Part]:
         """The line that has not ended yet, to look at; it will come again."""
+        if self._long is not None:
+            return self._long.rest()
         if not self._rest:
             return None
-        data = _plain(self._rest)
+        data = plain(self._rest)
         return Block(data, data, self.lines + 1)
 
-    def _block(self, data: bytes) -> Block:
-        if self._first:
-            self._first = False
-            if data.startswith(BOM):
-                data = data[len(BOM) :]
-        if len(data) > LINE_BYTES:
-            data = self._cut(data)
-        plain = _plain(data)
-        shown = plain.replace(b"\r", b"\n") if b"\r" in plain else plain
-        block = Block(shown, plain, self.lines + 1)
-        self.lines += block.line_feeds
-        return block
-
-    def _cut(self, data: bytes) -> bytes:
-        """The same lines, none longer than LINE_BYTES."""
-        kept: List[bytes] = []
+    def _parts(self, data: bytes) -> Iterator[Part]:
+        """Whole lines, of which some may be long."""
         taken = position = 0
         while len(data) - position > LINE_BYTES:
             window = position + LINE_BYTES
@@ -130,19 +129,41 @@ class Lines:
             if end:
                 position = end
                 continue
-            kept.append(data[taken:window])
-            self.long_lines += 1
-            ends = [at for at in (data.find(b"\n", window), data.find(b"\r", window)) if at >= 0]
-            taken = position = min(ends) if ends else len(data)
-        return b"".join([*kept, data[taken:]]) if kept else data
+            if position > taken:
+                yield self._block(data[taken:position])
+            end = _end_of_line(data, window)
+            yield from self._begun(data[position:end])
+            yield from self._ended(data[end : end + 1])
+            taken = position = end + 1
+        if taken < len(data):
+            yield self._block(data[taken:])
+
+    def _begun(self, data: bytes) -> Iterator[Part]:
+        self._long = LongLine(self.lines + 1)
+        self.long_lines += 1
+        yield from self._long.feed(self._without_mark(data))
+
+    def _ended(self, by: bytes) -> Iterator[Part]:
+        if self._long is not None:
+            yield self._long.rest()
+        self._long = None
+        self.lines += by == b"\n"
+
+    def _block(self, data: bytes) -> Block:
+        seen = plain(self._without_mark(data))
+        shown = seen.replace(b"\r", b"\n") if b"\r" in seen else seen
+        block = Block(shown, seen, self.lines + 1)
+        self.lines += block.line_feeds
+        return block
+
+    def _without_mark(self, data: bytes) -> bytes:
+        first, self._first = self._first, False
+        return data[len(BOM) :] if first and data.startswith(BOM) else data
 
 
-def line_text(block: Block, offset: int) -> str:
-    """The line around `offset`, for a person."""
-    start, end = block.bounds(offset)
-    text = block.data[start : min(end, start + 4 * TEXT_CHARACTERS)].decode("utf-8", "replace")
-    return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
-
-
-def _plain(data: bytes) -> bytes:
-    return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
+def _end_of_line(data: bytes, start: int) -> int:
+    """Where the line that is there at `start` ends; the end of `data` when it does not."""
+    end = data.find(b"\n", start)
+    end = len(data) if end < 0 else end
+    drawn_over = data.find(b"\r", start, end)
+    return end if drawn_over < 0 else drawn_over

@@ -1,4 +1,5 @@
-"""Secrets are replaced in all that leaves a job, also when one is cut in two by the way its bytes arrive."""
+"""Secrets are replaced in all that leaves a job, also when one is cut in two: by the way its bytes arrive, by
+the end of the job in the middle of it, or by colours and other things that nobody sees."""
 
 from __future__ import annotations
 
@@ -7,11 +8,15 @@ import html
 import json
 import math
 import re
-from typing import Any, Iterable, List
+from typing import Any, Iterable, List, Tuple
 from urllib.parse import quote
+
+from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_seen, unfinished
 
 MASK = "•••"
 SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
+SHORTEST_START = 4  # of a secret whose end never came
+MOST_HELD = 64 << 10  # bytes beyond the longest secret that wait for the rest of one
 
 
 class Mask:
@@ -22,10 +27,14 @@ class Mask:
         values |= {form for value in values for form in encoded(value)}
         ordered = sorted(values, key=len, reverse=True)
         self.values: List[bytes] = [value.encode("utf-8", "surrogateescape") for value in ordered]
-        self._text = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        seen = sorted({UNSEEN_TEXT.sub("", value) or value for value in ordered}, key=len, reverse=True)
+        self._text = re.compile("|".join(map(re.escape, seen))) if seen else None
 
     def text(self, text: str) -> str:
-        return self._text.sub(MASK, text) if self._text else text
+        if self._text is None:
+            return text
+        seen = Seen(text, UNSEEN_TEXT)
+        return seen.replaced([found.span() for found in self._text.finditer(seen.plain)], MASK, len(text))
 
     def data(self, value: Any) -> Any:
         """Plain data with every text masked, keys too, and with numbers that JSON has no word for as None."""
@@ -39,8 +48,9 @@ class Mask:
             return [self.data(item) for item in value]
         return value
 
-    def stream(self) -> "StreamMask":
-        return StreamMask(self.values)
+    def stream(self, exact: bool = False) -> "StreamMask":
+        """`exact`: for a file, which is whole, and which nobody shows without what is unseen in it."""
+        return StreamMask(self.values, exact)
 
 
 def encoded(value: str) -> List[str]:
@@ -59,9 +69,12 @@ def parts(value: str) -> List[str]:
 class StreamMask:
     """Masks a stream of bytes that comes in pieces. What may be the start of a secret waits for the next piece."""
 
-    def __init__(self, values: List[bytes]) -> None:
+    def __init__(self, values: List[bytes], exact: bool = False) -> None:
+        self._exact = exact
         self._values = values
-        self._pattern = re.compile(b"|".join(map(re.escape, values))) if values else None
+        if not exact:
+            self._values = sorted({UNSEEN.sub(b"", value) or value for value in values}, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._values))) if values else None
         self._longest = max(map(len, values)) if values else 0
         self._held = b""
         self.found = False  # a secret, so far
@@ -70,25 +83,33 @@ class StreamMask:
         if self._pattern is None:
             return data
         data = self._held + data
-        keep_from = self._possible_start(data)
-        for found in self._pattern.finditer(data):
+        seen = Seen(data, None if self._exact or all_seen(data) else UNSEEN)
+        if not self._exact and unfinished(data) < len(data):
+            seen = Seen(data[: unfinished(data)], UNSEEN)
+        keep_from = self._possible_start(seen.plain)
+        spans: List[Tuple[int, int]] = []
+        for found in self._pattern.finditer(seen.plain):
             if found.start() >= keep_from:
                 break
+            spans.append(found.span())
             keep_from = max(keep_from, found.end())  # a whole secret is never split to wait for another
-        self._held = data[keep_from:]
-        return self._replace(data[:keep_from])
+        cut = seen.at(keep_from) if keep_from < len(seen.plain) else len(data)
+        self._held = data[cut:]
+        self.found = self.found or bool(spans)
+        masked = seen.replaced(spans, MASK.encode(), cut) + data[len(seen.data) : cut]
+        return masked if len(self._held) <= self._longest + MOST_HELD else masked + self.flush()
 
     def flush(self) -> bytes:
         """What still waits, when nothing more will come."""
         held, self._held = self._held, b""
-        return self._replace(held)
-
-    def _replace(self, data: bytes) -> bytes:
         if self._pattern is None:
-            return data
-        masked, count = self._pattern.subn(MASK.encode(), data)
-        self.found = self.found or count > 0
-        return masked
+            return held
+        seen = Seen(held, None if self._exact else UNSEEN)
+        if not self._exact and len(seen.plain) >= SHORTEST_START:
+            return MASK.encode()
+        spans = [found.span() for found in self._pattern.finditer(seen.plain)]
+        self.found = self.found or bool(spans)
+        return seen.replaced(spans, MASK.encode(), len(held))
 
     def _possible_start(self, data: bytes) -> int:
         """Where the longest end of `data` begins that a secret begins with."""

@@ -12,7 +12,8 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .lines import Block
+from .lines import Block, Part
+from .long_line import Window
 
 GUARD_S = 0.5  # of CPU time, for one pattern on one block
 SLOW_S = 0.2  # a block that takes longer counts against the pattern,
@@ -23,6 +24,7 @@ _BEFORE = r"(?:\\b|\\B|\^|\(\?<[!=](?:\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^()\[\]\\|
 _LEADING = re.compile(_BEFORE)
 _ANY_DIGIT = re.compile(r"\\d|0-9|\{\d*,?\d*\}")
 _NAMES_DIGITS = re.compile(r"\d|\(\?P=")  # a digit itself, a character by its number, the text of a group again
+_ANYTHING = re.compile(r"\^?\.\*\??(?![+*?{])")  # at the start of a pattern: it says nothing about a line
 _SAFE_SPACE = " \\t\\r\\f\\v"
 
 
@@ -69,6 +71,7 @@ class Pattern:
             self._block = re.compile(_literal_first(bound, literal).encode("utf-8"), re.MULTILINE)
         self.digits_alike = not _NAMES_DIGITS.search(_ANY_DIGIT.sub("", text))
         self._group = 1 if self._line.groups else 0
+        self._window: Optional["re.Pattern[bytes]"] = None  # for a part of a line, where `^.*` would not match
 
     def may_match(self, data: bytes) -> bool:
         """Asked for every block: a byte that the block lacks is found missing ten times as quickly as a word."""
@@ -117,6 +120,34 @@ class Pattern:
             for found in self._line.finditer(block.data[start : block.bounds(start)[1]]):
                 yield found.group(group), start + max(found.start(), found.start(group))
 
+    def is_in(self, window: Window) -> int:
+        """Where it is in a part of a long line; -1: not there. What reaches to the end of the part may be different
+        with what follows: the next window has all of it, unless it is longer than what windows share."""
+        if self._window is None:
+            whatever = _ANYTHING.match(self.text)
+            self._window = (
+                re.compile(self.text[whatever.end() :].encode("utf-8"), re.MULTILINE) if whatever else self._line
+            )
+        found = self._window.search(window.data, window.start)
+        if found is None or (not window.last and found.end() == len(window.data) and found.start() >= window.end):
+            return -1
+        return found.start()
+
+    def in_window(self, window: Window, position: int) -> Iterator[Tuple[Optional[bytes], int, int]]:
+        """The figures that start at `position` or later in the window's own part; with the end of each match."""
+        for found in (self._line if self._by_line else self._block).finditer(window.data, position):
+            if not window.last and found.start() >= window.end:
+                return
+            yield found.group(self._group), max(found.start(), found.start(self._group)), found.end()
+
+    def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
+        """The figures of the lines from one line's start to another's."""
+        while start < end:
+            line = block.data[start : block.bounds(start)[1]]
+            for found in self._line.finditer(line) if self.may_match(line) else ():
+                yield found.group(self._group), start + max(found.start(), found.start(self._group))
+            start += len(line) + 1
+
     def last_before(self, block: Block, offset: int) -> Optional[Match]:
         """The last figure that starts before `offset`, if it is on one of the nearest lines that may have one."""
         for _ in range(LOOK_BACK):
@@ -159,7 +190,7 @@ class Patterns:
             self.dropped[text] = "it is no regular expression for bytes: %s" % error
         return None
 
-    def guarded(self, pattern: Pattern, block: Block) -> "_Guarded":
+    def guarded(self, pattern: Pattern, block: Part) -> "_Guarded":
         """`with patterns.guarded(pattern, block) as active:` - skip the body's work when not active."""
         return _Guarded(self, self._guard, pattern, block)
 
@@ -167,7 +198,7 @@ class Patterns:
 class _Guarded:
     """Enters False when there is nothing to search; swallows only the guard's own end."""
 
-    def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: Block) -> None:
+    def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: Part) -> None:
         self._owner, self._guard, self._pattern, self._block = owner, guard, pattern, block
         self._began_s = -1.0
 

@@ -6,9 +6,10 @@ seen (`result`). The runner feeds it from a pipe; `read_existing.py` from files 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
 
-from .lines import Block, Lines, line_text
+from .lines import Lines, Part
+from .long_line import Window
 from .patterns import Pattern, Patterns
 from .progress import Progress
 from .values import Values
@@ -16,6 +17,7 @@ from .values import Values
 BATCH = 500  # figures that wait to be noted
 LINGER_S = 0.3  # after what ends a program: the lines that say why often follow
 QUIET_S = 1.0  # a line that has not ended by then is looked at as it is
+MOST_WANTED = 10_000  # steps of a recorded curve
 MOST_NOTED = 20  # lines of one forbidden pattern
 
 
@@ -44,8 +46,10 @@ class Reading:
         compiled = {name: self._patterns.compiled(spec) for name, spec in (args.get("values") or {}).items()}
         found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
         self._progress = Progress(args.get("stall"))
-        self._values = Values(found, set(args.get("finite") or ()), self._progress, begun_s, self._stop)
+        finite = set(args.get("finite") or ())
+        self._values = Values(found, finite, self._progress, begun_s, self._stop, _recorded_steps(args.get("curve")))
         self._several = int(args.get("hosts") or 1) > 1
+        self._any = bool(args.get("any"))  # `must` is asked of one host, no matter which
         self._streams: Dict[Optional[int], Lines] = {}
         self._noted: List[Dict[str, Any]] = []
         self._next_batch_s = self._next_progress_s = 0.0
@@ -64,16 +68,22 @@ class Reading:
     def feed(self, data: bytes, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
         """`host`: whose log this is, where each has one of its own."""
         self._fed_s, self._looked_at_rest = now_s, False
-        self._take(self._stream(host).feed(data), host, now_s)
+        for part in self._stream(host).feed(data):
+            self._take(part, host, now_s)
 
     def flush(self, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
         """There comes no more."""
-        self._take(self._stream(host).flush(), host, now_s)
+        for part in self._stream(host).flush():
+            self._take(part, host, now_s)
+
+    def ended(self, host: int) -> None:
+        """One of several hosts has ended by itself: it makes no more steps."""
+        self._progress.over(host)
 
     def _stream(self, host: Optional[int]) -> Lines:
         return self._streams.setdefault(host, Lines())
 
-    def _take(self, block: Optional[Block], host: Optional[int], now_s: Optional[float]) -> None:
+    def _take(self, block: Part, host: Optional[int], now_s: Optional[float]) -> None:
         for of_host, lines in self._apart(block, host):
             for sought in self._must:
                 self._seek(sought, lines, of_host)
@@ -84,12 +94,13 @@ class Reading:
                 with self._patterns.guarded(pattern, lines) as active:
                     if active:
                         self._values.read(name, lines, of_host, now_s)
-        if self._must and all(sought.count for sought in self._must):
-            self._progress.off = True  # it has said that it is done: saving what it made is no stall
+            # A host that has said that it is done: saving what it made is no stall.
+            if self._must and all(sought.by_host.get(str(of_host)) for sought in self._must):
+                self._progress.over(of_host)
+        if self._any and self._must and all(sought.count for sought in self._must):
+            self._progress.over(None)
 
-    def _apart(self, block: Optional[Block], host: Optional[int]) -> Iterator[Tuple[int, Block]]:
-        if block is None:
-            return
+    def _apart(self, block: Part, host: Optional[int]) -> Iterator[Tuple[int, Part]]:
         if host is None and self._several:
             yield from block.by_host().items()
         else:
@@ -97,27 +108,39 @@ class Reading:
 
     # ---- patterns
 
-    def _seek(self, sought: Sought, block: Block, host: int) -> None:
+    def _seek(self, sought: Sought, block: Part, host: int) -> None:
         with self._patterns.guarded(sought.pattern, block) as active:
             if active:
-                for start in sought.pattern.lines(block):
+                for start in self._lines(sought, block):
                     self._found(sought, block, host, start)
 
-    def _found(self, sought: Sought, block: Block, host: int, start: int) -> None:
+    def _lines(self, sought: Sought, block: Part, again: bool = False) -> Iterator[int]:
+        """Where each line that matches starts; in a window of a long line, where the match is. A long line counts once,
+        and is not `again` looked through for what it has."""
+        if not isinstance(block, Window):
+            yield from sought.pattern.lines(block)
+        elif id(sought) not in block.line.found:
+            at = sought.pattern.is_in(block)
+            if at >= 0:
+                if not again:
+                    block.line.found.add(id(sought))
+                yield at
+
+    def _found(self, sought: Sought, block: Part, host: int, start: int) -> None:
         sought.count += 1
         sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
         if sought.line is None:
-            sought.line, sought.text = block.line_at(start), line_text(block, start)
+            sought.line, sought.text = block.line_at(start), block.text_at(start)
 
-    def _seek_forbidden(self, sought: Sought, block: Block, host: int, now_s: Optional[float]) -> None:
+    def _seek_forbidden(self, sought: Sought, block: Part, host: int, now_s: Optional[float]) -> None:
         with self._patterns.guarded(sought.pattern, block) as active:
             if not active:
                 return
-            for start in sought.pattern.lines(block):
+            for start in self._lines(sought, block):
                 self._found(sought, block, host, start)
                 if sought.count <= MOST_NOTED:
                     seen = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
-                    seen["text"] = line_text(block, start)
+                    seen["text"] = block.text_at(start)
                     self._noted.append(dict(seen, note="never"))
                     self._stop("never", seen, now_s)
 
@@ -130,7 +153,8 @@ class Reading:
 
     def due_s(self) -> Optional[float]:
         """When `over` and `notes` have to be asked again, if nothing comes before."""
-        times = [self._progress.deadline_s()]
+        due = self._progress.next()
+        times = [None if due is None else due[0]]
         if self.stopped is not None:
             times.append(self._stopped_s + LINGER_S)
         if any(series.waiting for series in self._values.series.values()):
@@ -145,25 +169,32 @@ class Reading:
             self._look_at_rest(now_s)
         if self.stopped is not None:
             return "stopped" if now_s >= self._stopped_s + LINGER_S else None
-        deadline_s = self._progress.deadline_s()
-        if deadline_s is None or now_s < deadline_s:
+        due = self._progress.next()
+        if due is None or now_s < due[0]:
             return None
-        idle_s, limit_s = self._progress.idle_s(now_s), self._progress.limit_s
-        text = "no new step for %.1f s, and %.1f s are allowed" % (idle_s, limit_s or 0.0)
-        self.stopped = {"what": "stall", "host": None, "line": None, "text": text, "step": self._progress.last_step}
-        self._stopped_s = now_s
+        self.stopped, self._stopped_s = self._stall(due[1], now_s), now_s
         return "stall"
+
+    def _stall(self, host: int, now_s: float) -> Dict[str, Any]:
+        progress = self._progress.of(host)
+        text = "no new step for %.1f s, and %.1f s are allowed" % (progress.idle_s(now_s), progress.limit_s)
+        if self._several:
+            last = "" if progress.last_step is None else "; its last was step %d" % progress.last_step
+            text = "host %d: %s%s" % (host, text, last)
+        whose = host if self._several else None
+        return {"what": "stall", "host": whose, "line": None, "text": text, "step": progress.last_step}
 
     def _look_at_rest(self, now_s: float) -> None:
         """A line that does not end, because the program hangs in it or draws over it: only for what ends a program."""
         self._looked_at_rest = True
         for host, stream in self._streams.items():
-            for of_host, block in self._apart(stream.unfinished(), host):
+            rest = stream.unfinished()
+            for of_host, block in self._apart(rest, host) if rest is not None else ():
                 for sought in self._never:
                     with self._patterns.guarded(sought.pattern, block) as active:
-                        for start in sought.pattern.lines(block) if active else ():
+                        for start in self._lines(sought, block, again=True) if active else ():
                             seen = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
-                            self._stop("never", dict(seen, text=line_text(block, start)), now_s)
+                            self._stop("never", dict(seen, text=block.text_at(start)), now_s)
                 for name, pattern in self._values.patterns.items():
                     with self._patterns.guarded(pattern, block) as active:
                         if active:
@@ -202,3 +233,10 @@ class Reading:
             "stopped": stopped,
             "dropped": [{"pattern": text, "why": why} for text, why in self._patterns.dropped.items()],
         }
+
+
+def _recorded_steps(curve: Any) -> FrozenSet[int]:
+    """Of {"values": [[step, value], ...]}."""
+    points: Iterable[Any] = (curve.get("values") if isinstance(curve, dict) else None) or ()
+    steps = (point[0] for point in points if isinstance(point, (list, tuple)) and point)
+    return frozenset([step for step in steps if isinstance(step, int)][:MOST_WANTED])

@@ -224,6 +224,8 @@ class Runner:
         for note in child.notes.feed(data) if data else child.notes.flush():
             if self._records.note(index, note) and child is self._child:
                 child.kept_notes.append(note)
+                if child.reading is not None and note.get("note") == "host" and isinstance(note.get("host"), int):
+                    child.reading.ended(note["host"])
 
     def _say(self, line: str) -> None:
         """A line of our own in the log."""

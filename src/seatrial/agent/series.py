@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import AbstractSet, Any, Dict, List, Optional
 
 from .figures import told, told_all
 
@@ -11,11 +11,13 @@ MORE = 250  # further ones each
 
 
 class Series:
-    """What is not finite, or no number, is kept whatever the count (as long as there are not thousands of those)."""
+    """What is not finite, or no number, or of a step that is `wanted`, is kept whatever the count (as long as there are
+    not more than FULL of those)."""
 
-    def __init__(self, name: str, host: int) -> None:
+    def __init__(self, name: str, host: int, wanted: AbstractSet[int] = frozenset()) -> None:
         self.name = name
         self.host = host
+        self.wanted = wanted
         self.count = 0
         self.kept = 0
         self.unread = 0  # that were no numbers
@@ -26,6 +28,7 @@ class Series:
         self._stride = 1
         self._stride_ends = FULL
         self._odd = 0
+        self._of_wanted = 0  # that are kept for that alone
         self._steps: List[Optional[int]] = []
         self._values: List[Optional[float]] = []
         self._lines: List[int] = []
@@ -57,17 +60,27 @@ class Series:
             self.unread += value is None
             self._odd += 1
             keep = keep or self._odd < FULL
-        if not keep:
-            return
+        if keep:
+            self._keep(value, line, step, at_s)
+            if self.kept - self._of_wanted >= self._stride_ends:
+                self._stride *= 2
+                self._stride_ends += MORE
+        else:
+            self.keep_wanted(value, line, step, at_s)
+
+    def keep_wanted(self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float]) -> None:
+        """One that has been counted, or will be, and is kept only if its step is wanted."""
+        if step in self.wanted and self._of_wanted < FULL:
+            self._of_wanted += 1
+            self._keep(value, line, step, at_s)
+
+    def _keep(self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float]) -> None:
         self.kept += 1
         self._steps.append(step)
         self._values.append(value)
         self._lines.append(line)
         if at_s is not None:
             self._at.append(round(at_s, 3))
-        if self.kept >= self._stride_ends:
-            self._stride *= 2
-            self._stride_ends += MORE
 
     def note(self) -> Dict[str, Any]:
         """What has been kept since the last note. `at` is empty where it is not known when a line was written."""

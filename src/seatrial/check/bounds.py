@@ -54,13 +54,15 @@ def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
     data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
     below = bound.lower is not None and value < bound.lower
-    told = f"{bound.metric}: {sentence(bound, value, at_s)}"
+    said = f"{bound.metric}: {sentence(bound, value, at_s)}"
     if not above and not below:
-        return Finding(STEP, check, Verdict.PASSED, message=told, data=data)
+        return Finding(STEP, check, Verdict.PASSED, message=said, data=data)
+    if bound.better is None:
+        return Finding(STEP, check, Verdict.FAILED, "bounds", said, data=data)
     if above is (better == "lower"):
-        return Finding(STEP, check, Verdict.SLOWER, "slower", told, data=data)
+        return Finding(STEP, check, Verdict.SLOWER, "slower", said, data=data)
     advice = "if that is meant to last, `seatrial baseline recenter` follows it"
-    return Finding(STEP, check, Verdict.FASTER, "faster", f"{told}: {advice}", data=data)
+    return Finding(STEP, check, Verdict.FASTER, "faster", f"{said}: {advice}", data=data)
 
 
 def sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
@@ -86,7 +88,11 @@ def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
     parts = []
     if bound.runs:
         since = f" since {day(bound.since_s, at_s)}" if bound.since_s else ""
-        parts.append(f"{bound.runs} run{'s' if bound.runs != 1 else ''}{since}")
+        runs = f"{bound.runs} run{'s' if bound.runs != 1 else ''}"
+        parts.append(f"{f'{bound.figures} figures of {runs}' if bound.figures else runs}{since}")
+        if bound.width_runs is not None:
+            width = f"of {bound.width_runs} earlier one{'s' if bound.width_runs != 1 else ''}"
+            parts = [f"centered on {parts[0]}", f"width {width if bound.width_runs else 'by hand'}"]
     if bound.false_alarm:
         parts.append(f"one in {1 / bound.false_alarm:,.0f} good runs would {'not ' if inside else ''}be")
     return f" ({', '.join(parts)})" if parts else ""

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable
 
+from seatrial.job.mask import UNSEEN
+
 MOST_CHARS = 8_000
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Fault)\b.*$")
 _COMPLAINT = re.compile(
     r"\b(?:error|fatal|failed|failure|cannot|not found|no such|denied|killed|panic)\b", re.IGNORECASE
@@ -33,7 +34,7 @@ def headed(first: str, text: str) -> str:
 
 def tidy(text: str) -> str:
     """Text of a job without what would act on a terminal; of a line that was drawn over, what stayed."""
-    plain = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    plain = UNSEEN.sub("", text.replace("\r\n", "\n"))  # what a secret is masked through, and nothing else
     return "\n".join(line.rpartition("\r")[2] if "\r" in line else line for line in plain.split("\n"))
 
 

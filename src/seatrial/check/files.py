@@ -48,6 +48,13 @@ def entry_files(seen: StepSeen, name: str) -> list[dict[str, Any]]:
     return [one for one in files if isinstance(one, dict)] if isinstance(files, list) else []
 
 
+def entry_count(seen: StepSeen, name: str) -> int:
+    """How many the agent found; it tells of the first ones only."""
+    entry = seen.result.get(name)
+    count = entry.get("count") if isinstance(entry, dict) else None
+    return count if isinstance(count, int) else len(entry_files(seen, name))
+
+
 def check_files(
     seen: StepSeen, ended: Exit, name: str, expected: FilesExpected, window: Window | None, hosts: Iterable[str] = ()
 ) -> list[Finding]:
@@ -59,8 +66,7 @@ def check_files(
         why = str(seen.result.get("error") or "the files could not be looked for")
         return [bad or Finding(step, "count", Verdict.FAILED, "files", why, seen.output)]
     files = entry_files(seen, name)
-    total = entry.get("count") if isinstance(entry.get("count"), int) else len(files)
-    findings = [_count(step, expected, files, total or 0, sorted(hosts))]
+    findings = [_count(step, expected, files, entry_count(seen, name), sorted(hosts))]
     if files and expected.size is not None:
         findings.append(_size(step, files, expected.size))
     if files and expected.fresh:

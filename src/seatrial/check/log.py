@@ -9,12 +9,13 @@ from typing import Any
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import headed, telling
 from seatrial.check.finding import failed, passed
-from seatrial.check.reading import told
+from seatrial.check.reading import hosts_named, told
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
 
 # Ended by us: what the log had not said by then, it may have said later.
 _CUT_SHORT = (Outcome.STOPPED, Outcome.STALL, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.EVICTED, None)
 
+ONE_IS_ENOUGH = "where one is enough: `log: {hosts: any}`"
 SHELL_SIGNAL = 128
 _KILLING = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM}
 _HOST = re.compile(r"^\[\d+\] (?:--- host \d+ ended .*\n?)?", re.MULTILINE)
@@ -26,6 +27,7 @@ class LogExpected:
     never: tuple[str, ...] = ()
     hosts: int = 1
     every_host: bool = True  # `must` is asked of each
+    logs: int | None = None  # of how many of the hosts there is a log, where that is known
 
 
 def check_exit(seen: StepSeen, ended: Exit) -> list[Finding]:
@@ -58,6 +60,7 @@ def check_log(seen: StepSeen, expected: LogExpected) -> list[Finding]:
     """A finding for each pattern."""
     return [
         *_unreadable(seen),
+        *_missing(seen, expected),
         *(_must(seen, pattern, expected) for pattern in expected.must),
         *(_never(seen, pattern) for pattern in expected.never),
     ]
@@ -108,6 +111,16 @@ def _unreadable(seen: StepSeen) -> list[Finding]:
     return [failed(seen, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
 
 
+def _missing(seen: StepSeen, expected: LogExpected) -> list[Finding]:
+    """Of logs that are files: fewer than there are hosts. What the others said, and never should, nobody knows."""
+    if expected.logs is None or expected.logs >= expected.hosts or not expected.every_host:
+        return []
+    logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
+    lacking = expected.hosts - expected.logs
+    message = f"{logs} for {expected.hosts} hosts, and none of the other{'s' if lacking > 1 else ''}; {ONE_IS_ENOUGH}"
+    return [failed(seen, "log", "log", message)]
+
+
 def _must(seen: StepSeen, pattern: str, expected: LogExpected) -> Finding:
     check = f"must {pattern}"
     if given_up := dropped(seen, check, pattern):
@@ -120,8 +133,7 @@ def _must(seen: StepSeen, pattern: str, expected: LogExpected) -> Finding:
     if cut_short(seen):
         return skipped(seen, check, f"not known: {cut_short(seen)}")
     if found.get("count"):
-        told_by = _named(sorted(by_host))
-        message = f"only {told_by} printed it, and not {_named(missing)}; where one is enough: `log: {{hosts: any}}`"
+        message = f"only {hosts_named(sorted(by_host))} printed it, and not {hosts_named(missing)}; {ONE_IS_ENOUGH}"
     else:
         message = f"no line matches {pattern!r}{_unread(seen)}"
     return failed(seen, check, "log", message, said(seen))
@@ -149,7 +161,7 @@ def _never(seen: StepSeen, pattern: str) -> Finding:
 
 def _stall(seen: StepSeen, stopped: dict[str, Any]) -> Finding:
     """In the agent's words: it knows how long a step took before, and how long this one was waited for."""
-    last = told(seen, "step").last
+    last = told(seen, "step").last if stopped.get("host") is None else {}  # of several hosts, the agent says which one
     at = f"; the last was step {max(last.values()):.0f}" if last else ""
     message = f"{stopped.get('text') or 'no new step for too long'}{at}"
     return Finding(seen.name, "stall", Verdict.TIMEOUT, "stall", message, said(seen))
@@ -171,11 +183,6 @@ def _hosts(found: dict[str, Any]) -> Iterable[tuple[int, int]]:
     for host, count in hosts.items() if isinstance(hosts, dict) else ():
         if str(host).isdigit() and isinstance(count, int):
             yield int(host), count
-
-
-def _named(hosts: list[int]) -> str:
-    shown = ", ".join(map(str, hosts[:8])) + (" …" if len(hosts) > 8 else "")
-    return f"host {shown}" if len(hosts) == 1 else f"hosts {shown}"
 
 
 def _unread(seen: StepSeen) -> str:

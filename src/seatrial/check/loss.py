@@ -8,8 +8,9 @@ import msgspec
 
 from seatrial.check.evidence import headed, tidy
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import cut_short, dropped, said, skipped, stopped_by, where
-from seatrial.check.reading import Reading, Told, as_number, named, told
+from seatrial.check.log import ONE_IS_ENOUGH, cut_short, dropped, said, skipped, stopped_by, where
+from seatrial.check.loss_curve import check_curve
+from seatrial.check.reading import Reading, Told, as_number, hosts_named, named, told
 from seatrial.job import Finding, StepSeen
 
 SHORT = 80  # characters; a longer pattern tells a person nothing
@@ -26,6 +27,7 @@ class LossExpected:
     relative: bool = False
     finite: bool = True
     curve: Mapping[int, float] | None = None
+    hosts: int = 0  # so many must each tell one; more that do are judged too
 
     def allowed(self, wanted: float) -> float:
         return abs(wanted) * self.tolerance if self.relative else self.tolerance
@@ -52,10 +54,13 @@ def check_loss(seen: StepSeen, expected: LossExpected) -> list[Finding]:
     wild = _not_finite(seen, losses)
     if not losses.hosts and wild is None:
         return [_none(seen, expected)]
-    judged = _finite(seen, losses, wild) if wild and expected.finite else _last(seen, losses, expected)
+    if wild and expected.finite:
+        judged = _finite(seen, losses, wild)
+    else:
+        judged = _silent(seen, losses, expected.hosts) or _last(seen, losses, expected)
     findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
     if expected.curve is not None:
-        findings.append(_curve(seen, losses, expected, expected.curve))
+        findings.append(check_curve(seen, losses, expected, expected.curve))
     return findings
 
 
@@ -93,8 +98,17 @@ def _not_finite(seen: StepSeen, losses: Told) -> Reading | None:
     return first
 
 
-def _finite(seen: StepSeen, losses: Told, wild: Reading | None) -> Finding:
-    assert wild is not None
+def _silent(seen: StepSeen, losses: Told, hosts: int) -> Finding | None:
+    silent = losses.silent(hosts)
+    if not silent:
+        return None
+    if cut_short(seen):
+        return skipped(seen, "loss", f"not known: {cut_short(seen)}, before {hosts_named(silent)} told one")
+    message = f"{hosts_named(silent)} told no loss, and {hosts_named(losses.hosts)} did; {ONE_IS_ENOUGH}"
+    return failed(seen, "loss", "loss", message)
+
+
+def _finite(seen: StepSeen, losses: Told, wild: Reading) -> Finding:
     at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
     stopped = stopped_by(seen)
     after = stopped.get("seconds_after") if stopped.get("what") == "value" else None
@@ -123,27 +137,3 @@ def _last(seen: StepSeen, losses: Told, expected: LossExpected) -> Finding:
     whose = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
     message = f"the last loss is {value:.6g}{whose}, and should be {expected.about(target)}"
     return failed(seen, "loss", "loss", message, said(seen))
-
-
-def _curve(seen: StepSeen, losses: Told, expected: LossExpected, recorded: Mapping[int, float]) -> Finding:
-    """Each step that this log and the recorded curve both have; the log must come as far as the curve."""
-    check = "loss curve"
-    told_steps = [one for one in losses.readings if one.step is not None]
-    common = [one for one in told_steps if one.step in recorded]
-    if not common:
-        why = "its lines tell no step" if not told_steps else "it has none of the steps of the recorded curve"
-        return failed(seen, check, "loss", f"the curve cannot be compared: {why}", said(seen))
-    off = [one for one in common if one.step is not None and not expected.near(one.value, recorded[one.step])]
-    if off:
-        first = min(off, key=lambda one: one.step or 0)
-        wanted = recorded[first.step or 0]
-        message = (
-            f"{len(off)} of {len(common)} steps are off the recorded curve, first step {first.step}: "
-            f"{named(first.value)}, and should be {expected.about(wanted)}"
-        )
-        return failed(seen, check, "loss", message)
-    reached, wanted_step = max(one.step or 0 for one in common), max(recorded)
-    if reached < wanted_step and not cut_short(seen):
-        message = f"the recorded curve goes to step {wanted_step}, and this log compares with it only to {reached}"
-        return failed(seen, check, "loss", message, said(seen))
-    return passed(seen, check, f"{len(common)} steps within {expected.width} of the recorded curve")

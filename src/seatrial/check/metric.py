@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.check.files import entry_files
-from seatrial.check.log import cut_short
+from seatrial.check.files import entry_count, entry_files, host_folders, host_of
+from seatrial.check.log import ONE_IS_ENOUGH, cut_short
 from seatrial.check.profile import profiles
-from seatrial.check.reading import as_number, told
+from seatrial.check.reading import Reading, Told, as_number, hosts_named, named, told
 from seatrial.check.step_time import Aggregate, StepTime, aggregated, from_profile, warmup
 from seatrial.job import Better, Finding, StepSeen, Verdict
 
@@ -33,6 +33,7 @@ class MetricExpected:
     aggregate: Aggregate | None = None
     warmup: int | None = None  # None: found from the values
     required: bool = True
+    hosts: int = 0  # so many must each tell it in their log; more that do count too
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,33 @@ def _from_files(files: StepSeen, expected: MetricExpected) -> Measured:
     broken = [f"{one.get('path')}: {one['error']}" for one in found if one.get("error")]
     if broken:
         raise NotMeasured(broken[0])
-    values, lacking = [], []
+    if (total := entry_count(files, expected.entry)) > len(found):
+        raise NotMeasured(f"{total:,} files match {expected.match!r}, and only {len(found):,} of them were read")
+    placed = {host_of(str(one.get("path"))) for one in found} - {""}
+    if placed and (without := sorted(host_folders(files) - placed)):
+        raise NotMeasured(f"no file matches {expected.match!r} in the folder of host {without[0]}")
+    values = []
     for one in found:
         value = _value(one, expected.key)
         if value is None:
-            lacking.append(str(one.get("path")))
-        else:
-            values.append(value)
-    if lacking:
-        raise NotMeasured(f"{lacking[0]} has no number at {expected.key!r}")
+            raise NotMeasured(f"{one.get('path')} has no number at {expected.key!r}")
+        if not math.isfinite(value):
+            raise NotMeasured(f"{expected.key!r} of {one.get('path')} is {named(value)}")
+        values.append(value)
     how: Aggregate = expected.aggregate or ("min" if expected.better == "higher" else "max")
     where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {expected.match} ({how})"
-    return Measured(_finite(aggregated(values, how)), f"{expected.key} of {where}")
+    return Measured(_one_of(values, how), f"{expected.key} of {where}")
+
+
+def _one_of(values: Sequence[float], how: Aggregate) -> float:
+    """Numbers near the end of what a float holds may come to none."""
+    try:
+        value = aggregated(values, how)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise NotMeasured(f"the {how} of {len(values)} values is too large a number")
+    return value
 
 
 def _value(one: dict[str, Any], key: str) -> float | None:
@@ -123,24 +139,44 @@ def _is_number(text: str) -> bool:
 
 
 def _from_log(train: StepSeen, expected: MetricExpected) -> Measured:
+    """Of each host's values, then the worst host's. One that is no number hides what it should have been: it is never
+    left out to make a figure of the others."""
     taken = told(train, expected.log)
     if not taken.hosts:
         raise NotMeasured(f"no line matches {expected.match!r}")
+    if silent := taken.silent(expected.hosts):
+        raise NotMeasured(f"no line of {hosts_named(silent)} matches {expected.match!r}; {ONE_IS_ENOUGH}")
     how: Aggregate = expected.aggregate or "median"
     by_host: list[tuple[float, int, int]] = []
     for host in taken.hosts:
-        values = [one.value for one in taken.of(host) if math.isfinite(one.value)]
+        if odd := no_numbers(taken, host):
+            raise NotMeasured(odd + (f" (host {host})" if len(taken.hosts) > 1 else ""))
+        values = [one.value for one in taken.of(host)]
         left_out = _warmup(values, expected)
         if how == "last":
             by_host.append((taken.last[host], 1, 0))
-        elif values[left_out:]:
-            by_host.append((aggregated(values[left_out:], how), len(values) - left_out, left_out))
+        elif values:
+            by_host.append((_one_of(values[left_out:], how), len(values) - left_out, left_out))
     if not by_host:
-        raise NotMeasured("what the log tells are no numbers")
+        raise NotMeasured("none of its values was kept")
     pick = min if expected.better == "higher" else max
     value, count, left_out = pick(by_host)
     first = f", {left_out} first left out" if left_out else ""
-    return Measured(_finite(value), "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
+    return Measured(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
+
+
+def no_numbers(taken: Told, host: int) -> str:
+    """In words, how many of a host's readings are no numbers, and what they are; empty when all are."""
+    wild = [one for one in taken.of(host) if not math.isfinite(one.value)]
+    if not wild and not math.isfinite(taken.last.get(host, 0.0)) and not taken.unread.get(host):
+        wild = [Reading(taken.last[host], host)]
+    unread = taken.unread.get(host, 0)
+    if not wild and not unread:
+        return ""
+    kinds = [*dict.fromkeys(named(one.value) for one in wild), *(["other text"] if unread else [])]
+    count = len(wild) + unread
+    of = max(taken.counts.get(host, 0), count)
+    return f"{count} of {of} readings {'is no number' if count == 1 else 'are no numbers'}: {', '.join(kinds)}"
 
 
 def _warmup(values: Sequence[float], expected: MetricExpected) -> int:
@@ -150,9 +186,3 @@ def _warmup(values: Sequence[float], expected: MetricExpected) -> int:
     if expected.better == "higher":
         return warmup([1 / value for value in values]) if all(value > 0 for value in values) else 0
     return warmup(values)
-
-
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise NotMeasured(f"it is {value}")
-    return value

@@ -24,11 +24,20 @@ class Reading:
 @dataclass(frozen=True)
 class Told:
     """What the log told under one name, by host. The agent keeps a bounded number of values, but counts all of them and
-    knows the last of each host."""
+    knows the last of each host, which is the last of its readings."""
 
     by_host: dict[int, list[Reading]]
     counts: dict[int, int]
     last: dict[int, float]
+    unread: dict[int, int]  # what the pattern read and is no number
+
+    def thinned(self, host: int) -> bool:
+        """Whether there were more values than could be kept one by one."""
+        return len(self.of(host)) + self.unread.get(host, 0) < self.counts.get(host, 0)
+
+    def silent(self, hosts: int) -> list[int]:
+        """The hosts, of so many, that told nothing under this name."""
+        return [host for host in range(hosts) if host not in self.last]
 
     def of(self, host: int) -> list[Reading]:
         return self.by_host.get(host, [])
@@ -49,21 +58,32 @@ class Told:
 def told(seen: StepSeen, name: str) -> Told:
     """The values under `name`. A note that makes no sense is left out; the job's own text is never an error here."""
     by_host: dict[int, list[Reading]] = {}
+    unread: dict[int, int] = {}
     for note in seen.notes:
         if _is_of(note, name):
             for one in _readings(note):
                 by_host.setdefault(one.host, []).append(one)
+            unread[_host(note)] = unread.get(_host(note), 0) + note["values"].count(NO_NUMBER)
     last = {host: readings[-1].value for host, readings in by_host.items()}
-    counts = {host: len(readings) for host, readings in by_host.items()}
+    counts = {host: len(by_host.get(host, ())) + unread.get(host, 0) for host in {*by_host, *unread}}
     for host, summary in _summaries(seen, name):
         value = as_number(summary.get("last"))
         if value is not None:
             last[host] = value
+            _complete(by_host.setdefault(host, []), host, value, summary)
         elif summary.get("last") == NO_NUMBER:  # an earlier number must not be taken for it
             last[host] = math.nan
         if isinstance(summary.get("count"), int):
             counts[host] = max(summary["count"], counts.get(host, 0))
-    return Told(by_host, counts, last)
+        if isinstance(summary.get("unread"), int):
+            unread[host] = max(summary["unread"], unread.get(host, 0))
+    return Told(by_host, counts, last, unread)
+
+
+def hosts_named(hosts: list[int]) -> str:
+    """`host 1`, `hosts 1, 2`; the first of many."""
+    shown = ", ".join(map(str, hosts[:8])) + (" …" if len(hosts) > 8 else "")
+    return f"host {shown}" if len(hosts) == 1 else f"hosts {shown}"
 
 
 def as_number(value: Any) -> float | None:
@@ -87,15 +107,31 @@ def _is_of(note: dict[str, Any], name: str) -> bool:
     return note.get("note") == "values" and note.get("name") == name and isinstance(note.get("values"), list)
 
 
+def _complete(readings: list[Reading], host: int, value: float, summary: dict[str, Any]) -> None:
+    """The last value belongs to the readings even where it was one of those that are not kept."""
+    line, step = summary.get("last_line"), summary.get("last_step")
+    if not isinstance(line, int):
+        return
+    before = readings[-1] if readings else None
+    same_line = before is not None and before.line == line and math.isfinite(value) and before.value != value
+    if before is None or (before.line or 0) < line or same_line:
+        readings.append(Reading(value, host, step if isinstance(step, int) else None, line))
+
+
+def _host(note: dict[str, Any]) -> int:
+    host = note.get("host")
+    return host if isinstance(host, int) else 0
+
+
 def _readings(note: dict[str, Any]) -> Iterator[Reading]:
-    host = note.get("host") if isinstance(note.get("host"), int) else 0
+    host = _host(note)
     for index, item in enumerate(note["values"]):
         value = as_number(item)
         if value is not None:
             step, line, at_s = (_at(note.get(key), index) for key in ("steps", "lines", "at"))
             yield Reading(
                 value,
-                int(host or 0),
+                host,
                 int(step) if isinstance(step, int | float) else None,
                 int(line) if isinstance(line, int | float) else None,
                 as_number(at_s),

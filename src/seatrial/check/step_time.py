@@ -61,6 +61,13 @@ def aggregated(values: Sequence[float], how: Aggregate) -> float:
     return min(values) if how == "min" else max(values)
 
 
+def times_broken(seen: StepSeen) -> bool:
+    """Whether a time that the log tells is no number. Those of the first steps, which are left out, do not count."""
+    taken = told(seen, "step_time")
+    wild = (not math.isfinite(one.value) for readings in taken.by_host.values() for one in readings[FIRST:])
+    return any(wild) or any(taken.unread.values())
+
+
 def from_log(seen: StepSeen, unit: str = "s") -> StepTime | None:
     """From what the log says of each step."""
     return _slowest(
@@ -105,30 +112,44 @@ def profile_steps(profile: dict[str, Any]) -> list[tuple[int | None, float]]:
     return found
 
 
-def check_steps(seen: StepSeen, pattern: str, count: Wanted | None, last: Wanted | None) -> list[Finding]:
-    """How many steps the log tells of, and how far it came, each if asked for. The host with the fewest is judged."""
+def check_steps(
+    seen: StepSeen, pattern: str, count: Wanted | None, last: Wanted | None, hosts: int = 0
+) -> list[Finding]:
+    """How many steps the log tells of, and how far it came, each if asked for. The host with the fewest is judged: one
+    of the first `hosts` that tells of none made none; of others, those that tell of any count."""
     if count is None and last is None:
         return []
     if given_up := dropped(seen, "steps", pattern):
         return [given_up]
     findings = []
     steps = told(seen, "step")
+    asked = sorted({*steps.hosts, *range(hosts)})
     if count is not None:
-        have = min((_made(steps, host) for host in steps.hosts), default=0)
-        findings.append(_judged(seen, "steps", count, have, f"{have} steps"))
+        have, whose = _least({host: _made(steps, host) for host in asked}, 0)
+        findings.append(_judged(seen, "steps", count, have, f"{have:.0f} steps{whose}"))
     if last is not None:
-        highest = [max(one.value for one in steps.of(host)) for host in steps.hosts if steps.of(host)]
-        reached = max(min(highest, default=-1), min(steps.last.values(), default=-1))
-        message = f"the last is step {reached:.0f}" if reached >= 0 else "no step at all"
+        reached, whose = _least({host: _highest(steps, host) for host in asked}, -1)
+        message = f"the last is step {reached:.0f}{whose}" if reached >= 0 else f"no step at all{whose}"
         findings.append(_judged(seen, "last step", last, reached, message))
     return findings
 
 
+def _least(by_host: dict[int, float], none: float) -> tuple[float, str]:
+    """What the host with the least has, and in words which one that is."""
+    host = min(by_host, key=lambda host: by_host[host], default=0)
+    return by_host.get(host, none), f" on host {host}" if len(set(by_host.values())) > 1 else ""
+
+
+def _highest(steps: Told, host: int) -> float:
+    """The highest number of a step; -1 where there is none."""
+    return max((one.value for one in steps.of(host) if math.isfinite(one.value)), default=-1)
+
+
 def _made(steps: Told, host: int) -> int:
     """Steps that a host told of; one that is told twice in a row, by a progress bar say, is one."""
-    readings = steps.of(host)
-    if len(readings) < steps.counts[host]:  # too many to be kept one by one
+    if steps.thinned(host):
         return steps.counts[host]
+    readings = [one for one in steps.of(host) if math.isfinite(one.value)]
     return sum(before is None or one.value != before.value for before, one in pairwise([None, *readings]) if one)
 
 

@@ -55,18 +55,15 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
     """Say for each entry what the last run is by its bounds, and where the bounds come from."""
     from seatrial.engine import baseline
 
-    asked = Asked(suite, select, runs, history)
+    asked = Asked(suite, select, runs, history, switched_off=not select)
     for place in asked.places:
         say(place.name if place.exists else f"{place.name} (does not exist yet)")
         for one in asked.safely(partial(baseline.show, place, asked.history, metric)):
             say(f"  {' '.join((one.benchmark, one.metric)).strip()}: {one.sentence}")
             for detail in one.details:
                 say(f"      {detail}")
-        stale = baseline.unused(place) if not select else []
-        if stale:
-            say(f"  of no cell that would run: {', '.join(stale)}")
-        for warning in place.baselines.warnings:
-            say(warning, err=True)
+        for one in baseline.unused(place, asked.suite) if not select else []:
+            say(f"  {one.benchmark} {one.metric}: {one.sentence}")
 
 
 @command.command(short_help="Make bounds from the runs in the history.")
@@ -259,15 +256,22 @@ def _import_runs(
     from seatrial.check.bounds import day
     from seatrial.engine import baseline
 
-    groups: dict[tuple[str, str], list[Any]] = {}
-    for one in found:
-        groups.setdefault((one.benchmark, one.metric), []).append(one)
-    for (benchmark, metric), group in groups.items():
-        figure = asked.figure(benchmark, metric or said[0], said[1], said[2])
+    groups: dict[tuple[str, str], list[PastRun]] = {}
+    try:
+        for one in baseline.whose(found, asked.benchmarks):
+            groups.setdefault((one.benchmark, one.metric), []).append(one)
+    except baseline.MixedRuns as error:
+        fail(str(error))
+    figures = [
+        asked.figure(benchmark, said[0] or metric or None, said[1] or group[0].unit, said[2] or group[0].better or None)
+        for (benchmark, metric), group in groups.items()
+    ]
+    for figure, group in zip(figures, groups.values(), strict=True):
         fingerprint = asked.safely(partial(baseline.newest_fingerprint, asked.history, figure.benchmark))
         if not dry_run:
             asked.safely(partial(baseline.keep, asked.history, group, figure, fingerprint, why, file.name))
-        told = f"{len(group)} runs of {figure.metric} from {day(group[0].at_s)} to {day(group[-1].at_s)}"
+        count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
+        told = f"{count} of {figure.metric} from {day(group[0].at_s)} to {day(group[-1].at_s)}"
         say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {asked.history.place}")
         if not fingerprint:
             say(

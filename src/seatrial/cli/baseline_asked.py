@@ -25,16 +25,23 @@ def say(text: str, err: bool = False) -> None:
 class Asked:
     """The suite, the files of its baselines and the history that a command is about."""
 
-    def __init__(self, suite: Path, select: tuple[str, ...], runs: Path, history: str | None) -> None:
+    def __init__(
+        self, suite: Path, select: tuple[str, ...], runs: Path, history: str | None, switched_off: bool = False
+    ) -> None:
         from seatrial.engine.baseline import NoBaseline, places
 
         self.suite: Suite
         self.suite, plan = plan_of(suite, runs, select, history=history)
         self.history: History = history_at(runs, history)
         try:
-            self.places = places(self.suite, plan.cells)
+            self.places = places(self.suite, plan.cells, switched_off)
         except NoBaseline as error:
             fail(str(error))
+
+    @property
+    def benchmarks(self) -> dict[str, str]:
+        """Those that were selected, each with its trial."""
+        return {name: trial for place in self.places for name, trial in place.trials.items()}
 
     def safely(self, use: Callable[[], Any]) -> Any:
         from seatrial.record.history import HistoryError
@@ -81,6 +88,7 @@ class Asked:
             changed = change(place, [update.edit for update in updates])
             if not dry_run:
                 write(changed)
+                self._settle(updates)
         except (CannotEdit, FileChanged) as error:
             fail(str(error))
         click.echo(changed.diff)  # of YAML, which holds no control characters
@@ -90,11 +98,24 @@ class Asked:
         entries = f"{len(updates)} entr{'y' if len(updates) == 1 else 'ies'} of {place.name}"
         say(f"{'would change' if dry_run else 'changed'} {entries}", err=True)
 
+    def _settle(self, updates: "list[Updated]") -> None:
+        """Tell the history from which run on a level was accepted: its alarms need nobody any more."""
+        import getpass
+        import time
+
+        from seatrial.record.history import ACCEPTED
+
+        for one in updates:
+            if one.accepted:
+                edit = one.edit
+                said = (one.accepted, edit.benchmark, ACCEPTED, edit.reason["why"], getpass.getuser(), time.time())
+                self.safely(partial(self.history.mark, *said, metric=edit.metric))
+
     def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "Figure":
         """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
         from seatrial.engine.baseline import Figure
 
-        known = {name: trial for place in self.places for name, trial in place.trials.items()}
+        known = self.benchmarks
         if not benchmark and len(known) == 1:
             benchmark = next(iter(known))
         if benchmark not in known:

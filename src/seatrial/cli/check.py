@@ -52,7 +52,7 @@ def command(
             if is_address(folder):
                 place = Path(scratch)
                 fetch_folder(folder, _matches(cell), place)
-            checked = check_folder(cell, place, logs, exit_code)
+            checked = check_folder(cell, place, logs, exit_code, folder)
     except CannotCheck as error:
         fail(str(error))
     results = RunResults(VERSION, "check", name, checked.result.verdict, [checked.result], suite_path=str(suite))

@@ -270,6 +270,7 @@ def _precision(found: Any) -> dict[str, Any]:
         "alarms": found.alarms,
         "confirmed": found.confirmed,
         "false": found.false,
+        "accepted": found.accepted,
         "unjudged": found.unjudged,
         "precision": found.share,
     }

@@ -2,10 +2,14 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from seatrial.cli.options import fail
+
+if TYPE_CHECKING:
+    from seatrial.suite.torchprime import Imported
 
 
 @click.command()
@@ -24,15 +28,18 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
     \b
     torchprime   step_time_bounds.yaml: a training trial for each benchmark, judged by the file's own bounds
     """
-    from seatrial.engine import models
     from seatrial.record import write_whole
-    from seatrial.suite import SuiteError, load
+    from seatrial.suite import SuiteError
     from seatrial.suite.baseline import THEIRS, read_baselines
     from seatrial.suite.torchprime import suite_of
 
     out = out or file.with_name("seatrial.yaml")
+    if out.exists() and out.samefile(file):
+        fail(f"{out} is the file to import; --out names the suite that is made of it")
     if (out.exists() or out.is_symlink()) and not force:
         fail(f"already here: {out}; --force writes over it, --out writes another")
+    if not out.parent.is_dir():
+        fail(f"{out} cannot be written: there is no folder {out.parent}")
     try:
         _check_known(file)
         baselines = read_baselines(file)
@@ -40,29 +47,50 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
             fail(f"{file} is a baseline of Seatrial: name it as `baseline:` of a trial; there is nothing to import")
         beside = os.path.relpath(file.resolve(), out.resolve().parent)
         made = suite_of(baselines, file.stem, beside, command)
+        _check_sound(made, file, out)
         write_whole(out, made.text.encode())
-        load(out, *models())
     except SuiteError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"cannot write {out}: {error.strerror}")
+        fail(f"{out} cannot be written: {error.strerror}", 3)
     for warning in baselines.warnings:
         click.echo(warning, err=True)
-    click.echo(f"wrote {out}: {made.trials} training trials, judged by {beside}")
+    trials = f"{len(made.trials)} training trial{'' if len(made.trials) == 1 else 's'}"
+    click.echo(f"wrote {out}: {trials}, judged by {beside}")
     click.echo("what the file does not say:")
     for line in made.unknown:
         click.echo(f"  {line}")
     click.echo(f"next: seatrial plan {out}")
 
 
+def _check_sound(made: "Imported", file: Path, out: Path) -> None:
+    """Load the suite before it is written. Raises SuiteError, with the lines of the file that it was made from."""
+    from seatrial.engine import models
+    from seatrial.suite import SuiteError, from_data
+    from seatrial.suite.source import Source
+    from seatrial.suite.torchprime import blamed
+
+    source = Source(str(out), made.text)
+    try:
+        if source.problems:
+            raise SuiteError(source.problems)
+        from_data(source.data, out.absolute().parent, *models())
+    except SuiteError as error:
+        raise blamed(error, made, str(file)) from error
+
+
 def _check_known(file: Path) -> None:
     """Says what kind of file it is, when it is none that can be imported."""
     from seatrial.suite.source import read_source
 
-    data = read_source(file).data
+    source = read_source(file)
+    data = source.data
     keys = set(data) if isinstance(data, dict) else set()
     if "trials" in keys:
         fail(f"{file} is a suite already: seatrial plan {file}")
     if not keys & {"benchmarks", "baselines"}:
         has = f"this has {', '.join(sorted(map(str, keys))[:8])} at its top" if keys else "this is no map"
         fail(f"{file} is of no tool that is known here: step_time_bounds.yaml (torchprime) has `benchmarks`; {has}")
+    if "benchmarks" in keys and not data["benchmarks"]:
+        mark = source.find(("benchmarks",), key=True)[0]
+        fail(f"{file}:{mark.line}:{mark.column}: `benchmarks` is empty: there is nothing to make a suite from")

@@ -1,11 +1,14 @@
 """Judges what a training job left behind, a log and a folder, without running anything: the agent reads it as it would
 have read it in the job, and the checks of the trial say what it comes to."""
 
+import gzip
 import re
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,7 +30,9 @@ from seatrial.job import (
 from seatrial.suite import Cell
 
 TAIL_BYTES = 16 << 10
+HEAD_BYTES = 1 << 20
 _DIGITS = re.compile(r"(\d+)")
+_HOST = re.compile(rb"^\[\d+\] ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -37,9 +42,11 @@ class Checked:
     logs: tuple[Path, ...]
 
 
-def check_folder(cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code: int | None = None) -> Checked:
-    """The cell's verdict on `folder` and its logs; without `logs`, those that lie in it. What only whoever ran the job
-    can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
+def check_folder(
+    cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code: int | None = None, called: str = ""
+) -> Checked:
+    """The cell's verdict on `folder`, which people know as `called`, and its logs; without `logs`, those that lie in
+    it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
     kind = registry.kinds()[cell.model.kind]
     job = kind.job(cell, "check", 1)
     train = next((step for step in job.steps if step.kind == "train"), None)
@@ -48,13 +55,14 @@ def check_folder(cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code:
             f"trial {cell.trial!r} is of kind {cell.model.kind}; only training can be judged by its files"
         )
     if not folder.is_dir():
-        raise CannotCheck(f"there is no folder {folder}")
+        raise CannotCheck(f"{folder} is a file, not a folder" if folder.is_file() else f"there is no folder {folder}")
     found = tuple(logs) or find_logs(folder)
     lost = [str(log) for log in found if not log.is_file()]
     if lost:
         raise CannotCheck(f"there is no log {lost[0]}")
     if not found and _asks_log(train):
-        raise CannotCheck(f"there is no log in {folder} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
+        place = called or folder
+        raise CannotCheck(f"there is no log in {place} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
     observation = _observe(job, train, folder.absolute(), found, exit_code)
     # Whose hardware it was nobody can tell from here: whoever asks for these bounds says that they are the right ones.
     bounds = tuple(msgspec.structs.replace(bound, fingerprint="") for bound in cell.bounds)
@@ -82,9 +90,11 @@ def check_folder(cell: Cell, folder: Path, logs: Sequence[Path] = (), exit_code:
 
 def find_logs(folder: Path) -> tuple[Path, ...]:
     """Those in the folder itself, else in the folders in it; one for each host, in the order of the numbers in their
-    names."""
+    names. What a link leads to out of the folder is not in it."""
+    inside = folder.resolve()
     for depth in ("", "*/", "*/*/"):
-        found = {path for pattern in LOGS for path in folder.glob(depth + pattern) if path.is_file()}
+        matches = (path for pattern in LOGS for path in folder.glob(depth + pattern))
+        found = {path for path in matches if path.is_file() and path.resolve().is_relative_to(inside)}
         if found:
             return tuple(sorted(found, key=lambda path: _natural(str(path))))
     return ()
@@ -106,20 +116,36 @@ def _tail(logs: tuple[Path, ...]) -> str:
         return ""
 
 
+def _errors(errors: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """What could not be read, by its path in the folder: what was fetched lies in one that nobody knows."""
+    start = f"{folder}/"
+    return [
+        {key: text.replace(start, "") if isinstance(text, str) else text for key, text in one.items()} for one in errors
+    ]
+
+
+def _says_hosts(log: Path) -> bool:
+    """Whether lines of a log begin with the host that they are of, `[1] `, as those of a job of several hosts do."""
+    try:
+        with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
+            return _HOST.search(file.read(HEAD_BYTES)) is not None
+    except (OSError, EOFError, zlib.error):  # the agent tells of it
+        return False
+
+
 def _asks_log(train: Step) -> bool:
     return bool(train.args["must"] or train.args["never"] or train.args["values"].keys() - {"step", "step_time"})
 
 
 def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_code: int | None) -> Observation:
     """What the agent says of it. Several logs are of several hosts; one may be of all, each line with its host."""
-    hosts = len(logs) if len(logs) > 1 else int(train.args["hosts"])
-    train = msgspec.structs.replace(train, args={**train.args, "hosts": hosts})
+    hosts = max(len(logs), int(train.args["hosts"]))
+    of_all = len(logs) == 1 and hosts > 1 and _says_hosts(logs[0])
+    known = {} if of_all or not logs else {"logs": len(logs)}
+    train = msgspec.structs.replace(train, args={**train.args, "hosts": hosts, **known})
     files = next((step for step in job.steps if step.kind == "files"), Step("files", "files", {"entries": {}}))
     spec = {
-        "logs": [
-            {"path": str(log.absolute()), "host": host if len(logs) > 1 or hosts == 1 else None}
-            for host, log in enumerate(logs)
-        ],
+        "logs": [{"path": str(log.absolute()), "host": None if of_all else host} for host, log in enumerate(logs)],
         "train": train.args,
         "roots": [str(folder)],
         "entries": files.args["entries"],
@@ -128,8 +154,9 @@ def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_c
     seen = read_records(records, [train, files]).steps
     if ended.outcome is Outcome.EXITED:  # the times are those of reading, which say nothing of the job
         ran = {"outcome": Outcome.EXITED, "code": exit_code, "started_s": None, "ended_s": None}
+        result = {**seen[0].result, "errors": _errors(seen[0].result.get("errors") or [], folder)}
         seen = [
-            msgspec.structs.replace(seen[0], **ran, output=_tail(logs)),
+            msgspec.structs.replace(seen[0], **ran, output=_tail(logs), result=result),
             msgspec.structs.replace(seen[1], outcome=Outcome.EXITED, code=0),
         ]
     return Observation(job.name, 1, Place("", ""), ended, steps=seen)

@@ -33,6 +33,10 @@ def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = 
     try:
         system, root = fsspec.core.url_to_fs(address)
         infos = _listed(system, root)
+        if not infos and system.isfile(root):
+            raise CannotCheck(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
+        if not infos:
+            raise FileNotFoundError(root)
         names = [name for name in infos if (logs and _is_log(name)) or any(each.fullmatch(name) for each in wanted)]
         total = sum(int(infos[name].get("size") or 0) for name in names)
         if total > MOST_BYTES:
@@ -73,16 +77,17 @@ def _listed(system: Any, root: str) -> dict[str, dict[str, Any]]:
     """What is known of each file below root, by name; names that would lead out of a folder are left out."""
     start = root.rstrip("/") + "/" if root.strip("/") else root
     infos: dict[str, dict[str, Any]] = {}
-    for folder, _, files in system.walk(root, detail=True):
+    # That the place itself cannot be read is an error: without "raise", it would look as if it were empty.
+    for folder, _, files in system.walk(root, detail=True, on_error="raise"):
         for name, info in files.items():
+            if not name:  # the root itself, when it is a file, or what some stores keep in place of a folder
+                continue
             path = f"{str(folder).rstrip('/')}/{name}" if str(folder).strip("/") else name
             relative = path.removeprefix(start).lstrip("/")
             if ".." not in PurePosixPath(relative).parts:
                 infos[relative] = info
         if len(infos) > MOST_FILES:
             raise CannotCheck(f"there are more than {MOST_FILES:,} files below {root}; name a folder further down")
-    if not infos:
-        raise FileNotFoundError(root)
     return infos
 
 

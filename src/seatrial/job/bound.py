@@ -30,7 +30,7 @@ class Bound(msgspec.Struct, frozen=True):
     metric: str
     lower: float | None = None
     upper: float | None = None
-    better: Better = "lower"
+    better: Better | None = "lower"  # None: neither side is, and out of it is a failure
     unit: str = ""
     center: float | None = None
     runs: int = 0  # that it was made from
@@ -41,3 +41,7 @@ class Bound(msgspec.Struct, frozen=True):
     fingerprint: str = ""  # of what it was made from; empty: not known, and so not compared
     changed: Level | None = None
     source: str = ""  # where it stands: file:line
+    figures: int = 0  # in those runs, where one gave several; 0: one of each
+    width_runs: int | None = (
+        None  # of a moved one: `runs` are of its center, the width is of so many before; 0: by hand
+    )

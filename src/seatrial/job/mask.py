@@ -1,14 +1,21 @@
-"""Secrets are masked wherever they would appear."""
+"""Secrets are masked wherever they would appear, also where something that nobody sees is in the middle of one."""
 
 import base64
 import html
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
 MASK = "•••"
+# Escape sequences (a title or a link of at most 4,096 characters), control characters, marks without width. Who shows a
+# text takes them out, and what they split is whole again.
+UNSEEN = re.compile(
+    r"\x1b(?:\[[0-?]{0,256}[ -/]{0,16}[@-~]|\][^\x07\x1b\n\r]{0,4096}(?:\x07|\x1b\\)|[ -/]{0,4}[0-Z\\^-~])"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+    "|[\x80-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
+)
 SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
 
 
@@ -17,11 +24,21 @@ class Mask:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         parts = {part for value in secrets for part in _parts(value)}
-        values = sorted({form for part in parts for form in _forms(part)}, key=len, reverse=True)
+        forms = {form for part in parts for form in _forms(part)}
+        values = sorted({UNSEEN.sub("", form) or form for form in forms}, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, values))) if values else None
 
     def text(self, text: str) -> str:
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        if self._pattern is None:
+            return text
+        if not UNSEEN.search(text):
+            return self._pattern.sub(MASK, text)
+        seen = [at for start, end in _pieces(text) for at in range(start, end)]  # where each character that is seen is
+        made, position = [], 0
+        for found in self._pattern.finditer(UNSEEN.sub("", text)):
+            made += [text[position : seen[found.start()]], MASK]
+            position = seen[found.end() - 1] + 1
+        return "".join([*made, text[position:]])
 
     def data(self, value: Any) -> Any:
         """The same for everything inside plain data, keys too."""
@@ -34,6 +51,15 @@ class Mask:
         if isinstance(value, list | tuple):
             return [self.data(item) for item in value]
         return value
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Where each piece that is seen starts and ends."""
+    start = 0
+    for found in UNSEEN.finditer(text):
+        yield start, found.start()
+        start = found.end()
+    yield start, len(text)
 
 
 def _forms(value: str) -> list[str]:

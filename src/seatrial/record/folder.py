@@ -83,16 +83,17 @@ def write_whole(path: Path, data: bytes) -> None:
     part = path.with_name(path.name + ".part")
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
-        os.fsync(file)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(part, path)
     except OSError:
         part.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(file)
-    os.replace(part, path)
 
 
 def find_run(runs: Path, name: str) -> RunFolder:

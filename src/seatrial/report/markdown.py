@@ -11,7 +11,7 @@ from seatrial.job import CellResult, Finding, RunResults
 from seatrial.report.look import LOOKS
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.seen import see
-from seatrial.report.story import Story, again, bad, places, tell, title, why_of
+from seatrial.report.story import Story, again, bad, moved, places, tell, title, why_of
 from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds
 
 MOST_BYTES = 900_000  # GitHub takes 1 MiB
@@ -40,7 +40,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECAS
 def render(results: RunResults, folder: Path) -> str:
     story = tell(results)
     head = [*_head(results, story), *_matrices(results)]
-    tail = [*_flaky(story), *_xfails(story), *_not_run(story)]
+    tail = [*_moved(folder), *_flaky(story), *_xfails(story), *_not_run(story)]
     room = MOST_BYTES - _bytes(head) - _bytes(tail)
     told: list[str] = []
     for number, cell in enumerate(story.failures):
@@ -57,6 +57,11 @@ def render(results: RunResults, folder: Path) -> str:
     if told:
         told = ["### Failures", "", *told]
     return "\n".join([*head, *told, *tail])
+
+
+def _moved(folder: Path) -> list[str]:
+    told = [f"- {plain(sentence)}" for sentence in moved(folder)]
+    return ["### What moved", "", *told, ""] if told else []
 
 
 def _bytes(lines: list[str]) -> int:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from seatrial.job import Better, Bound, BoundState, Level, RunResults
-from seatrial.record.history import Alarm, History, Point, Series
+from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series
 
 if TYPE_CHECKING:
     from seatrial.stats.change_points import Change
+    from seatrial.stats.clean import Past
 
 LAST = 400  # runs of each series that are looked at, unless somebody asks for more
 MOST_OF_RUN = 500  # series that the report of a run looks at
@@ -42,7 +43,8 @@ class SeriesView(msgspec.Struct, frozen=True):
     points: list[Point]
     changes: list[Moved]
     bound: Bound | None = None
-    left_out: dict[str, int] = {}  # reason -> runs that the bound is not made from
+    unbounded: str = ""  # why there is no bound, where one was asked for
+    left_out: dict[str, list[str]] = {}  # reason -> runs of the figures that the bound is not made from
     regression: str = ""  # the first run of a regression that is still open
 
     @property
@@ -65,10 +67,11 @@ class Precision(msgspec.Struct, frozen=True):
     alarms: int
     confirmed: int
     false: int
+    accepted: int = 0  # nobody said whether they were right, and their level was accepted: they need nobody any more
 
     @property
     def unjudged(self) -> int:
-        return self.alarms - self.confirmed - self.false
+        return self.alarms - self.confirmed - self.false - self.accepted
 
     @property
     def share(self) -> float | None:
@@ -90,9 +93,12 @@ def view(series: Series, bounds: Iterable[Bound] | None = None) -> SeriesView:
     """The series with its changes, and with its bound: the one of `bounds` for it, else the one its runs give."""
     if bounds is None:
         return bounded(changes_of(series))
+    known = [bound for bound in bounds if bound.metric == series.metric]
     ours = ("", series.fingerprint)  # a bound of other hardware says nothing here
-    given = next((bound for bound in bounds if bound.metric == series.metric and bound.fingerprint in ours), None)
-    return msgspec.structs.replace(changes_of(series), bound=given)
+    given = next((bound for bound in known if bound.fingerprint in ours), None)
+    other = f"that of the baseline is of another configuration or hardware (/{known[0].fingerprint})" if known else ""
+    why = "" if given or not series.better else other or "the baseline has none for it"
+    return msgspec.structs.replace(changes_of(series), bound=given, unbounded=why)
 
 
 def changes_of(series: Series) -> SeriesView:
@@ -129,17 +135,19 @@ def _moved(change: "Change", index: int, points: list[Point], better: str) -> Mo
 def bounded(view: SeriesView) -> SeriesView:
     """With the bound that `seatrial baseline update` would make of its runs, and which of them that leaves out."""
     from seatrial.stats.bounds import prediction_interval
-    from seatrial.stats.clean import Past, clean
+    from seatrial.stats.clean import clean
 
     if not view.better or not view.points:
         return view
     better, points = cast(Better, view.better), view.points
-    past = [Past(point.value, point.good, point.alarm, cast(Any, point.mark)) for point in points]
-    cleaned = clean(past, better)
+    cleaned = clean(past_of(points), better)
     interval = prediction_interval([points[index].value for index in cleaned.used])
-    left_out: dict[str, int] = {}
-    for reason in cleaned.left_out.values():
-        left_out[reason] = left_out.get(reason, 0) + 1
+    outliers = {cleaned.used[place]: "an outlier among the others" for place in interval.outliers}
+    used = [index for index in cleaned.used if index not in outliers]
+    runs = len({points[index].run for index in used})
+    left_out: dict[str, list[str]] = {}
+    for index, reason in sorted((cleaned.left_out | outliers).items()):
+        left_out.setdefault(reason, []).append(points[index].run)
     last = view.changes[-1] if view.changes else None
     bound = Bound(
         view.metric,
@@ -148,17 +156,40 @@ def bounded(view: SeriesView) -> SeriesView:
         better,
         view.unit,
         interval.center,
-        interval.n,
-        points[cleaned.used[0]].at_s if cleaned.used else None,
+        runs,
+        points[used[0]].at_s if used else None,
         interval.false_alarm,
         BoundState(interval.state),
         interval.why,
         view.fingerprint,
         Level(last.run, last.at_s, last.before, last.after) if last else None,
         "the history",
+        len(used) if len(used) > runs else 0,
     )
     opened = points[cleaned.open_regression].run if cleaned.open_regression is not None else ""
     return msgspec.structs.replace(view, bound=bound, left_out=left_out, regression=opened)
+
+
+def past_of(points: Sequence[Point]) -> "list[Past]":
+    """The points as what tells which of them a bound may be made from; accepted are those of the newest such level."""
+    from seatrial.stats.clean import Past
+
+    start = max((index for index, point in enumerate(points) if point.mark == ACCEPTED), default=0)
+    return [
+        Past(
+            point.value,
+            point.good,
+            point.alarm,
+            cast(Any, "" if point.mark == ACCEPTED else point.mark),
+            point.accepted and index >= start,
+        )
+        for index, point in enumerate(points)
+    ]
+
+
+def unjudged(points: Iterable[Point]) -> list[Point]:
+    """Alarms that still need somebody."""
+    return [point for point in points if point.alarm and not point.mark and not point.accepted]
 
 
 def together(views: Iterable[SeriesView], least: int = 1) -> list[Together]:
@@ -178,7 +209,7 @@ def together(views: Iterable[SeriesView], least: int = 1) -> list[Together]:
 def precision(alarms: Iterable[Alarm]) -> Precision:
     words = [alarm.mark for alarm in alarms]
     confirmed = sum(word in ("regression", "fixed") for word in words)
-    return Precision(len(words), confirmed, words.count("false-alarm"))
+    return Precision(len(words), confirmed, words.count("false-alarm"), words.count(ACCEPTED))
 
 
 def run_series(history: History, results: RunResults, bounds: Mapping[str, Iterable[Bound]] | None = None) -> RunSeries:
@@ -192,7 +223,10 @@ def run_series(history: History, results: RunResults, bounds: Mapping[str, Itera
     names.sort(key=lambda series: series.benchmark not in alarmed)
     found = history.filled(names[:MOST_OF_RUN], LAST)
     given = bounds or {}
-    views = [view(series, given.get(series.benchmark)) for series in found]
+    views = []
+    for series in found:
+        mine = [bound for bound in given.get(series.benchmark, ()) if bound.metric == series.metric]
+        views.append(view(series, mine or None))
     benchmarks = {series.benchmark for series in found}
     alarms = [alarm for alarm in history.alarms() if alarm.benchmark in benchmarks] if found else []
     left_out = max(0, len(names) - MOST_OF_RUN)

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from seatrial.job import BoundState
 from seatrial.report.chart import HEIGHT, WIDTH
 from seatrial.report.series import SeriesView
 from seatrial.report.series_words import figure
@@ -11,8 +13,9 @@ from seatrial.report.series_words import figure
 ROWS = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_SIGNS = {"slower": "↓", "faster": "↑", "false-alarm": "f", "regression": "r", "fixed": "x"}
+_SIGNS = {"slower": "↓", "faster": "↑", "false-alarm": "f", "regression": "r", "fixed": "x", "accepted": "a"}
 _PAD = 4  # of the SVG's height, above and below
+_NEAR = 0.05  # of a figure: a bound that is so near to the runs is always drawn
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class TerminalChart:
     axis: str  # below: numbers of the changes
     events: str  # below that: alarms, and what people said
     legend: str  # of the signs in `events`
+    outside: list[str]  # bounds that are not in the picture: "lower", "upper"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class SvgChart:
     alarms: list[tuple[float, float, str]]  # place, height, verdict
     low: str
     high: str
+    outside: list[str]
 
 
 class _Scale:
@@ -40,11 +45,12 @@ class _Scale:
 
     def __init__(self, view: SeriesView) -> None:
         values = [point.value for point in view.points]
-        levels = [level for level in bound_levels(view) if math.isfinite(level)]
+        levels = list(bound_levels(view).values())
         low, high = min(values), max(values)
         # A bound far away must not press the runs flat: it is drawn when it lies near them.
         span = (high - low) or abs(high) * 0.02 or 1.0
-        near = [level for level in levels if low - 2 * span <= level <= high + 2 * span]
+        below, above = max(2 * span, _NEAR * abs(low)), max(2 * span, _NEAR * abs(high))
+        near = [level for level in levels if low - below <= level <= high + above]
         self.low, self.high = min([low, *near]), max([high, *near])
         if self.low == self.high:
             self.low, self.high = self.low - span / 2, self.high + span / 2
@@ -57,28 +63,62 @@ class _Scale:
         return self.low <= value <= self.high
 
 
-def bound_levels(view: SeriesView) -> list[float]:
+def bound_levels(view: SeriesView) -> dict[str, float]:
+    """Of a bound that is in use, the upper one first."""
     bound = view.bound
-    return [level for level in (bound.lower, bound.upper) if level is not None] if bound else []
+    if bound is None or bound.state is not BoundState.USABLE:
+        return {}
+    levels = {"upper": bound.upper, "lower": bound.lower}
+    return {side: level for side, level in levels.items() if level is not None and math.isfinite(level)}
+
+
+class _Ladder:
+    """From values to steps from the top, `fine` of them in a row.
+
+    Each bound has a row of its own, and the rows between are shared out: so a run that is within the bounds is never
+    drawn above or below them, however far away others are.
+    """
+
+    def __init__(self, scale: _Scale, levels: dict[str, float], rows: int, fine: int) -> None:
+        self._scale, self._levels, self._fine = scale, levels, fine
+        edges = [scale.high, *levels.values(), scale.low]
+        self._tops = [scale(edge) for edge in edges]
+        inside = int("upper" in levels)  # the number of the band between the bounds
+        there = [number for number, (top, bottom) in enumerate(pairwise(edges)) if top > bottom or number == inside]
+        self._rows = [int(number in there) for number in range(len(levels) + 1)]
+        for _ in range(rows - len(levels) - len(there)):
+            self._rows[max(there, key=lambda number: self._share(number) / self._rows[number])] += 1
+        self._first = [sum(self._rows[:number]) + number for number in range(len(levels) + 1)]
+        self.row_of = {side: self._first[number + 1] - 1 for number, side in enumerate(levels)}
+
+    def _share(self, number: int) -> float:
+        return self._tops[number] - self._tops[number + 1]
+
+    def __call__(self, value: float) -> int:
+        # A figure that is equal to a bound is within it.
+        over = [value > level if side == "upper" else value >= level for side, level in self._levels.items()]
+        number = over.index(True) if True in over else len(over)
+        steps = self._rows[number] * self._fine
+        share = self._share(number)
+        down = (self._tops[number] - self._scale(value)) / share if share > 0 else 0.0
+        return self._first[number] * self._fine + max(0, min(steps - 1, int(down * steps)))
 
 
 def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int = ROWS) -> TerminalChart:
     """`columns` wide with the labels of its axis. Every run is in it, as the span of several where there is no room."""
     scale = _Scale(view)
-    across, down = (1, 1) if ascii_only else (2, 4)
-    top, bottom = figure(scale.high), figure(scale.low)
-    levels = [level for level in bound_levels(view) if scale.shows(level)]
-    label_of = {_row(scale(level), rows): figure(level) for level in levels}
-    label_of.setdefault(0, top)
-    label_of.setdefault(rows - 1, bottom)
+    across, fine = (1, 1) if ascii_only else (2, 4)
+    levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
+    ladder = _Ladder(scale, levels, rows, fine)
+    label_of = {0: figure(scale.high), rows - 1: figure(scale.low)}
+    label_of |= {ladder.row_of[side]: figure(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
-    spans = _spans([scale(point.value) for point in view.points], places, rows * down)
+    spans = _spans([ladder(point.value) for point in view.points], places)
     drawn = _ascii(spans, width, rows) if ascii_only else _braille(spans, width, rows)
-    for level in levels:
-        row = drawn[_row(scale(level), rows)]
-        drawn[_row(scale(level), rows)] = [("." if ascii_only else "┄") if char == " " else char for char in row]
+    for row in ladder.row_of.values():
+        drawn[row] = [("." if ascii_only else "┄") if char == " " else char for char in drawn[row]]
     axis, events = ["-" if ascii_only else "─"] * width, [" "] * width
     for number, moved in enumerate(view.changes, 1):
         axis[places[moved.index] // across] = str(number % 10)
@@ -88,7 +128,11 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int =
     rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(rows)]
     corner = "+" if ascii_only else "└"
     below = " " * label + corner + "".join(axis)
-    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events))
+    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events), _outside(view, scale))
+
+
+def _outside(view: SeriesView, scale: _Scale) -> list[str]:
+    return [side for side, level in bound_levels(view).items() if not scale.shows(level)]
 
 
 def _sign(verdict: str, mark: str) -> str:
@@ -108,15 +152,10 @@ def _places(number: int, width: int) -> list[int]:
     return [index * width // number for index in range(number)]
 
 
-def _row(height: float, rows: int) -> int:
-    return min(rows - 1, int((1 - height) * rows))
-
-
-def _spans(heights: list[float], places: list[int], steps: int) -> dict[int, tuple[int, int]]:
+def _spans(steps: list[int], places: list[int]) -> dict[int, tuple[int, int]]:
     """By place: the highest and the lowest step from the top that is drawn there."""
     spans: dict[int, tuple[int, int]] = {}
-    for place, height in zip(places, heights, strict=True):
-        step = _row(height, steps)
+    for place, step in zip(places, steps, strict=True):
         high, low = spans.get(place, (step, step))
         spans[place] = (min(high, step), max(low, step))
     return spans
@@ -162,9 +201,10 @@ def svg_chart(view: SeriesView) -> SvgChart:
     drawn = placed if len(placed) > 1 else [*placed, (float(WIDTH), placed[0][1])]
     return SvgChart(
         line=" ".join(f"{x:g},{y:g}" for x, y in drawn),
-        bounds=[height(level) for level in bound_levels(view) if scale.shows(level)],
+        bounds=[height(level) for level in bound_levels(view).values() if scale.shows(level)],
         changes=[(placed[moved.index][0], number) for number, moved in enumerate(view.changes, 1)],
         alarms=[(*placed[index], point.verdict) for index, point in enumerate(view.points) if point.alarm],
         low=figure(min(values), view.unit),
         high=figure(max(values), view.unit),
+        outside=_outside(view, scale),
     )

@@ -5,8 +5,9 @@ from typing import Any, cast
 
 import msgspec
 
-from seatrial.job import CellResult, Figure, RunResults, figures
-from seatrial.record.history import Series
+from seatrial.job import CellResult, Figure, RunResults, figures, worst
+from seatrial.record.history import Series, benchmark_of
+from seatrial.report.series import past_of
 
 SURE = 0.99  # that a figure moved at all
 LEAST = 0.01  # a smaller move is none
@@ -55,7 +56,9 @@ class Movement(msgspec.Struct, frozen=True):
 
 
 class OtherVerdict(msgspec.Struct, frozen=True):
-    id: str
+    """The worst of the repeats on each side."""
+
+    id: str  # of the cell, without `repeat`
     before: str
     after: str
     why: str = ""
@@ -75,9 +78,9 @@ class Comparison(msgspec.Struct, frozen=True):
     figures: list[Movement]  # every one that is in both runs; the surest and biggest moves first
     verdicts: list[OtherVerdict]
     fingerprints: list[OtherFingerprint]  # their figures are not compared
-    only_before: list[str]  # ids of cells
+    only_before: list[str]  # ids of cells, without `repeat`
     only_after: list[str]
-    cells: int  # that both have
+    cells: int  # that both have; repeats are one cell
 
 
 def told(found: Comparison) -> dict[str, Any]:
@@ -90,37 +93,54 @@ def compare_runs(
     before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
 ) -> Comparison:
     """`past` is where the noise of a figure is taken from; `unjudged` compares figures that nobody judges, too."""
-    of_before, of_after = _by_id(before), _by_id(after)
-    both = [name for name in of_before if name in of_after]
-    other = _other_fingerprints(before, after)
+    of_before, of_after = _by_name(before), _by_name(after)
+    both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
+    both += _renamed(of_before, of_after)
     return Comparison(
         before.run,
         after.run,
         before.commit,
         after.commit,
         _movements(_values(before, unjudged), _values(after, unjudged), _noises(before, after, past)),
-        [
-            OtherVerdict(name, of_before[name].verdict.value, of_after[name].verdict.value, _why(of_after[name]))
-            for name in both
-            if of_before[name].verdict is not of_after[name].verdict
-        ],
-        other,
-        [name for name in of_before if name not in of_after],
-        [name for name in of_after if name not in of_before],
+        [other for pair in both if (other := _other_verdict(*pair))],
+        _other_fingerprints(before, after),
+        list(of_before),
+        list(of_after),
         len(both),
     )
 
 
-def _by_id(results: RunResults) -> dict[str, CellResult]:
-    return {cell.id: cell for cell in results.cells}
+def _by_name(results: RunResults) -> dict[str, list[CellResult]]:
+    """Cells by their id without `repeat`: one run may have repeats and the other none, or more of them."""
+    found: dict[str, list[CellResult]] = {}
+    for cell in results.cells:
+        found.setdefault(benchmark_of(cell.id), []).append(cell)
+    return found
 
 
-def _why(cell: CellResult) -> str:
-    return cell.why or next((f.message for f in cell.findings if f.verdict is cell.verdict), "")
+def _renamed(
+    before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]
+) -> list[tuple[str, list[CellResult], list[CellResult]]]:
+    """Takes those out of both that have another id but the same benchmark, so that their figures are compared."""
+    known: dict[str, str] = {}
+    for name, cells in after.items():
+        known.setdefault(_benchmark(cells[0]), name)
+    pairs = [(name, known.pop(_benchmark(cells[0]), "")) for name, cells in before.items()]
+    return [(now, before.pop(was), after.pop(now)) for was, now in pairs if now]
+
+
+def _other_verdict(name: str, before: list[CellResult], after: list[CellResult]) -> OtherVerdict | None:
+    was, now = (worst([cell.verdict for cell in cells]) for cells in (before, after))
+    if was is now:
+        return None
+    such = [cell for cell in after if cell.verdict is now]
+    some = f"{len(such)} of {len(after)} repeats" if len(such) < len(after) else ""
+    why = such[0].why or next((f.message for f in such[0].findings if f.verdict is now), "")
+    return OtherVerdict(name, was.value, now.value, ": ".join(part for part in (some, why) if part))
 
 
 def _benchmark(cell: CellResult) -> str:
-    return cell.benchmark or cell.id
+    return cell.benchmark or benchmark_of(cell.id)
 
 
 def _other_fingerprints(before: RunResults, after: RunResults) -> list[OtherFingerprint]:
@@ -162,10 +182,9 @@ def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> di
 
 
 def _one_level(series: Series, points: list[Any]) -> list[float]:
-    from seatrial.stats.clean import Past, clean
+    from seatrial.stats.clean import clean
 
-    past = [Past(point.value, point.good, point.alarm, point.mark) for point in points]
-    used = clean(past, cast(Any, series.better or "lower")).used
+    used = clean(past_of(points), cast(Any, series.better or "lower")).used
     return [points[index].value for index in used]
 
 

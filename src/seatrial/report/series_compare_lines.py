@@ -40,7 +40,7 @@ def compare_lines(found: Comparison) -> list[Line]:
 
 def sentence(found: Comparison) -> str:
     moved = [one for one in found.figures if one.moved]
-    if not found.cells:
+    if not found.cells and not found.figures:
         return "The two runs have no cell in common."
     if not found.figures:
         figures = "No figure is in both runs" if not found.fingerprints else "No figure can be compared"

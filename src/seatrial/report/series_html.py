@@ -6,11 +6,14 @@ from seatrial.report.chart import HEIGHT, WIDTH
 from seatrial.report.series import RunSeries
 from seatrial.report.series_chart import svg_chart
 from seatrial.report.series_words import (
-    bound_text,
+    bound_of,
     change_text,
-    day,
     figure,
+    left_out_text,
+    one_day,
+    points_text,
     precision_text,
+    span,
     title,
     together_text,
 )
@@ -45,12 +48,16 @@ def render_series(made: RunSeries) -> str:
         most_changes=MOST_CHANGES,
         width=WIDTH,
         height=HEIGHT,
-        bound_text=bound_text,
+        bound_of=bound_of,
         change_text=change_text,
         together_text=together_text,
+        left_out_text=left_out_text,
+        points_text=points_text,
+        timed=one_day(made.series),
+        one_day=one_day,
+        span=span,
         title=title,
         figure=figure,
-        day=day,
         count=count,
     )
     return rendered

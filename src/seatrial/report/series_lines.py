@@ -4,17 +4,20 @@ from collections.abc import Iterable, Sequence
 
 from seatrial.record.history import Alarm, RunRow, TrialRow
 from seatrial.report.lines import Line, glyph
-from seatrial.report.series import SeriesView, precision, together
+from seatrial.report.series import SeriesView, precision, together, unjudged
 from seatrial.report.series_chart import sparkline, terminal_chart
 from seatrial.report.series_words import (
-    bound_text,
+    bound_of,
     change_text,
     commit_text,
     day,
     figure,
     left_out_text,
+    one_day,
     percent,
+    points_text,
     precision_text,
+    span,
     title,
     together_text,
 )
@@ -40,7 +43,8 @@ def history_lines(
     groups = together(views, least=2)
     if groups:
         lines.append([("what moved together", "bold")])
-        lines += [[(f"  {together_text(group)}", "")] for group in groups[:MOST_GROUPS]]
+        timed = one_day(views)
+        lines += [[(f"  {together_text(group, timed)}", "")] for group in groups[:MOST_GROUPS]]
         lines += [*_more(len(groups) - MOST_GROUPS, "older one"), []]
     if others:
         words = count(others, "figure that nobody judges is", "figures that nobody judges are")
@@ -57,19 +61,18 @@ def ranked(views: Sequence[SeriesView]) -> list[SeriesView]:
 def _interest(view: SeriesView) -> tuple[bool, bool, float, str]:
     """Alarms that nobody judged, then the latest change for the worse."""
     last = view.changes[-1] if view.changes else None
-    unjudged = bool(view.points) and view.points[-1].alarm and not view.points[-1].mark
-    return not unjudged, not (last and last.way == "worse"), -(last.at_s if last else 0.0), view.name
+    return not unjudged(view.points[-1:]), not (last and last.way == "worse"), -(last.at_s if last else 0.0), view.name
 
 
 def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     points = view.points
-    runs = len({point.run for point in points})
+    timed = one_day([view])
     hardware = f" · /{one_line(view.fingerprint)}" if view.fingerprint else ""
     lines: list[Line] = [
         [(one_line(view.benchmark), "bold"), (f"  {title(view)}", "")],
         [
             (f"{figure(points[-1].value, view.unit)} last, ", ""),
-            (f"{count(runs, 'run')}, {day(points[0].at_s)} to {day(points[-1].at_s)}{hardware}", "dim"),
+            (f"{points_text(points)}, {span(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
         ],
     ]
     chart = terminal_chart(view, columns, ascii_only)
@@ -79,15 +82,15 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     if chart.events:
         label = len(chart.rows[0][0]) + 1
         lines.append([(" " * label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
-    if view.bound:
-        lines.append([(f"  {bound_text(view.bound)}", "")])
+    if bound := bound_of(view, chart.outside):
+        lines.append([(f"  {bound}", "")])
     if view.left_out:
         lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
     first = max(0, len(view.changes) - MOST_CHANGES)
     lines += _more(first, "older change")
     for number, moved in enumerate(view.changes[first:], first + 1):
         style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
-        lines.append([(f"  {number}  ", "bold"), (change_text(moved, view.unit), style)])
+        lines.append([(f"  {number}  ", "bold"), (change_text(moved, view.unit, timed), style)])
     if view.regression:
         lines.append([(f"  regression open since run {one_line(view.regression)}", "yellow")])
     return lines + _words(view)
@@ -101,10 +104,10 @@ def _words(view: SeriesView) -> list[Line]:
     for point in marked[-MOST_MARKS:]:
         reason = one_line(bounded(point.mark_reason, MOST_REASON))
         lines.append([(f"  {point.mark}  ", "bold"), (f"run {one_line(point.run)}: {reason}", "")])
-    unjudged = [point for point in view.points if point.alarm and not point.mark]
-    if unjudged:
-        mark, colour = glyph(unjudged[-1].verdict)
-        told = f"{count(len(unjudged), 'alarm')} that nobody judged, the last in run {one_line(unjudged[-1].run)}"
+    if waiting := unjudged(view.points):
+        mark, colour = glyph(waiting[-1].verdict)
+        runs = len({point.run for point in waiting})
+        told = f"{count(runs, 'alarm')} that nobody judged, the last in run {one_line(waiting[-1].run)}"
         lines.append([(f"  {mark} ", colour), (told, "")])
     return lines
 
@@ -133,7 +136,7 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
     """What a history has."""
     lines: list[Line] = []
     if runs:
-        since = f"{day(runs[0].at_s)} to {day(runs[-1].at_s)}"
+        since = span(runs[0].at_s, runs[-1].at_s)
         lines.append([(f"{count(len(runs), 'run')}, {since}, the last one {one_line(runs[-1].run)}", "")])
     width = max([len(one_line(trial.trial)) for trial in trials] + [5])
     for trial in trials:
@@ -153,10 +156,13 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
 def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
     lines: list[Line] = [[(precision_text(precision(alarms)), "bold")]]
     lines += _more(len(alarms) - MOST_LISTED, "older alarm")
+    timed = len({day(alarm.at_s) for alarm in alarms}) == 1
     for alarm in alarms[-MOST_LISTED:]:
         mark, colour = glyph(alarm.verdict)
         run = f"run {one_line(alarm.run)}{f', commit {commit_text(alarm.commit)}' if alarm.commit else ''}"
-        lines.append([(f"{mark} {alarm.verdict}  {day(alarm.at_s)}  ", colour), (one_line(alarm.benchmark), "bold")])
+        lines.append(
+            [(f"{mark} {alarm.verdict}  {day(alarm.at_s, timed)}  ", colour), (one_line(alarm.benchmark), "bold")]
+        )
         lines.append([(f"    {run}: {_said(alarm)}", "dim")])
         if alarm.why:
             lines.append([(f"    {one_line(bounded(alarm.why, MOST_REASON))}", "dim")])

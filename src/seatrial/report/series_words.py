@@ -1,31 +1,57 @@
 """How series read: figures with their units, dates, bounds, changes and alarms as plain words."""
 
 import time
+from collections.abc import Iterable, Sequence
 
 from seatrial.job import Bound, BoundState
+from seatrial.job import told as digits
+from seatrial.record.history import Point
 from seatrial.report.series import Moved, Precision, SeriesView, Together
 from seatrial.report.text import count, one_line
 
 MOST_NAMES = 4
+MOST_RUNS = 3
 
 
 def figure(value: float | None, unit: str = "") -> str:
     if value is None:
         return "open"
-    text = f"{value:.4g}"
-    if "e" in text and 1e-3 <= abs(value) < 1e15:
-        text = f"{value:,.0f}"
-    return f"{text} {one_line(unit)}".rstrip()
+    return f"{digits(value)} {one_line(unit)}".rstrip()
 
 
-def day(at_s: float | None) -> str:
+def day(at_s: float | None, timed: bool = False) -> str:
+    """In universal time; with the time of the day where the day alone would tell nothing apart."""
     if at_s is None:
         return ""
     try:
         date = time.gmtime(at_s)
     except (OverflowError, OSError, ValueError):
         return "at no known time"
-    return f"{date.tm_mday} {time.strftime('%b %Y', date)}"
+    return f"{date.tm_mday} {time.strftime('%b %Y %H:%M' if timed else '%b %Y', date)}"
+
+
+def span(first_s: float, last_s: float) -> str:
+    """From when to when: days; on a single day its times."""
+    if day(first_s) != day(last_s):
+        return f"{day(first_s)} to {day(last_s)}"
+    if day(first_s, True) == day(last_s, True):
+        return f"{day(first_s, True)} UTC"
+    return f"{day(first_s, True)} to {day(last_s, True).rpartition(' ')[2]} UTC"
+
+
+def one_day(views: Iterable[SeriesView]) -> bool:
+    """All of their runs, which are in the order of time."""
+    ends = [point.at_s for view in views if view.points for point in (view.points[0], view.points[-1])]
+    return bool(ends) and day(min(ends)) == day(max(ends))
+
+
+def figures_and_runs(figures: int, runs: int) -> str:
+    """`8 runs`; where runs gave several figures each, by repeats, both are told."""
+    return count(runs, "run") if figures == runs else f"{count(figures, 'figure')} of {count(runs, 'run')}"
+
+
+def points_text(points: Sequence[Point]) -> str:
+    return figures_and_runs(len(points), len({point.run for point in points}))
 
 
 def percent(share: float) -> str:
@@ -44,9 +70,16 @@ def commit_text(commit: str) -> str:
     return word[:10] if len(word) >= 20 and all(char in "0123456789abcdef" for char in word) else word[:60]
 
 
-def bound_text(bound: Bound) -> str:
-    whence = f"{count(bound.runs, 'run')}{f' since {day(bound.since_s)}' if bound.since_s else ''}"
+def bound_text(bound: Bound, timed: bool = False) -> str:
+    """`timed`: with the time of the day."""
+    since = f" since {day(bound.since_s, timed)}" if bound.since_s else ""
+    whence = f"{figures_and_runs(bound.figures or bound.runs, bound.runs)}{since}"
+    if bound.width_runs is not None:
+        width = f"of {count(bound.width_runs, 'earlier one')}" if bound.width_runs else "by hand"
+        whence = f"centered on {whence}, width {width}"
     where = one_line(bound.source.rpartition("/")[2])  # a report is read elsewhere, too
+    if bound.state is BoundState.DISABLED:
+        return f"the bound from {where} is switched off: {one_line(bound.why)}"
     if bound.state is not BoundState.USABLE:
         return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({whence})"
     alarms = f", one in {1 / bound.false_alarm:,.0f} good runs would be out of it" if bound.false_alarm else ""
@@ -54,9 +87,21 @@ def bound_text(bound: Bound) -> str:
     return f"bound {figure(bound.lower)} to {figure(bound.upper, bound.unit)} ({made}from {where})"
 
 
-def change_text(moved: Moved, unit: str) -> str:
+def bound_of(view: SeriesView, outside: Sequence[str] = ()) -> str:
+    """The bound of a series, or why there is none; `outside`: which of them its picture does not show."""
+    if view.unbounded:
+        return f"no bound: {one_line(view.unbounded)}"
+    if view.bound is None:
+        return ""
+    text = bound_text(view.bound, one_day([view]))
+    if len(outside) == 2:
+        return f"{text}; both are outside the picture"
+    return f"{text}; the {outside[0]} one is outside the picture" if outside else text
+
+
+def change_text(moved: Moved, unit: str, timed: bool = False) -> str:
     parts = [
-        day(moved.at_s),
+        day(moved.at_s, timed),
         f"{figure(moved.before)} → {figure(moved.after, unit)}",
         f"{percent(moved.size)}{f' {moved.way}' if moved.way else ''}",
         sure(moved.confidence),
@@ -66,12 +111,10 @@ def change_text(moved: Moved, unit: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def together_text(group: Together) -> str:
+def together_text(group: Together, timed: bool = False) -> str:
     """One sentence: where, how many, and which way."""
     where = f"At commit {commit_text(group.commit)}" if group.commit else f"At run {one_line(group.run)}"
-    sentence = (
-        f"{where} ({day(group.at_s)}) {count(len({name for name, _ in group.moved}), 'series', 'series')} moved: "
-    )
+    number = count(len({name for name, _ in group.moved}), "series", "series")
     parts = []
     for way in ("worse", "better", ""):
         moves = [(name, moved.size) for name, moved in group.moved if moved.way == way]
@@ -80,7 +123,7 @@ def together_text(group: Together) -> str:
             ends = list(dict.fromkeys(percent(size).removeprefix("+") for size in (sizes[0], sizes[-1])))
             span = " to ".join(ends)
             parts.append(f"{len(moves)} {way or 'moved'} by {span} ({_names([name for name, _ in moves])})")
-    return sentence + "; ".join(parts)
+    return f"{where} ({day(group.at_s, timed)}) {number} moved: {'; '.join(parts)}"
 
 
 def _names(names: list[str]) -> str:
@@ -93,11 +136,16 @@ def precision_text(found: Precision) -> str:
     if not found.alarms:
         return "no alarm was ever raised here"
     told = count(found.alarms, "alarm")
+    accepted = f"{found.accepted} accepted" if found.accepted else ""
+    if found.share is None and not found.unjudged:
+        return f"{told}, {'all' if found.alarms > 1 else 'it was'} accepted as a new level"
     if found.share is None:
-        return f"{told}, none judged yet: `seatrial history mark RUN --regression` or `--false-alarm` keeps your word"
-    words = f"{told}: {found.confirmed} confirmed, {found.false} false"
-    rest = f", {found.unjudged} not judged" if found.unjudged else ""
-    return f"{words}{rest}; precision {found.share * 100:.0f} % of those judged"
+        none = f"{accepted}, the others not judged yet" if accepted else "none judged yet"
+        return f"{told}, {none}: `seatrial history mark RUN --regression` or `--false-alarm` keeps your word"
+    words = [f"{found.confirmed} confirmed", f"{found.false} false", accepted]
+    words.append(f"{found.unjudged} not judged" if found.unjudged else "")
+    told += f": {', '.join(word for word in words if word)}"
+    return f"{told}; precision {found.share * 100:.0f} % of those judged"
 
 
 def title(view: SeriesView) -> str:
@@ -107,4 +155,10 @@ def title(view: SeriesView) -> str:
 
 
 def left_out_text(view: SeriesView) -> str:
-    return "; ".join(f"{number} {reason}" for reason, number in view.left_out.items())
+    """How many figures of which runs, by reason."""
+    parts = []
+    for reason, figures in view.left_out.items():
+        runs = [one_line(run) for run in dict.fromkeys(figures)]
+        named = ", ".join(runs) if len(runs) <= MOST_RUNS else f"{runs[0]} … {runs[-1]}"
+        parts.append(f"{len(figures)} {reason} ({named})")
+    return "; ".join(parts)

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.look import ORDER
@@ -52,6 +53,20 @@ def tell(results: RunResults) -> Story:
         counts={verdict: number for verdict, number in counted.items() if number},
         unjudged=unjudged,
     )
+
+
+MOST_MOVES = 3
+
+
+def moved(folder: Path) -> list[str]:
+    """The newest changes of the run's figures, a sentence for all that moved at one commit."""
+    if not (folder / "series.json").is_file():
+        return []
+    from seatrial.report.series import read_series
+    from seatrial.report.series_words import together_text
+
+    made = read_series(folder)
+    return [together_text(group) for group in made.together[:MOST_MOVES]] if made else []
 
 
 def bad(findings: Iterable[Finding]) -> list[Finding]:

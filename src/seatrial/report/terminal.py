@@ -12,7 +12,7 @@ from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.seen import CellSeen, see
-from seatrial.report.story import Story, again, bad, places, tell, title, why_of
+from seatrial.report.story import Story, again, bad, moved, places, tell, title, why_of
 from seatrial.report.text import axes_text, count, first_line, fit, one_line, seconds, size, width
 
 MOST_CELLS = 15  # failed cells told in full; the others get a line each
@@ -38,6 +38,7 @@ def summary(results: RunResults, folder: Path, columns: int) -> list[Line]:
     lines += _flaky(story, columns)
     lines += _xfails(story, columns)
     lines += _not_run(story, columns)
+    lines += _moved(folder, columns)
     lines += _totals(results, story, folder, columns)
     return lines
 
@@ -182,6 +183,11 @@ def _xfails(story: Story, columns: int) -> list[Line]:
         named = "; ".join(cells[:2]) + (" …" if len(cells) > 2 else "")
         lines.append([(f"         {fit(named, columns - 9)}", "dim")])
     return [*lines, *_rest(len(groups)), []]
+
+
+def _moved(folder: Path, columns: int) -> list[Line]:
+    told = [line for sentence in moved(folder) for line in _wrapped(sentence, columns)]
+    return [[("what moved", "bold")], *told, []] if told else []
 
 
 def _not_run(story: Story, columns: int) -> list[Line]:

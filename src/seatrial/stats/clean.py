@@ -1,13 +1,15 @@
 """Which runs of a series a bound may be made from: good ones, of one level, which nobody called a regression.
 
 In this order:
-1. What is before the newest run that a recenter accepted is out.
+1. What is before the newest level that a recenter accepted is out; its first run is in. A mark that was set on a run of
+   it before, the acceptance overrules: whoever makes the points leaves it out.
 2. A run that failed or has no finite figure is out; so are a run marked `regression` and all after it until one marked
    `fixed`.
-3. A run that was out of its bounds is out, unless somebody marked it `false-alarm` or `fixed`. If the accepted run was
-   out of its bounds, so were those right after it, by the same bounds that no longer hold: these are in.
+3. A run that was out of its bounds is out, unless somebody marked it `false-alarm` or `fixed`. If the accepted runs
+   were out of their bounds, so were those right after them, by the same bounds that no longer hold: these are in.
 4. The rest is split at its change points and the newest part is used. A part that is worse than the best one before it,
-   and all after it until the level is back, are an open regression: out, and the part before them is used.
+   and all after it until the level is back, are an open regression: out, and the part before them is used. Of parts
+   before the newest accepted run none is meant.
 """
 
 import math
@@ -23,6 +25,13 @@ Better = Literal["lower", "higher"]
 Mark = Literal["", "false-alarm", "regression", "fixed"]
 Detect = Callable[[Sequence[float]], list[Change]]
 
+FAILED = "the run failed"
+NOT_FINITE = "not a finite number"
+BEFORE_ACCEPTED = "before the level that was accepted"
+MARKED = "marked as a regression"
+AFTER_MARKED = "after a regression, not yet fixed"
+UNEXPLAINED = "out of bounds, and nobody has said why"
+
 WORSE = 0.015  # of the level: the floor of the bounds, below which no level counts as worse than another
 RECOVERED = 0.75  # of a step for the worse has to be undone until the level is back
 
@@ -35,7 +44,7 @@ class Past:
     good: bool = True  # its cell ended well enough that the figure means something: passed, xfail, slower, faster
     alarm: bool = False  # it was out of the bounds of its time: slower, faster
     mark: Mark = ""  # a person's word on it
-    accepted: bool = False  # a recenter made it the first run of an accepted level
+    accepted: bool = False  # a recenter accepted its level; it is the first run of that, or one that was looked at then
 
 
 @dataclass(frozen=True)
@@ -57,13 +66,15 @@ def clean(points: Sequence[Past], better: Better, detect: Detect = change_points
     edges = [0, *(change.index for change in changes), len(values)]
     parts = [kept[start:stop] for start, stop in pairwise(edges)]
     levels = [median(values[start:stop]) for start, stop in pairwise(edges)] if values else []
-    sound, opened = _newest_sound(levels, better)
+    accepted = max((index for index in kept if points[index].accepted), default=-1)
+    first = next((number for number, part in enumerate(parts) if part and part[-1] >= accepted), 0)
+    sound, opened = _newest_sound(levels, better, first)
     for number, part in enumerate(parts):
         if number < sound:
-            why = f"before the level changed from {levels[sound - 1]:.4g} to {levels[sound]:.4g}"
+            why = f"before the level changed from {_told(levels[sound - 1])} to {_told(levels[sound])}"
         elif number > sound:
             was, now = levels[sound : sound + 2]
-            why = f"since the level got worse, from {was:.4g} to {now:.4g}, and nobody accepted it"
+            why = f"since the level got worse, from {_told(was)} to {_told(now)}, and nobody accepted it"
         else:
             continue
         left_out.update(dict.fromkeys(part, why))
@@ -76,37 +87,52 @@ def clean(points: Sequence[Past], better: Better, detect: Detect = change_points
     )
 
 
+def _told(level: float) -> str:
+    """As figures are told everywhere; `job`, which has the function for that, is not known here."""
+    return f"{level:,.0f}" if 1e4 <= abs(level) < 1e15 else f"{level:.4g}"
+
+
 def _by_word(points: Sequence[Past]) -> tuple[dict[int, str], int | None]:
     """What verdicts and people say: the runs that are out, and the first of a marked regression that is not fixed."""
-    start = max((index for index, past in enumerate(points) if past.accepted), default=0)
-    left_out = dict.fromkeys(range(start), "before the level that was accepted")
+    start = _accepted_from(points)
+    left_out = dict.fromkeys(range(start), BEFORE_ACCEPTED)
     regression: int | None = None
     settling = bool(points) and points[start].accepted and points[start].alarm
     for index in range(start, len(points)):
         past = points[index]
-        if past.mark == "fixed" or past.accepted:
+        if past.mark == "fixed":
             regression = None
-        elif past.mark == "regression" and regression is None:
+        elif past.mark == "regression" and regression is None and not (past.accepted and index == start):
             regression = index
-        settling = settling and (past.alarm or not past.good)
+        settling = past.alarm if past.accepted else settling and (past.alarm or not past.good)
         if not past.good:
-            left_out[index] = "the run failed"
+            left_out[index] = FAILED
         elif not math.isfinite(past.value):
-            left_out[index] = "not a finite number"
+            left_out[index] = NOT_FINITE
         elif regression is not None:
-            left_out[index] = (
-                "marked as a regression" if past.mark == "regression" else "after a regression, not yet fixed"
-            )
+            left_out[index] = MARKED if past.mark == "regression" else AFTER_MARKED
         elif past.alarm and not past.mark and not past.accepted and not settling:
-            left_out[index] = "out of bounds, and nobody has said why"
+            left_out[index] = UNEXPLAINED
     return left_out, regression
 
 
-def _newest_sound(levels: Sequence[float], better: Better) -> tuple[int, int | None]:
-    """The newest part whose level is no regression, and the part that a regression began with, if one is open."""
-    sound, opened, step = 0, None, 0.0
-    best = levels[0] if levels else 0.0
-    for number, level in enumerate(levels[1:], 1):
+def _accepted_from(points: Sequence[Past]) -> int:
+    """The first run of the newest accepted level: of accepted runs that follow each other, failed ones apart."""
+    start = 0
+    inside = False
+    for index, past in enumerate(points):
+        if past.accepted and not inside:
+            start = index
+        inside = past.accepted or (inside and not past.good)
+    return start
+
+
+def _newest_sound(levels: Sequence[float], better: Better, first: int) -> tuple[int, int | None]:
+    """The newest part, from the `first` that may be one, whose level is no regression, and the part that a regression
+    began with, if one is open."""
+    sound, opened, step = first, None, 0.0
+    best = levels[first] if levels else 0.0
+    for number, level in enumerate(levels[first + 1 :], first + 1):
         worse_by = level - best if better == "lower" else best - level
         if worse_by <= max(WORSE * abs(best), 0.0 if opened is None else step * (1 - RECOVERED)):
             sound, opened = number, None

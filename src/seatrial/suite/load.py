@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
-from seatrial.suite.baseline import Baselines, read_baselines
+from seatrial.suite.baseline import Baselines, agreed_better, read_baselines
 from seatrial.suite.explain import dotted, explain
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import SuiteModel, TrialModel
@@ -159,7 +159,8 @@ class _Loader:
             path = self._directory / text
             if path.exists():
                 try:
-                    found[text] = read_baselines(path)
+                    named = [trial for trial in trials.values() if trial.baseline == text]
+                    found[text] = read_baselines(path, agreed_better(named))
                 except SuiteError as error:
                     self._problems += error.problems
         return found

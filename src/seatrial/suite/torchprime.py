@@ -6,6 +6,7 @@ time of its metrics file is within the bounds, and, where the file has a target,
 
 import re
 import shlex
+from collections.abc import Container
 from dataclasses import dataclass
 
 from seatrial.job import BoundState
@@ -13,7 +14,7 @@ from seatrial.suite.baseline import THEIRS, Baselines, Entry
 from seatrial.suite.baseline.entry import STEP_TIME
 from seatrial.suite.baseline.render import scalar
 from seatrial.suite.names import NAME
-from seatrial.suite.problem import printable
+from seatrial.suite.problem import Mark, Problem, SuiteError, printable
 
 NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
 
@@ -37,7 +38,7 @@ trials:
 @dataclass(frozen=True)
 class Imported:
     text: str
-    trials: int
+    trials: dict[str, int]  # name -> the line of the benchmark that it is made from
     unknown: tuple[str, ...]  # what the file does not say, and somebody has to
 
 
@@ -51,10 +52,24 @@ def suite_of(
     head = _HEAD.format(
         file=printable(baseline), name=scalar(_word(name)), metric=STEP_TIME, baseline=scalar(baseline), folder=folder
     )
-    trials, names = [], set[str]()
+    trials: list[str] = []
+    lines: dict[str, int] = {}
     for benchmark, metrics in baselines.entries.items():
-        trials += _trial(_unique(benchmark, names), metrics[STEP_TIME], command)
-    return Imported(head + "\n".join(trials) + "\n", len(names), _unknown(baselines, command))
+        name = _unique(benchmark, lines)
+        lines[name] = metrics[STEP_TIME].line
+        trials += _trial(name, metrics[STEP_TIME], command)
+    return Imported(head + "\n".join(trials) + "\n", lines, _unknown(baselines, command))
+
+
+def blamed(error: SuiteError, made: Imported, file: str) -> SuiteError:
+    """What is wrong with the suite that was made, told of the lines of the file that it was made from."""
+    problems = []
+    for problem in error.problems:
+        names = [name for name in made.trials if f"{problem.path}.".startswith(f"trials.{name}.")]
+        line = made.trials[max(names, key=len)] if names else 1
+        told = f"no suite can be made from this: {problem.message} ({problem.path or 'the whole of it'})"
+        problems.append(Problem(told, Mark(file, line, 1)))
+    return SuiteError(problems)
 
 
 def _trial(name: str, entry: Entry, command: str | None) -> list[str]:
@@ -71,7 +86,7 @@ def _trial(name: str, entry: Entry, command: str | None) -> list[str]:
         f"    command: {scalar(written)}",
     ]
     if entry.target_loss is not None and entry.loss_tolerance is not None:
-        lines.append(f"    loss: {{target: {scalar(entry.target_loss)}, tolerance: {scalar(entry.loss_tolerance)}}}")
+        lines.append("    loss: {}  # its target and tolerance are those of the baseline")
     if entry.bound.state is BoundState.DISABLED:
         lines.append(f"    disabled: {scalar(entry.bound.why)}")
     return lines
@@ -102,13 +117,12 @@ def _literal(text: str) -> str:
     return re.sub(r"\$(?=\{)", "$$", text)
 
 
-def _unique(benchmark: str, names: set[str]) -> str:
+def _unique(benchmark: str, names: Container[str]) -> str:
     name = benchmark if NAME.fullmatch(benchmark) else re.sub(r"[^A-Za-z0-9_.+-]", "-", benchmark)[:60].lstrip(".+-")
     name = name or "benchmark"
     count, made = 2, name
     while made in names:
         made, count = f"{name}-{count}", count + 1
-    names.add(made)
     return made
 
 

@@ -19,6 +19,14 @@ class FileChanged(Exception):
         super().__init__(f"{path} was changed by somebody else meanwhile; it was left alone. Try again")
 
 
+class CannotWrite(OSError):
+    """The file is as it was; why nothing could be put in its place."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} cannot be written: {why}")
+        self.name, self.why = name, why
+
+
 @dataclass(frozen=True)
 class Change:
     name: str
@@ -33,7 +41,8 @@ class Change:
 
 
 def change(place: Place, edits: Iterable[Edit]) -> Change:
-    """What these edits make of the file. Raises CannotEdit; nothing is written."""
+    """What these edits make of the file. Raises CannotEdit and CannotWrite; nothing is written."""
+    _check_folder(place)
     before = place.path.read_bytes() if place.exists else None
     old = (before or b"").decode()
     new = edited(old, place.name, place.baselines.form, edits)
@@ -44,9 +53,22 @@ def change(place: Place, edits: Iterable[Edit]) -> Change:
 
 
 def write(changed: Change) -> None:
-    """Write the file whole; a link to it stays a link, its mode stays. Raises FileChanged."""
-    path = changed.path.resolve()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write the file whole; a link to it stays a link, its mode stays. Raises FileChanged and CannotWrite."""
+    try:
+        _write(changed, changed.path.resolve())
+    except OSError as error:
+        raise CannotWrite(changed.name, error.strerror or str(error)) from error
+
+
+def _check_folder(place: Place) -> None:
+    """A folder that is not there is a slip of the pen, or a disk that is not mounted: none is made."""
+    if place.path.is_symlink() and not place.path.exists():
+        raise CannotWrite(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")
+    if not place.path.parent.is_dir():
+        raise CannotWrite(place.name, f"there is no folder {place.path.parent}")
+
+
+def _write(changed: Change, path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # against others of ours; an editor is seen by what it wrote

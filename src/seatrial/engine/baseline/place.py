@@ -1,6 +1,6 @@
 """Which entries of which files a command is about, and which runs of the history speak for them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +37,17 @@ class Place:
         return self.baselines.entries.get(benchmark, {}).get(metric)
 
 
-def places(suite: Suite, cells: Iterable[Cell]) -> list[Place]:
-    """The files that the trials of these cells name, in the order of the suite. Raises NoBaseline."""
+def places(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> list[Place]:
+    """The files that the trials of these cells name, in the order of the suite. Raises NoBaseline.
+
+    `switched_off`: those of trials that are disabled too, which have no cells."""
     found: dict[str, dict[str, str]] = {}
     for cell in cells:
         if cell.model.baseline is not None:
             found.setdefault(cell.model.baseline, {})[cell.benchmark] = cell.trial
+    for model in suite.trials.values() if switched_off else ():
+        if model.baseline is not None and model.disabled is not None:
+            found.setdefault(model.baseline, {})
     if not found:
         raise NoBaseline(suite)
     made = []
@@ -60,17 +65,17 @@ class Chosen:
 
     series: Series
     points: list[Point]  # of it, oldest first, within the window
-    others: int  # runs of other configurations or hardware, which are never mixed in
-    older: int  # runs before the window
+    others: Sequence[Point]  # of other configurations or hardware, which are never mixed in
+    older: Sequence[Point]  # before the window
 
     @property
     def left(self) -> str:
         """What is not in `points`, for people; empty when nothing is."""
         parts = []
         if self.others:
-            parts.append(f"{_runs(self.others)} of another configuration or other hardware left out")
+            parts.append(f"{counted(self.others)} of another configuration or other hardware left out")
         if self.older:
-            parts.append(f"{_runs(self.older)} before the window left out")
+            parts.append(f"{counted(self.older)} before the window left out")
         return ", ".join(parts)
 
 
@@ -84,10 +89,19 @@ def choose(history: History, benchmark: str, metric: str | None, since_s: float 
     for found in by_metric.values():
         newest = max(found, key=lambda one: one.points[-1].at_s)
         within = [point for point in newest.points if since_s is None or point.at_s >= since_s]
-        others = sum(len(one.points) for one in found if one is not newest)
-        chosen.append(Chosen(newest, within, others, len(newest.points) - len(within)))
+        older = [point for point in newest.points if since_s is not None and point.at_s < since_s]
+        others = [point for one in found if one is not newest for point in one.points]
+        chosen.append(Chosen(newest, within, others, older))
     return chosen
 
 
-def _runs(count: int) -> str:
-    return f"{count:,} run{'' if count == 1 else 's'}"
+def runs_of(points: Iterable[Point]) -> list[str]:
+    """The runs that figures are of, each once, oldest first."""
+    return list(dict.fromkeys(point.run for point in points))
+
+
+def counted(points: Sequence[Point]) -> str:
+    """`41 runs`; `8 figures of 1 run` where a run has several."""
+    count = len(runs_of(points))
+    runs = f"{count:,} run{'' if count == 1 else 's'}"
+    return f"{len(points):,} figures of {runs}" if len(points) > count else runs

@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.suite import Mark, Problem, SuiteError, nearest
-from seatrial.suite.baseline.entry import seconds_of
+from seatrial.suite.baseline.entry import STEP_TIME, seconds_of
 from seatrial.suite.source import Limits, Source
 
 MAX_BYTES = 64 << 20
 LIMITS = Limits("list of runs", MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
 
 # What a row may call a field: ours first, then the columns of torchprime's table.
+TABLE_STEP_TIME = "metrics_step_time"  # of torchprime's table: in seconds
 NAMES = {
     "run": ("run", "run_id"),
     "time": ("time", "at", "timestamp", "update_timestamp"),
-    "value": ("value", "step_time", "metrics_step_time"),
+    "value": ("value", STEP_TIME, TABLE_STEP_TIME),
     "benchmark": ("benchmark",),
     "metric": ("metric",),
     "commit": ("commit",),
@@ -34,6 +35,8 @@ class PastRun:
     value: float
     benchmark: str = ""
     metric: str = ""
+    unit: str = ""
+    better: str = ""
     commit: str = ""
     good: bool = True
 
@@ -61,7 +64,8 @@ def _past_run(row: Any, mark: Mark, problems: list[Problem]) -> PastRun | None:
     wrong = []
     run, value = fields["run"], _number(fields["value"])
     if run in (None, ""):
-        wrong.append(f"`run` is missing{nearest('run', map(str, row))}")
+        there = next((name for name in NAMES["run"] if name in row), None)
+        wrong.append(f"`{there}` is empty" if there else f"`run` is missing{nearest('run', map(str, row))}")
     if value is None:
         wrong.append(f"`value` is a finite number, not {fields['value']!r}")
     at_s = _time(fields["time"])
@@ -71,6 +75,11 @@ def _past_run(row: Any, mark: Mark, problems: list[Problem]) -> PastRun | None:
     if value is None or at_s is None or wrong:
         return None
     texts = {field: str(fields[field] or "") for field in ("benchmark", "metric", "commit")}
+    column = next(name for name in NAMES["value"] if row.get(name) is not None)
+    if column in (STEP_TIME, TABLE_STEP_TIME):
+        texts["metric"] = texts["metric"] or STEP_TIME
+    if column == TABLE_STEP_TIME:
+        texts |= {"unit": "s", "better": "lower"}
     return PastRun(str(run), at_s, value, **texts, good=_good(fields["good"]))
 
 
@@ -128,11 +137,17 @@ def _text(path: Path) -> str:
 
 def _csv(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
-    header = next(csv.reader([lines[0][1]]), []) if lines else []
-    names = [name.strip() for name in header]
-    for number, line in lines[1:]:
-        cells = next(csv.reader([line]), [])
-        yield Mark(str(path), number, 1, line), dict(zip(names, cells, strict=False))
+    names: list[str] | None = None
+    for number, line in lines:
+        mark = Mark(str(path), number, 1, line)
+        try:
+            cells = next(csv.reader([line]), [])
+        except csv.Error as error:
+            raise SuiteError([Problem(f"not CSV: {error}", mark)]) from error
+        if names is None:
+            names = [name.strip() for name in cells]
+        else:
+            yield mark, dict(zip(names, cells, strict=False))
 
 
 def _json(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:

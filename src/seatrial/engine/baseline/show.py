@@ -1,15 +1,17 @@
 """What the bounds of an entry say of its last run, in plain sentences."""
 
-from collections import Counter
+import math
+import re
 from dataclasses import dataclass
 
 import msgspec
 
 from seatrial.check.bounds import sentence
-from seatrial.engine.baseline.make import cleaned
-from seatrial.engine.baseline.place import Chosen, Place, choose
-from seatrial.job import Bound, BoundState, Level
+from seatrial.engine.baseline.cleaned import accepted_from, counted_reasons
+from seatrial.engine.baseline.place import Chosen, Place, choose, counted
+from seatrial.job import Bound, BoundState, Level, told
 from seatrial.record.history import History
+from seatrial.suite import Suite
 from seatrial.suite.baseline import Entry
 
 
@@ -34,40 +36,66 @@ def show(place: Place, history: History, metric: str | None = None) -> list[Show
     return shown
 
 
-def unused(place: Place) -> list[str]:
-    """Entries of no cell that would run: of a trial that was renamed or is switched off, say."""
-    return [benchmark for benchmark in place.baselines.entries if benchmark not in place.benchmarks]
+def unused(place: Place, suite: Suite) -> list[Shown]:
+    """Entries of no cell that would run: they, or their trial, are switched off; or a trial was renamed, say."""
+    shown = []
+    for benchmark, entries in place.baselines.entries.items():
+        if benchmark not in place.benchmarks:
+            off = _switched_off(suite, benchmark)
+            for metric, entry in entries.items():
+                why = f"its trial is switched off: {off}" if off else "of no cell that would run"
+                if entry.bound.state is BoundState.DISABLED:
+                    why = f"switched off: {entry.bound.why}"
+                shown.append(Shown(benchmark, metric, why))
+    return shown
+
+
+def _switched_off(suite: Suite, benchmark: str) -> str:
+    """Why the trial is disabled that this benchmark is of, by its name; empty when none is."""
+    for name, model in suite.trials.items():
+        own = re.escape(model.benchmark) if model.benchmark else rf"{re.escape(name)}(\[.*\])?"
+        # What a `${axis}` stands for is not known of cells that are not there.
+        if model.disabled is not None and re.fullmatch(re.sub(r"\\\$\\\{.*?\\\}", ".+", own), benchmark):
+            return model.disabled
+    return ""
 
 
 def _shown(benchmark: str, metric: str, entry: Entry | None, chosen: Chosen | None) -> Shown:
-    count = len(chosen.points) if chosen else 0
     if entry is None:
-        told = f"no entry; {count} run{'' if count == 1 else 's'} so far, `seatrial baseline update` makes one"
-        return Shown(benchmark, metric, told)
+        so_far = counted(chosen.points if chosen else [])
+        return Shown(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
     bound = _with_newest_change(entry, chosen)
     point = chosen.points[-1] if chosen and chosen.points else None
     if point is None:
-        told = f"no run yet; {_range(bound)}"
+        text = f"no run yet; {_range(bound)}"
     elif bound.state is BoundState.USABLE:
-        told = sentence(bound, point.value, point.at_s)
+        text = sentence(bound, point.value, point.at_s)
     else:
-        unit = f" {bound.unit}" if bound.unit else ""
-        told = f"{point.value:.4g}{unit}, not judged"
+        text = f"{told(point.value, bound.unit)}, not judged"
     if bound.state is not BoundState.USABLE:
-        told += f"; {'switched off' if bound.state is BoundState.DISABLED else bound.state}: {bound.why}"
-    return Shown(benchmark, metric, told, tuple(_details(entry, chosen)))
+        text += f"; {'switched off' if bound.state is BoundState.DISABLED else bound.state}: {bound.why}"
+    return Shown(benchmark, metric, text, tuple(_details(entry, chosen)))
 
 
 def _with_newest_change(entry: Entry, chosen: Chosen | None) -> Bound:
-    """The bound with the last change of the level that the history knows by now."""
-    if chosen is None or not chosen.points:
-        return entry.bound
-    changes = cleaned(chosen.points, entry.bound.better, None).changes
+    """The bound with the last change of the level: that of the entry, or a newer one that the history knows by now.
+
+    Runs that are out of their bounds count here: they are what a change of the level looks like."""
+    from seatrial.stats.change_points import change_points
+
+    bound = entry.bound
+    if chosen is None or (bound.fingerprint and bound.fingerprint != chosen.series.fingerprint):
+        return bound
+    since = chosen.points[accepted_from(chosen.points, entry) or 0 :]
+    good = [point for point in since if point.good and math.isfinite(point.value)]
+    changes = change_points([point.value for point in good])
     if not changes:
-        return entry.bound
-    point = chosen.points[changes[-1].index]
+        return bound
+    point = good[changes[-1].index]
+    if bound.changed and (point.run == bound.changed.run or point.at_s < bound.changed.at_s):
+        return bound
     level = Level(point.run, point.at_s, changes[-1].before, changes[-1].after)
-    return msgspec.structs.replace(entry.bound, changed=level)
+    return msgspec.structs.replace(bound, changed=level)
 
 
 def _details(entry: Entry, chosen: Chosen | None) -> list[str]:
@@ -75,9 +103,7 @@ def _details(entry: Entry, chosen: Chosen | None) -> list[str]:
     half = entry.half_width
     width = f"±{half:.2%}" if half is not None else ""
     details.append(", ".join(part for part in (width, entry.method, entry.hardware) if part))
-    if entry.left_out:
-        counts = Counter(entry.left_out.values())
-        details.append("left out: " + "; ".join(f"{count} × {why}" for why, count in counts.most_common()))
+    details.append(counted_reasons(entry.left_out.values()))
     if chosen and bound.fingerprint and chosen.series.fingerprint != bound.fingerprint:
         ran = f"({chosen.series.fingerprint}, the bounds are of {bound.fingerprint})"
         details.append(f"the last run is of another configuration or other hardware {ran}: it is not judged by them")
@@ -90,6 +116,6 @@ def _details(entry: Entry, chosen: Chosen | None) -> list[str]:
 
 
 def _range(bound: Bound) -> str:
-    unit = f" {bound.unit}" if bound.unit else ""
-    sides = ["anything" if side is None else f"{side:.4g}" for side in (bound.lower, bound.upper)]
-    return f"{sides[0]} to {sides[1]}{unit} would be in order"
+    lower = "anything" if bound.lower is None else told(bound.lower)
+    upper = "anything" if bound.upper is None else told(bound.upper, bound.unit)
+    return f"{lower} to {upper} would be in order"

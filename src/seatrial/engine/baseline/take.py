@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial import __version__
-from seatrial.engine.baseline.make import Refused, Updated, Why
 from seatrial.engine.baseline.place import Place
 from seatrial.engine.baseline.runs_file import PastRun
+from seatrial.engine.baseline.why import Refused, Updated, Why
 from seatrial.job import (
     VERSION,
     Attempt,

@@ -10,11 +10,13 @@
 5. A password in a PostgreSQL URL is in no error.
 """
 
-from seatrial.record.history.data import WORDS, Alarm, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, Mark, Point, RunRow, Series, TrialRow
 from seatrial.record.history.error import HistoryError
 from seatrial.record.history.history import History, open_history
+from seatrial.record.history.schema import benchmark_of
 
 __all__ = [
+    "ACCEPTED",
     "WORDS",
     "Alarm",
     "History",
@@ -24,5 +26,6 @@ __all__ = [
     "RunRow",
     "Series",
     "TrialRow",
+    "benchmark_of",
     "open_history",
 ]

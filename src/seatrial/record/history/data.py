@@ -3,6 +3,7 @@
 import msgspec
 
 WORDS = ("false-alarm", "regression", "fixed")
+ACCEPTED = "accepted"  # the word of a recenter: from this run on there is a new level, and it is in order
 
 _GOOD = frozenset({"passed", "xfail", "slower", "faster"})
 _ALARMS = frozenset({"slower", "faster"})
@@ -15,12 +16,13 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     at_s: float  # wall time at which the attempt started that the figure is from
     value: float
     verdict: str  # of the cell
-    mark: str = ""  # what a person said of it: one of WORDS
+    mark: str = ""  # what a person said of it: one of WORDS; ACCEPTED at the first run of an accepted level
     mark_reason: str = ""
     commit: str = ""
     host: str = ""
     id: str = ""  # of the cell
     source: str = ""  # where the figure was read
+    accepted: bool = False  # it is of a level that was accepted after it ran, so its alarm needs nobody any more
 
     @property
     def good(self) -> bool:
@@ -49,7 +51,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A person's word on a run, or on one benchmark of it. An empty word takes back what was said before."""
+    """A person's word on a run, on one benchmark or one figure of it. An empty one takes back what was said before."""
 
     run: str
     benchmark: str  # "" means all of the run
@@ -57,10 +59,13 @@ class Mark(msgspec.Struct, frozen=True):
     reason: str
     by: str
     at_s: float
+    metric: str = ""  # "" means all of the benchmark
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """A benchmark that a run called slower or faster, and what a person said of that."""
+    """A benchmark that a run called slower or faster, and what a person said of that.
+
+    `mark` is one of WORDS, or ACCEPTED where nobody judged it and its level was accepted later."""
 
     run: str
     at_s: float

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
 from seatrial.record.history import reading, writing
-from seatrial.record.history.data import WORDS, Alarm, Mark, RunRow, Series, TrialRow
+from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, Mark, RunRow, Series, TrialRow
 from seatrial.record.history.error import HistoryError, shown
 from seatrial.record.history.keeping import key, text
 from seatrial.record.history.postgres import PostgresDatabase
@@ -54,11 +54,19 @@ class History:
 
         self._database.write(write)
 
-    def mark(self, run: str, benchmark: str | None, word: str, reason: str, by: str, at_s: float) -> None:
-        """Keep a person's word on a run, or on one benchmark of it. The last word counts; "" takes the others back."""
-        if word not in ("", *WORDS):
-            raise ValueError(f"{word!r} is none of {', '.join(WORDS)}")
-        mark = Mark(key(run), key(benchmark or ""), word, text(reason), text(by), at_s)
+    def mark(
+        self, run: str, benchmark: str | None, word: str, reason: str, by: str, at_s: float, metric: str | None = None
+    ) -> None:
+        """Keep a person's word on a run, or on one benchmark of it. The last word counts; "" takes the others back.
+
+        `accepted` is what a recenter says of the first run of a level, and alone may be about one `metric`: the level
+        is in order from that run on. Alarms of it before `at_s` are settled, and so are words `regression` before it.
+        """
+        if word not in ("", ACCEPTED, *WORDS):
+            raise ValueError(f"{word!r} is none of {', '.join((ACCEPTED, *WORDS))}")
+        if metric and word != ACCEPTED:
+            raise ValueError(f"{word!r} is about a benchmark, not about its figure {metric!r} alone")
+        mark = Mark(key(run), key(benchmark or ""), word, text(reason), text(by), at_s, key(metric or ""))
         self._database.write(lambda session: writing.mark(session, mark))
 
     def durations(self, hashes: Iterable[str] | None = None) -> dict[str, float]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.record.history.data import Alarm, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.data import ACCEPTED, Alarm, Mark, Point, RunRow, Series, TrialRow
 from seatrial.record.history.keeping import series_id
 from seatrial.record.history.schema import Session
 
@@ -46,6 +46,34 @@ SELECT cells.trial, count(*), min(runs.started_s), max(runs.started_s)
 FROM (SELECT DISTINCT trial, run FROM cells) AS cells JOIN runs ON runs.run = cells.run
 GROUP BY cells.trial
 """
+
+_STARTS = """
+SELECT cells.run, cells.benchmark, cells.fingerprint, min(cells.at_s)
+FROM cells JOIN (SELECT DISTINCT run FROM marks WHERE word = ?) AS said ON said.run = cells.run
+GROUP BY cells.run, cells.benchmark, cells.fingerprint
+"""
+
+
+class _Accepted(msgspec.Struct, frozen=True):
+    """A level that somebody accepted: where it began, and when that was said."""
+
+    since_s: float
+    said: Mark
+
+    def covers(self, run: str, at_s: float) -> bool:
+        return run == self.said.run or self.since_s <= at_s <= self.said.at_s
+
+
+class _Words(msgspec.Struct, frozen=True):
+    """What people said, as it counts now."""
+
+    judged: dict[str, dict[str, Mark]]  # by run, then by benchmark, which is "" for all of the run
+    accepted: dict[tuple[str, str], list[_Accepted]]  # by benchmark and fingerprint, the last word first
+
+    def of(self, run: str, benchmark: str) -> Mark | None:
+        of_run = self.judged.get(run, {})
+        mark = of_run.get(benchmark) or of_run.get("")
+        return mark if mark and mark.word else None
 
 
 def durations(session: Session, hashes: list[str] | None, last: int) -> dict[str, list[float]]:
@@ -90,10 +118,10 @@ def filled(session: Session, series: list[Series], last: int | None) -> list[Ser
     """The same with their points; one whose runs were all replaced has none, and is left out."""
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in series]
     rows = _rows(session, numbers, _ENDLESS if last is None else last)
-    said = _said(session)
+    words = _words(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     return [
-        msgspec.structs.replace(one, points=_points(rows[number], one.benchmark, said, commits))
+        msgspec.structs.replace(one, points=_points(rows[number], one, words, commits))
         for number, one in zip(numbers, series, strict=True)
         if rows.get(number)
     ]
@@ -112,48 +140,76 @@ def _rows(session: Session, numbers: list[int], most: int) -> dict[int, list[tup
     return rows
 
 
-def _points(
-    rows: list[tuple[Any, ...]], benchmark: str, said: dict[tuple[str, str], Mark], commits: dict[str, str]
-) -> list[Point]:
-    commit_of = commits.get
-    if not said:
+def _points(rows: list[tuple[Any, ...]], series: Series, words: _Words, commits: dict[str, str]) -> list[Point]:
+    benchmark, commit_of = series.benchmark, commits.get
+    levels = words.accepted.get((benchmark, series.fingerprint), [])
+    levels = [level for level in levels if level.said.metric in ("", series.metric)]
+    if not words.judged and not levels:
         return [
             Point(run, at_s, value, verdict, "", "", commit_of(run, ""), host, id_ or benchmark, source)
             for run, at_s, value, verdict, host, id_, source in rows
         ]
-    made = []
+    made, begun = [], set()
     for run, at_s, value, verdict, host, id_, source in rows:
-        mark = said.get((run, benchmark)) or said.get((run, ""))
-        word, reason = (mark.word, mark.reason) if mark else ("", "")
-        made.append(Point(run, at_s, value, verdict, word, reason, commit_of(run, ""), host, id_ or benchmark, source))
+        mark = words.of(run, benchmark)
+        level = next((level for level in levels if level.covers(run, at_s)), None)
+        if level and run == level.said.run and run not in begun:  # of its repeats the first
+            begun.add(run)
+            mark = level.said
+        elif level and mark and mark.word == "regression" and mark.at_s <= level.said.at_s:
+            mark = None  # since then the level is in order
+        told = (mark.word, mark.reason) if mark else ("", "")
+        made.append(
+            Point(
+                run, at_s, value, verdict, *told, commit_of(run, ""), host, id_ or benchmark, source, level is not None
+            )
+        )
     return made
 
 
 def marks(session: Session) -> list[Mark]:
     rows = session.execute(
-        "SELECT run, benchmark, word, reason, said_by, at_s FROM marks ORDER BY at_s, run, benchmark"
+        "SELECT run, benchmark, word, reason, said_by, at_s, metric FROM marks ORDER BY at_s, run, benchmark, metric"
     )
     return [Mark(*row) for row in rows]
 
 
-def _said(session: Session) -> dict[tuple[str, str], Mark]:
-    """The word that counts for a run's benchmark: the last; a word on the whole run is one on each of them."""
-    said: dict[tuple[str, str], Mark] = {}
+def _words(session: Session) -> _Words:
+    """The last word on a run's benchmark counts; a word on the whole run is one on each of them."""
+    judged: dict[str, dict[str, Mark]] = {}
+    accepted: dict[str, dict[tuple[str, str], Mark]] = {}
     for mark in marks(session):
+        if mark.word == ACCEPTED:
+            accepted.setdefault(mark.run, {})[mark.benchmark, mark.metric] = mark
+            continue
+        of_run = judged.setdefault(mark.run, {})
         if not mark.benchmark:
-            for run, benchmark in list(said):
-                if run == mark.run and benchmark:
-                    del said[run, benchmark]
-        said[mark.run, mark.benchmark] = mark
-    return said
+            of_run.clear()
+        of_run[mark.benchmark] = mark
+        if mark.word in ("", "regression") and mark.run in accepted:
+            kept = {of: said for of, said in accepted[mark.run].items() if mark.benchmark not in ("", of[0])}
+            accepted[mark.run] = kept
+    last = sorted((said for of_run in accepted.values() for said in of_run.values()), key=lambda said: -said.at_s)
+    return _Words(judged, _levels(session, last) if last else {})
+
+
+def _levels(session: Session, said: list[Mark]) -> dict[tuple[str, str], list[_Accepted]]:
+    found: dict[tuple[str, str], list[_Accepted]] = {}
+    starts = session.execute(_STARTS, (ACCEPTED,))
+    for mark in said:
+        for run, benchmark, fingerprint, since_s in starts:
+            if run == mark.run and mark.benchmark in ("", benchmark):
+                found.setdefault((benchmark, fingerprint), []).append(_Accepted(since_s, mark))
+    return found
 
 
 def alarms(session: Session) -> list[Alarm]:
-    said = _said(session)
+    words = _words(session)
     found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alarm
     for run, at_s, benchmark, fingerprint, verdict, why, commit in session.execute(_ALARMS):
-        mark = said.get((run, benchmark)) or said.get((run, ""))
-        told = (mark.word, mark.reason, mark.by) if mark and mark.word else ("", "", "")
+        levels = words.accepted.get((benchmark, fingerprint), [])
+        mark = words.of(run, benchmark) or next((level.said for level in levels if level.covers(run, at_s)), None)
+        told = (mark.word, mark.reason, mark.by) if mark else ("", "", "")
         alarm = Alarm(run, at_s, benchmark, fingerprint, verdict, why, commit, *told)
         found.setdefault((run, benchmark, fingerprint, verdict), alarm)
     return list(found.values())

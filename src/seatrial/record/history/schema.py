@@ -112,6 +112,18 @@ CREATE INDEX cells_by_hash ON cells (hash, run);
 {_SERIES % {"plain": ""}}
 """
 
+# A word may be about one figure of a benchmark.
+_VERSION_3 = """
+CREATE TABLE marks_of_figures (
+    run TEXT NOT NULL, benchmark TEXT NOT NULL, metric TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
+    word TEXT NOT NULL, reason TEXT NOT NULL, said_by TEXT NOT NULL,
+    PRIMARY KEY (run, benchmark, metric, at_s)
+)%s;
+INSERT INTO marks_of_figures SELECT run, benchmark, '', at_s, word, reason, said_by FROM marks;
+DROP TABLE marks;
+ALTER TABLE marks_of_figures RENAME TO marks;
+"""
+
 
 def benchmark_of(cell_id: str) -> str:
     """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
@@ -154,6 +166,7 @@ def _figures_into_series(session: Session) -> None:
 MIGRATIONS = (
     Migration(_VERSION_1, ""),
     Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _figures_into_series),
+    Migration(_VERSION_3 % " WITHOUT ROWID", _VERSION_3 % ""),
 )
 VERSION = len(MIGRATIONS)
 

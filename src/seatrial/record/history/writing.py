@@ -56,10 +56,10 @@ def add(session: Session, results: RunResults) -> None:
 
 def mark(session: Session, said: Mark) -> None:
     session.execute(
-        "INSERT INTO marks (run, benchmark, at_s, word, reason, said_by) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (run, benchmark, at_s)"
+        "INSERT INTO marks (run, benchmark, metric, at_s, word, reason, said_by) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (run, benchmark, metric, at_s)"
         " DO UPDATE SET word = excluded.word, reason = excluded.reason, said_by = excluded.said_by",
-        (said.run, said.benchmark, said.at_s, said.word, said.reason, said.by),
+        (said.run, said.benchmark, said.metric, said.at_s, said.word, said.reason, said.by),
     )
 
 

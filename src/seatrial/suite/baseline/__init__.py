@@ -2,6 +2,6 @@
 
 from seatrial.suite.baseline.edit import CannotEdit, Edit, edited
 from seatrial.suite.baseline.entry import OURS, THEIRS, Baselines, Entry
-from seatrial.suite.baseline.read import read_baselines
+from seatrial.suite.baseline.read import agreed_better, read_baselines
 
-__all__ = ["OURS", "THEIRS", "Baselines", "CannotEdit", "Edit", "Entry", "edited", "read_baselines"]
+__all__ = ["OURS", "THEIRS", "Baselines", "CannotEdit", "Edit", "Entry", "agreed_better", "edited", "read_baselines"]

@@ -91,6 +91,10 @@ def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[st
             values[_THEIR_KEYS[key]] = _rounded(value, 4 if key == "center" else 8)
         elif key not in _FIXED:
             beside[key] = _number(value)
+    if "figures" in beside:  # their sample size counts figures
+        figures = beside.pop("figures")
+        beside["runs"] = values.get(theirs.RUNS) if figures else None
+        values[theirs.RUNS] = figures or values.get(theirs.RUNS)
     lower, upper = edit.values.get("lower"), edit.values.get("upper")
     if lower is not None and upper is not None:
         # What a lower bound of 0 cut off still belongs to the width.

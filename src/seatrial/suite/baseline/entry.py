@@ -4,12 +4,16 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from seatrial.job import Bound
+from seatrial.job import Bound, BoundState
 
 OURS = "seatrial"
 THEIRS = "torchprime"
 STEP_TIME = "step_time"  # the one figure that torchprime's file has bounds for
+FLOOR = 0.015  # half-width, as a share of the center, below which no bound goes
 CAP = 0.2  # half-width, as a share of the center, above which a bound finds too little to be of use
+
+
+LOSS = "loss"  # the figure of a training trial
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -28,15 +32,34 @@ class Entry(msgspec.Struct, frozen=True):
     left_out: dict[str, str] = {}  # run -> why
     accepted: str = ""  # the run from which on a new level was accepted
     accepted_s: float | None = None
+    accepted_until_s: float | None = None  # when the last run started that was looked at then
     reasons: tuple[dict[str, str], ...] = ()  # of every change: at, what, why
     invented: tuple[int, ...] = ()  # lines with a comment which says that the numbers are
-    target_loss: float | None = None
+    target_loss: float | None = None  # of torchprime's file: a bound of its own, for the last loss
     loss_tolerance: float | None = None
 
     @property
     def half_width(self) -> float | None:
         """As a share of the center; None when a side is open, or the center is zero."""
         return relative_half_width(self.bound)
+
+    def bounds(self) -> tuple[Bound, ...]:
+        """Its own, and where torchprime's file has a target for the last loss, one for that."""
+        target, tolerance = self.target_loss, self.loss_tolerance
+        if target is None or tolerance is None:
+            return (self.bound,)
+        off = self.bound.state is BoundState.DISABLED
+        loss = Bound(
+            LOSS,
+            target - tolerance,
+            target + tolerance,
+            better=None,
+            center=target,
+            state=BoundState.DISABLED if off else BoundState.USABLE,
+            why=self.bound.why if off else "",
+            source=self.bound.source,
+        )
+        return (self.bound, loss)
 
 
 class Baselines(msgspec.Struct, frozen=True):
@@ -49,7 +72,7 @@ class Baselines(msgspec.Struct, frozen=True):
 
     def bounds(self, benchmark: str) -> tuple[Bound, ...]:
         """Those of a benchmark; one that is switched off is among them, and says so by its state."""
-        return tuple(entry.bound for entry in self.entries.get(benchmark, {}).values())
+        return tuple(bound for entry in self.entries.get(benchmark, {}).values() for bound in entry.bounds())
 
 
 def relative_half_width(bound: Bound) -> float | None:

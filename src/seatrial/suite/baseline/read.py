@@ -1,10 +1,11 @@
 """Reads a file of bounds, whichever of the two forms it has."""
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from seatrial.job import Bound, BoundState
+from seatrial.job import Better, Bound, BoundState
 from seatrial.suite.baseline.document import Document
 from seatrial.suite.baseline.entry import CAP, OURS, THEIRS, Baselines, Entry
 from seatrial.suite.baseline.sheet import Path, Sheet, shown
@@ -17,21 +18,35 @@ LIMITS = Limits("baseline", 32 << 20, 2_000_000, "give every suite a file of its
 VERSION = 1
 TOP = {"baselines": OURS, "benchmarks": THEIRS}
 KEYS = (
-    *("lower", "upper", "center", "unit", "better", "runs", "since", "method", "false_alarm", "floor", "cap"),
+    *("lower", "upper", "center", "unit", "better", "runs", "figures", "since", "width"),
+    *("method", "false_alarm", "floor", "cap"),
     *("state", "why", "disabled", "fingerprint", "hardware", "used", "left_out", "changed", "accepted", "reasons"),
 )
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)
 
 
-def read_baselines(path: FilePath) -> Baselines:
-    """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`."""
-    return baselines_of(read_source(path, limits=LIMITS))
+def read_baselines(path: FilePath, better: Mapping[str, Better] | None = None) -> Baselines:
+    """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`.
+
+    `better` is what the trials say of their figures: their word counts, and an entry with another is a warning."""
+    return baselines_of(read_source(path, limits=LIMITS), better or {})
 
 
-def baselines_of(source: Source) -> Baselines:
+def agreed_better(trials: Iterable[object]) -> dict[str, Better]:
+    """Figure -> which way is better, where all of these trials that say so say the same."""
+    said: dict[str, set[Better]] = {}
+    for trial in trials:
+        for name, metric in (getattr(trial, "metrics", None) or {}).items():
+            word = getattr(metric, "better", None)
+            if word is not None:
+                said.setdefault(name, set()).add(word)
+    return {name: words.pop() for name, words in said.items() if len(words) == 1}
+
+
+def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> Baselines:
     sheet = Sheet(source)
     form = _form(sheet)
-    found = read_theirs(sheet) if form == THEIRS else _read_ours(sheet)
+    found = read_theirs(sheet) if form == THEIRS else _read_ours(sheet, better or {})
     if sheet.problems:
         raise SuiteError(sheet.problems)
     if _INVENTED.search(source.text):
@@ -61,7 +76,7 @@ def _form(sheet: Sheet) -> str:
     return form or OURS
 
 
-def _read_ours(sheet: Sheet) -> dict[str, dict[str, Entry]]:
+def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str, Entry]]:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     version = data.get("version", VERSION)
     if version != VERSION:
@@ -77,47 +92,51 @@ def _read_ours(sheet: Sheet) -> dict[str, dict[str, Entry]]:
             if metric != "disabled":
                 at = (*path, metric)
                 written = sheet.map(at, entry, "with `lower` and `upper`")
-                found.setdefault(benchmark, {})[metric] = _entry(sheet, at, written, disabled)
+                found.setdefault(benchmark, {})[metric] = _entry(sheet, at, written, disabled, better.get(metric))
     return found
 
 
-def _entry(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str) -> Entry:
+def _entry(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str, better: Better | None) -> Entry:
     sheet.near_misses(path, values, KEYS)
-    bound = _bound(sheet, path, values, disabled)
+    bound = _bound(sheet, path, values, disabled, better)
     provenance = sheet.provenance(path, values)
+    sheet.check_shares(path, provenance["floor"], provenance["cap"], bound)
     sheet.check_sides(path, bound, "lower", "center", CAP if provenance["cap"] is None else provenance["cap"])
     return Entry(benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **provenance)
 
 
-def _bound(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str) -> Bound:
+def _bound(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str, better: Better | None) -> Bound:
     why = sheet.reason((*path, "disabled"), values) or disabled
     state = BoundState(sheet.choice((*path, "state"), values, BoundState, BoundState.USABLE))
     lower, upper = sheet.number((*path, "lower"), values), sheet.number((*path, "upper"), values)
     if lower is None and upper is None and state is BoundState.USABLE and not why:
         sheet.warn(path, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
-    false_alarm = sheet.number((*path, "false_alarm"), values, above=0)
-    if false_alarm is not None and false_alarm >= 1:
-        sheet.error(
-            (*path, "false_alarm"), f"`false_alarm` is a share of all good runs, less than 1, not {false_alarm:g}"
-        )
     return Bound(
         metric=str(path[2]),
         lower=lower,
         upper=upper,
-        better="higher"
-        if sheet.choice((*path, "better"), values, ("lower", "higher"), "lower") == "higher"
-        else "lower",
+        better=_better(sheet, (*path, "better"), values, better),
         unit=sheet.text((*path, "unit"), values),
         center=sheet.number((*path, "center"), values),
         runs=sheet.count((*path, "runs"), values),
+        figures=sheet.count((*path, "figures"), values),
+        width_runs=sheet.width_runs(path, values),
         since_s=sheet.time((*path, "since"), values),
-        false_alarm=false_alarm,
+        false_alarm=sheet.false_alarm((*path, "false_alarm"), values),
         state=BoundState.DISABLED if why else state,
         why=why or sheet.text((*path, "why"), values),
         fingerprint=sheet.text((*path, "fingerprint"), values),
         changed=sheet.level((*path, "changed"), values.get("changed")),
         source=f"{sheet.source.file}:{sheet.line(path)}",
     )
+
+
+def _better(sheet: Sheet, path: Path, values: dict[str, Any], said: Better | None) -> Better:
+    word = sheet.choice(path, values, ("lower", "higher"), said or "lower")
+    if said is not None and word != said:
+        sheet.warn(path, f"`better: {word}` contradicts the suite, which says {said} of {path[-2]}; the suite counts")
+        return said
+    return "higher" if word == "higher" else "lower"
 
 
 def _with_comments(sheet: Sheet, found: dict[str, dict[str, Entry]], form: str) -> dict[str, dict[str, Entry]]:

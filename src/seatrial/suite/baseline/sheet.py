@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from seatrial.job import Bound, BoundState, Level
-from seatrial.suite.baseline.entry import relative_half_width, seconds_of
+from seatrial.suite.baseline.entry import CAP, FLOOR, relative_half_width, seconds_of
 from seatrial.suite.problem import Mark, Problem
 from seatrial.suite.source import Source
 
@@ -108,6 +108,33 @@ class Sheet:
             return None
         return Level(self.text((*path, "run"), values), self.time((*path, "at"), values) or 0.0, before, after)
 
+    def false_alarm(self, path: Path, values: dict[str, Any]) -> float | None:
+        share = self.number(path, values, above=0)
+        if share is not None and share >= 1:
+            self.error(path, f"`{path[-1]}` is a share of all good runs, less than 1, not {share:g}")
+        return share
+
+    def check_shares(self, path: Path, floor: float | None, cap: float | None, bound: Bound) -> None:
+        """`floor` and `cap` of the map at `path`: shares of the center, in their order, as `update` needs them."""
+        # Only --force makes bounds this wide, and it raises both with them; else 5 was meant as 5 %.
+        forced = (relative_half_width(bound) or 0.0) >= 1
+        if floor is not None and (floor < 0 or (floor >= 1 and not forced)):
+            told = "a share of the center, from 0 to less than 1 (0.015 is 1.5 %)"
+            self.error((*path, "floor"), f"`floor` is {told}, not {floor:g}")
+        elif cap is not None and cap > 1 and not forced:
+            self.error((*path, "cap"), f"`cap` is a share of the center, at most 1 (0.2 is 20 %), not {cap:g}")
+        elif floor is not None and floor > (CAP if cap is None else cap):
+            which = f"the cap of {CAP:g} that holds without a `cap`" if cap is None else f"`cap` {cap:g}"
+            self.error((*path, "floor"), f"`floor` {floor:g} is above {which}: no bounds could be made")
+        elif floor is None and cap is not None and cap < FLOOR:
+            which = f"the floor of {FLOOR:g} that holds without a `floor`"
+            self.error((*path, "cap"), f"`cap` {cap:g} is below {which}: no bounds could be made")
+
+    def width_runs(self, path: Path, values: dict[str, Any]) -> int | None:
+        """Of `width: {runs: 8}`: how many runs before those of the center the width is of."""
+        width = self.map((*path, "width"), values.get("width"), "with `runs`")
+        return self.count((*path, "width", "runs"), width) if width else None
+
     def check_sides(self, path: Path, bound: Bound, lower: str, center: str, cap: float) -> None:
         """What is wrong or odd about two bounds and their center; `lower` and `center` are how the file calls them."""
         low, high, middle = bound.lower, bound.upper, bound.center
@@ -134,6 +161,7 @@ class Sheet:
             "left_out": self._left_out((*path, "left_out"), values.get("left_out")),
             "accepted": self.text((*path, "accepted", "run"), accepted),
             "accepted_s": self.time((*path, "accepted", "at"), accepted),
+            "accepted_until_s": self.time((*path, "accepted", "until"), accepted),
             "reasons": tuple({k: str(v) for k, v in one.items()} for one in reasons if isinstance(one, dict)),
         }
 

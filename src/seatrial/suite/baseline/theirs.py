@@ -42,7 +42,10 @@ def _entry(sheet: Sheet, path: Path, values: dict[str, Any], since_s: float | No
     inner: Path = (*path, BESIDE)
     bound = _bound(sheet, path, values, beside, since_s)
     provenance = sheet.provenance(inner, beside)
+    sheet.check_shares(inner, provenance["floor"], provenance["cap"], bound)
     sheet.check_sides(path, bound, LOWER, CENTER, CAP if provenance["cap"] is None else provenance["cap"])
+    if bound.state is BoundState.USABLE or (bound.state is BoundState.RECORDING and "state" not in beside):
+        _check_open(sheet, path, values, bound)
     _check_convention(sheet, path, values, bound)
     return Entry(
         benchmark=str(path[1]),
@@ -72,15 +75,28 @@ def _bound(sheet: Sheet, path: Path, values: dict[str, Any], beside: dict[str, A
         better="lower",
         unit="s",
         center=sheet.number((*path, CENTER), values),
-        runs=sheet.count((*path, RUNS), values),
+        runs=sheet.count((*inner, "runs"), beside) or sheet.count((*path, RUNS), values),
+        figures=sheet.count((*path, RUNS), values) if "runs" in beside else 0,
+        width_runs=sheet.width_runs(inner, beside),
         since_s=since_s if own_s is None else own_s,
-        false_alarm=sheet.number((*inner, "false_alarm"), beside, above=0),
+        false_alarm=sheet.false_alarm((*inner, "false_alarm"), beside),
         state=BoundState.DISABLED if disabled else state,
         why=disabled or why,
         fingerprint=sheet.text((*inner, "fingerprint"), beside),
         changed=sheet.level((*inner, "changed"), beside.get("changed")),
         source=f"{sheet.source.file}:{sheet.line(path)}",
     )
+
+
+def _check_open(sheet: Sheet, path: Path, values: dict[str, Any], bound: Bound) -> None:
+    """Their tool writes both bounds, always: one that is not there was lost, and nobody would see it by a verdict."""
+    if all(values.get(key) is None for key in (LOWER, UPPER, CENTER, HALF)):
+        return  # nothing was measured yet
+    for key, side in ((LOWER, bound.lower), (UPPER, bound.upper)):
+        if side is None:
+            passes = "a run may be as slow as it likes" if key == UPPER else "no run is ever `faster`"
+            what = "is empty" if key in values else "is missing"
+            sheet.warn((*path, key), f"`{key}` {what}, so {passes}", key not in values)
 
 
 def _check_convention(sheet: Sheet, path: Path, values: dict[str, Any], bound: Bound) -> None:
@@ -95,6 +111,11 @@ def _check_convention(sheet: Sheet, path: Path, values: dict[str, Any], bound: B
         if abs(wide - 2 * half) > allowed + 1e-9 * abs(wide):
             told = f"{UPPER} - {LOWER} is {bound.upper - bound.lower:.6g}, and 2 x {HALF} is {2 * half:.6g}"
             sheet.warn((*path, LOWER), f"edited by hand? {told}; the bounds are what counts")
+    tolerance = values.get("loss_tolerance")
+    if isinstance(tolerance, int | float) and tolerance < 0:
+        sheet.error(
+            (*path, "loss_tolerance"), f"`loss_tolerance` is a distance, so not less than 0; it is {tolerance:g}"
+        )
     if values.get("target_loss") is not None and values.get("loss_tolerance") is None:
         sheet.warn((*path, "target_loss"), "`target_loss` without `loss_tolerance`: how far off may it be?")
 

@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 4 << 20  # it goes with every job
+_NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
 class CurveError(Exception):
@@ -26,10 +28,19 @@ def read_curve(path: Path) -> dict[int, float]:
     except UnicodeDecodeError:
         raise CurveError(f"{path} is no text; a curve is JSON or CSV") from None
     pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
-    curve = {step: value for step, value in pairs if math.isfinite(value)}
+    if wild := next((pair for pair in pairs if not math.isfinite(pair[1])), None):
+        message = f"the loss at step {wild[0]} is {wild[1]}, and each of a recorded curve is a number; leave it out"
+        raise CurveError(f"{path}:{_line_of_no_number(text)} {message}")
+    curve = dict(pairs)
     if not curve:
         raise CurveError(f"{path} holds no pair of a step and a loss")
     return curve
+
+
+def _line_of_no_number(text: str) -> str:
+    """`12:`; empty where it is written as a number that is only too large."""
+    found = _NO_NUMBER.search(text)
+    return f"{text.count(chr(10), 0, found.start()) + 1}:" if found else ""
 
 
 def _from_json(text: str, path: Path) -> list[tuple[int, float]]:

@@ -12,12 +12,12 @@ from seatrial.check.loss import LossExpected, check_loss
 from seatrial.check.metric import MetricExpected, check_metric, figure, step_time_figure
 from seatrial.check.profile import AGREES, ProfileExpected, check_profile, profiles
 from seatrial.check.reading import told
-from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile
+from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile, times_broken
 from seatrial.job import Finding, Job, Observation, StepSeen, Verdict
 from seatrial.suite import Cell, substitute
 from seatrial.trial.job import make_job, workspace_inputs
 from seatrial.trial.protocol import Judgement
-from seatrial.trial.training.model import Files, Loss, Metric, TrainingTrial
+from seatrial.trial.training.model import Files, Metric, TrainingTrial
 from seatrial.trial.training.pattern import filled
 from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
 
@@ -47,8 +47,9 @@ class TrainingKind:
         train = seen.get(TRAIN) or StepSeen(TRAIN, "train")
         files = seen.get(FILES) or StepSeen(FILES, "files")
         findings += check_exit(train, observation.exit)
-        findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model.loss, train)]
-        findings += check_steps(train, filled(model.steps.pattern, cell), model.steps.count, model.steps.last)
+        findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model, train)]
+        asked = _asked_hosts(model, train)
+        findings += check_steps(train, filled(model.steps.pattern, cell), model.steps.count, model.steps.last, asked)
         folders = host_folders(files)
         for name, entry in model.files.items():
             expected = FilesExpected(
@@ -59,7 +60,7 @@ class TrainingKind:
                 findings += check_profile(files, train, name, _profile(cell, model, entry))
         metrics = _own_figures(model, train, files)
         for name, metric in model.metrics.items():
-            finding, made = check_metric(train, files, _metric(cell, name, metric))
+            finding, made = check_metric(train, files, _metric(cell, name, metric, asked))
             if finding:
                 findings.append(finding)
             if made:
@@ -68,17 +69,30 @@ class TrainingKind:
 
 
 def _log(cell: Cell, model: TrainingTrial, train: StepSeen) -> LogExpected:
-    """As many hosts as the step had: of logs that are read later there may be fewer."""
-    hosts = train.args.get("hosts")
+    """`logs`, of a job that ran elsewhere: of how many hosts there is one."""
+    logs = train.args.get("logs")
     return LogExpected(
         tuple(filled(pattern, cell) for pattern in model.log.must),
         tuple(filled(pattern, cell) for pattern in model.log.never),
-        hosts if isinstance(hosts, int) else model.hosts,
+        _hosts(model, train),
         model.log.hosts == "all",
+        logs if isinstance(logs, int) else None,
     )
 
 
-def _loss(cell: Cell, loss: Loss | None, train: StepSeen) -> list[Finding]:
+def _hosts(model: TrainingTrial, train: StepSeen) -> int:
+    """As many as the step had: of logs that are read later there may be more."""
+    hosts = train.args.get("hosts")
+    return hosts if isinstance(hosts, int) else model.hosts
+
+
+def _asked_hosts(model: TrainingTrial, train: StepSeen) -> int:
+    """How many hosts must each tell of steps, loss and metrics; 0: any one will do."""
+    return _hosts(model, train) if model.log.hosts == "all" else 0
+
+
+def _loss(cell: Cell, model: TrainingTrial, train: StepSeen) -> list[Finding]:
+    loss = model.loss
     if loss is None:
         return []
     relative = isinstance(loss.tolerance, str)
@@ -87,7 +101,8 @@ def _loss(cell: Cell, loss: Loss | None, train: StepSeen) -> list[Finding]:
     curve = {int(step): float(value) for step, value in recorded.get("values", [])} or None
     if recorded.get("error"):
         broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", recorded["error"])]
-    expected = LossExpected(filled(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve)
+    hosts = _asked_hosts(model, train)
+    expected = LossExpected(filled(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve, hosts)
     return check_loss(train, expected) + broken
 
 
@@ -102,7 +117,7 @@ def _profile(cell: Cell, model: TrainingTrial, entry: Files) -> ProfileExpected:
     )
 
 
-def _metric(cell: Cell, name: str, metric: Metric) -> MetricExpected:
+def _metric(cell: Cell, name: str, metric: Metric, hosts: int) -> MetricExpected:
     return MetricExpected(
         name=name,
         entry=metric_entry(name) if metric.file is not None else "",
@@ -117,6 +132,7 @@ def _metric(cell: Cell, name: str, metric: Metric) -> MetricExpected:
         aggregate=metric.aggregate,
         warmup=metric.warmup,
         required=metric.required,
+        hosts=hosts,
     )
 
 
@@ -131,12 +147,15 @@ def _figures(train: StepSeen) -> dict[str, Any]:
 
 
 def _own_figures(model: TrainingTrial, train: StepSeen, files: StepSeen) -> dict[str, Any]:
-    """The step time and the last loss, without being asked for. Where the step time comes from depends on the suite
-    alone, never on what a run happened to leave: figures of two sources are not the same figure."""
+    """The step time and the last loss, without being asked for, each of the host where it is highest. Where the step
+    time comes from depends on the suite alone, never on what a run happened to leave: figures of two sources are not
+    the same figure."""
     figures: dict[str, Any] = {}
-    losses = told(train, "loss")
-    if losses.hosts and math.isfinite(losses.last[losses.hosts[0]]):
-        figures["loss"] = figure(losses.last[losses.hosts[0]], "", None, "the log (last value)")
+    last = told(train, "loss").last
+    if last and all(map(math.isfinite, last.values())):
+        host = max(last, key=lambda host: last[host])
+        whose = f" of host {host}" if len(last) > 1 else ""
+        figures["loss"] = figure(last[host], "", None, f"the log{whose} (last value)")
     if STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
         figures[STEP_TIME] = step_time_figure(taken)
     return figures
@@ -146,6 +165,8 @@ def _step_time(model: TrainingTrial, train: StepSeen, files: StepSeen) -> StepTi
     profiled = next((name for name, entry in model.files.items() if entry.profile), None)
     if profiled is not None:
         return from_profile(profiles(files, profiled))
+    if times_broken(train):
+        return None
     return from_log(train, model.steps.unit) or from_lines(train)
 
 

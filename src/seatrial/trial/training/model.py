@@ -78,7 +78,9 @@ class Log(Model):
 
     must: Patterns = Field((), description="Regular expressions, each of which a line must match.")
     never: Patterns = Field((), description="Regular expressions that no line may match; one that does ends the job.")
-    hosts: Literal["all", "any"] = Field("all", description="Whose log `must` is asked of: each host's, or any one's.")
+    hosts: Literal["all", "any"] = Field(
+        "all", description="Whose log must tell what is asked of logs: each host's, or any one's."
+    )
 
 
 class Loss(Model):

@@ -8,14 +8,19 @@ from seatrial.suite import Cell, fill
 
 # Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
 # before it: `re` finds a literal twenty times as quickly as anything else.
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF)\b)"
+_NUMBER = (
+    r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF(?:INITY)?)\b)"
+)
 _OTHERS = ("[vV]al", "[vV]alidation", "[eE]val", "[tT]est", "[dD]ev", "[bB]est")  # losses that are another one
 _NOT_THEM = "".join(rf"(?<!{word} [lL]oss)" for word in _OTHERS)
 _LOSS = rf"oss(?<=[lL]oss)(?<![\w/.-][lL]oss)(?:(?<![lntv] [lL]oss)|{_NOT_THEM})"  # they end in one of four letters
 _STEP = r"""tep(?=['" :=#\d])(?<=[sS]tep)(?:(?<![\w/.-][sS]tep)|(?<=global_[sS]tep))"""  # not multi-step, my_step
 _STEP_TIME = r"tep[ _]time(?<=[sS]tep.time)(?<![\w/.-][sS]tep.time)"
 
-LOSS = rf"{_LOSS}['\"]?(?:\s*[:=]\s*|\s+)(?:tensor\()?({_NUMBER})"
+# What may be around a number, behind `:` or `=`: quotes, a list, a number of torch, JAX or NumPy. No digit is in it,
+# for the agent counts quickly only with a pattern to which every digit is like any other.
+_AROUND = r"(?:tensor|[aA]rray|np\.float\d+)\("
+LOSS = rf"{_LOSS}['\"]?(?:\s*[:=]\s*['\"\[(]*|\s+)(?:{_AROUND}\[*)?({_NUMBER})"
 STEP = rf"{_STEP}['\"]?\s*[:=#]?\s*(\d+)(?![\d.])"
 STEP_TIME = rf"{_STEP_TIME}['\"]?\s*[:=]\s*({_NUMBER})(?![\d.eE+-]|\s*(?:ms|us|µs|ns|min))"
 

@@ -25,6 +25,8 @@ def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
     args = {"command": substitute(model.command, cell), "hosts": model.hosts, **reading(cell)}
     if model.loss is not None and model.loss.curve is not None:
         args["curve"] = _recorded(cell.directory / substitute(model.loss.curve, cell))
+    if model.log.hosts == "any":
+        args["any"] = True  # when one host has said all that it must, no other is waited for
     yield Step(TRAIN, "train", args)
     entries = file_entries(cell)
     if entries:

@@ -1,0 +1,100 @@
+"""The finding for a loss that should go as a recorded curve went: each step that both have, and no step left out."""
+
+from bisect import bisect
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import median
+from typing import Protocol
+
+from seatrial.check.finding import failed, passed
+from seatrial.check.log import cut_short, said
+from seatrial.check.reading import Reading, Told, named
+from seatrial.job import Finding, StepSeen
+
+CHECK = "loss curve"
+SURE = 3  # steps from which on it can be told that a log prints every Nth
+
+
+class Tolerance(Protocol):
+    @property
+    def width(self) -> str: ...
+
+    def near(self, value: float, wanted: float) -> bool: ...
+
+    def about(self, wanted: float) -> str: ...
+
+
+def check_curve(seen: StepSeen, losses: Told, tolerance: Tolerance, recorded: Mapping[int, float]) -> Finding:
+    """1. Steps that a host tells and the curve has are compared, the last one of a long log always among them.
+    2. Each host comes as far as the curve, and has each of its steps, but for those between two lines of a log that
+       prints every Nth step: a run that skipped what it did badly is not like the recorded one.
+    """
+    by_host = {host: [one for one in losses.of(host) if one.step is not None] for host in losses.hosts}
+    told_steps = [one for readings in by_host.values() for one in readings]
+    common = [one for one in told_steps if one.step in recorded]
+    if not common:
+        why = "its lines tell no step" if not told_steps else "it has none of the steps of the recorded curve"
+        return failed(seen, CHECK, "loss", f"the curve cannot be compared: {why}", said(seen))
+    if off := [one for one in common if not tolerance.near(one.value, recorded[one.step or 0])]:
+        return _off(seen, off, len(common), tolerance, recorded)
+    for host, readings in by_host.items():
+        whose = f" on host {host}" if len(by_host) > 1 else ""
+        lacks = _lacks(seen, readings, losses.thinned(host), recorded, whose)
+        if lacks:
+            return failed(seen, CHECK, "loss", lacks, said(seen))
+    compared = len({one.step for one in common})
+    part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
+    message = f"{compared:,} of {_steps(len(recorded))} of the recorded curve compared, within {tolerance.width}{part}"
+    return passed(seen, CHECK, message)
+
+
+def _off(
+    seen: StepSeen, off: list[Reading], compared: int, tolerance: Tolerance, recorded: Mapping[int, float]
+) -> Finding:
+    first = min(off, key=lambda one: one.step or 0)
+    message = (
+        f"{len(off)} of {_steps(compared)} are off the recorded curve, first step {first.step}: "
+        f"{named(first.value)}, and should be {tolerance.about(recorded[first.step or 0])}"
+    )
+    return failed(seen, CHECK, "loss", message)
+
+
+def _lacks(seen: StepSeen, readings: list[Reading], thinned: bool, recorded: Mapping[int, float], whose: str) -> str:
+    """What a host's log has not of the recorded curve, in words; of one that was ended early, before its end."""
+    told_steps = sorted({one.step for one in readings if one.step is not None})
+    if not told_steps:
+        return f"the curve cannot be compared{whose}: its lines tell no step"
+    every, reached, wanted = _every(told_steps), told_steps[-1], max(recorded)
+    if reached + every - 1 < wanted and not cut_short(seen):
+        return f"the recorded curve goes to step {wanted}, and this log{whose} only to {reached}"
+    if thinned:
+        return ""
+    there = set(told_steps)
+    lacking = [
+        step for step in recorded if step <= reached and step not in there and _left_out(step, told_steps, every)
+    ]
+    if not lacking:
+        return ""
+    here = sum(step in there for step in recorded)
+    return (
+        f"{here:,} of {_steps(len(recorded))} of the recorded curve are in the log{whose}; step {min(lacking)} is not"
+    )
+
+
+def _left_out(step: int, told_steps: list[int], every: int) -> bool:
+    """Whether a step that the log has not, and goes beyond, should be there."""
+    at = bisect(told_steps, step)
+    if at == 0:  # one that prints every tenth may begin at 10
+        return told_steps[0] - step > every or every == 1
+    return told_steps[at] - told_steps[at - 1] > every
+
+
+def _every(steps: list[int]) -> int:
+    """Which step the log prints, by the steps that it has: every second, every tenth; 1 where that cannot be told."""
+    if len(steps) < SURE:
+        return 1
+    return int(median(high - low for low, high in pairwise(steps)))
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count:,} steps"

@@ -1,0 +1,153 @@
+"""Bounds of one entry moved to a new level, or widened. Data in, an Edit out."""
+
+import math
+import re
+from itertools import takewhile
+from statistics import median
+
+from seatrial.engine.baseline.place import Chosen, counted, runs_of
+from seatrial.engine.baseline.why import Refused, Updated, Why
+from seatrial.engine.baseline.width import (
+    around,
+    cap_of,
+    check_cap,
+    floor_of,
+    half_of,
+    middle,
+    percent,
+    raised,
+    rounded_up,
+)
+from seatrial.job import Bound, BoundState, told
+from seatrial.record.history import Point
+from seatrial.suite.baseline import Edit, Entry
+from seatrial.suite.baseline.entry import text_of
+
+
+def recenter(chosen: Chosen, entry: Entry, why: Why) -> Updated:
+    """The same width around the level of the newest runs, but never narrower than the floor. Raises Refused.
+
+    The newest level: the last runs that are out of the bounds on the same side; when the last one is inside, the runs
+    since the last change of the level.
+    """
+    bound, half = entry.bound, half_of(entry)
+    before = bound.center if bound.center is not None else middle(bound, half)
+    level = _followed(chosen, bound, before, why.force)
+    center = median(point.value for point in level)
+    least = floor_of(entry, half, before) * abs(center)
+    notes = _moved(level, before, center, bound)
+    if least > half:
+        notes.append(f"widened to the floor of {percent(least, center)}: that width was of a lower level")
+        half = least
+    lower, upper = around(center, half, bound)
+    check_cap(lower, upper, center, entry, why.force)
+    first, last = level[0], level[-1]
+    runs = runs_of(level)
+    values = {
+        "lower": lower,
+        "upper": upper,
+        "center": center,
+        "runs": len(runs),
+        "figures": len(level) if len(level) > len(runs) else None,
+        "since": text_of(first.at_s),
+        "width": {"runs": bound.runs if bound.width_runs is None else bound.width_runs},
+        "method": f"{(entry.method or 'by hand').split(', recentered')[0]}, recentered on {counted(level)}",
+        "cap": raised(cap_of(entry), half, center, why.force),
+        "state": str(BoundState.USABLE),
+        "why": None,
+        "used": runs,
+        "left_out": None,
+        "changed": {"run": first.run, "at": text_of(first.at_s), "before": before, "after": center},
+        "accepted": {"run": first.run, "at": text_of(first.at_s), "until": text_of(last.at_s)},
+    }
+    what = f"recentered from {told(before)} to {told(center)}, on run {first.run}"
+    edit = Edit(entry.benchmark, entry.metric, values, why.of(what), untrue=entry.invented)
+    return Updated(edit, tuple(notes), accepted=first.run)
+
+
+def widen(entry: Entry, why: Why, by: float | None = None, to: float | None = None) -> Updated:
+    """A width `by` a share larger, or of `to` a share of the center. It becomes the floor too. Raises Refused."""
+    bound, half = entry.bound, half_of(entry)
+    center = bound.center or middle(bound, half)  # nothing is a share of zero
+    if not center:
+        raise Refused("its bounds lie around zero, so no floor, a share of the center, would keep it; widen it by hand")
+    new = half * (1 + by) if by is not None else abs(center) * (to or 0.0)
+    if not new > half:
+        raise Refused(
+            f"{percent(new, center)} to each side is no wider than the {percent(half, center)} that it has; "
+            "`seatrial baseline update` makes bounds that fit the runs"
+        )
+    # Around the middle of the bounds, wherever the center is said to be: the other side must not get narrower.
+    lower, upper = around(middle(bound, half), new, bound)
+    check_cap(lower, upper, center, entry, why.force)
+    cap = raised(cap_of(entry), new, center, why.force)
+    values = {
+        "lower": lower,
+        "upper": upper,
+        "method": f"{_unwidened(entry.method) or 'by hand'}, widened to {percent(new, center)}",
+        "floor": min(cap, rounded_up(new / abs(center))),
+        "cap": cap,
+        "state": str(BoundState.USABLE),
+        "why": None,
+    }
+    what = f"widened from {percent(half, center)} to {percent(new, center)} to each side"
+    edit = Edit(entry.benchmark, entry.metric, values, why.of(what))
+    return Updated(edit, (f"{what}; the floor is now the same, so that the next update keeps it",))
+
+
+def _unwidened(method: str) -> str:
+    """A method without how wide it was made, which is no longer true."""
+    return re.sub(r", widened to [^,]*", "", method)
+
+
+def _followed(chosen: Chosen, bound: Bound, center: float, force: bool) -> list[Point]:
+    """The runs of the level that the bounds are to follow. Raises Refused."""
+    if bound.fingerprint and chosen.series.fingerprint != bound.fingerprint:
+        raise Refused(
+            f"the newest runs are of another configuration or other hardware ({chosen.series.fingerprint}, the entry "
+            f"is of {bound.fingerprint}), so its width may not fit them; `seatrial baseline update` makes new bounds"
+        )
+    good = [point for point in chosen.points if point.good and math.isfinite(point.value)]
+    level = _newest_level(good, bound, center)
+    if not level:
+        raise Refused("there is no run that ended well, so there is no level to follow")
+    regressions = [point.run for point in level if point.mark == "regression"]
+    if regressions and not force:
+        raise Refused(f"run {regressions[0]} is marked as a regression; --force accepts its level all the same")
+    return level
+
+
+def _newest_level(good: list[Point], bound: Bound, center: float) -> list[Point]:
+    if not good:
+        return []
+    side = _side(good[-1].value, bound)
+    if side:
+        return list(takewhile(lambda point: _side(point.value, bound) == side, reversed(good)))[::-1]
+    from seatrial.stats.change_points import change_points
+
+    changes = change_points([point.value for point in good])
+    if not changes:
+        raise Refused("the last run is within the bounds and the level did not change, so there is nothing to follow")
+    last = changes[-1]
+    if abs(center - last.after) <= abs(center - last.before):
+        changed = f"changed at run {good[last.index].run} ({told(last.before)} → {told(last.after)})"
+        raise Refused(
+            f"the last run is within the bounds, and these are around the level that it has since it {changed}, so "
+            "there is nothing to follow; `seatrial baseline update` makes bounds that fit the runs"
+        )
+    return good[last.index :]
+
+
+def _side(value: float, bound: Bound) -> int:
+    if bound.upper is not None and value > bound.upper:
+        return 1
+    return -1 if bound.lower is not None and value < bound.lower else 0
+
+
+def _moved(level: list[Point], before: float, center: float, bound: Bound) -> list[str]:
+    moved = center / before - 1 if before else 0.0
+    levels = f"{told(before)} → {told(center)} ({moved:+.1%})"
+    notes = [f"the level of {counted(level)} from {level[0].run} on: {levels}"]
+    if (moved > 0) is (bound.better == "lower") and moved != 0:
+        notes.append("that is worse than before: from now on it is in order")
+    return notes

@@ -1,0 +1,55 @@
+"""Widening an entry: the floor that keeps the width, also where the center says nothing, and a method that is true."""
+
+import pytest
+
+from seatrial.engine import baseline
+from seatrial.engine.baseline import Refused, Why
+from seatrial.suite.baseline import OURS, Entry, edited
+from seatrial.suite.baseline.read import LIMITS, baselines_of
+from seatrial.suite.source import Source
+
+WHY = Why("because", 1_790_812_800.0)
+TEXT = "baselines: {{train: {{step_time: {{{}}}}}}}"
+
+
+def read(text: str) -> Entry:
+    return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
+
+
+def widened(keys: str, by: float | None = None, to: float | None = None, force: bool = False) -> Entry:
+    """The entry after it was widened, written and read again."""
+    text = TEXT.format(keys)
+    made = baseline.widen(read(text), Why("because", WHY.at_s, force), by, to)
+    return read(edited(text, "f", OURS, [made.edit]))
+
+
+@pytest.mark.parametrize(("by", "to"), [(0.2, None), (None, 0.06)])
+def test_a_center_of_zero_is_taken_as_the_middle_of_the_bounds(by: float | None, to: float | None) -> None:
+    entry = widened("lower: 1.9, upper: 2.1, center: 0, floor: 0.015", by, to)
+    assert (entry.bound.lower, entry.bound.upper) == (pytest.approx(1.88), pytest.approx(2.12))
+    assert entry.floor == pytest.approx(0.06)
+
+
+@pytest.mark.parametrize("keys", ["lower: -1, upper: 1, center: 0", "lower: -1, upper: 1"])
+def test_bounds_around_zero_have_no_floor_that_could_keep_them_and_are_refused(keys: str) -> None:
+    with pytest.raises(Refused, match="around zero"):
+        baseline.widen(read(TEXT.format(keys)), WHY, by=0.2)
+
+
+def test_the_floor_is_never_above_the_cap() -> None:
+    entry = widened("lower: 1.99, upper: 2.01, center: 2, cap: 0.12345", to=0.12341)
+    assert entry.floor == entry.cap == 0.12345
+    entry = widened("lower: -0.01, upper: 0.03, center: 0.01, cap: 2", by=0.5, force=True)
+    assert entry.floor == entry.cap == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "after"),
+    [
+        ('"t interval, widened to the floor of 1.5 %"', "t interval, widened to 10.00%"),
+        ('"t interval, widened to 5.00%, recentered on 2 runs"', "t interval, recentered on 2 runs, widened to 10.00%"),
+        ('""', "by hand, widened to 10.00%"),
+    ],
+)
+def test_the_method_tells_the_width_that_it_has_now(method: str, after: str) -> None:
+    assert widened(f"lower: 1.9, upper: 2.1, center: 2, method: {method}", to=0.1).method == after

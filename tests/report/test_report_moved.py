@@ -1,0 +1,29 @@
+"""What moved at one commit is in the report of a run that people read in a terminal or on a page of a forge."""
+
+from pathlib import Path
+
+from report.sample import small
+from seatrial.report.lines import paint
+from seatrial.report.markdown import render
+from seatrial.report.series import Moved, RunSeries, Together, write_series
+from seatrial.report.terminal import summary
+
+
+def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: Path) -> None:
+    moves = [
+        (f"{name} step_time", Moved(3, "r3", 1.79e9, "c0ffee", 2.0, 2.2, 0.1, 0.9, "worse")) for name in ("a", "b@x")
+    ]
+    write_series(tmp_path, RunSeries("r1", [], [Together("c0ffee", "r3", 1.79e9, moves)]))
+    told = paint(summary(small(), tmp_path, 120), False, False)
+    assert "At commit c0ffee" in told
+    assert "2 series moved: 2 worse by 10 %" in " ".join(told.split())
+    page = render(small(), tmp_path)
+    assert "### What moved" in page
+    assert "2 series moved" in page
+    assert "b@x" not in page  # nobody is mentioned
+
+
+def test_a_run_whose_figures_stayed_says_nothing_of_it(tmp_path: Path) -> None:
+    write_series(tmp_path, RunSeries("r1", [], []))
+    assert "What moved" not in render(small(), tmp_path)
+    assert "what moved" not in paint(summary(small(), tmp_path, 120), False, False)
