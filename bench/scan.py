@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from _measure import cpu_of, environment, table
 
 from seatrial.target.agent_file import agent_file
+from seatrial.trial.training.pattern import for_agent
 
 WORDS = ["Traceback", "CUDA out of memory", "NCCL error", "Loss is NaN", "Segmentation fault"]
 MUST = ["Finished training run", "Step duration"]
@@ -67,7 +69,21 @@ def write_log(path: Path, size: int) -> None:
         file.write("Step duration: 0.2s\nFinished training run\n")
 
 
-def spec(path: Path) -> dict[str, object]:
+# The same questions as regular expressions that are more than a word: one without regard to case, one of every line.
+PROPER = [r"(?i)out of memory", r"Seg(?:mentation )?fault", r"NCCL (?:WARN|ERROR) \w+"]
+
+
+def proper(asked: dict[str, Any]) -> dict[str, Any]:
+    """With some of the words replaced, and something that must be there in every line."""
+    train = dict(asked["train"])
+    for number, text in enumerate(PROPER):
+        train["never"] = [*train["never"]]
+        train["never"][number] = for_agent(text)
+    train["must"] = [for_agent(r"step: \d+"), *train["must"][1:]]
+    return {**asked, "train": train}
+
+
+def spec(path: Path) -> dict[str, Any]:
     def word(text: str) -> dict[str, str]:
         return {"pattern": text, "literal": text}
 
@@ -85,6 +101,8 @@ def main(megabytes: int) -> None:
         told = subprocess.run([sys.executable, "-I", "-S", agent, "read"], stdin=open(asked), capture_output=True)  # noqa: SIM115
         seen = json.loads(told.stdout.splitlines()[-4])["result"]
         rows = [("seatrial (agent read)", _best([sys.executable, "-I", "-S", agent, "read"], asked))]
+        asked.write_text(json.dumps(proper(spec(log))))
+        rows.append(("the same, four proper expressions", _best([sys.executable, "-I", "-S", agent, "read"], asked)))
         patterns = json.dumps(EVERY)
         rows.append(("re, all at once", _best([sys.executable, "-c", AT_ONCE, log, patterns])))
         rows.append(("re, line by line", _best([sys.executable, "-c", BY_LINE, log, patterns], times=1)))

@@ -108,3 +108,28 @@ def test_a_summary_of_nonsense_is_a_finding_and_no_crash() -> None:
         "agrees": ("skipped", ""),
     }
     assert check_profile(seen(), train(), "prof", ProfileExpected()) == []
+
+
+def test_each_hosts_profile_is_compared_with_its_own_log() -> None:
+    def of(factor: float) -> dict[str, Any]:
+        return profile(steps=[{**one, "seconds": one["seconds"] * factor} for one in STEPS])
+
+    logs = [
+        values("step_time", [one * (1 + host) for one in (1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192)], host)
+        for host in (0, 1)
+    ]
+    for profiles, verdict in (([of(1), of(2)], "passed"), ([of(2), of(1)], "failed")):
+        files = [
+            {"path": f"profile/0-{host}/h.xplane.pb", "bytes": 9, "error": None, "profile": one}
+            for host, one in enumerate(profiles)
+        ]
+        found = StepSeen("files", "files", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
+        findings = brief(check_profile(found, train(*logs), "prof", ProfileExpected()))
+        assert findings["agrees"][0] == verdict
+
+
+def test_a_profile_of_nobody_in_particular_agrees_with_the_host_it_is_of() -> None:
+    logs = [values("step_time", [one * 2 for one in (1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192)], 0)]
+    logs.append(values("step_time", [1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192], 1))
+    findings = brief(check_profile(seen(profile()), train(*logs), "prof", ProfileExpected()))
+    assert findings["agrees"][0] == "passed"

@@ -18,6 +18,7 @@ BATCH = 500  # figures that wait to be noted
 LINGER_S = 0.3  # after what ends a program: the lines that say why often follow
 QUIET_S = 1.0  # a line that has not ended by then is looked at as it is
 MOST_WANTED = 10_000  # steps of a recorded curve
+MOST_COUNTED = 1000  # lines of each host that match what must be there: more of them say nothing new, and cost time
 MOST_NOTED = 20  # lines of one forbidden pattern
 
 
@@ -109,6 +110,8 @@ class Reading:
     # ---- patterns
 
     def _seek(self, sought: Sought, block: Part, host: int) -> None:
+        if sought.by_host.get(str(host), 0) >= MOST_COUNTED:
+            return
         with self._patterns.guarded(sought.pattern, block) as active:
             if active:
                 for start in self._lines(sought, block):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from seatrial.check.files import entry_files, several
+from seatrial.check.files import entry_files, host_of, several
 from seatrial.check.reading import told
 from seatrial.check.step_time import SECONDS, profile_steps
 from seatrial.check.wanted import Wanted
@@ -119,20 +119,27 @@ def _window(step: str, opened: list[tuple[str, dict[str, Any]]], window: tuple[i
 
 
 def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen, expected: ProfileExpected) -> Finding:
-    """The profile's steps take as long as the log says: the same steps where both have numbers, else their medians."""
+    """The profile's steps take as long as the log of its host says: the same steps where both have numbers, else their
+    medians."""
     taken = told(train, "step_time")
     scale = SECONDS[expected.log_unit]
-    logged = [(one.step, one.value * scale) for one in taken.readings if one.value > 0]
-    if not logged:
+    by_host = {
+        host: logged
+        for host in taken.hosts
+        if (logged := [(one.step, one.value * scale) for one in taken.of(host) if one.value > 0])
+    }
+    if not by_host:
         return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the log tells no step times")
     wrong, shown = [], ""
+    hosts = _hosts([path for path, _ in opened], list(by_host))
     for path, profile in opened:
         steps = profile_steps(profile)
         if not steps:
             continue
-        pairs = _pairs(steps, logged)
-        profiled, printed = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
-        apart = median(abs(a / b - 1) for a, b in pairs) if len(pairs) > 1 else abs(profiled / printed - 1)
+        host = hosts.get(host_of(path))
+        apart, profiled, printed = min(
+            _apart(_pairs(steps, logged)) for one, logged in by_host.items() if host in (None, one)
+        )
         shown = shown or f"{profiled:.4g} s, {printed:.4g} s in the log ({apart:.2%} apart)"
         if apart > expected.agrees:
             wrong.append(
@@ -144,6 +151,20 @@ def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen
     if not shown:
         return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the profile has no steps")
     return Finding(step, "agrees", Verdict.PASSED, message=shown)
+
+
+def _hosts(paths: list[str], told_by: list[int]) -> dict[str, int]:
+    """Which host's log belongs to the folder of a host (`0-1`): in order, where there are as many of both. Of a profile
+    that is of nobody in particular, the host that it agrees with best is taken."""
+    folders = sorted({host for path in paths if (host := host_of(path))}, key=lambda one: [*map(int, one.split("-"))])
+    return dict(zip(folders, told_by, strict=True)) if len(folders) == len(told_by) else {}
+
+
+def _apart(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """How far apart they are, as a share; and the medians of both."""
+    profiled, printed = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+    apart = median(abs(a / b - 1) for a, b in pairs) if len(pairs) > 1 else abs(profiled / printed - 1)
+    return apart, profiled, printed
 
 
 def _pairs(

@@ -4,7 +4,16 @@ import math
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from seatrial.job import Better
 from seatrial.suite import Duration, Model, Need, Requirement, Runtime, Text, TrialModel, Workspace
@@ -123,6 +132,12 @@ class Stall(Model):
     after: int = Field(5, strict=True, ge=2, description="Not before this many steps: the first ones compile.")
 
 
+_Stall = Annotated[
+    Annotated[Stall, Tag("map")] | Annotated[Literal[False], Tag("plain")],
+    Discriminator(lambda value: "map" if isinstance(value, dict | Stall) else "plain"),
+]
+
+
 class Files(Model):
     """Files that the job must leave behind."""
 
@@ -203,7 +218,7 @@ class TrainingTrial(TrialModel):
     log: Log = Field(Log(), description="What the log must say, and what it never may.")
     loss: Loss | None = Field(None, description="The loss that the log tells: finite, near a target, like a curve.")
     steps: Steps = Field(Steps(), description="How the log tells of steps, and how many it must.")
-    stall: Stall | Literal[False] = Field(Stall(), description="No new step for too long; false: not judged.")
+    stall: _Stall = Field(Stall(), description="No new step for too long; false: not judged.")
     files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
     metrics: dict[Text, Metric] = Field({}, description="Figures of the job, each under a name.")
 
