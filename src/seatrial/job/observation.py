@@ -16,8 +16,8 @@ The agent writes one JSON object a line while it works, so that a job killed at 
 
 A step of kind `train` notes what it reads of the log while it runs: `values` (name, host, steps, values, lines, at),
 `never` (pattern, host, line, text), `host` (host, code: it ended) and `progress` (text, for people); its result has
-`lines`, `long_lines`, `steps`, `must`, `never`, `values`, `stopped` and `dropped`. The result of one of kind `files` has
-for each entry its `count` and its `files`, and `error` or `cut` where not all of it could be read.
+`lines`, `long_lines`, `steps`, `must`, `never`, `values`, `stopped` and `dropped`. The result of one of kind `files`
+has for each entry its `count` and its `files`, and `error` or `cut` where not all of it could be read.
 
 `outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
 A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.
