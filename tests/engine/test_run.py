@@ -298,10 +298,12 @@ def test_detach_returns_at_once_and_attach_shows_the_end(world: World) -> None:
 
 
 def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
-    suite(world, 'run: ["sleep 2"]')
+    go = world.folder / "go"
+    suite(world, f'run: ["until test -e {go}; do sleep 0.05; done"]')
     process = world.start("run", "suite.yaml")
     wait_for(world.jobs)
     assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
+    go.touch()
     process.communicate(timeout=60)
     assert process.returncode == 0
     assert "nothing is left" in world.seatrial("reap", check=0).stdout
