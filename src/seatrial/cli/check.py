@@ -1,5 +1,6 @@
 """`seatrial check`: judges the log and the files of a training job that ran elsewhere, without running anything."""
 
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ def command(
     from seatrial.job import VERSION, RunResults
 
     cell, name = _cell(suite, trial, select)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is a folder and a process to tidy
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
             place = Path(folder)
