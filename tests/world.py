@@ -1,6 +1,7 @@
 """Seatrial as a user starts it, in a world of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ from seatrial.record import RunFolder, find_run
 
 SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
 EVERY = bool(os.environ.get("SEATRIAL_TEST_ALL"))
+
+
+def _as_in_a_terminal() -> None:
+    """Whoever starts the tests in the background of a script has them ignore Ctrl-C, and all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass
@@ -44,6 +50,7 @@ class World:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=_as_in_a_terminal,
         )
 
     def run(self, name: str = "last") -> RunFolder:
