@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from seatrial.job import Bound, BoundState, Figure, Finding, Verdict, figures, told
+from seatrial.job import FIGURES, Bound, BoundState, Figure, Finding, Verdict, figures, told
 
-STEP = "figures"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
@@ -40,7 +39,7 @@ def _finding(bound: Bound, figure: Figure | None, fingerprint: str, at_s: float,
         if failed:
             return _skipped(check, "not measured: the run did not come that far")
         message = f"{bound.metric} was not measured, and {bound.source or 'the baseline'} has bounds for it"
-        return Finding(STEP, check, Verdict.FAILED, "absent", message)
+        return Finding(FIGURES, check, Verdict.FAILED, "absent", message)
     if bound.fingerprint and bound.fingerprint != fingerprint:
         other = f"the bounds are of another configuration or hardware ({bound.fingerprint}, this is {fingerprint})"
         return _skipped(check, f"recorded, not judged: {other}; `seatrial baseline update` makes new ones")
@@ -56,13 +55,13 @@ def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
     below = bound.lower is not None and value < bound.lower
     said = f"{bound.metric}: {sentence(bound, value, at_s)}"
     if not above and not below:
-        return Finding(STEP, check, Verdict.PASSED, message=said, data=data)
+        return Finding(FIGURES, check, Verdict.PASSED, message=said, data=data)
     if bound.better is None:
-        return Finding(STEP, check, Verdict.FAILED, "bounds", said, data=data)
+        return Finding(FIGURES, check, Verdict.FAILED, "bounds", said, data=data)
     if above is (better == "lower"):
-        return Finding(STEP, check, Verdict.SLOWER, "slower", said, data=data)
+        return Finding(FIGURES, check, Verdict.SLOWER, "slower", said, data=data)
     advice = "if that is meant to last, `seatrial baseline recenter` follows it"
-    return Finding(STEP, check, Verdict.FASTER, "faster", f"{said}: {advice}", data=data)
+    return Finding(FIGURES, check, Verdict.FASTER, "faster", f"{said}: {advice}", data=data)
 
 
 def sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
@@ -110,4 +109,4 @@ def day(at_s: float, seen_s: float = 0.0) -> str:
 
 
 def _skipped(check: str, message: str) -> Finding:
-    return Finding(STEP, check, Verdict.SKIPPED, message=message)
+    return Finding(FIGURES, check, Verdict.SKIPPED, message=message)

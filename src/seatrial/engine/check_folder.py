@@ -14,8 +14,10 @@ import msgspec
 
 from seatrial.engine import registry
 from seatrial.engine.agent_read import read
+from seatrial.engine.attempt import Judged
 from seatrial.engine.fetch_folder import LOGS, CannotCheck
 from seatrial.engine.judge import judge, reason
+from seatrial.engine.result import result_of
 from seatrial.job import (
     Attempt,
     CellResult,
@@ -72,20 +74,7 @@ def check_folder(
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = Attempt(1, observation.place, [], observation.exit, verdict, why)
-    result = CellResult(
-        id=cell.id,
-        hash=cell.hash,
-        axes=cell.axes,
-        verdict=verdict,
-        trial=cell.trial,
-        kind=cell.model.kind,
-        why=why,
-        attempts=[attempt],
-        findings=judgement.findings,
-        metrics=judgement.metrics,
-        benchmark=cell.benchmark,
-    )
-    return Checked(result, folder, found)
+    return Checked(result_of(cell, [Judged(attempt, judgement)]), folder, found)
 
 
 def find_logs(folder: Path) -> tuple[Path, ...]:

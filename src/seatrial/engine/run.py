@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import itertools
 import os
 import signal
 import time
@@ -20,14 +19,13 @@ from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
 from seatrial.engine.past import AttemptPast, read_past
 from seatrial.engine.prepare import Prepared
+from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, result_of
 from seatrial.engine.secret import Secrets
 from seatrial.job import VERSION, CellResult, Environment, Outcome, RunResults, Verdict
 from seatrial.record import Journal, JournalError, Ownership, write_whole
 from seatrial.suite import Cell
 from seatrial.target import TargetError
 from seatrial.trial import Kind
-
-OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
 
 
 class RunStopped(Exception):
@@ -135,7 +133,7 @@ class Run:
                 break
             again = "confirming" if judged.attempt.verdict in OUT_OF_BOUNDS else "retrying"
             self._listener.update(cell.id, again, judged.attempt.why)
-        result = _result(cell, made, why)
+        result = result_of(cell, made, why)
         if not made and cell.hash not in self._past.skipped:
             await self._journal.write("skipped", cell=cell.hash, why=why)
         self._failures += not result.verdict.good
@@ -191,7 +189,7 @@ class Run:
         if verdict in OUT_OF_BOUNDS:
             out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
             confirm = cell.model.confirm
-            return _agreeing(out) <= confirm and len(out) <= 2 * confirm
+            return agreeing(out) <= confirm and len(out) <= 2 * confirm
         retries = cell.model.retries if self._options.retries is None else self._options.retries
         wanted = cell.model.retry_on
         ended = [one.attempt for one in made if one.attempt.exit.outcome is not Outcome.CANCELLED]
@@ -259,44 +257,6 @@ class Run:
     async def _cancel(self) -> None:
         await self._journal.write("interrupted")
         await self._attempts.cancel()
-
-
-def _result(cell: Cell, made: list[Judged], why: str) -> CellResult:
-    """A cell's result is that of its last attempt; the earlier ones stay visible."""
-    last = made[-1] if made else None
-    verdict = last.attempt.verdict if last else Verdict.SKIPPED
-    return CellResult(
-        id=cell.id,
-        hash=cell.hash,
-        axes=cell.axes,
-        verdict=verdict,
-        trial=cell.trial,
-        kind=cell.model.kind,
-        flaky=verdict in (Verdict.PASSED, Verdict.XFAIL) and any(not one.attempt.verdict.good for one in made),
-        why=_why(made) if made else why,
-        attempts=[one.attempt for one in made],
-        findings=last.judgement.findings if last else [],
-        metrics=last.judgement.metrics if last else {},
-        benchmark=cell.benchmark,
-        fingerprint=last.fingerprint if last else "",
-    )
-
-
-def _agreeing(verdicts: list[Verdict]) -> int:
-    """How many at the end say the same."""
-    return sum(1 for _ in itertools.takewhile(lambda verdict: verdict is verdicts[-1], reversed(verdicts)))
-
-
-def _why(made: list[Judged]) -> str:
-    """Of the last attempt; what is out of bounds says how many runs agree, or that they do not."""
-    last = made[-1].attempt
-    out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
-    if last.verdict not in OUT_OF_BOUNDS or len(out) < 2:
-        return last.why
-    if len(set(out)) > 1:
-        both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
-        return f"{last.why} (not stable: of {len(made)} runs {both})"
-    return f"{last.why} ({len(out)} of {len(made)} runs agree)"
 
 
 _RUN_VERDICTS = (

@@ -1,7 +1,7 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.figure import Figure, figures, told
+from seatrial.job.figure import FIGURES, Figure, figures, told
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Sample, StepSeen, read_records
@@ -10,6 +10,7 @@ from seatrial.job.spec import Environment, Gpu, Input, Job, Limits, Resources, S
 from seatrial.job.verdict import Finding, Verdict, worst
 
 __all__ = [
+    "FIGURES",
     "MASK",
     "VERSION",
     "Attempt",

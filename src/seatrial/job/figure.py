@@ -7,6 +7,8 @@ import msgspec
 
 from seatrial.job.bound import Better
 
+FIGURES = "figures"  # the step of findings about bounds, which every kind has
+
 
 class Figure(msgspec.Struct, frozen=True):
     name: str  # dotted, for one inside a group

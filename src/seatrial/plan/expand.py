@@ -125,7 +125,7 @@ class _Trial:
         axes = {axis.name: axis for group in self._groups for axis in group.axes}
         self._excludes = [(compile_rule(rule, axes), rule.why) for rule in model.exclude]
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
-        self._content = _digest([name, model.content(), _plain_env(suite)])
+        self._content = _digest([name, model.content(), _plain(suite.env)])
         self._work = _digest(model.work())
         self._places: dict[tuple[str, str | None], _Place] = {}
 
@@ -245,10 +245,6 @@ class _Place:
 def _rows(group: Group) -> Iterator[list[tuple[str, AxisValue]]]:
     for row in range(group.rows):
         yield [(axis.name, axis.values[row]) for axis in group.axes]
-
-
-def _plain_env(suite: Suite) -> dict[str, Any]:
-    return _plain(suite.env)
 
 
 def _plain(env: Mapping[str, EnvValue]) -> dict[str, Any]:

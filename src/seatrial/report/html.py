@@ -18,6 +18,7 @@ from seatrial.report.look import LOOKS, ORDER
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.seen import CellSeen, NotebookSeen, number, see, url
 from seatrial.report.story import again, bad, places, tell, title, why_of
+from seatrial.report.templates import template
 from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds, size
 
 MOST_EVIDENCE = 8_000
@@ -67,16 +68,6 @@ class CellView:
 
 def render(results: RunResults, folder: Path, base: str = "") -> str:
     """`base` is where the run folder is as seen from where the report will be; "" when it is written into it."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(clean=_clean, one_line=one_line, seconds=seconds)
     script = (Path(__file__).parent / "report.js").read_text(encoding="utf-8")
     story = tell(results)
     rank = {verdict: place for place, verdict in enumerate(ORDER)}
@@ -84,7 +75,7 @@ def render(results: RunResults, folder: Path, base: str = "") -> str:
         results.cells, key=lambda cell: (cell.verdict.good, rank[cell.verdict] if not cell.verdict.good else 0)
     )
     cells = (_cell(results, see(folder, cell, base), place) for place, cell in enumerate(ordered))
-    made: str = environment.get_template("report.html.j2").render(
+    made: str = template("report.html.j2", clean=_clean, one_line=one_line, seconds=seconds).render(
         results=results,
         story=story,
         started=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(results.started_s)),

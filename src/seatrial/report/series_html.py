@@ -1,7 +1,5 @@
 """The series of a run as a part of its HTML report: what moved, and each figure so far."""
 
-from pathlib import Path
-
 from seatrial.report.chart import HEIGHT, WIDTH
 from seatrial.report.series import RunSeries
 from seatrial.report.series_chart import svg_chart
@@ -17,6 +15,7 @@ from seatrial.report.series_words import (
     title,
     together_text,
 )
+from seatrial.report.templates import template
 from seatrial.report.text import count, one_line
 
 MOST_DRAWN = 60
@@ -26,20 +25,10 @@ MOST_CHANGES = 9
 
 def render_series(made: RunSeries) -> str:
     """Markup to put into a page as it is; every foreign text in it is escaped. Empty when there is nothing to show."""
-    import jinja2
-
     if not made.series:
         return ""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(one_line=one_line)
     drawn = [view for view in made.series if view.points][:MOST_DRAWN]
-    rendered: str = environment.get_template("series.html.j2").render(
+    rendered: str = template("series.html.j2", one_line=one_line).render(
         made=made,
         drawn=[(view, svg_chart(view)) for view in drawn],
         left_out=made.left_out + len(made.series) - len(drawn),

@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
+from seatrial.job import FIGURES, CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.look import ORDER
 from seatrial.report.text import one_line
-
-FIGURES = "figures"  # the step of findings about bounds
 
 
 @dataclass(frozen=True)

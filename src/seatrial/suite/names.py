@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
+from seatrial.job import FIGURES
 from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
 from seatrial.suite.problem import nearest
 from seatrial.suite.rule import labels_meant
@@ -16,7 +17,6 @@ Path = tuple[str | int, ...]
 Report = Callable[[Path, str, bool], None]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
-FIGURES = "figures"  # the step of findings about bounds, which every kind has
 _ORDERED = (">=", "<=", ">", "<")
 
 

@@ -1,0 +1,47 @@
+"""What a cell came to, from all attempts that were made at it."""
+
+import itertools
+
+from seatrial.engine.attempt import Judged
+from seatrial.job import CellResult, Verdict
+from seatrial.suite import Cell
+
+OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
+
+
+def result_of(cell: Cell, made: list[Judged], why: str = "") -> CellResult:
+    """A cell's result is that of its last attempt; the earlier ones stay visible."""
+    last = made[-1] if made else None
+    verdict = last.attempt.verdict if last else Verdict.SKIPPED
+    return CellResult(
+        id=cell.id,
+        hash=cell.hash,
+        axes=cell.axes,
+        verdict=verdict,
+        trial=cell.trial,
+        kind=cell.model.kind,
+        flaky=verdict in (Verdict.PASSED, Verdict.XFAIL) and any(not one.attempt.verdict.good for one in made),
+        why=_why(made) if made else why,
+        attempts=[one.attempt for one in made],
+        findings=last.judgement.findings if last else [],
+        metrics=last.judgement.metrics if last else {},
+        benchmark=cell.benchmark,
+        fingerprint=last.fingerprint if last else "",
+    )
+
+
+def agreeing(verdicts: list[Verdict]) -> int:
+    """How many at the end say the same."""
+    return sum(1 for _ in itertools.takewhile(lambda verdict: verdict is verdicts[-1], reversed(verdicts)))
+
+
+def _why(made: list[Judged]) -> str:
+    """Of the last attempt; what is out of bounds says how many runs agree, or that they do not."""
+    last = made[-1].attempt
+    out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
+    if last.verdict not in OUT_OF_BOUNDS or len(out) < 2:
+        return last.why
+    if len(set(out)) > 1:
+        both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
+        return f"{last.why} (not stable: of {len(made)} runs {both})"
+    return f"{last.why} ({len(out)} of {len(made)} runs agree)"
