@@ -47,7 +47,7 @@ packages:
 
 # Built before the tests, because a first build takes longer than a test may; where it cannot be had, they say so.
 cluster-build: setup
-	-@$(BIN)/python -m cluster build
+	-@$(BIN)/python -m cluster build --with jobset --with kueue --with training-operator
 
 test: setup packages cluster-build
 	@$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)

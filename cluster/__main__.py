@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from cluster import build
+from cluster.addons import ADDONS, chosen, had
 from cluster.cluster import Cluster, clusters, down, up
 from cluster.errors import ClusterError
 from cluster.folder import Folder
@@ -40,7 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     place = argparse.ArgumentParser(add_help=False)
     place.add_argument("--dir", type=Path, help=f"where clusters have their folders (default: {clusters_place()})")
 
-    one = commands.add_parser("up", parents=[place], help="bring one up, or what is missing of it")
+    addons = argparse.ArgumentParser(add_help=False)
+    said = f"a controller beside its own, once or more: {', '.join(ADDONS)}"
+    addons.add_argument("--with", action="append", default=[], dest="addons", metavar="ADDON", help=said)
+
+    one = commands.add_parser("up", parents=[place, addons], help="bring one up, or what is missing of it")
     one.add_argument("name", metavar="NAME")
     one.add_argument("--fake-nodes", type=int, default=0, metavar="N", help="nodes that kwok plays")
     one.add_argument("--gpus", type=int, default=0, metavar="N", help="GPUs of each fake node (nvidia.com/gpu)")
@@ -67,7 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("archive", type=Path, metavar="ARCHIVE", help="as `docker save` or `podman save` writes it")
     one.set_defaults(run=_load)
 
-    one = commands.add_parser("build", help="only build what clusters are made of, and keep it in the cache")
+    one = commands.add_parser(
+        "build", parents=[addons], help="only build what clusters are made of, and keep it in the cache"
+    )
     one.set_defaults(run=_build)
     return parser
 
@@ -79,8 +86,9 @@ def _up(args: argparse.Namespace) -> int:
         gpus=args.gpus,
         kubelet=args.kubelet,
         port=args.port,
+        addons=args.addons,
         place=args.dir,
-        say=lambda text: print(text, file=sys.stderr, flush=True),
+        say=_say,
     )
     where = f" --dir {args.dir}" if args.dir else ""
     print(made.kubeconfig)
@@ -142,9 +150,20 @@ def _load(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
-    for program in (build.KUBERNETES, build.PAUSE, build.KWOK):
-        print(build.built(program, lambda text: print(text, file=sys.stderr, flush=True)))
+    names = chosen(args.addons)
+    kubernetes, *_ = [_printed(build.built(one, _say)) for one in (build.KUBERNETES, build.PAUSE, build.KWOK)]
+    for name in names:
+        _printed(had(ADDONS[name], kubernetes, _say))
     return 0
+
+
+def _printed(path: Path) -> Path:
+    print(path, flush=True)
+    return path
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

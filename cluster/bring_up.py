@@ -5,21 +5,34 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from cluster import build, control_plane, credentials, fake_nodes, image, network, ports, processes, real_node
+from cluster import (
+    addon_parts,
+    build,
+    control_plane,
+    credentials,
+    fake_nodes,
+    image,
+    network,
+    ports,
+    processes,
+    real_node,
+)
+from cluster.addons import ADDONS, chosen, had
 from cluster.api import Api, ApiError, healthy
 from cluster.control_plane import Part
 from cluster.errors import ClusterError, Different, PartFailed, PortTaken, last_lines
-from cluster.folder import Folder, Options, Record
+from cluster.folder import Folder, Options, Record, write_whole
 from cluster.network import addresses_in
 from cluster.places import cache_place, lock_file
 from cluster.real_node import RealNode
 
 READY_WITHIN_S = 120.0
 LOOK_S = 0.05
+GRACE_S = 10.0
 TRIES = 3
 NEEDS_BYTES = 512 << 20
 MOST_FAKE_NODES = 20_000
@@ -32,7 +45,7 @@ def wanted_parts(options: Options) -> list[str]:
         parts.append("kwok")
     if options.kubelet:
         parts += ["node", "containerd", "kubelet", "proxy", "names"]
-    return parts
+    return [*parts, *options.addons]
 
 
 class BringUp:
@@ -61,6 +74,10 @@ class BringUp:
         for program in wanted:
             there = known.get(program.name, "")
             self._programs[program.name] = there if os.path.exists(there) else str(build.built(program, self._say))
+        for name in options.addons:
+            there = known.get(name, "")
+            kubernetes = Path(self._programs["kubernetes"])
+            self._programs[name] = there if os.path.exists(there) else str(had(ADDONS[name], kubernetes, self._say))
         if options.kubelet:
             pause = Path(self._programs["pause"])
             self._archives = [image.pause_archive(pause), image.busybox_archive(), image.python_archive()]
@@ -81,6 +98,7 @@ class BringUp:
                     raise PortTaken(self._asked.port) if self._asked.port else failed from failed
                 # Another program was quicker between our look and the part's start: with other ports, again.
                 processes.stop_all(self._folder.path)
+                shutil.rmtree(self._folder.etcd, ignore_errors=True)  # what was installed leads to the old ports
         raise AssertionError("the last try raises")
 
     def url(self, record: Record) -> str:
@@ -107,11 +125,13 @@ class BringUp:
             network.make_bridge(self._folder, addresses_in(record.network))
         node_address = addresses_in(record.network).node if record.network else ""
         credentials.write_certificates(self._folder, Path(self._programs["kubernetes"]), address, node_address)
-        credentials.write_kubeconfigs(self._folder, self.url(record), bool(record.network))
+        credentials.write_kubeconfigs(self._folder, self.url(record), record.options)
         with ThreadPoolExecutor(1) as beside:
             node = beside.submit(self._make_node, record) if record.network else None
             self._make_control_plane(record)
             self._make_nodes(record, node)
+        if record.options.addons:
+            self._make_addons(record)
         return record
 
     def _make_control_plane(self, record: Record) -> None:
@@ -122,6 +142,8 @@ class BringUp:
         self._start(etcd, "127.0.0.1")
         self._start(apiserver, address)
         self._await(apiserver, address)
+        if record.options.addons:
+            self._define_addons(record)
         others = [
             control_plane.controllers(self._folder, record, kubernetes),
             control_plane.scheduler(self._folder, record, kubernetes),
@@ -169,6 +191,37 @@ class BringUp:
                 if count:
                     self._say(f"{count} fake nodes ready after {time.monotonic() - began:.1f} s more")
 
+    def _define_addons(self, record: Record) -> None:
+        """All of them before the first starts, which may look for what the others define."""
+        wanted = [ADDONS[name] for name in record.options.addons if not self._folder.installed(name).exists()]
+        objects = [addon_parts.objects(self._folder, record, one) for one in wanted]
+        with closing(Api(_address(record), record.ports["api"], self._folder.certificates)) as api:
+            for made in objects:
+                addon_parts.define(api, made)
+            for made in objects:
+                addon_parts.await_defined(api, made)
+        if wanted:
+            # Those that run look for new kinds, whose objects they would delete, every half minute only.
+            there = [one for one in processes.find(self._folder.path) if one.part == "controllers"]
+            processes.stop(there, self._folder.path, GRACE_S)
+
+    def _make_addons(self, record: Record) -> None:
+        began = time.monotonic()
+        wanted = [ADDONS[name] for name in record.options.addons]
+        parts = [addon_parts.part(self._folder, record, one) for one in wanted]
+        for part in parts:
+            self._start(part, "127.0.0.1")
+        for part in parts:
+            self._await(part, "127.0.0.1")
+        new = [one for one in wanted if not self._folder.installed(one.name).exists()]
+        with closing(Api(_address(record), record.ports["api"], self._folder.certificates)) as api:
+            for one in new:
+                addon_parts.ask(api, addon_parts.objects(self._folder, record, one), one)
+                write_whole(self._folder.installed(one.name), "")
+        if new:
+            names = ", ".join(one.name for one in new)
+            self._say(f"{names} ready after {time.monotonic() - began:.1f} s more")
+
     def _start(self, part: Part, address: str) -> None:
         if part.name in processes.parts(self._folder.path):
             return
@@ -194,7 +247,7 @@ class BringUp:
 
 
 def merged(name: str, record: Record | None, asked: Options) -> Options:
-    """What a cluster shall be that may be there already: fake nodes can be added, the rest is as it was made."""
+    """What a cluster shall be that may be there already: fake nodes and addons can be added, the rest is as it was."""
     if record is None:
         return asked
     there = record.options
@@ -202,8 +255,11 @@ def merged(name: str, record: Record | None, asked: Options) -> Options:
     if asked.fake_nodes:
         different = different or asked.fake_nodes < there.fake_nodes or (there.fake_nodes and asked.gpus != there.gpus)
         different = different or (asked.fake_nodes > there.fake_nodes and there.kubelet)
+    # One that was made before there were addons has no ports and no certificates for them.
+    different = different or not set(asked.addons) <= set(record.ports)
     if different:
         raise Different(name, there.words(), asked.words())
+    there = replace(there, addons=chosen([*there.addons, *asked.addons]))
     if asked.fake_nodes > there.fake_nodes:
         return replace(there, fake_nodes=asked.fake_nodes, gpus=asked.gpus)
     return there

@@ -1,6 +1,7 @@
-"""Kubernetes and kwok from their Go modules, built once and kept in the user's cache."""
+"""Kubernetes and what goes with it from their Go modules, built once and kept in the user's cache."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -67,6 +68,23 @@ def version_of(program: Program) -> str:
     return found.group(1)
 
 
+def source_folder(program: Program, say: Callable[[str], None] = quiet) -> Path:
+    """Where Go keeps the files of the module that the program is made from."""
+    go = find_go(program.module, cache_place(), say)
+    done = subprocess.run(
+        [go.binary, "mod", "download", "-json", program.source],
+        cwd=program.module,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode != 0:
+        log = cache_place() / "built" / f"{program.name}.log"
+        log.write_text(done.stdout + done.stderr)
+        raise _failed(program, (done.stdout + done.stderr).splitlines()[-LAST_LINES:], log)
+    return Path(json.loads(done.stdout)["Dir"])
+
+
 def _digest(program: Program, go: Go) -> str:
     digest = hashlib.sha256(f"{go.version} {_flags(program)}".encode())
     for path in sorted([program.module / "go.mod", program.module / "go.sum", *program.module.rglob("*.go")]):
@@ -102,20 +120,23 @@ def _build(program: Program, go: Go, binary: Path, lock: int, say: Callable[[str
     draft.parent.mkdir(exist_ok=True)
     command = ["build", "-v", *_flags(program), "-o", str(draft), program.package]
     code, lines = _run(go, command, program, log, lock, say)
-    if code != 0 and any(_UNREACHABLE.search(line) for line in lines):
-        what = f"the Go modules of {program.name} cannot be had. The last lines:\n" + "\n".join(lines)
-        raise Unavailable(what, "GOPROXY says where Go gets modules from.")
     if code != 0:
-        raise BuildFailed(f"{program.name} {version_of(program)}", lines, log)
+        raise _failed(program, lines, log)
     draft.replace(binary)
     say(f"built {program.name} in {time.monotonic() - began:.0f} s")
+
+
+def _failed(program: Program, lines: list[str], log: Path) -> ClusterError:
+    if any(_UNREACHABLE.search(line) for line in lines):
+        what = f"the Go modules of {program.name} cannot be had. The last lines:\n" + "\n".join(lines)
+        return Unavailable(what, "GOPROXY says where Go gets modules from.")
+    return BuildFailed(f"{program.name} {version_of(program)}", lines, log)
 
 
 def _run(
     go: Go, args: list[str], program: Program, log: Path, lock: int, say: Callable[[str], None]
 ) -> tuple[int, list[str]]:
     """Exit code and last lines. It inherits the lock: when only we are killed, the next one waits until it is done."""
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     last: deque[str] = deque(maxlen=LAST_LINES)
     count, said = 0, time.monotonic()
     with (
@@ -123,7 +144,7 @@ def _run(
         subprocess.Popen(
             [go.binary, *args],
             cwd=program.module,
-            env=environment,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -141,6 +162,10 @@ def _run(
                 said = time.monotonic()
                 say(f"  {program.name}: {count} packages")
     return process.returncode, list(last)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
 
 
 def _forget_old(built_place: Path) -> None:

@@ -4,13 +4,14 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from cluster import control_groups, network, processes, real_node
+from cluster.addons import chosen
 from cluster.api import Api, healthy
 from cluster.bring_up import BringUp, wanted_parts
 from cluster.build import quiet
@@ -151,6 +152,7 @@ def up(
     gpus: int = 0,
     kubelet: bool = False,
     port: int = 0,
+    addons: Iterable[str] = (),
     place: Path | str | None = None,
     say: Callable[[str], None] = quiet,
 ) -> Cluster:
@@ -160,7 +162,7 @@ def up(
     2. When it fails, nothing of a new cluster is left; one that was there before stays as it then is.
     3. ClusterError says what is wrong; Unavailable when this machine lacks something."""
     folder = Folder(cluster_folder(name, place))
-    asked = Options(fake_nodes, gpus, kubelet, port)
+    asked = Options(fake_nodes, gpus, kubelet, port, chosen(addons))
     work = BringUp(folder, asked, say)
     work.prepare()
     with lock_folder(folder.path, WAIT_S, make=True):

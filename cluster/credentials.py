@@ -5,8 +5,9 @@ import json
 import subprocess
 from pathlib import Path
 
+from cluster.addons import ADDONS
 from cluster.errors import ClusterError
-from cluster.folder import Folder, write_whole
+from cluster.folder import Folder, Options, write_whole
 
 NODE = "real-0"
 SERVICE_NETWORK = "10.96.0.0/16"
@@ -29,6 +30,11 @@ def write_certificates(folder: Folder, kubernetes: Path, api_address: str, node_
         _wish("scheduler", "system:kube-scheduler", hosts=_LOOPBACK),
         _wish("kwok", "kwok", _MASTERS, hosts=_LOOPBACK),
         _wish("proxy", "system:kube-proxy"),
+        # Each is the service account that its own manifests give rights to.
+        *(
+            _wish(one.name, f"system:serviceaccount:{':'.join(one.account)}", hosts=_LOOPBACK)
+            for one in ADDONS.values()
+        ),
     ]
     if node_address:
         wishes.append(_wish("kubelet", f"system:node:{NODE}", "system:nodes", [node_address, NODE]))
@@ -40,10 +46,11 @@ def write_certificates(folder: Folder, kubernetes: Path, api_address: str, node_
     write_whole(folder.certificates / "complete", "")
 
 
-def write_kubeconfigs(folder: Folder, url: str, real_node: bool) -> None:
+def write_kubeconfigs(folder: Folder, url: str, options: Options) -> None:
     """The user's, whole in one file, and one for each part."""
     write_whole(folder.kubeconfig, _kubeconfig(folder, url, "admin"))
-    for user in ("controllers", "scheduler", "kwok", *(("proxy", "kubelet") if real_node else ())):
+    of_node = ("proxy", "kubelet") if options.kubelet else ()
+    for user in ("controllers", "scheduler", "kwok", *of_node, *options.addons):
         write_whole(folder.kubeconfigs / user, _kubeconfig(folder, url, user))
 
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 LOOKED_AT_BYTES = 64 << 10
+_NO_MORE_WATCHES = "too many open files"
 _STACK = re.compile(r"goroutine \d+ .*\[.*\]:$")
 
 
@@ -30,6 +31,9 @@ class PartFailed(ClusterError):
     """A part of the cluster ended, or did not become ready."""
 
     def __init__(self, part: str, what: str, lines: list[str], do: str = "") -> None:
+        if not do and any(_NO_MORE_WATCHES in line for line in lines):
+            # Of files there are always enough; each part of a cluster watches some, by an instance of inotify.
+            do = "Have fewer clusters at once, or as root: sysctl fs.inotify.max_user_instances=1024"
         super().__init__("\n".join([f"{part} {what}. The last lines of its log:", *lines]), do)
         self.part = part
         self.lines = lines

@@ -1,7 +1,8 @@
 """Fixtures of pytest for whoever tests on a cluster: one of each sort for a whole test run, shared by its workers.
 
-In a conftest: `from cluster.fixtures import cluster, real_cluster`. The last worker takes it down; what a killed test
-run left is taken down by the next one. Where this machine cannot have one, the tests are skipped with the reason."""
+In a conftest: `from cluster.fixtures import cluster, real_cluster, addons_cluster`. The last worker takes it down; what
+a killed test run left is taken down by the next one. Where this machine cannot have one, the tests are skipped with the
+reason."""
 
 import fcntl
 import hashlib
@@ -10,21 +11,26 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import pytest
 
+from cluster import build
+from cluster.addons import ADDONS, had
 from cluster.cluster import Cluster, down, up
 from cluster.errors import Unavailable
 from cluster.places import lock_file
 
 FAKE_NODES, GPUS = 20, 8
+NODES_WITH_ADDONS = 5
+_KUEUE = "kueue.x-k8s.io/v1beta2"
 
 
 class Wanted(TypedDict, total=False):
     fake_nodes: int
     gpus: int
     kubelet: bool
+    addons: tuple[str, ...]
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +45,56 @@ def real_cluster() -> Iterator[Cluster]:
     """One with a real node, whose pods are processes of this machine; images as in cluster.image."""
     with shared("real", Wanted(kubelet=True)) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def addons_cluster() -> Iterator[Cluster]:
+    """A control plane with 5 fake nodes of 8 GPUs, and of JobSet, Kueue and the training operator those that this
+    machine can have: say `needs_addon(NAME)` first. What it lacks is built at the first use, which takes minutes."""
+    addons = tuple(name for name in ADDONS if not _lack(name))
+    with shared("addons", Wanted(fake_nodes=NODES_WITH_ADDONS, gpus=GPUS, addons=addons)) as made:
+        yield made
+
+
+def needs_addon(name: str) -> None:
+    """Skips the test where this machine cannot have that addon."""
+    if lack := _lack(name):
+        pytest.skip(f"no {name} here: {lack}")
+
+
+@contextmanager
+def queue(cluster: Cluster, namespace: str, gpus: int) -> Iterator[str]:
+    """The name of a LocalQueue of Kueue in that namespace, with so many GPUs and of the rest as much as one likes."""
+    flavor, whole = f"{namespace}-flavor", f"{namespace}-queue"
+    room = {"cpu": "1000", "memory": "100Ti", "nvidia.com/gpu": str(gpus)}
+    quotas = [{"name": name, "nominalQuota": amount} for name, amount in room.items()]
+    group = {"coveredResources": list(room), "flavors": [{"name": flavor, "resources": quotas}]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    made = {
+        "resourceflavors": _object("ResourceFlavor", flavor, {}),
+        "clusterqueues": _object("ClusterQueue", whole, {"namespaceSelector": selector, "resourceGroups": [group]}),
+        f"namespaces/{namespace}/localqueues": _object("LocalQueue", "trials", {"clusterQueue": whole}),
+    }
+    for where, body in made.items():
+        cluster.request("POST", f"/apis/{_KUEUE}/{where}", body)
+    try:
+        yield "trials"
+    finally:
+        for where, body in reversed(made.items()):
+            cluster.request("DELETE", f"/apis/{_KUEUE}/{where}/{body['metadata']['name']}")
+
+
+def _object(kind: str, name: str, spec: dict[str, object]) -> dict[str, Any]:
+    return {"apiVersion": _KUEUE, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _lack(name: str) -> str:
+    """Why this machine cannot have that addon; empty when it can."""
+    try:
+        had(ADDONS[name], build.built(build.KUBERNETES))
+    except Unavailable as error:
+        return error.what
+    return ""
 
 
 @contextmanager

@@ -21,11 +21,13 @@ class Options:
     kubelet: bool = False
     port: int = 0
     """0: a free one."""
+    addons: tuple[str, ...] = ()
 
     def words(self) -> str:
         nodes = f"{self.fake_nodes} fake nodes of {self.gpus} GPUs" if self.fake_nodes else "no fake nodes"
         port = f", on port {self.port}" if self.port else ""
-        return f"with {nodes} and {'a' if self.kubelet else 'no'} real node{port}"
+        addons = "".join(f", {name}" for name in self.addons)
+        return f"with {nodes} and {'a' if self.kubelet else 'no'} real node{addons}{port}"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class Folder:
     def log(self, part: str) -> Path:
         return self.logs / f"{part}.log"
 
+    def installed(self, addon: str) -> Path:
+        """There when all of its manifests are in the API server, whose data outlive its processes."""
+        return self.settings / f"{addon}.installed"
+
     def make(self) -> None:
         for folder in (self.certificates, self.kubeconfigs, self.logs, self.settings):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -74,7 +80,8 @@ class Folder:
             data: dict[str, Any] = json.loads(self._record.read_bytes())
             if data["version"] != VERSION:
                 raise ValueError(f"version {data['version']}")
-            return Record(Options(**data["options"]), data["ports"], data["network"], data["programs"])
+            options = Options(**{**data["options"], "addons": tuple(data["options"].get("addons", ()))})
+            return Record(options, data["ports"], data["network"], data["programs"])
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (ValueError, KeyError, TypeError) as error:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from cluster.addons import ADDONS
 from cluster.errors import ClusterError, PortTaken
 from cluster.folder import Folder
 
-NAMES = ("api", "etcd", "etcd-peer", "controllers", "scheduler", "kwok")
+NAMES = ("api", "etcd", "etcd-peer", "controllers", "scheduler", "kwok", *ADDONS)
 LOWEST = 20000
 
 

@@ -67,10 +67,18 @@ def start(folder: Path, part: str, argv: Sequence[str | Path], log: Path, enter:
         )
     until = time.monotonic() + APPEARS_WITHIN_S
     while done.returncode == 0 and time.monotonic() < until:
-        if part in (there := parts(folder)):
+        if part in (there := parts(folder)) and _became_itself(there[part]):
             return there[part]
         time.sleep(LOOK_S)
     raise PartFailed(part, "did not start", last_lines(log))
+
+
+def _became_itself(pid: int) -> bool:
+    """No longer the copy of setsid that is about to run it, and may fail to."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() != "setsid"
+    except OSError:
+        return False
 
 
 def stop(processes: Iterable[Process], folder: Path, grace_s: float = 0.0) -> None:

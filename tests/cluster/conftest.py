@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cluster.build import KUBERNETES, built
 from cluster.cluster import Cluster, down, up
 from cluster.errors import Unavailable
-from cluster.fixtures import cluster, real_cluster
+from cluster.fixtures import addons_cluster, cluster, real_cluster
 
-__all__ = ["cluster", "real_cluster"]
+__all__ = ["addons_cluster", "cluster", "real_cluster"]
 
 
 @pytest.fixture
@@ -68,6 +68,8 @@ def small_disk(tmp_path: Path, root: None) -> Iterator[Path]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The first of them may have to build Kubernetes."""
     for item in items:
-        wanted = {"kubernetes", "cluster", "real_cluster", "own"} & set(getattr(item, "fixturenames", ()))
+        wanted = {"kubernetes", "cluster", "real_cluster", "addons_cluster", "own"} & set(
+            getattr(item, "fixturenames", ())
+        )
         if wanted and Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(1800))

@@ -92,3 +92,8 @@ def test_proxies_and_secrets_of_the_caller_stay_outside(folder: Path, monkeypatc
     environ = Path(f"/proc/{pid}/environ").read_text()
     assert "proxy.example" not in environ
     assert "hush" not in environ
+
+
+def test_one_that_may_watch_no_more_files_is_told_with_what_to_do() -> None:
+    assert "sysctl fs.inotify" in str(PartFailed("kubelet", "ended", ["E1116 inotify_init: too many open files"]))
+    assert PartFailed("kubelet", "ended", ["something else"]).do == ""

@@ -1,0 +1,111 @@
+// The training operator's controllers and webhooks, on one address of this machine, with certificates that it is given.
+package main
+
+import (
+	"crypto/tls"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	kubeflow "github.com/kubeflow/training-operator/pkg/apis/kubeflow.org/v1"
+	settings "github.com/kubeflow/training-operator/pkg/config"
+	controllers "github.com/kubeflow/training-operator/pkg/controller.v1"
+	"github.com/kubeflow/training-operator/pkg/controller.v1/common"
+	"github.com/kubeflow/training-operator/pkg/webhooks"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubernetes "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+)
+
+// Of the kinds that it knows, those that are tried here; each has a controller with that many workers.
+var kinds = []string{kubeflow.PyTorchJobKind}
+
+const workers = 10
+
+func main() {
+	port := flag.Int("port", 0, "of the webhooks, and of /readyz")
+	certificates := flag.String("certificates", "", "the folder that has training-operator.crt and training-operator.key")
+	flag.StringVar(&settings.Config.PyTorchInitContainerTemplateFile, "waiting", "",
+		"a template of the container in which workers wait for their master")
+	flag.Parse() // --kubeconfig is controller-runtime's own
+	ctrl.SetLogger(zap.New())
+	if err := run(*port, *certificates); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(port int, certificates string) error {
+	// Without the file it would take, silently, a container from an image of the internet.
+	if _, err := os.Stat(settings.Config.PyTorchInitContainerTemplateFile); err != nil {
+		return fmt.Errorf("--waiting: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kubernetes.AddToScheme, kubeflow.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	config.QPS = -1 // no limit of its own
+	server, err := serve(port, certificates)
+	if err != nil {
+		return err
+	}
+	// How long it may take to end: a cluster that goes down does not wait.
+	grace := time.Second
+	manager, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                  scheme,
+		WebhookServer:           server,
+		Metrics:                 metrics.Options{BindAddress: "0"},
+		HealthProbeBindAddress:  "0",
+		GracefulShutdownTimeout: &grace,
+	})
+	if err != nil {
+		return err
+	}
+	server.Register("/readyz", ready(manager))
+	for _, kind := range kinds {
+		if err := controllers.SupportedSchemeReconciler[kind](manager, common.GenNonGangSchedulerSetupFunc(), workers); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		if err := webhooks.SupportedSchemeWebhook[kind](manager); err != nil {
+			return fmt.Errorf("webhook of %s: %w", kind, err)
+		}
+	}
+	return manager.Start(ctrl.SetupSignalHandler())
+}
+
+// serve takes the certificate once: it does not change, and a watch on its file is one of the few that a user may have.
+func serve(port int, certificates string) (webhook.Server, error) {
+	file := filepath.Join(certificates, "training-operator")
+	pair, err := tls.LoadX509KeyPair(file+".crt", file+".key")
+	if err != nil {
+		return nil, err
+	}
+	give := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+	return webhook.NewServer(webhook.Options{
+		Host: "127.0.0.1", Port: port, TLSOpts: []func(*tls.Config){func(config *tls.Config) { config.GetCertificate = give }},
+	}), nil
+}
+
+// ready says so when the caches are full and the controllers work, not already when it listens.
+func ready(manager ctrl.Manager) http.Handler {
+	return http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) {
+		select {
+		case <-manager.Elected():
+			fmt.Fprintln(answer, "ok")
+		default:
+			http.Error(answer, "not yet", http.StatusServiceUnavailable)
+		}
+	})
+}
