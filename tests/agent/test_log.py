@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.agent import log as agent_log
 from seatrial.agent.log import HEAD_BYTES, SEGMENT_BYTES, SEGMENTS, Log
-from seatrial.target.local import reading
+from seatrial.target import job_files as reading
 
 
 def joined(folder: Path) -> bytes:

@@ -1,5 +1,5 @@
-"""The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), `read` (what a job left before), and the
-programs of single steps."""
+"""The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), `pod` and `keep` (the two containers of
+a pod), `read` (what a job left before), and the programs of single steps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import List
 COMMANDS = {
     "spawn": "zygote",
     "run": "foreground",
+    "pod": "pod",
+    "keep": "keep",
     "probe": "probe",
     "notebook": "notebook",
     "files": "look",

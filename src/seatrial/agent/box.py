@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import time
-from typing import List, Optional, Set
+from typing import Iterable, List, Optional, Set
 
 from .cgroup import Cgroup
 from .process import descendants, read, send, stat
@@ -91,10 +91,14 @@ class Box:
             return
         self._next_look_s = now_s + LOOK_S
         sizes = {pid: seen.resident_bytes for pid in self.members() for seen in [stat(pid)] if seen is not None}
-        if sum(sizes.values()) > self._watched_bytes:
+        if sizes and self._held_bytes(sizes.values()) > self._watched_bytes:
             self._own_count += 1
             self._write_count()
             send([max(sizes, key=lambda pid: sizes[pid])], signal.SIGKILL)
+
+    def _held_bytes(self, sizes: Iterable[int]) -> int:
+        """What counts against the limit. `sizes`: of each process; what they share is in there once for each."""
+        return sum(sizes)
 
     def _write_count(self) -> None:
         if self._own_file is None:

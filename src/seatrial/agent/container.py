@@ -15,8 +15,8 @@ from typing import Any, Dict, List, Optional, Set
 
 from .box import Box
 from .cgroup import Cgroup
+from .ending import Ending
 from .process import living, send
-from .runner import Ending
 from .steps import Context, Ended, Prepared, Result, read_along
 
 INSIDE = "/seatrial"

@@ -11,19 +11,18 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import Any, Dict, List, Optional
 
 from .box import Box
+from .ending import Limits
 from .hardware import hardware
 from .log import Log
 from .mask import Mask
+from .pod_box import oom_file
 from .process import become_subreaper, write_whole
 from .records import Records
-from .runner import Limits, Runner
+from .runner import Runner
 from .steps import Context
-
-OOM_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 
 
 class Standard(Log):
@@ -44,7 +43,7 @@ def main(arguments: List[str]) -> int:
         job: Dict[str, Any] = json.load(file)
     secrets = [os.environ[name] for name in job.get("secret_variables") or () if name in os.environ]
     become_subreaper()
-    oom_file = next((path for path in OOM_FILES if os.path.exists(path)), None)
+    counted = oom_file()
     records = Records(job["folder"], Mask(secrets))
     context = Context(
         work=job["work"],
@@ -53,13 +52,11 @@ def main(arguments: List[str]) -> int:
         python=job.get("python") or sys.executable,
         agent=job.get("agent") or "",
         secrets=secrets,
-        oom_file=oom_file,
+        oom_file=counted,
     )
-    limits = Limits(**{key: value for key, value in (job.get("limits") or {}).items() if key in Limits._fields})
-    host = os.uname().nodename
-    records.write("begin", version=1, wall_s=time.time(), host=host, pid=os.getpid(), hardware=hardware())
+    records.begin(hardware())
     log = Standard("")
-    runner = Runner(job["steps"], context, records, log, Box(oom_file=oom_file), limits)
+    runner = Runner(job["steps"], context, records, log, Box(oom_file=counted), Limits.of(job.get("limits")))
     signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))
     ending = runner.run()
     if job.get("ending"):

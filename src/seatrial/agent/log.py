@@ -1,9 +1,9 @@
 """A log that is bounded on disk whatever a job writes: its first part and its last part are kept.
 
 `log.txt` holds the first HEAD_BYTES. What follows goes to `log.txt.1`, `log.txt.2`, ... of exactly SEGMENT_BYTES each
-(the last one is shorter); of these the newest full SEGMENTS and the one being written stay. The numbers alone tell how
-much is left out: (lowest number there - 1) * SEGMENT_BYTES. So there is no state to lose when the writer is killed, and
-who reads puts the parts together.
+(the last one is shorter); of these the newest full ones (SEGMENTS, or as many as asked for) and the one being written
+stay. The numbers alone tell how much is left out: (lowest number there - 1) * SEGMENT_BYTES. So there is no state to
+lose when the writer is killed, and who reads puts the parts together.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ NAME = "log.txt"
 class Log:
     """Never raises for a disk that is full or gone: what cannot be written is counted, `error` says why."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
         self.total_bytes = 0
         self.error = ""
         self._path = os.path.join(folder, NAME)
+        self._segments = segments
         self._number = 0  # of the segment being written; 0 is the head
         self._room = HEAD_BYTES
         self._lost = 0
@@ -32,7 +33,7 @@ class Log:
 
     @property
     def omitted_bytes(self) -> int:
-        return self._lost + max(0, self._number - 1 - SEGMENTS) * SEGMENT_BYTES
+        return self._lost + max(0, self._number - 1 - self._segments) * SEGMENT_BYTES
 
     def write(self, data: bytes) -> None:
         self.total_bytes += len(data)
@@ -76,7 +77,7 @@ class Log:
             return
         self._number += 1
         self._room = SEGMENT_BYTES
-        oldest = self._number - SEGMENTS - 1
+        oldest = self._number - self._segments - 1
         if oldest >= 1:
             try:
                 os.unlink("%s.%d" % (self._path, oldest))

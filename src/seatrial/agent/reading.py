@@ -37,9 +37,11 @@ class Sought:
 
 
 class Reading:
-    """`args` are those of a step of kind `train`. Times are of the monotonic clock; None: not known, not live."""
+    """`args` are those of a step of kind `train`. Times are of the monotonic clock; None: not known, not live. `host`:
+    which of the hosts all that is fed comes from, where each has an agent of its own."""
 
-    def __init__(self, args: Dict[str, Any], begun_s: Optional[float] = None) -> None:
+    def __init__(self, args: Dict[str, Any], begun_s: Optional[float] = None, host: Optional[int] = None) -> None:
+        self._host = host
         self._patterns = Patterns()
         self._begun_s = begun_s
         self._must = self._sought(args.get("must"))
@@ -49,7 +51,7 @@ class Reading:
         self._progress = Progress(args.get("stall"))
         finite = set(args.get("finite") or ())
         self._values = Values(found, finite, self._progress, begun_s, self._stop, _recorded_steps(args.get("curve")))
-        self._several = int(args.get("hosts") or 1) > 1
+        self._several = int(args.get("hosts") or 1) > 1 or host is not None
         self._any = bool(args.get("any"))  # `must` is asked of one host, no matter which
         self._streams: Dict[Optional[int], Lines] = {}
         self._noted: List[Dict[str, Any]] = []
@@ -68,18 +70,24 @@ class Reading:
 
     def feed(self, data: bytes, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
         """`host`: whose log this is, where each has one of its own."""
+        host = self._host if host is None else host
         self._fed_s, self._looked_at_rest = now_s, False
         for part in self._stream(host).feed(data):
             self._take(part, host, now_s)
 
     def flush(self, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
         """There comes no more."""
+        host = self._host if host is None else host
         for part in self._stream(host).flush():
             self._take(part, host, now_s)
 
     def ended(self, host: int) -> None:
         """One of several hosts has ended by itself: it makes no more steps."""
         self._progress.over(host)
+
+    def gone(self, code: Optional[int]) -> List[Dict[str, Any]]:
+        """What is noted of the one host that this reads, when it has ended."""
+        return [] if self._host is None else [{"note": "host", "host": self._host, "code": code or 0}]
 
     def _stream(self, host: Optional[int]) -> Lines:
         return self._streams.setdefault(host, Lines())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any
+from typing import Any, Dict
 
 from .mask import Mask
 
@@ -35,6 +35,11 @@ class Records:
         except OSError as error:
             self._failed = True
             raise RecordError(self._path, error) from error
+
+    def begin(self, hardware: Dict[str, Any]) -> float:
+        """The first record: who tells, and the one pair of wall and monotonic time."""
+        host = os.uname().nodename
+        return self.write("begin", version=1, wall_s=time.time(), host=host, pid=os.getpid(), hardware=hardware)
 
     def write(self, event: str, **fields: Any) -> float:
         """Append a record, give its time."""

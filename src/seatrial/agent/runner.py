@@ -7,10 +7,11 @@ import os
 import selectors
 import signal
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .box import Box
 from .child import PIPE_BYTES, Child, start
+from .ending import Ending, Limits
 from .log import Log
 from .mask import Mask
 from .process import living, send, stat, wake_and_terminate
@@ -28,21 +29,6 @@ WATCH_FOLDER_S = 1.0
 STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
 
 
-class Limits(NamedTuple):
-    run_s: Optional[float] = None
-    stall_s: Optional[float] = None
-    grace_s: float = 10.0
-
-
-class Ending(NamedTuple):
-    """How the whole ended; `code` is that of the first step that did not exit with 0."""
-
-    outcome: str
-    code: Optional[int] = None
-    message: str = ""
-    left: int = 0
-
-
 class Runner:
     """Single-threaded: one selector for output, notes, GPU answers and signals. `stop` may be called from a handler."""
 
@@ -56,7 +42,10 @@ class Runner:
         limits: Limits,
         keep_folder: Optional[Callable[[], None]] = None,
         prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
+        keep_s: float = WATCH_FOLDER_S,
+        begun_s: Optional[float] = None,
     ) -> None:
+        self.done: List[Tuple[str, Optional[int]]] = []  # outcome and code of each step that is over
         self._steps = steps
         self._context = context
         self._records = records
@@ -74,8 +63,10 @@ class Runner:
         self._stopped: Optional[Ending] = None
         self._line_ended = True
         self._first_code = 0
-        self._begun_s = self._last_word_s = time.monotonic()
-        self._next_keep_s = self._begun_s + WATCH_FOLDER_S
+        self._last_word_s = time.monotonic()
+        self._begun_s = self._last_word_s if begun_s is None else begun_s  # from when on the run limit counts
+        self._keep_s = keep_s
+        self._next_keep_s = self._last_word_s + keep_s
         self._wake_by_signals()
 
     def stop(self, outcome: str, message: str) -> None:
@@ -117,6 +108,7 @@ class Runner:
         self._last_word_s = self._records.write("step", step=self._index)
         if prepared.argv is None:
             code = 0 if prepared.outcome == "exited" else None
+            self.done.append((prepared.outcome, code))
             self._records.write("done", step=self._index, outcome=prepared.outcome, code=code, result=prepared.result)
             return
         before = self._box.members()
@@ -178,6 +170,7 @@ class Runner:
             now_s = time.monotonic()
             child.reading.flush(now_s)
             self._note(child.reading.notes(now_s, last=True))
+            self._note(child.reading.gone(code if number is None else 128 + number))
             if outcome not in ("stopped", "stall"):
                 child.reading.stopped = None  # it ended by itself, or for another reason, before that became due
         self._records.write("sample", step=self._index, **self._meter.sample())
@@ -195,6 +188,7 @@ class Runner:
             oom_kills=oom_kills,
             result=prepared.finish(ended),
         )
+        self.done.append((outcome, code))
         if not self._first_code and (code or number):
             self._first_code = code or 128 + (number or 0)
 
@@ -255,7 +249,7 @@ class Runner:
         now_s = time.monotonic()
         self._box.look()
         if now_s >= self._next_keep_s:
-            self._next_keep_s = now_s + WATCH_FOLDER_S
+            self._next_keep_s = now_s + self._keep_s
             self._keep_folder()
         if self._limits.run_s is not None and now_s >= self._begun_s + self._limits.run_s:
             self.stop("timeout", "not done after %g s" % self._limits.run_s)

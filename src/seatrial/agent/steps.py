@@ -30,6 +30,8 @@ class Context:
         agent: str = "",
         secrets: Optional[List[str]] = None,
         oom_file: Optional[str] = None,
+        host: Optional[int] = None,
+        hosts: int = 1,
     ) -> None:
         self.work = work  # the working directory of every step
         self.files = files  # what the job keeps
@@ -39,6 +41,8 @@ class Context:
         self.agent = agent  # what this runs from: `python AGENT ...`
         self.secrets = secrets or []  # values to mask
         self.oom_file = oom_file  # has a line `oom_kill N`
+        self.host = host  # which of `hosts` this is, where each of them runs an agent; None: all that there are
+        self.hosts = hosts
         self.begun_s = time.monotonic()  # since when times of the job are told
 
     def interpreter(self) -> Optional[str]:
@@ -133,10 +137,10 @@ def _run(args: Result, context: Context) -> Prepared:
 
 def _train(args: Result, context: Context) -> Prepared:
     """A command whose output is read while it runs. Each of its hosts knows which one it is."""
-    count = int(args.get("hosts") or 1)
-    env = {"SEATRIAL_HOST": "0", "SEATRIAL_HOSTS": str(count)}
+    count = int(args.get("hosts") or 1) if context.host is None else context.hosts
+    env = {"SEATRIAL_HOST": str(context.host or 0), "SEATRIAL_HOSTS": str(count)}
     argv = ["/bin/sh", "-c", args["command"]]
-    if count > 1:
+    if count > 1 and context.host is None:
         argv = [sys.executable, "-I", "-S", "-c", source("hosts"), str(count), args["command"]]
     return Prepared(argv, env=env, **read_along(args, context))
 
@@ -145,7 +149,7 @@ def read_along(args: Result, context: Context) -> Dict[str, Any]:
     """What makes a step one whose output is read by `args`."""
     from .reading import Reading
 
-    reading = Reading(args, context.begun_s)
+    reading = Reading(args, context.begun_s, context.host)
     return {"reading": reading, "finish": lambda ended: reading.result(time.monotonic())}
 
 

@@ -20,16 +20,16 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import cgroup
 from .box import Box
+from .ending import Ending, Limits
 from .files import mask_files
 from .hardware import hardware
 from .log import Log
 from .mask import Mask
+from .out_folder import OutFolder, join
 from .process import become_subreaper, boot_id, stat, write_whole
 from .records import RecordError, Records
-from .runner import Ending, Limits, Runner
+from .runner import Runner
 from .steps import Context, Prepared, prepare
-
-END_BYTES = 16 << 10  # kept free for the end, so that a full disk does not silence it
 
 
 class Taken(Exception):
@@ -43,10 +43,10 @@ class Supervisor:
         self._request = request
         self._folder: str = request["folder"]
         self._mask = Mask(request.get("secrets") or ())
+        self._out = OutFolder(self._folder, self._mask)
         self._runner: Optional[Runner] = None
         self._cancelled = False
         self._identity: Dict[str, Any] = {}
-        self._job_text = b""
 
     def take(self) -> Dict[str, Any]:
         """Become the one supervisor of this job, and say who that is. Raises Taken."""
@@ -59,9 +59,9 @@ class Supervisor:
         if os.path.exists(self._path("supervisor.json")):
             raise Taken(self._folder)
         with open(self._path("job.json"), "rb") as file:
-            self._job_text = file.read()
+            self._out.kept["job.json"] = file.read()
         become_subreaper()
-        self._reserve_end()
+        self._out.reserve_end()
         own = stat(os.getpid())
         self._identity = {
             "version": 1,
@@ -73,7 +73,8 @@ class Supervisor:
             "at_s": time.monotonic(),
             "cgroups": cgroup.plan(self._folder),
         }
-        write_whole(self._path("supervisor.json"), json.dumps(self._identity).encode())
+        self._out.kept["supervisor.json"] = json.dumps(self._identity).encode()
+        write_whole(self._path("supervisor.json"), self._out.kept["supervisor.json"])
         return self._identity
 
     def supervise(self) -> None:
@@ -94,17 +95,15 @@ class Supervisor:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
         if stuck:
-            ending = ending._replace(message=_join(ending.message, "cannot remove %s" % ", ".join(stuck)))
-        self._finish(ending, records, log)
+            ending = ending._replace(message=join(ending.message, "cannot remove %s" % ", ".join(stuck)))
+        self._out.finish(ending, records, log)
 
     def _run(self, box: Box, records: Records, log: Log) -> Ending:
         self._begin(records)
         return self._drive(self._request["steps"], box, records, log, prepare, self._request["env"])
 
     def _begin(self, records: Records) -> None:
-        seen = hardware(self._request.get("cpus"), self._request.get("memory_bytes"))
-        host = os.uname().nodename
-        records.write("begin", version=1, wall_s=time.time(), host=host, pid=os.getpid(), hardware=seen)
+        records.begin(hardware(self._request.get("cpus"), self._request.get("memory_bytes")))
 
     def _run_container(self, records: Records, log: Log) -> Ending:
         from .container import Container, ContainerError
@@ -126,7 +125,7 @@ class Supervisor:
         try:
             container.remove()
         except ContainerError as error:
-            ending = ending._replace(message=_join(ending.message, str(error)))
+            ending = ending._replace(message=join(ending.message, str(error)))
         return ending
 
     def _drive(
@@ -149,10 +148,10 @@ class Supervisor:
             secrets=request.get("secrets"),
             oom_file=box.oom_file,
         )
-        limits = Limits(**{key: value for key, value in request["limits"].items() if key in Limits._fields})
+        limits = Limits.of(request["limits"])
 
         def keep_folder() -> None:
-            self._restore_folder(records, log)
+            self._out.restore(records, log)
 
         self._runner = Runner(steps, context, records, log, box, limits, keep_folder, prepare)
         if self._cancelled:
@@ -160,7 +159,7 @@ class Supervisor:
         ending = self._runner.run()
         problems = mask_files(request["files"], self._mask)
         if problems:
-            ending = Ending("infra", None, _join(ending.message, problems), ending.left)
+            ending = Ending("infra", None, join(ending.message, problems), ending.left)
         return ending
 
     def _cancel(self) -> None:
@@ -168,63 +167,5 @@ class Supervisor:
         if self._runner is not None:
             self._runner.stop("cancelled", "cancelled")
 
-    def _finish(self, ending: Ending, records: Optional[Records], log: Log) -> None:
-        if log.error:
-            ending = ending._replace(message=_join(ending.message, log.error))
-        facts: Dict[str, Any] = {
-            "outcome": ending.outcome,
-            "message": self._mask.text(ending.message),
-            "left": ending.left,
-            "log_bytes": log.total_bytes,
-            "log_omitted_bytes": log.omitted_bytes,
-        }
-        if records is not None:
-            try:
-                self._restore_folder(records, log)
-                if records.notes_omitted:
-                    facts["notes_omitted"] = records.notes_omitted
-                records.last("end", **facts)
-            except RecordError as error:
-                facts["message"] = _join(facts["message"], str(error))
-        log.close()
-        self._write_end(dict(facts, version=1, code=ending.code, wall_s=time.time(), at_s=time.monotonic()))
-
-    # ---- the folder
-
     def _path(self, name: str) -> str:
-        return os.path.join(self._folder, name)
-
-    def _reserve_end(self) -> None:
-        self._end_fd = os.open(self._path("end.json.new"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        os.posix_fallocate(self._end_fd, 0, END_BYTES)
-
-    def _write_end(self, facts: Dict[str, Any]) -> None:
-        data = json.dumps(facts).encode()
-        if len(data) > END_BYTES:
-            data = json.dumps(dict(facts, message=facts["message"][: END_BYTES // 8])).encode()
-        if not os.fstat(self._end_fd).st_nlink:
-            self._reserve_end()
-        os.pwrite(self._end_fd, data, 0)
-        os.ftruncate(self._end_fd, len(data))
-        os.fsync(self._end_fd)
-        os.rename(self._path("end.json.new"), self._path("end.json"))
-
-    def _restore_folder(self, records: Records, log: Log) -> None:
-        """A job can delete or lock whatever it owns. What is needed to find it and to tell of it is put back."""
-        try:
-            if not os.access(self._folder, os.R_OK | os.W_OK | os.X_OK):
-                if os.path.isdir(self._folder):
-                    os.chmod(self._folder, 0o700)
-                else:
-                    os.makedirs(self._folder, 0o700)
-            for name, data in (("job.json", self._job_text), ("supervisor.json", json.dumps(self._identity).encode())):
-                if not os.path.exists(self._path(name)):
-                    write_whole(self._path(name), data)
-        except OSError as error:
-            raise RecordError(self._folder, error) from error
-        records.restore()
-        log.restore()
-
-
-def _join(*messages: str) -> str:
-    return "; ".join(message for message in messages if message)
+        return self._out.path(name)

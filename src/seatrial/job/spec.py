@@ -76,3 +76,4 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: tuple[Input, ...] = ()
     avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
     labels: dict[str, str] = {}
+    hosts: int = 1  # a target with several gives each its own; on one machine the agent starts the processes itself

@@ -1,0 +1,17 @@
+#!/bin/sh
+# What the container of a trial starts: the agent, by the image's Python of 3.8 or later; without one, the steps as a
+# plain shell can run them. `start.sh find` prints that Python.
+place=${SEATRIAL_PLACE:-/seatrial}
+for name in python3 python python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 \
+    /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python3 /opt/venv/bin/python3; do
+    path=$(command -v "$name" 2>/dev/null) || continue
+    "$path" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' </dev/null >/dev/null 2>&1 || continue
+    if [ "$1" = find ]; then
+        printf '%s\n' "$path"
+        exit 0
+    fi
+    # -I -S: what the job's variables say of Python is for its steps, not for the agent.
+    exec "$path" -I -S "$place/agent/agent.pyz" pod "$place/job/job.json"
+done
+[ "$1" = find ] && exit 1
+exec /bin/sh "$place/job/plain.sh"

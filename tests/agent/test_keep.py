@@ -1,0 +1,103 @@
+"""The container beside a trial stays as long as there may be something to fetch, and no longer."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pods import WAIT_S, PodPlace, until
+
+from seatrial.target.kubernetes.plain import script
+
+
+@pytest.fixture
+def pod(tmp_path: Path, agent: Path) -> PodPlace:
+    place = PodPlace(tmp_path / "place", agent)
+    for name in ("start", "keep"):
+        (place.root / f"agent/{name}.sh").write_text(script(name))
+    return place
+
+
+Keeper = Callable[[PodPlace, int], "subprocess.Popen[bytes]"]
+
+
+def by_agent(pod: PodPlace, seconds: int) -> "subprocess.Popen[bytes]":
+    return pod.keep(seconds)
+
+
+def by_shell(pod: PodPlace, seconds: int) -> "subprocess.Popen[bytes]":
+    """In an image that has no Python."""
+    bare = pod.root / "bare"
+    bare.mkdir(exist_ok=True)
+    for name in ("cat", "sleep", "sh"):
+        if not (bare / name).exists():
+            (bare / name).symlink_to("/bin/busybox")
+    text = (pod.root / "agent/start.sh").read_text()
+    (pod.root / "agent/start.sh").write_text(text.replace("/usr/", "/nowhere/").replace("/opt/", "/nowhere/"))
+    return subprocess.Popen(
+        [bare / "sh", pod.root / "agent/keep.sh"], env=pod.env(PATH=str(bare), SEATRIAL_KEEP_S=str(seconds))
+    )
+
+
+both = pytest.mark.parametrize("keeper", [by_agent, by_shell])
+
+
+@both
+def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodPlace, keeper: Keeper) -> None:
+    kept = keeper(pod, 1)
+    time.sleep(0.5)
+    assert kept.poll() is None  # there is no trial yet
+    pod.write("while [ ! -e ../go ]; do sleep 0.1; done")
+    trial = pod.start()
+    until(lambda: (pod.out / "alive").exists())
+    time.sleep(1.5)
+    assert kept.poll() is None
+    (pod.root / "box/go").touch()
+    assert pod.ended(trial)["exit"] == 0
+    assert kept.wait(WAIT_S) == 0
+
+
+@both
+def test_it_leaves_at_once_when_all_is_collected(pod: PodPlace, keeper: Keeper) -> None:
+    pod.run("true")
+    kept = keeper(pod, 1000)
+    time.sleep(0.5)
+    assert kept.poll() is None
+    (pod.out / "collected").touch()
+    assert kept.wait(WAIT_S) == 0
+
+
+@both
+def test_it_leaves_at_once_when_it_is_told_to(pod: PodPlace, keeper: Keeper) -> None:
+    kept = keeper(pod, 1000)
+    time.sleep(1)
+    kept.terminate()
+    assert kept.wait(WAIT_S) == 0
+
+
+def test_a_trial_that_was_killed_has_ended(pod: PodPlace) -> None:
+    pod.write("echo ready; sleep 2")
+    trial = pod.start()
+    kept = pod.keep(0.5)
+    until(lambda: (pod.out / "log.txt").exists() and "ready\n" in pod.log())
+    assert kept.poll() is None
+    trial.send_signal(signal.SIGKILL)
+    trial.wait()
+    assert kept.wait(WAIT_S) == 0
+    assert not (pod.out / "end.json").exists()
+
+
+def test_a_keeper_never_keeps_a_trial_from_its_lock(pod: PodPlace) -> None:
+    keepers = [pod.keep(1000) for _ in range(3)]
+    assert pod.run("true")["exit"] == 0
+    for kept in keepers:
+        kept.terminate()
+        kept.wait(WAIT_S)
+
+
+def test_without_seconds_it_says_how_it_is_called(pod: PodPlace) -> None:
+    argv = [pod.python, str(pod.root / "agent/agent.pyz"), "keep"]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert (done.returncode, "keep SECONDS" in done.stderr) == (2, True)

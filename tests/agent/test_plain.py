@@ -1,0 +1,385 @@
+"""A pod whose image has no Python: the steps are run by a shell, and tell the same as the agent would."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pods import WAIT_S, PodPlace, until
+
+from seatrial.job import Environment, Input, Job, Limits, Step
+from seatrial.job.observation import Records, read_records
+from seatrial.target.kubernetes.plain import plain_script, script
+
+ROOT = os.geteuid() == 0
+BUSYBOX = Path("/bin/busybox")
+SHELLS = [["/bin/busybox", "sh"], ["/bin/sh"]]
+pytestmark = pytest.mark.skipif(not BUSYBOX.exists(), reason="needs busybox")
+LIMITS = Limits(grace_s=1)
+
+
+def run(*commands: str, timeout_s: float | None = None) -> tuple[Step, ...]:
+    return tuple(Step(f"run {command}", "run", {"command": command}, timeout_s) for command in commands)
+
+
+def job(steps: tuple[Step, ...], **fields: Any) -> Job:
+    return Job("job", "run", "cell", 1, "title", steps, **{"limits": LIMITS, **fields})
+
+
+class Plain:
+    """The program of a job, in a place of its own."""
+
+    def __init__(self, pod: PodPlace, shell: list[str]) -> None:
+        self.pod = pod
+        self.shell = shell
+        self.steps: tuple[Step, ...] = ()
+
+    def write(self, given: Job) -> None:
+        self.steps = given.steps
+        (self.pod.root / "job/plain.sh").write_text(plain_script(given))
+
+    def start(self, **options: Any) -> "subprocess.Popen[bytes]":
+        argv = [*self.shell, str(self.pod.root / "job/plain.sh")]
+        given = {"stdout": subprocess.DEVNULL, "env": self.pod.env(), **options}
+        return subprocess.Popen(argv, start_new_session=True, **given)
+
+    def run(self, given: Job, **options: Any) -> dict[str, Any]:
+        self.write(given)
+        return self.pod.ended(self.start(**options))
+
+    def records(self) -> Records:
+        found = read_records((self.pod.out / "records.jsonl").read_bytes().splitlines(), self.steps)
+        assert found.broken == 0
+        return found
+
+
+@pytest.fixture(params=SHELLS, ids=["busybox", "sh"])
+def plain(request: pytest.FixtureRequest, tmp_path: Path, agent: Path) -> Plain:
+    return Plain(PodPlace(tmp_path / "place", agent), request.param)
+
+
+class TestAnEnd:
+    def test_is_told_as_the_agent_tells_it(self, plain: Plain, tmp_path: Path) -> None:
+        with (tmp_path / "shown").open("wb") as shown:
+            end = plain.run(
+                job(run("echo one; pwd; echo kept > $SEATRIAL_FILES/kept", "exit 3", "exit 4")), stdout=shown
+            )
+        assert (end["exit"], end["seatrial"], end["outcome"], end["code"], end["left"]) == (3, 1, "exited", 3, 0)
+        assert end["steps"] == [["exited", 0], ["exited", 3], ["exited", 4]]
+        assert end["wall_s"] == pytest.approx(time.time(), abs=60)
+        seen = plain.records()
+        assert [(step.outcome, step.code) for step in seen.steps] == [("exited", 0), ("exited", 3), ("exited", 4)]
+        assert seen.steps[0].output == f"one\n{plain.pod.root}/box/work\n"
+        assert all(step.seconds is not None and 0 <= step.seconds < WAIT_S for step in seen.steps)
+        assert (seen.outcome, seen.message, seen.log_bytes) == ("exited", "", len(plain.pod.log()))
+        assert plain.pod.end()["code"] == 3
+        assert (plain.pod.out / "files/kept").read_text() == "kept\n"
+        assert (tmp_path / "shown").read_text() == plain.pod.log()
+        assert plain.pod.log().startswith("--- [1/3] run echo one; pwd; echo kept > $SEATRIAL_FILES/kept\none\n")
+
+    def test_of_a_step_over_its_time_is_not_that_of_the_job(self, plain: Plain) -> None:
+        stubborn = "trap '' TERM; echo slow; while :; do sleep 0.1; done"
+        end = plain.run(job((*run(stubborn, timeout_s=0.5), *run("echo next"))))
+        assert (end["exit"], end["steps"]) == (0, [["timeout", None], ["exited", 0]])
+        assert [step.output for step in plain.records().steps] == ["slow\n", "next\n"]
+
+    def test_over_the_run_limit_is_124(self, plain: Plain) -> None:
+        end = plain.run(job(run("sleep 1000", "echo never"), limits=Limits(run_s=1, grace_s=1)))
+        assert (end["exit"], end["outcome"], end["message"]) == (124, "timeout", "not done after 1 s")
+        assert end["steps"] == [["timeout", None]]
+
+    def test_by_silence_is_124(self, plain: Plain) -> None:
+        chatty = "for n in 1 2 3 4 5 6 7; do echo $n; sleep 0.5; done; sleep 1000"
+        end = plain.run(job(run(chatty), limits=Limits(stall_s=2, grace_s=1)))
+        assert (end["exit"], end["outcome"]) == (124, "stall")
+        assert plain.records().steps[0].output == "1\n2\n3\n4\n5\n6\n7\n"
+
+    @pytest.mark.parametrize("how", ["file", "signal", "before"])
+    def test_that_is_asked_for_is_143(self, plain: Plain, how: str) -> None:
+        plain.write(job(run("trap 'echo polite; exit' TERM; echo ready; while :; do sleep 0.1; done", "echo never")))
+        if how == "before":
+            plain.pod.out.mkdir(parents=True)
+            (plain.pod.out / "cancel").touch()
+        trial = plain.start()
+        if how != "before":
+            until(lambda: (plain.pod.out / "log.txt").exists() and "ready\n" in plain.pod.log())
+            (plain.pod.out / "cancel").touch() if how == "file" else trial.terminate()
+        end = plain.pod.ended(trial)
+        assert (end["exit"], end["outcome"]) == (143, "cancelled")
+        assert ("SIGTERM" in end["message"]) == (how == "signal")
+        assert plain.records().outcome == "cancelled"
+        assert ("polite" in plain.pod.log().replace("echo polite", "")) == (how != "before")
+        assert "\nnever" not in plain.pod.log()
+
+
+class TestASecondStart:
+    def test_says_what_the_first_said(self, plain: Plain) -> None:
+        plain.run(job(run("echo x >> ../count; exit 7")))
+        (plain.pod.root / "termination").write_text("")
+        end = plain.pod.ended(plain.start())
+        assert (end["exit"], end["outcome"], end["code"]) == (7, "exited", 7)
+        assert (plain.pod.root / "box/count").read_text() == "x\n"
+
+    def test_after_a_kill_runs_no_step_again(self, plain: Plain) -> None:
+        plain.write(job(run("echo x >> ../count; sleep 1")))
+        first = plain.start()
+        until((plain.pod.root / "box/count").exists)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        end = plain.pod.ended(plain.start())
+        assert (end["exit"], end["outcome"]) == (1, "lost")
+        assert (plain.pod.root / "box/count").read_text() == "x\n"
+
+
+class TestOutput:
+    def test_of_any_bytes_is_told_in_json(self, plain: Plain) -> None:
+        octets = "".join(f"\\{number:03o}" for number in range(1, 256))
+        plain.run(job(run(f"printf '{octets}'; echo; echo 'back\\slash \"quoted\"'; printf 'tab\\there'")))
+        output = plain.records().steps[0].output
+        assert output.endswith('back\\slash "quoted"\ntab\there\n')
+        assert "?" * 128 in output
+
+    def test_is_its_last_part_where_it_is_long(self, plain: Plain) -> None:
+        plain.run(job(run("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done")))
+        step = plain.records().steps[0]
+        assert step.output.endswith("line 1999\n")
+        assert len(step.output) + step.output_omitted_bytes == sum(len(f"line {n}\n") for n in range(2000))
+
+    def test_is_bounded_in_the_log_and_ends_nothing(self, plain: Plain) -> None:
+        plain.write(job(run("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end", "echo after")))
+        path = plain.pod.root / "job/plain.sh"
+        text = path.read_text().replace("log_blocks=131072", "log_blocks=2048")
+        path.write_text(text)
+        end = plain.pod.ended(plain.start())
+        assert (end["exit"], end["steps"]) == (0, [["exited", 0], ["exited", 0]])
+        assert "the log ends early" in end["message"]
+        assert (plain.pod.out / "log.txt").stat().st_size < (1 << 20) + 1000  # the headings are ours
+
+    def test_whose_reader_went_away_does_not_end_the_job(self, plain: Plain) -> None:
+        plain.write(job(run("echo one; sleep 0.5; echo two", "echo three")))
+        trial = plain.start(stdout=subprocess.PIPE)
+        assert trial.stdout is not None
+        trial.stdout.close()
+        assert plain.pod.ended(trial)["exit"] == 0
+        assert {"two", "three"} <= set(plain.pod.log().splitlines())
+
+
+class TestKinds:
+    def test_a_command_is_found_with_its_version(self, plain: Plain) -> None:
+        plain.run(job((Step("a", "command", {"command": "tar"}), Step("b", "command", {"command": "no-such-command"}))))
+        found, missing = plain.records().steps
+        assert found.result["path"].endswith("/tar")
+        assert "tar" in found.result["version"]
+        assert missing.result == {"path": None, "version": None}
+
+    def test_a_training_whose_output_is_not_read_is_run(self, plain: Plain) -> None:
+        plain.run(job((Step("t", "train", {"command": "echo $SEATRIAL_HOST of $SEATRIAL_HOSTS", "hosts": 1}),)))
+        step = plain.records().steps[0]
+        assert (step.output, step.result["must"]) == ("0 of 1\n", {})
+
+    @pytest.mark.parametrize(
+        "step",
+        [
+            Step("i", "import", {"module": "json"}),
+            Step("t", "train", {"command": "true", "must": [{"text": "x"}]}),
+            Step("t", "train", {"command": "true", "hosts": 2}),
+            Step("n", "notebook", {"path": "a.ipynb"}),
+            Step("x", 'no "such" kind\n', {}),
+            Step("r", "run", {"command": "echo \0"}),
+            Step("r", "run", {}),
+        ],
+        ids=lambda step: step.kind.split()[0],
+    )
+    def test_one_that_needs_more_is_refused_and_the_next_runs(self, plain: Plain, step: Step) -> None:
+        end = plain.run(job((step, *run("echo next"))))
+        assert (end["exit"], end["steps"]) == (0, [["refused", None], ["exited", 0]])
+        refused = plain.records().steps[0]
+        assert refused.outcome == "refused"
+        assert refused.result["error"]
+
+
+class TestAJobThatNeedsMore:
+    @pytest.mark.parametrize(
+        ("fields", "says"),
+        [
+            ({"secrets": {"TOKEN": "token"}}, "secrets"),
+            ({"environment": Environment(python="3.11", packages=("numpy",))}, "packages"),
+            ({"environment": Environment(interpreter="/no/such/python")}, "interpreter"),
+            ({"hosts": 2}, "several hosts"),
+        ],
+    )
+    def test_is_refused(self, plain: Plain, fields: dict[str, Any], says: str) -> None:
+        end = plain.run(job(run("echo never"), **fields))
+        assert (end["exit"], end["outcome"], end["steps"]) == (1, "refused", [])
+        assert says in end["message"]
+        assert "Python" in end["message"]
+        assert plain.pod.end()["outcome"] == "refused"
+        assert plain.records().outcome == "refused"
+
+    def test_but_names_a_python_that_is_there_is_handed_to_the_agent(self, plain: Plain) -> None:
+        steps = run("echo by the agent")
+        plain.pod.write("echo by the agent")
+        end = plain.run(job(steps, environment=Environment(interpreter=sys.executable)))
+        assert end["exit"] == 0
+        assert plain.pod.records("begin")[0]["hardware"]["cores"]
+
+
+class TestInputs:
+    def archive(self) -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            info = tarfile.TarInfo("deep/file")
+            info.size = 5000
+            tar.addfile(info, io.BytesIO(b"x" * 5000))
+        return buffer.getvalue()
+
+    def given(self) -> Job:
+        return job(run("wc -c < deep/file"), inputs=(Input("here", "."),))
+
+    def test_are_unpacked(self, plain: Plain) -> None:
+        data = self.archive()
+        (plain.pod.root / "inputs/part-0000").write_bytes(data[:50])
+        (plain.pod.root / "inputs/part-0001").write_bytes(data[50:])
+        assert plain.run(self.given())["exit"] == 0
+        assert plain.records().steps[0].output.strip() == "5000"
+
+    def test_that_are_broken_are_infra(self, plain: Plain) -> None:
+        (plain.pod.root / "inputs/part-0000").write_bytes(b"garbage")
+        end = plain.run(self.given())
+        assert (end["exit"], end["outcome"], end["steps"]) == (1, "infra", [])
+
+    def test_cannot_be_had_without_tar(self, tmp_path: Path, agent: Path) -> None:
+        plain = Plain(PodPlace(tmp_path / "place", agent), ["/bin/sh"])  # busybox's shell has a tar of its own
+        bare = tools(tmp_path / "bare", "sh", "mkdir", "tee", "tail", "date", "wc", "mv", "sleep", "printf")
+        end = plain.run(self.given(), env=plain.pod.env(PATH=str(bare)))
+        assert (end["exit"], end["outcome"]) == (1, "refused")
+        assert "tar" in end["message"]
+
+
+HOSTILE = [
+    "it's; touch PWNED #", "$(touch PWNED)", "`touch PWNED`", "'; touch PWNED; '", '"; touch PWNED; "',
+    "a\ntouch PWNED", "\\'; touch PWNED", "-e -n", "END_OF_TABLE\ntouch PWNED", "%s%s%n\\c\\0101",
+    "\x1b[2J\x07", "ünïcode 🚀", "\ud800",
+]  # fmt: skip
+
+
+def test_names_and_commands_do_not_break_out_of_the_program(plain: Plain, tmp_path: Path) -> None:
+    steps = [Step(name, "run", {"command": f"cat <<'E'\n{name}\nE\n"}) for name in HOSTILE]
+    steps += [Step(name, "import", {"module": name}) for name in HOSTILE]
+    steps += [Step(name, "command", {"command": name}) for name in HOSTILE]
+    steps += [Step(name, name, {}) for name in HOSTILE]
+    end = plain.run(job(tuple(steps)), cwd=tmp_path)
+    assert (end["outcome"], len(plain.records().steps)) == ("exited", len(steps))
+    assert all(step.outcome is not None for step in plain.records().steps)
+    assert not list(tmp_path.rglob("PWNED"))
+    assert [step.code for step in plain.records().steps[: len(HOSTILE)]] == [0] * len(HOSTILE)
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root: a small disk")
+def test_a_full_disk_is_told_as_infra(plain: Plain) -> None:
+    disk = plain.pod.root / "box"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
+    try:
+        end = plain.run(job(run("cat /dev/zero > fill; seq 1 5000", "echo never")), stderr=subprocess.DEVNULL)
+        assert (end["exit"], end["outcome"]) == (1, "infra")
+        assert "disk" in end["message"]
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def tools(folder: Path, *names: str) -> Path:
+    """A folder with nothing but these, of busybox."""
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).symlink_to(BUSYBOX)
+    return folder
+
+
+@pytest.mark.skipif(not ROOT, reason="needs root: a root folder and a process namespace of its own")
+class TestAnImageOfBusyboxAlone:
+    """The container itself: the shell is process 1, and there is no other program than busybox."""
+
+    @pytest.fixture
+    def image(self, tmp_path: Path, agent: Path) -> PodPlace:
+        image = tmp_path / "image"
+        (image / "bin").mkdir(parents=True)
+        (image / "bin/busybox").write_bytes(BUSYBOX.read_bytes())
+        (image / "bin/busybox").chmod(0o755)
+        for name in subprocess.check_output([BUSYBOX, "--list"], text=True).split():
+            if name != "busybox":
+                (image / "bin" / name).symlink_to("busybox")
+        for name in ("proc", "dev", "sys"):
+            (image / name).mkdir()
+        os.mknod(image / "dev/null", 0o20666, os.makedev(1, 3))
+        os.mknod(image / "dev/zero", 0o20666, os.makedev(1, 5))
+        (image / "dev/termination-log").touch()
+        pod = PodPlace(image / "seatrial", agent)
+        for name in ("start", "keep"):
+            (pod.root / f"agent/{name}.sh").write_text(script(name))
+        return pod
+
+    def container(self, pod: PodPlace, program: str, **env: str) -> "subprocess.Popen[bytes]":
+        inside = f"mount -t proc proc /proc && exec /bin/sh /seatrial/agent/{program}"
+        argv = ["unshare", "--pid", "--fork", "--mount", "--kill-child", "chroot", str(pod.root.parent), "/bin/sh"]
+        given = {"PATH": "/bin:/usr/bin:/usr/sbin:/sbin", **env}
+        return subprocess.Popen([*argv, "-c", inside], env=given, stdout=subprocess.DEVNULL)
+
+    def test_runs_its_steps_and_ends_what_they_leave(self, image: PodPlace) -> None:
+        steps = run("sleep 1000 & echo $! > ../pid", "sleep 1001", "kill -0 $(cat ../pid) && echo there", timeout_s=1)
+        (image.root / "job/plain.sh").write_text(plain_script(job(steps)))
+        trial = self.container(image, "start.sh")
+        kept = self.container(image, "keep.sh", SEATRIAL_KEEP_S="1")
+        assert trial.wait(WAIT_S) == 0
+        end = json.loads((image.root.parent / "dev/termination-log").read_text())
+        assert (end["outcome"], end["left"]) == ("exited", 1)
+        assert end["steps"] == [["exited", 0], ["timeout", None], ["exited", 0]]
+        seen = read_records((image.out / "records.jsonl").read_bytes().splitlines(), steps)
+        assert (seen.broken, seen.steps[2].output, seen.steps[1].output) == (0, "there\n", "")
+        assert kept.wait(WAIT_S) == 0
+
+    def test_is_ended_by_a_file_with_all_that_its_steps_left(self, image: PodPlace) -> None:
+        steps = run("sleep 1000 & true", "trap 'echo polite; exit' TERM; echo ready; while :; do sleep 0.1; done")
+        (image.root / "job/plain.sh").write_text(plain_script(job(steps)))
+        trial = self.container(image, "start.sh")
+        until(lambda: (image.out / "log.txt").exists() and "ready\n" in image.log())
+        (image.out / "cancel").touch()
+        assert trial.wait(WAIT_S) == 143
+        end = json.loads((image.root.parent / "dev/termination-log").read_text())
+        assert (end["outcome"], end["steps"]) == ("cancelled", [["exited", 0], ["cancelled", None]])
+        assert "polite" in image.log().splitlines()
+
+
+class TestStart:
+    @pytest.fixture
+    def pod(self, tmp_path: Path, agent: Path) -> PodPlace:
+        pod = PodPlace(tmp_path / "place", agent)
+        text = script("start").replace("/usr/", "/nowhere/").replace("/opt/", "/nowhere/")
+        (pod.root / "agent/start.sh").write_text(text)
+        (pod.root / "job/plain.sh").write_text("echo plain\n")
+        return pod
+
+    def start(self, pod: PodPlace, path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        argv = ["/bin/sh", str(pod.root / "agent/start.sh"), *arguments]
+        return subprocess.run(argv, env=pod.env(PATH=str(path)), capture_output=True, text=True, timeout=WAIT_S)
+
+    def test_runs_the_agent_by_the_first_python_that_is_new_enough(self, pod: PodPlace, tmp_path: Path) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        (folder / "python3").write_text("#!/bin/sh\nexit 1\n")  # as one that is too old answers
+        (folder / "python3").chmod(0o755)
+        (folder / "python").symlink_to(sys.executable)
+        pod.write("echo by the agent")
+        done = self.start(pod, folder)
+        assert (done.returncode, "by the agent\n" in done.stdout) == (0, True)
+        assert self.start(pod, folder, "find").stdout == f"{folder}/python\n"
+
+    def test_without_one_leaves_it_to_the_shell(self, pod: PodPlace, tmp_path: Path) -> None:
+        assert self.start(pod, tmp_path).stdout == "plain\n"
+        assert self.start(pod, tmp_path, "find").returncode == 1
