@@ -76,8 +76,11 @@ def busybox_archive() -> Path:
     return _kept(BUSYBOX, lambda: _with_busybox(busybox), [busybox])
 
 
-def python_archive(folders: Mapping[str, Path] | None = None, name: str = PYTHON) -> Path:
-    """With the standard library of the Python that runs this; `folders` are put into the image by their path inside."""
+def python_archive(
+    folders: Mapping[str, Path] | None = None, name: str = PYTHON, programs: Mapping[str, Path] | None = None
+) -> Path:
+    """With the standard library of the Python that runs this; `folders`, and `programs` with the libraries that they
+    load, are put into the image by their path inside."""
     busybox, python, standard = _busybox(), Path(sys.executable).resolve(), Path(os.__file__).resolve().parent
 
     def content() -> Content:
@@ -89,10 +92,13 @@ def python_archive(folders: Mapping[str, Path] | None = None, name: str = PYTHON
         made.path = f"{sys.base_prefix}/bin:{made.path}"
         for inside, folder in (folders or {}).items():
             made.add_folder(inside, folder)
+        for inside, program in (programs or {}).items():
+            made.add_program(inside, program)
         return made
 
     more = [f"{inside} {folder} {_newest(folder)}" for inside, folder in sorted((folders or {}).items())]
-    return _kept(name, content, [busybox, python, standard / "os.py"], more)
+    more += [f"{inside} {program}" for inside, program in sorted((programs or {}).items())]
+    return _kept(name, content, [busybox, python, standard / "os.py", *(programs or {}).values()], more)
 
 
 def write_archive(name: str, content: Content, out: Path) -> None:

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from cluster.cluster import Cluster
+from cluster.fixtures import real_cluster
 from seatrial.engine import models
 from seatrial.suite import load
 from world import World
+
+__all__ = ["real_cluster"]
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,8 +36,19 @@ def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
             load(path, *models())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "kubernetes"], ids=lambda page: page.stem)
 def test_every_command_of_the_page_runs(page: Path, world: World) -> None:
+    run_commands(page, world)
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(1800)
+def test_every_command_of_the_page_on_kubernetes_runs(world: World, real_cluster: Cluster) -> None:
+    world.env["KUBECONFIG"] = str(real_cluster.kubeconfig)
+    run_commands(ROOT / "docs" / "kubernetes.md", world)
+
+
+def run_commands(page: Path, world: World) -> None:
     for language, text in blocks(page):
         named = re.match(r"# file: (\S+)\n", text)
         if language in ("yaml", "json") and named:

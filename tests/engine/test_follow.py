@@ -46,7 +46,7 @@ async def followed(target: Any, limits: Limits) -> follow.Followed:
     follower = Follower(target)
     await follower.open()
     try:
-        return await asyncio.wait_for(follower.wait(HANDLE, limits, lambda progress: None), 30)
+        return await asyncio.wait_for(follower.wait(HANDLE, limits, lambda progress, begun: None), 30)
     finally:
         await follower.close()
 
@@ -74,3 +74,45 @@ async def test_a_stage_that_is_told_twice_counts_once() -> None:
 async def test_a_watch_that_breaks_is_an_error_and_not_silence() -> None:
     with pytest.raises(ConnectionError, match="went away"):
         await followed(Scripted(STARTED, breaks=True), Limits())
+
+
+class Breaking(Scripted):
+    """Breaks when the test says so, and notes that it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken, self.closed = asyncio.Event(), False
+
+    async def watch(self) -> AsyncIterator[Event]:
+        yield STARTED
+        await self.broken.wait()
+        raise ConnectionError("the server went away")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_watch_that_breaks_is_told_to_everybody_who_waits_and_to_who_comes_later() -> None:
+    target: Any = Breaking()
+    follower = Follower(target)
+    await follower.open()
+
+    async def waiting(handle: str) -> None:
+        with pytest.raises(ConnectionError, match="went away"):
+            await asyncio.wait_for(follower.wait(handle, Limits(), lambda progress, begun: None), 30)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(waiting(f"scripted://{number}"))
+        await asyncio.sleep(0)
+        target.broken.set()
+    await waiting("scripted://late")
+    await follower.close()
+    assert target.closed
+
+
+async def test_a_job_whose_end_was_told_before_the_watch_broke_has_ended() -> None:
+    ended = Event(HANDLE, exit=Exit(Outcome.EXITED, 0))
+    seen = await followed(Scripted(STARTED, ended, breaks=True), Limits())
+    assert seen.exit is not None
+    assert seen.exit.outcome is Outcome.EXITED

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from seatrial.job import Event, Input, Job, Limits, Outcome, Stage, Step
-from seatrial.target import Target, TargetError
+from seatrial.job import Event, Input, Job, Limits, Outcome, Resources, Stage, Step
+from seatrial.target import Level, Target, TargetError
 
 WAIT_S = 60.0
 
@@ -25,8 +25,12 @@ class Site:
     open: Callable[[], Target]
     shared: Path
     submitter: list[str]  # a command that submits the job given as JSON in its first argument, prints the handle, waits
+    most_log_bytes: int = 12 << 20
+    long_s: float = 0.6  # of a step that lasts long enough to be seen from here
+    watcher_is_marked: bool = False  # who watches over a job's processes carries the job's mark, too
     run: str = field(default_factory=lambda: "run-" + uuid.uuid4().hex[:8])
     names: list[str] = field(default_factory=list)
+    hosts_apart: bool = False  # several hosts of a job have each a place of their own
 
     def job(self, *commands: str, name: str = "cell-1", run: str = "", **fields: object) -> Job:
         run = run or self.run
@@ -147,7 +151,7 @@ class Contract:
 
     async def test_4_events_come_in_order_and_the_exit_is_the_last(self, site: Site) -> None:
         async with opened(site) as target:
-            handle = await target.submit(site.job("sleep 0.6", "exit 3"), {})
+            handle = await target.submit(site.job(f"sleep {site.long_s:g}", "exit 3"), {})
             events = await until_exit(target, handle)
             stages = [event.time.stage for event in events if event.time]
             assert stages == sorted(stages, key=list(Stage).index)
@@ -155,7 +159,7 @@ class Contract:
             assert stages[-1] is Stage.FINISHED
             times = [event.time.wall_s for event in events if event.time]
             assert times == sorted(times)
-            assert any(event.progress == "run sleep 0.6" for event in events)
+            assert any(event.progress == f"run sleep {site.long_s:g}" for event in events)
             assert [event for event in events if event.exit] == [events[-1]]
             assert events[-1].exit.code == 3  # type: ignore[union-attr]
             with pytest.raises(TimeoutError):
@@ -226,7 +230,7 @@ class Contract:
             events = await until_exit(target, handle)
             assert events[-1].exit.code == 0  # type: ignore[union-attr]
             log = await log_of(target, handle)
-            assert len(log) < 12 << 20
+            assert len(log) < site.most_log_bytes
             assert b"the start\n" in log[:1000]
             assert log.endswith(b"x\nthe end\n")
             assert b"bytes left out here" in log
@@ -313,6 +317,53 @@ class Contract:
                 with pytest.raises(TargetError):
                     await target.adopt(handle)
 
+    async def test_11_what_would_be_taken_is_verified_and_nothing_is_created(self, site: Site) -> None:
+        async with opened(site) as target:
+            await target.verify(site.job(f"touch {site.shared}/ran"))
+            assert await target.list() == []
+        assert not (site.shared / "ran").exists()
+
+    async def test_11_what_would_never_be_taken_is_refused_and_nothing_is_created(self, site: Site) -> None:
+        never = Resources(select={"no such label!": "here"})
+        async with opened(site) as target:
+            with pytest.raises(TargetError) as caught:
+                await target.verify(site.job("true", resources=never))
+            assert caught.value.outcome is Outcome.REFUSED
+            assert str(caught.value)
+            assert await target.list() == []
+
+    async def test_12_a_run_that_somebody_works_on_is_not_told_as_free(self, site: Site) -> None:
+        async with opened(site) as target, opened(site) as other:
+            handle = await target.submit(site.job("sleep 1000", limits=Limits(grace_s=0.1)), {})
+            (found,) = await other.list(site.run)
+            assert found.in_use is not False
+            await target.remove(handle)
+
+    async def test_13_a_target_that_works_has_no_problem_and_is_left_as_it_was(self, site: Site) -> None:
+        remarks = await site.open().examine()
+        assert remarks
+        assert all(remark.what for remark in remarks)
+        assert [remark for remark in remarks if remark.level is Level.PROBLEM] == []
+        assert all(remark.fix for remark in remarks if remark.level is Level.WARNING)
+        async with opened(site) as target:
+            assert await target.list() == []
+
+    async def test_14_what_each_host_of_several_left_can_be_fetched(self, site: Site) -> None:
+        job = site.job('echo said; echo kept > "$SEATRIAL_FILES/mine"', hosts=2)
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
+            into = site.shared / "into"
+            assert await target.fetch(handle, "files", into / "0")
+            assert await target.fetch(handle, "hosts/1/records.jsonl", into / "records.jsonl") is site.hosts_apart
+            assert await target.fetch(handle, "hosts/1/files", into / "1") is site.hosts_apart
+            assert not await target.fetch(handle, "hosts/2/records.jsonl", into / "2")
+            for host in range(2 if site.hosts_apart else 1):
+                assert (into / str(host) / "mine").read_text() == "kept\n"
+            log = await log_of(target, handle)
+            assert (b"[0] said\n" in log and b"[1] said\n" in log) is site.hosts_apart
+            await target.remove(handle)
+
     async def test_secrets_reach_the_job_and_nothing_else(self, site: Site) -> None:
         secret = "hunter2-Zx9"
         job = site.job(
@@ -345,10 +396,12 @@ class Contract:
 
 
 def supervisor_of(site: Site) -> int:
-    """The parent of the job's oldest process."""
+    """The job's oldest process, or the parent of it."""
     for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             if f"SEATRIAL_JOB={site.names[-1]}".encode() in (entry / "environ").read_bytes():
+                if site.watcher_is_marked:
+                    return int(entry.name)
                 return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
         except OSError:
             continue

@@ -64,8 +64,9 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
     elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
         outcome, message = Outcome.LOST, "the job ended before this step did, and did not say why"
     else:
-        when = "before this step" if seen.started_s is None else "during this step"
-        outcome, message = ended.outcome, f"{when} the job {_how(ended)}"
+        began = seen.started_s is not None  # why one ended that never came to a step is told once, of the job
+        outcome = ended.outcome
+        message = f"during this step the job {_how(ended)}" if began else f"before this step the job {_end(ended)}"
     return Finding(
         step=step or seen.name,
         check=check,
@@ -78,7 +79,11 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
 
 def _how(ended: Exit) -> str:
     first = ended.message.strip().splitlines()
-    return f"{_WORDS[ended.outcome]}{_by(ended.signal)}" + (f": {first[0]}" if first else "")
+    return _end(ended) + (f": {first[0]}" if first else "")
+
+
+def _end(ended: Exit) -> str:
+    return f"{_WORDS[ended.outcome]}{_by(ended.signal)}"
 
 
 def _by(number: int | None) -> str:

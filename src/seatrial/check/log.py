@@ -19,6 +19,7 @@ ONE_IS_ENOUGH = "where one is enough: `log: {hosts: any}`"
 SHELL_SIGNAL = 128
 _KILLING = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM}
 _HOST = re.compile(r"^\[\d+\] (?:--- host \d+ ended .*\n?)?", re.MULTILINE)
+_ENDED = re.compile(r"^\[\d+\] --- host (\d+) ended", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,18 @@ def check_exit(seen: StepSeen, ended: Exit) -> list[Finding]:
 
 def _bad_code(seen: StepSeen, code: int) -> Finding:
     """A shell tells of a signal that killed its command by an exit code above 128."""
+    host = _ENDED.search(seen.output) if _several(seen) else None
+    whose = f" on host {host[1]}" if host else ""
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
-        return failed(seen, "exit", "signal", f"it was killed by {name} (exit code {code} of its shell)", said(seen))
-    return failed(seen, "exit", "exit", f"exit code {code}, and should be 0", said(seen))
+        message = f"it was killed{whose} by {name} (exit code {code} of its shell)"
+        return failed(seen, "exit", "signal", message, said(seen))
+    return failed(seen, "exit", "exit", f"exit code {code}{whose}, and should be 0", said(seen))
+
+
+def _several(seen: StepSeen) -> bool:
+    hosts = seen.args.get("hosts")
+    return isinstance(hosts, int) and hosts > 1
 
 
 def check_log(seen: StepSeen, expected: LogExpected) -> list[Finding]:
@@ -74,8 +83,7 @@ def stopped_by(seen: StepSeen) -> dict[str, Any]:
 
 def said(seen: StepSeen) -> str:
     """What it printed, the most telling line first; whose line it is comes in the way of finding that."""
-    hosts = seen.args.get("hosts")
-    return telling(_HOST.sub("", seen.output) if isinstance(hosts, int) and hosts > 1 else seen.output)
+    return telling(_HOST.sub("", seen.output) if _several(seen) else seen.output)
 
 
 def skipped(seen: StepSeen, check: str, message: str) -> Finding:

@@ -15,6 +15,7 @@ COMMANDS = {
     "attach": "Take up a run whose process is gone, and finish it.",
     "cancel": "Stop a run, wherever it was started on this machine.",
     "reap": "Remove what runs left behind, by its label alone.",
+    "doctor": "Examine targets: what is reachable and allowed, and what to do about the rest.",
     "check": "Judge the log and the files of a training job that ran elsewhere.",
     "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
     "history": "Show past figures: bounds, changes, alarms, and what people said of them.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> int:
     """Run to the end; the exit code."""
-    from seatrial.engine import INFRA, USAGE, Run, RunStopped, SecretError, exit_code
+    from seatrial.engine import INFRA, USAGE, Run, RunRefused, RunStopped, SecretError, exit_code
     from seatrial.record import JournalError, Owned
     from seatrial.report.live import watching
 
@@ -30,9 +30,7 @@ def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> i
     try:
         with watching(prepared.plan.cells, prepared.plan.holes) as listener:
             results = asyncio.run(Run(prepared, listener, cancel).execute())
-    except SecretError as error:
-        fail(str(error), USAGE)
-    except Owned as error:
+    except (SecretError, Owned, RunRefused) as error:
         fail(str(error), USAGE)
     except JournalError as error:
         fail(f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it", INFRA)
@@ -66,9 +64,13 @@ def finished(folder: "RunFolder", history: "History", show: bool = True) -> int 
 
 def opened(folder: "RunFolder") -> "Prepared":
     from seatrial.engine import INFRA, PlanChanged, reopen
-    from seatrial.record import DamagedRun
+    from seatrial.record import DamagedRun, owner_of
     from seatrial.suite import SuiteError
 
+    owner = owner_of(folder.path)
+    if owner is not None and not owner.here:
+        who = f"process {owner.pid} on {owner.host}, which cannot be looked for from here"
+        click.echo(f"seatrial: {folder.run} was last worked on by {who}", err=True)
     try:
         return reopen(folder)
     except (PlanChanged, SuiteError) as error:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seatrial.plan import Plan
     from seatrial.record import RunFolder
     from seatrial.record.history import History
-    from seatrial.suite import Suite
+    from seatrial.suite import Suite, TargetEntry
 
 RUNS = click.option(
     "--runs",
@@ -58,6 +58,11 @@ _SELECTING = [
     click.option("--tag", "tag", multiple=True, help="Cells with this tag."),
     click.option("--pairwise", is_flag=True, help="A small set that still has every pair of values that can be had."),
     click.option("--repeat", type=click.IntRange(min=1), help="Each cell this many times."),
+    click.option(
+        "--target",
+        metavar="T",
+        help="Run everything there: a target of the suite, a kind (kubernetes), kind:key=value,… or a YAML file.",
+    ),
     click.option("--max-cost", type=float, callback=_money, help="Refuse a plan that may cost more."),
 ]
 
@@ -99,11 +104,12 @@ def plan_of(
     repeat: int | None = None,
     failed: str | None = None,
     history: str | None = None,
+    target: str | None = None,
 ) -> "tuple[Suite, Plan]":
     """The suite and its plan; what is wrong with either is said, and ends the command."""
     from seatrial.plan import PlanError, Selection, expand
 
-    suite_read = loaded(suite)
+    suite_read = loaded(suite, target)
     suite_read = suite_read.repeated(repeat) if repeat else suite_read
     try:
         plan = expand(suite_read, Selection(select, tag, pairwise), _history(history_at(runs, history)))
@@ -112,18 +118,31 @@ def plan_of(
     return suite_read, _undone(plan, find(runs, failed)) if failed else plan
 
 
-def loaded(suite: Path) -> "Suite":
+def loaded(suite: Path, target: str | None = None) -> "Suite":
+    """The suite, with everything on `target` where one is given."""
     from seatrial.engine import models
-    from seatrial.suite import SuiteError, load
+    from seatrial.suite import SuiteError, choose_target, load
 
     try:
         read = load(suite, *models())
+        read = read.on(choose_target(target, read.targets, models()[1])) if target else read
     except SuiteError as error:
         fail(str(error))
     for baselines in read.baselines.values():
         for warning in baselines.warnings:
             click.echo(f"seatrial: {warning}", err=True)
     return read
+
+
+def targets_of(suite: "Suite | None", target: str | None) -> "dict[str, TargetEntry]":
+    """By name: the one that is asked for, else those of the suite, else this machine."""
+    from seatrial.engine.doctor import chosen_targets
+    from seatrial.suite import SuiteError
+
+    try:
+        return chosen_targets(suite, target)
+    except SuiteError as error:
+        fail(str(error))
 
 
 def check_cost(plan: "Plan", max_cost: float | None) -> None:

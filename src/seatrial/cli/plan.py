@@ -30,6 +30,7 @@ def command(
     tag: tuple[str, ...],
     pairwise: bool,
     repeat: int | None,
+    target: str | None,
     max_cost: float | None,
     list_cells: bool,
     as_json: bool,
@@ -37,7 +38,7 @@ def command(
     history: str | None,
 ) -> None:
     """Show what running SUITE would do: its cells, its holes with their reasons, hours and price."""
-    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, history=history)
+    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, history=history, target=target)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
     else:

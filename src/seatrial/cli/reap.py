@@ -11,20 +11,28 @@ import click
 @click.option(
     "--suite", type=click.Path(path_type=Path), help="Look on the targets of this suite, too; default: this machine."
 )
+@click.option("--target", metavar="T", help="Look on this one only: of the suite, a kind, kind:key=value,… or a file.")
 @click.option("--older-than", "older", metavar="TIME", help="Only what was created longer ago: 90s, 2h, 1d.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-def command(runs: tuple[str, ...], suite: Path | None, older: str | None, dry_run: bool) -> None:
-    """Remove the jobs of RUNs, or of all runs that no living process works on. They are found by their label alone."""
+def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, dry_run: bool) -> None:
+    """Remove the jobs of RUNs, or of all runs that nobody works on. They are found by their label alone."""
     import asyncio
 
-    from seatrial.cli.options import duration, loaded
-    from seatrial.engine import reap
+    from seatrial.cli.options import duration, loaded, targets_of
+    from seatrial.engine import INFRA, reap
 
     now_s = time.time()
-    seen = asyncio.run(reap(loaded(suite) if suite else None, runs, duration(older) if older else 0.0, now_s, dry_run))
-    for one in seen:
+    older_s = duration(older) if older else 0.0
+    wanted = targets_of(loaded(suite) if suite else None, target)
+    reaping = asyncio.run(reap(wanted, runs, older_s, now_s, dry_run))
+    for one in reaping.seen:
         what = "left, its run goes on" if one.in_use else "would be removed" if dry_run else "removed"
+        what = f"could not be removed ({one.problem})" if one.problem else what
         state = "running" if one.found.alive else "ended"
         click.echo(f"{what}: {one.found.handle} ({state}, {now_s - one.found.created_s:.0f} s old)")
-    if not seen:
+    for name, why in reaping.unreached.items():
+        click.echo(f"seatrial: nothing is known of target {name}: {why}", err=True)
+    if not reaping.seen and reaping.done:
         click.echo("nothing is left")
+    if not reaping.done:
+        raise SystemExit(INFRA)

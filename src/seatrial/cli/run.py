@@ -36,19 +36,23 @@ def command(
     tag: tuple[str, ...],
     pairwise: bool,
     repeat: int | None,
+    target: str | None,
     max_cost: float | None,
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
     from seatrial.cli.execute import detached, execute
-    from seatrial.engine import Options, commit_of, create
+    from seatrial.engine import Options, SecretError, commit_of, create
 
-    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history)
+    suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
     check_cost(plan, max_cost)
     if not plan.cells:
         fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
     commit = commit or commit_of(suite_read.directory)
-    prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost, commit))
+    try:
+        prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost, commit))
+    except SecretError as error:
+        fail(str(error))
     if detach:
         detached(prepared, runs, history)
         return

@@ -3,10 +3,11 @@
 from seatrial.engine.commit import commit_of
 from seatrial.engine.exits import INFRA, INTERRUPTED, USAGE, exit_code
 from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
-from seatrial.engine.reap import Reaped, reap
+from seatrial.engine.reap import Reaped, Reaping, reap
 from seatrial.engine.registry import kinds, models, targets
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError
+from seatrial.engine.verify import RunRefused
 
 __all__ = [
     "INFRA",
@@ -16,7 +17,9 @@ __all__ = [
     "PlanChanged",
     "Prepared",
     "Reaped",
+    "Reaping",
     "Run",
+    "RunRefused",
     "RunStopped",
     "SecretError",
     "commit_of",

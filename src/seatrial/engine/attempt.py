@@ -2,7 +2,7 @@
 the same code takes up an attempt at whatever point an earlier process left it."""
 
 import asyncio
-import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from seatrial.engine.artifacts import with_artifacts
+from seatrial.engine.collect import FILES, collect, file_names, read_all
 from seatrial.engine.fingerprint import fingerprint
 from seatrial.engine.follow import Follower
 from seatrial.engine.judge import judge, reason
@@ -20,7 +21,7 @@ from seatrial.engine.secret import Secrets
 from seatrial.job import Attempt, Exit, Finding, Job, Observation, Outcome, Place, Verdict, read_records, worst
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
-from seatrial.target import TargetError
+from seatrial.target import RunInUse, Target, TargetError, TargetLost
 from seatrial.trial import Judgement, Kind
 
 
@@ -49,8 +50,10 @@ class Attempts:
         listener: Listener,
         at: Callable[[str], None],
         interrupted: bool = False,
+        bound: frozenset[str] = frozenset(),
     ) -> None:
-        """`interrupted`: a process before this one was told to stop, and cancelled what ran then."""
+        """`interrupted`: a process before this one was told to stop, and cancelled what ran then. `bound`: the targets
+        whose jobs no other machine than that of their submitter knows of."""
         self._folder = folder
         self._journal = journal
         self._secrets = secrets
@@ -61,6 +64,8 @@ class Attempts:
         self._submitting: set[asyncio.Task[str]] = set()
         self._cancelled = False
         self._interrupted = interrupted
+        self._bound = bound
+        self._host = socket.gethostname()
 
     async def cancel(self) -> None:
         """End what runs, and let nothing that is being submitted start to run. `make` returns soon after."""
@@ -89,7 +94,7 @@ class Attempts:
                 return self.unknown(cell, number, f"what was seen of it cannot be read any more: {error}")
         job = self._job(cell, kind, number, avoid)
         handle, observation = await self._submit_and_follow(cell, job, follower, past)
-        self._folder.write_observation(cell.hash, observation)
+        await asyncio.to_thread(self._folder.write_observation, cell.hash, observation)
         self._at("observation written")
         judged = self._judge(cell, kind, observation)
         await self._journal.write(
@@ -115,6 +120,8 @@ class Attempts:
         submitted_s = time.monotonic()
         try:
             handle = await self._submit(cell, job, follower, past)
+        except (RunInUse, TargetLost):
+            raise  # nothing is known of the attempt, and nothing is to be: whoever has the run then makes it
         except TargetError as error:
             ended = Exit(error.outcome, message=self._mask.text(str(error)))
             return None, self._nothing_seen(job, place, ended)
@@ -125,7 +132,9 @@ class Attempts:
             seen = await follower.wait(
                 handle,
                 job.limits,
-                lambda progress: self._listener.update(cell.id, "running", progress),
+                lambda progress, begun: self._listener.update(
+                    cell.id, "running" if begun or not progress else "waiting", progress
+                ),
                 submitted_s,
             )
             assert seen.exit
@@ -137,6 +146,8 @@ class Attempts:
             )
             try:
                 observation = await self._collect(cell, job, follower, handle, place, seen.exit)
+            except TargetLost:
+                raise  # they are still there
             except TargetError as error:
                 ended = Exit(
                     Outcome.INFRA, message=f"its results could not be collected: {self._mask.text(str(error))}"
@@ -155,8 +166,16 @@ class Attempts:
         if past and past.handle:
             await follower.target.adopt(past.handle)
             return past.handle
+        if past and past.host not in ("", self._host) and cell.target in self._bound:
+            why = f"it may have been started on {past.host}, and this is {self._host}: only there can that be told"
+            raise TargetError(f"{why}; `seatrial attach` it there, or run the cell anew", Outcome.REFUSED)
         if self._cancelled:
-            raise TargetError("cancelled before it was submitted", Outcome.CANCELLED)
+            handle = await _by_name(follower.target, job) if past else None
+            if handle is None:
+                raise TargetError("cancelled before it was submitted", Outcome.CANCELLED)
+            await follower.target.adopt(handle)
+            await self._journal.write("submitted", cell=cell.hash, attempt=job.attempt, handle=handle)
+            return handle
         self._listener.update(cell.id, "starting")
         if past is None:
             await self._journal.write(
@@ -167,6 +186,7 @@ class Attempts:
                 attempt=job.attempt,
                 job=job.name,
                 target=cell.target,
+                host=self._host,
             )
         task = asyncio.create_task(follower.submit(job, self._secrets.of(job)))
         self._submitting.add(task)
@@ -187,15 +207,13 @@ class Attempts:
         self, cell: Cell, job: Job, follower: Follower, handle: str, place: Place, ended: Exit
     ) -> Observation:
         into = self._folder.attempt(cell.hash, job.attempt)
-        into.mkdir(parents=True, exist_ok=True)
-        for name in ("records.jsonl", "log.txt", "files"):
-            await follower.target.fetch(handle, name, into / name)
+        apart = await collect(follower.target, handle, job, into)
         self._at("fetched")
-        try:
-            with open(into / "records.jsonl", "rb") as lines:
-                records = read_records(lines, job.steps)
-        except FileNotFoundError:
-            records = read_records([], job.steps)
+        # Records may be large, and files far away: neither may hold up who listens to the other jobs.
+        return await asyncio.to_thread(self._observed, job, into, apart, place, ended)
+
+    def _observed(self, job: Job, into: Path, apart: bool, place: Place, ended: Exit) -> Observation:
+        records = read_all(job, into, apart)
         observation = Observation(
             job=job.name,
             attempt=job.attempt,
@@ -207,10 +225,10 @@ class Attempts:
             log_omitted_bytes=records.log_omitted_bytes,
             broken_records=records.broken,
             seconds=records.seconds,
-            files=[self._mask.text(name) for name in _files(into / "files")],
+            files=[self._mask.text(name) for name in file_names(into / FILES)],
             hardware=records.hardware,
         )
-        return await asyncio.to_thread(with_artifacts, job, observation, self._mask)
+        return with_artifacts(job, observation, self._mask)
 
     def _nothing_seen(self, job: Job, place: Place, ended: Exit) -> Observation:
         return Observation(
@@ -260,7 +278,6 @@ class Attempts:
         return Judged(attempt, judgement, printed)
 
 
-def _files(folder: Path) -> list[str]:
-    """Their names, safe to write: what is not UTF-8 in one is shown by its numbers."""
-    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return sorted(os.fsencode(name).decode("utf-8", "backslashreplace") for name in names) if folder.is_dir() else []
+async def _by_name(target: Target, job: Job) -> str | None:
+    """The handle of a job that an earlier process meant to submit, if it came to that."""
+    return next((found.handle for found in await target.list(job.run) if found.name == job.name), None)

@@ -4,13 +4,11 @@ import hashlib
 import json
 from typing import Any
 
+from seatrial.job import COUNTED
 from seatrial.suite import Cell
-
-# Of what the agent finds: the rest (memory to the byte) differs between machines that are the same.
-COUNTED = ("cpu", "cores", "gpu")
 
 
 def fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
-    """Eight hex digits of the cell's work and the hardware that it ran on."""
-    seen = {key: hardware.get(key) for key in COUNTED}
+    """Eight hex digits of the cell's work and the hardware that it ran on; of hosts that differ, of all of theirs."""
+    seen = {key: hardware.get(key) for key in (*COUNTED, *(["others"] if "others" in hardware else []))}
     return hashlib.sha256((cell.work + json.dumps(seen, sort_keys=True, default=str)).encode()).hexdigest()[:8]

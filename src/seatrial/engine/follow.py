@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from seatrial.job import Event, Exit, Job, Limits, Outcome, Stage, StageTime
 from seatrial.target import Target, TargetError
 
+BEGUN = (Stage.STARTED, Stage.READY)
 BACKSTOP_S = 60.0  # a target ends a job by its own limits; this long after that, the engine does
 
 
@@ -25,6 +26,8 @@ class Followed:
         if event.time and all(seen.stage != event.time.stage for seen in self.stages):
             self.stages.append(event.time)
         self.host = event.host or self.host
+        if event.time and event.time.stage in BEGUN:
+            self.progress = ""  # what it waited for is over
         self.progress = event.progress or self.progress
         self.exit = event.exit or self.exit
         self.changed.set()
@@ -44,17 +47,22 @@ class Follower:
     async def open(self) -> None:
         await self.target.open()
         self._watch = asyncio.create_task(self._read(), name=f"watch {self.target.name}")
+        self._watch.add_done_callback(self._wake)
 
     async def close(self) -> None:
         if self._watch:
             self._watch.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watch
+            await asyncio.gather(self._watch, return_exceptions=True)  # who waited for news has been told
         await self.target.close()
 
     async def _read(self) -> None:
         async for event in self.target.watch():
             self.job(event.handle).take(event)
+
+    def _wake(self, watch: "asyncio.Task[None]") -> None:
+        """The watch is over: whoever waits for news has to know, for there will be none."""
+        for job in self._jobs.values():
+            job.changed.set()
 
     def job(self, handle: str) -> Followed:
         return self._jobs.setdefault(handle, Followed())
@@ -71,18 +79,20 @@ class Follower:
             raise TargetError(_over(job.limits, started=False).message, Outcome.QUEUE) from None
 
     async def wait(
-        self, handle: str, limits: Limits, show: Callable[[str], None], submitted_s: float | None = None
+        self, handle: str, limits: Limits, show: Callable[[str, bool], None], submitted_s: float | None = None
     ) -> Followed:
-        """Until the job has ended. What is over its queue limit, or far over its run limit, is cancelled here."""
+        """Until the job has ended. `show` is told what it does, or waits for, and whether it has begun.
+
+        What is over its queue limit, or far over its run limit, is cancelled here."""
         job = self.job(handle)
         submitted_s = time.monotonic() if submitted_s is None else submitted_s
         started_s: float | None = None
         over: Exit | None = None
         while job.exit is None:
             now_s = time.monotonic()
-            show(job.progress)
-            if started_s is None and job.reached(Stage.STARTED, Stage.READY):
+            if started_s is None and job.reached(*BEGUN):
                 started_s = now_s
+            show(job.progress, started_s is not None)
             deadline_s = None
             if over is None and started_s is None and limits.queue_s is not None:
                 deadline_s = submitted_s + limits.queue_s
@@ -98,16 +108,16 @@ class Follower:
         return job
 
     async def _change(self, job: Followed, timeout_s: float | None) -> None:
+        """Until there is news of the job, or the time is over. One event a job: thousands may be waited for at once."""
         assert self._watch
-        news = asyncio.create_task(job.changed.wait())
-        try:
-            await asyncio.wait([news, self._watch], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-            if self._watch.done() and not job.changed.is_set():
-                await self._watch
-                raise RuntimeError(f"the watch of target {self.target.name} ended")
-        finally:
-            news.cancel()
+        if not self._watch.done():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await job.changed.wait()
         job.changed.clear()
+        if self._watch.done() and job.exit is None:
+            await self._watch
+            raise RuntimeError(f"the watch of target {self.target.name} ended")
 
 
 def _over(limits: Limits, started: bool) -> Exit:

@@ -11,6 +11,7 @@ class AttemptPast:
     number: int
     target: str
     handle: str | None = None
+    host: str = ""  # of the process that meant it
     judged: bool = False
     removed: bool = False
 
@@ -33,7 +34,7 @@ def read_past(entries: list[dict[str, Any]]) -> Past:
             past.started_s = entry["wall_s"]
         elif event == "submit":
             attempts = past.attempts.setdefault(entry["cell"], [])
-            attempts.append(AttemptPast(entry["attempt"], entry["target"]))
+            attempts.append(AttemptPast(entry["attempt"], entry["target"], host=entry.get("host", "")))
         elif event in ("submitted", "judged", "removed"):
             attempt = past.attempts[entry["cell"]][-1]
             attempt.handle = entry.get("handle", attempt.handle)

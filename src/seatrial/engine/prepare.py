@@ -8,10 +8,11 @@ import msgspec
 
 from seatrial import __version__
 from seatrial.engine import registry
+from seatrial.engine.secret import check_written
 from seatrial.job import Bound, Hole, Job
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, write_whole
-from seatrial.suite import Suite, from_data
+from seatrial.suite import Suite, from_data, moved_again
 
 VERSION = 1
 
@@ -45,6 +46,8 @@ class Prepared:
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
+    """A new run folder. Raises SecretError when a secret would stand in it."""
+    check_written(suite)
     folder = RunFolder.create(runs, suite.name)
     written = {
         **plan.as_json(),
@@ -59,6 +62,7 @@ def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
             "path": str(suite.path) if suite.path else None,
             "directory": str(suite.directory.resolve()),
             "data": suite.data,
+            "moved": suite.moved.written() if suite.moved else None,
         },
     }
     write_whole(folder.plan, msgspec.json.format(msgspec.json.encode(written), indent=1))
@@ -71,6 +75,8 @@ def reopen(folder: RunFolder) -> Prepared:
     suite = from_data(
         written["suite"]["data"], Path(written["suite"]["directory"]), *registry.models(), path=written["suite"]["path"]
     )
+    if moved := written["suite"].get("moved"):
+        suite = suite.on(moved_again(moved, suite.targets, registry.models()[1]))
     hashes = [cell["hash"] for cell in written["cells"]]
     plan = expand(suite)
     found = {cell.hash: cell for cell in plan.cells}

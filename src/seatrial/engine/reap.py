@@ -1,14 +1,14 @@
 """Removes what runs left behind, found by label alone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from seatrial.engine import registry
 from seatrial.record import owner_of
-from seatrial.suite import Suite
-from seatrial.target import Found, Target
+from seatrial.suite import TargetEntry
+from seatrial.target import Found, Target, TargetError
 
 FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on
 
@@ -16,35 +16,53 @@ FOLDER = "folder"  # label of a job: the run folder, to know whether its run is 
 class Reaped(msgspec.Struct, frozen=True):
     target: str
     found: Found
-    in_use: bool  # its run is being worked on by a living process: left alone
+    in_use: bool  # its run is being worked on: left alone
+    problem: str = ""  # why it could not be removed
 
 
-async def reap(suite: Suite | None, runs: Iterable[str], older_s: float, now_s: float, dry: bool) -> list[Reaped]:
-    """Everything that carries a run's label on the targets of `suite` (this machine without one), oldest first."""
+class Reaping(msgspec.Struct, frozen=True):
+    """What was found, and the targets that could not be asked, each with the reason."""
+
+    seen: list[Reaped]
+    unreached: dict[str, str]
+
+    @property
+    def done(self) -> bool:
+        return not self.unreached and not any(one.problem for one in self.seen)
+
+
+async def reap(
+    targets: Mapping[str, TargetEntry], runs: Iterable[str], older_s: float, now_s: float, dry: bool
+) -> Reaping:
+    """Everything that carries a run's label on these targets, oldest first. One that fails hides no other."""
     wanted = set(runs)
-    seen: list[Reaped] = []
-    for name, target in _targets(suite):
-        await target.open()
+    reaping = Reaping([], {})
+    for name, entry in targets.items():
+        target = registry.targets()[entry.kind].open(name, entry.options)
         try:
-            for found in sorted(await target.list(None), key=lambda one: one.created_s):
-                if (wanted and found.run not in wanted) or now_s - found.created_s < older_s:
-                    continue
-                reaped = Reaped(name, found, _in_use(found))
-                if not dry and not reaped.in_use:
-                    await target.remove(found.handle)
-                seen.append(reaped)
-        finally:
-            await target.close()
-    return seen
+            await target.open()
+            try:
+                for found in sorted(await target.list(None), key=lambda one: one.created_s):
+                    if (not wanted or found.run in wanted) and now_s - found.created_s >= older_s:
+                        reaping.seen.append(await _reaped(name, target, found, dry))
+            finally:
+                await target.close()
+        except TargetError as error:
+            reaping.unreached[name] = str(error)
+    return reaping
 
 
-def _targets(suite: Suite | None) -> list[tuple[str, Target]]:
-    if suite is None:
-        local = registry.targets()["local"]
-        return [("here", local.open("here", local.options()))]
-    return [(name, registry.targets()[entry.kind].open(name, entry.options)) for name, entry in suite.targets.items()]
+async def _reaped(name: str, target: Target, found: Found, dry: bool) -> Reaped:
+    in_use = _in_use(found)
+    if not dry and not in_use:
+        try:
+            await target.remove(found.handle)
+        except TargetError as error:
+            return Reaped(name, found, in_use, str(error))
+    return Reaped(name, found, in_use)
 
 
 def _in_use(found: Found) -> bool:
+    """By who holds the run's folder, where that is a process of this machine; of others the target's own word."""
     owner = owner_of(Path(found.labels[FOLDER])) if FOLDER in found.labels else None
-    return owner is not None and owner.alive()
+    return owner.alive() if owner is not None and owner.here else bool(found.in_use)

@@ -1,4 +1,4 @@
-"""What a cell came to, from all attempts that were made at it."""
+"""What a cell came to, from all attempts that were made at it, and a run from its cells."""
 
 import itertools
 
@@ -45,3 +45,24 @@ def _why(made: list[Judged]) -> str:
         both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
         return f"{last.why} (not stable: of {len(made)} runs {both})"
     return f"{last.why} ({len(out)} of {len(made)} runs agree)"
+
+
+_RUN_VERDICTS = (
+    Verdict.FAILED,
+    Verdict.INVALID,
+    Verdict.XPASS,
+    Verdict.SLOWER,
+    Verdict.FASTER,
+    Verdict.TIMEOUT,
+    Verdict.INFRA,
+    Verdict.PASSED,
+    Verdict.XFAIL,
+    Verdict.SKIPPED,
+)
+
+
+def run_verdict(cells: list[CellResult]) -> Verdict:
+    """Of the run, in the order of the exit codes. One that left cells out has not passed, whatever the others did."""
+    seen = {cell.verdict for cell in cells}
+    verdict = next(verdict for verdict in _RUN_VERDICTS if verdict in seen)
+    return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict

@@ -19,12 +19,13 @@ from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
 from seatrial.engine.past import AttemptPast, read_past
 from seatrial.engine.prepare import Prepared
-from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, result_of
+from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, result_of, run_verdict
 from seatrial.engine.secret import Secrets
-from seatrial.job import VERSION, CellResult, Environment, Outcome, RunResults, Verdict
+from seatrial.engine.verify import shapes, verify
+from seatrial.job import VERSION, CellResult, Environment, Job, Outcome, RunResults
 from seatrial.record import Journal, JournalError, Ownership, write_whole
-from seatrial.suite import Cell
-from seatrial.target import TargetError
+from seatrial.suite import LOCAL, Cell
+from seatrial.target import RunInUse, Target, TargetError
 from seatrial.trial import Kind
 
 
@@ -44,27 +45,26 @@ class Run:
         self._listener = listener
         self._folder = prepared.folder
         self._at = Failpoints()
-        jobs = list(prepared.jobs())
-        self._secrets = Secrets(prepared.suite, jobs)
-        self._environments = {
-            cell.hash: (cell.target, job.environment) for cell, job in zip(prepared.plan.cells, jobs, strict=True)
-        }
+        self._jobs = list(zip(prepared.plan.cells, prepared.jobs(), strict=True))  # the first of each cell
+        self._secrets = Secrets(prepared.suite, (job for _, job in self._jobs))
         self._caps = Caps(prepared.suite, prepared.options.parallel)
         self._followers: dict[str, Follower] = {}
         self._opened: dict[str, asyncio.Task[None]] = {}
+        self._verifying: asyncio.Task[None] | None = None
         self._failures = 0
         self._spent = 0.0
         self._reserved = 0.0  # what is expected of the cells that run
 
     async def execute(self) -> RunResults:
-        """Run to the end. Raises Owned when somebody else has the run, RunStopped when it cannot go on."""
+        """Run to the end. Raises Owned when somebody else has the run, RunRefused when a target would never take its
+        jobs, RunStopped when it cannot go on."""
         ownership = Ownership.take(self._folder.path)
         try:
             journal = Journal(self._folder.journal, self._at)
             try:
                 return await self._execute(journal)
             except* (JournalError, TargetError, OSError) as group:
-                raise RunStopped(_first(group)) from group
+                raise RunStopped(self._secrets.mask.text(_first(group))) from group
             finally:
                 journal.close()
         finally:
@@ -78,14 +78,17 @@ class Run:
             await journal.write("run", run=self._folder.run, cells=len(self._prepared.plan.cells), seatrial=__version__)
         else:
             await journal.write("attached", pid=os.getpid())
+        bound = frozenset(name for name, entry in self._prepared.suite.targets.items() if entry.kind == LOCAL)
         self._attempts = Attempts(
-            self._folder, journal, self._secrets, self._listener, self._at, self._past.interrupted
+            self._folder, journal, self._secrets, self._listener, self._at, self._past.interrupted, bound
         )
         if self._interrupted:
             await self._cancel()
         with self._signals():
-            preparing = [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
+            preparing: list[asyncio.Task[None]] = []
             try:
+                await self._verify()
+                preparing += [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
                 async with asyncio.TaskGroup() as group:
                     cells = [group.create_task(self._cell(cell)) for cell in self._prepared.plan.cells]
                 results = self._results([task.result() for task in cells], began_s)
@@ -103,11 +106,24 @@ class Run:
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results
 
+    def _new(self) -> Iterator[tuple[Cell, Job]]:
+        """The cells that nobody has begun, and that are not to be skipped; none when the run is only to be ended."""
+        skipped = {} if self._past.interrupted else self._past.skipped
+        if not self._interrupted:
+            known = self._past.attempts.keys() | skipped.keys()
+            yield from (one for one in self._jobs if one[0].hash not in known)
+
+    async def _verify(self) -> None:
+        """What can never run is told before anything does. An interrupt does not wait for the answer."""
+        self._verifying = asyncio.create_task(verify(shapes(self._new()), self._follower, self._secrets.mask))
+        try:
+            await self._verifying
+        except asyncio.CancelledError:
+            if not self._interrupted:
+                raise
+
     def _wanted_environments(self) -> set[tuple[str, Environment]]:
-        """By target, those of the cells that nobody has begun."""
-        if self._interrupted:
-            return set()
-        return {wanted for cell, wanted in self._environments.items() if cell not in self._past.attempts}
+        return {(cell.target, job.environment) for cell, job in self._new()}
 
     async def _prepare(self, target: str, environment: Environment) -> None:
         """While the first cells run, what the later ones need is built; each waits for no more than its own."""
@@ -209,10 +225,13 @@ class Run:
         for follower in self._followers.values():
             try:
                 for found in await follower.target.list(self._folder.run):
-                    await follower.target.remove(found.handle)
+                    await _clear(follower.target, found.handle)
+            except RunInUse:
+                raise
             except TargetError as error:
-                await self._journal.write("left", why=str(error))
-                self._listener.update("", "left behind", f"{error}; `seatrial reap` tries again")
+                why = self._secrets.mask.text(str(error))
+                await self._journal.write("left", why=why)
+                self._listener.update("", "left behind", f"{why}; `seatrial reap` tries again")
 
     def _results(self, cells: list[CellResult], began_s: float) -> RunResults:
         plan = self._prepared.plan
@@ -222,7 +241,7 @@ class Run:
             run=self._folder.run,
             suite=self._prepared.suite.name,
             suite_path=str(self._prepared.suite.path),
-            verdict=_verdict(cells),
+            verdict=run_verdict(cells),
             cells=cells,
             holes=list(plan.holes),
             started_s=started_s or time.time() - (time.monotonic() - began_s),
@@ -231,6 +250,7 @@ class Run:
             interrupted=self._interrupted,
             seatrial=__version__,
             commit=self._options.commit,
+            target=self._prepared.suite.moved.text if self._prepared.suite.moved else "",
         )
 
     @contextlib.contextmanager
@@ -252,6 +272,8 @@ class Run:
         self._interrupted = True
         self._stop_why = "not started: interrupted"
         self._listener.update("", "interrupted", "cancelling what runs; once more to leave at once")
+        if self._verifying is not None:
+            self._verifying.cancel()
         self._cancelling = asyncio.create_task(self._cancel())
 
     async def _cancel(self) -> None:
@@ -259,25 +281,15 @@ class Run:
         await self._attempts.cancel()
 
 
-_RUN_VERDICTS = (
-    Verdict.FAILED,
-    Verdict.INVALID,
-    Verdict.XPASS,
-    Verdict.SLOWER,
-    Verdict.FASTER,
-    Verdict.TIMEOUT,
-    Verdict.INFRA,
-    Verdict.PASSED,
-    Verdict.XFAIL,
-    Verdict.SKIPPED,
-)
-
-
-def _verdict(cells: list[CellResult]) -> Verdict:
-    """Of the run, in the order of the exit codes. One that left cells out has not passed, whatever the others did."""
-    seen = {cell.verdict for cell in cells}
-    verdict = next(verdict for verdict in _RUN_VERDICTS if verdict in seen)
-    return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict
+async def _clear(target: Target, handle: str) -> None:
+    """Taken up before it is removed: what somebody else works on is not ours, and stops the run."""
+    try:
+        await target.adopt(handle)
+    except RunInUse:
+        raise
+    except TargetError:
+        pass  # half made: there is nothing to take up
+    await target.remove(handle)
 
 
 def _expected_cost(cell: Cell) -> float:

@@ -1,18 +1,21 @@
 """The values of secrets: taken from the environment or a file, handed to jobs, masked everywhere else."""
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from seatrial.job import Job, Mask
 from seatrial.suite import Suite
 
 LONGEST = 64 << 10  # bytes; a variable cannot hold much more
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
+TELLING = 8  # a shorter one inside of another text may be there by chance
 
 
 class SecretError(Exception):
-    """Secrets that the jobs need cannot be had; the message names all of them."""
+    """Secrets that the jobs need cannot be had, or one would be written down; the message names all of them."""
 
 
 class Secrets:
@@ -33,6 +36,40 @@ class Secrets:
     def of(self, job: Job) -> dict[str, str]:
         """By variable of the job."""
         return {variable: self._values[name] for variable, name in job.secrets.items()}
+
+
+def check_written(suite: Suite) -> None:
+    """Raises SecretError where the options of a target hold the value of a secret: they are written down with the plan
+    and shown to whoever may see the target."""
+    values = {}
+    for name in {*suite.secrets, *_named(suite)}:
+        with contextlib.suppress(OSError, ValueError):  # one that cannot be had is told when a job needs it
+            values[name] = _value(suite, name)
+    options = {**(suite.data.get("targets") or {}), **({suite.moved.name: suite.moved.data} if suite.moved else {})}
+    found = [f"{path} holds the value of secret {name}" for path, name in _holding(options, "targets", values)]
+    if found:
+        advice = "options of a target are written down; hand a secret to jobs with `env: {NAME: {secret: ...}}`"
+        raise SecretError("\n".join([*found, advice]))
+
+
+def _named(suite: Suite) -> Iterator[str]:
+    """Those that jobs may get."""
+    runtimes, trials = (one.env for one in suite.runtimes.values()), (one.env for one in suite.trials.values())
+    for env in (suite.env, *runtimes, *trials):
+        yield from (value.secret for value in env.values() if not isinstance(value, str))
+
+
+def _holding(data: Any, path: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _holding(value, f"{path}.{key}", values)
+    elif isinstance(data, list | tuple):
+        for index, value in enumerate(data):
+            yield from _holding(value, f"{path}[{index}]", values)
+    elif isinstance(data, str):
+        for name, value in values.items():
+            if data == value or (len(value) >= TELLING and value in data):
+                yield path, name
 
 
 def _text(path: Path) -> str:

@@ -2,14 +2,16 @@
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
 from seatrial.job.figure import FIGURES, Figure, figures, told
+from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
-from seatrial.job.observation import Observation, Sample, StepSeen, read_records
+from seatrial.job.observation import Observation, Records, Sample, StepSeen, read_records
 from seatrial.job.results import VERSION, Attempt, CellResult, Hole, RunResults
 from seatrial.job.spec import Environment, Gpu, Input, Job, Limits, Resources, Step
 from seatrial.job.verdict import Finding, Verdict, worst
 
 __all__ = [
+    "COUNTED",
     "FIGURES",
     "MASK",
     "VERSION",
@@ -33,6 +35,7 @@ __all__ = [
     "Observation",
     "Outcome",
     "Place",
+    "Records",
     "Resources",
     "RunResults",
     "Sample",
@@ -42,6 +45,7 @@ __all__ = [
     "StepSeen",
     "Verdict",
     "figures",
+    "merged",
     "read_records",
     "told",
     "worst",

@@ -18,6 +18,8 @@ A step of kind `train` notes what it reads of the log while it runs: `values` (n
 `never` (pattern, host, line, text), `host` (host, code: it ended) and `progress` (text, for people); its result has
 `lines`, `long_lines`, `steps`, `must`, `never`, `values`, `stopped` and `dropped`. The result of one of kind `files`
 has for each entry its `count` and its `files`, and `error` or `cut` where not all of it could be read.
+Hosts that each have a place of their own have an agent each, whose notes and results name its host; `hosts.py` puts
+their records together.
 
 `outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
 A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.
@@ -92,6 +94,7 @@ class Records(msgspec.Struct, frozen=True):
     broken: int = 0
     seconds: float | None = None
     hardware: dict[str, Any] = {}
+    began_s: float | None = None  # by the wall clock of its host
 
 
 def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
@@ -102,6 +105,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     origin: float | None = None
     broken = 0
     hardware: dict[str, Any] = {}
+    began_s: float | None = None
     for line in lines:
         if not line.strip():
             continue
@@ -111,6 +115,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
             if event == "begin":
                 origin = at_s
                 hardware = dict(record.get("hardware") or {})
+                began_s = float(record["wall_s"]) if "wall_s" in record else None
             elif event == "end":
                 ending = dict(record, at_s=at_s - (origin or at_s))
             else:
@@ -129,6 +134,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
         broken=broken,
         seconds=ending.get("at_s"),
         hardware=hardware,
+        began_s=began_s,
     )
 
 

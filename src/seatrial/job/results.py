@@ -65,3 +65,4 @@ class RunResults(msgspec.Struct, frozen=True):
     interrupted: bool = False
     seatrial: str = ""
     commit: str = ""  # of what was tested
+    target: str = ""  # what everything was moved to, as it was asked for

@@ -18,9 +18,14 @@ class Owner(msgspec.Struct, frozen=True):
     start: int
     since_s: float
 
+    @property
+    def here(self) -> bool:
+        """Whether it is, or was, a process of this machine since that was started: only then can it be looked for."""
+        return self.host == socket.gethostname() and self.boot == _boot()
+
     def alive(self) -> bool:
         """Whether this very process still runs, as far as can be seen from this host."""
-        return self.host == socket.gethostname() and self.boot == _boot() and _start(self.pid) == self.start
+        return self.here and _start(self.pid) == self.start
 
 
 class Owned(Exception):

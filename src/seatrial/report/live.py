@@ -21,13 +21,15 @@ REDRAWS_PER_SECOND = 2
 MOST_RUNNING = 6  # cells whose progress is told below the matrix
 _VERDICTS = frozenset(verdict.value for verdict in Verdict)
 AGAIN = ("retrying", "confirming")
+MOST_REASONS = 20  # for waiting that are told in lines
 
 
 class Watching(Protocol):
-    """Takes what the engine tells of each cell: `state` is starting, running, retrying, confirming or, at its end, a
-    verdict.
+    """Takes what the engine tells of each cell: `state` is starting, waiting, running, retrying, confirming or, at its
+    end, a verdict.
 
-    `progress` is the step that it is at, or the reason of its verdict. A change without a cell is for everybody.
+    `progress` is the step that it is at, what it waits for, or the reason of its verdict. A change without a cell is
+    for everybody.
     """
 
     def update(self, cell: str, state: str, progress: str = "") -> None: ...
@@ -67,7 +69,9 @@ class Clocks:
 
 
 class Plain:
-    """A line for each finished cell. Imports nothing; stops writing, and nothing else, when nobody reads any more."""
+    """A line for each finished cell, and for each new reason why cells wait.
+
+    Imports nothing; stops writing, and nothing else, when nobody reads any more."""
 
     def __init__(self, cells: int, out: TextIO) -> None:
         self._cells = cells
@@ -76,6 +80,7 @@ class Plain:
         self._colour = wants_colour(out)
         self._ascii = is_ascii(out)
         self._clocks = Clocks()
+        self._waiting_told: set[str] = set()
 
     def update(self, cell: str, state: str, progress: str = "") -> None:
         took_s = self._clocks.take(cell, state)
@@ -85,8 +90,16 @@ class Plain:
         elif state in _VERDICTS:
             self._done += 1
             self._write(self._finished(cell, state, took_s, why))
-        elif state in AGAIN:
+        elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
             self._write([(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", ""), (f": {why}", "dim")])
+
+    def _new_reason(self, why: str) -> bool:
+        """Thousands may wait for the same, in words that differ by their numbers alone: it is told of the first."""
+        words = "".join(character for character in why if not character.isdigit())
+        if words in self._waiting_told or len(self._waiting_told) >= MOST_REASONS:
+            return False
+        self._waiting_told.add(words)
+        return True
 
     def _finished(self, cell: str, state: str, took_s: float | None, why: str) -> Line:
         line: Line = [(self._place(), "dim"), (state, LOOKS[state].colour), (f" {one_line(cell)}", "")]
@@ -122,6 +135,7 @@ class Board:
         }
         self._state: dict[str, tuple[str, str]] = {cell.id: ("waiting", "") for cell in cells}
         self._running: dict[str, tuple[float, str]] = {}  # cell -> when it started, what it does
+        self._waits: set[str] = set()  # of those, the ones that have not begun
         self._changed: dict[tuple[int, int], None] = {}  # rows, the last changed at the end
         self._clocks = Clocks()
         self._began_s = time.monotonic()
@@ -144,6 +158,9 @@ class Board:
                 self._touch(cell)
             else:
                 _, doing = self._running.get(cell, (0.0, ""))
+                if state == "running" and cell in self._waits:
+                    doing = ""
+                (self._waits.add if state == "waiting" else self._waits.discard)(cell)
                 self._running[cell] = (time.monotonic() - (took_s or 0.0), one_line(progress or doing) or state)
                 self._state[cell] = ("running", "")
                 self._touch(cell)

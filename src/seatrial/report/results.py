@@ -24,6 +24,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "counts": "Number of cells by verdict, and of flaky ones.",
         "interrupted": "Whether the run was ended before all cells were done.",
         "seatrial": "Version of Seatrial that ran it.",
+        "target": "The target that everything was run on, as --target asked for it; empty: as the suite says.",
         "commit": "Commit of what was tested, where it is known; with a + behind it, and changes on top.",
     },
     "CellResult": {

@@ -79,7 +79,8 @@ def title(finding: Finding, cell: CellResult) -> str:
 
 def again(results: RunResults, cell: CellResult) -> str:
     """The command that runs just that cell again."""
-    return f"seatrial run {shlex.quote(results.suite_path or results.suite)} --select /{cell.hash}"
+    moved = f" --target {shlex.quote(results.target)}" if results.target else ""
+    return f"seatrial run {shlex.quote(results.suite_path or results.suite)}{moved} --select /{cell.hash}"
 
 
 def why_of(cell: CellResult) -> str:

@@ -1,6 +1,7 @@
 """The suite that a user writes: its models, its loading with every error at its place, its JSON Schema."""
 
 from seatrial.suite.cell import Cell
+from seatrial.suite.chosen_target import choose_target, moved_again
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
     Env,
@@ -23,11 +24,12 @@ from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
 from seatrial.suite.rule import compile_rule
 from seatrial.suite.schema import schema
 from seatrial.suite.substitute import fill, has_placeholder, substitute
-from seatrial.suite.suite import HERE, Axis, AxisValue, Group, Suite, TargetEntry
+from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, Group, Moved, Suite, TargetEntry
 from seatrial.suite.values import Duration, Money, Need, Requirement, Size, Text, format_size
 
 __all__ = [
     "HERE",
+    "LOCAL",
     "Axis",
     "AxisValue",
     "Cell",
@@ -41,6 +43,7 @@ __all__ = [
     "Mark",
     "Model",
     "Money",
+    "Moved",
     "Need",
     "Notebook",
     "Problem",
@@ -58,12 +61,14 @@ __all__ = [
     "TrialModel",
     "Workspace",
     "Xfail",
+    "choose_target",
     "compile_rule",
     "fill",
     "format_size",
     "from_data",
     "has_placeholder",
     "load",
+    "moved_again",
     "nearest",
     "schema",
     "substitute",

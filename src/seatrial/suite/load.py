@@ -17,12 +17,11 @@ from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import SuiteModel, TrialModel
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.substitute import has_placeholder
-from seatrial.suite.suite import HERE, Group, Suite, TargetEntry
+from seatrial.suite.suite import HERE, LOCAL, Group, Suite, TargetEntry
 
 Kinds = Mapping[str, type[TrialModel]]
 Targets = Mapping[str, type[BaseModel]]
 M = TypeVar("M", bound=BaseModel)
-LOCAL = "local"  # the kind of the implicit target
 
 
 def load(path: Path | str, kinds: Kinds, targets: Targets) -> Suite:

@@ -11,6 +11,7 @@ from seatrial.suite.models import EnvValue, Machine, Runtime, SecretSource, Tria
 from seatrial.suite.values import Requirement
 
 HERE = "here"  # the implicit target, and the implicit machine on it
+LOCAL = "local"  # the kind of that target: this machine
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,20 @@ class TargetEntry:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """The one target that everything runs on, whatever the machines say: `--target`."""
+
+    text: str  # as it was asked for
+    name: str
+    entry: TargetEntry
+    data: dict[str, Any] | None = field(default=None, repr=False)  # None: an entry of the suite
+
+    def written(self) -> dict[str, Any]:
+        """For the plan of a run; `moved_again` takes it."""
+        return {"text": self.text, "name": self.name, "entry": self.data}
+
+
+@dataclass(frozen=True)
 class Suite:
     name: str
     directory: Path  # relative paths start here
@@ -63,6 +78,7 @@ class Suite:
     max_cost: float | None = None
     estimate_s: float | None = None
     baselines: dict[str, Baselines] = field(default_factory=dict, repr=False)  # by the text of a trial's `baseline`
+    moved: Moved | None = None  # `data` is still as written
 
     def parallel(self, target: str) -> int | None:
         """Jobs at a time that the suite allows on a target."""
@@ -75,8 +91,24 @@ class Suite:
         written = {name: {**entry, "repeat": count} for name, entry in self.data["trials"].items()}
         return replace(self, trials=trials, data={**self.data, "trials": written})
 
+    def on(self, moved: Moved) -> "Suite":
+        """The same suite with everything on one target. Machines keep their shapes; how another target finds one
+        (`select`) says nothing there."""
+        machines = {
+            name: machine if machine.target == moved.name else _moved(machine, moved.name)
+            for name, machine in self.machines.items()
+        }
+        return replace(self, machines=machines, targets={**self.targets, moved.name: moved.entry}, moved=moved)
+
     def machine(self, name: str) -> Machine:
-        return self.machines[name] if name in self.machines else _IMPLICIT[name]
+        if name in self.machines:
+            return self.machines[name]
+        implicit = _IMPLICIT[name]
+        return implicit if self.moved is None else _moved(implicit, self.moved.name)
+
+
+def _moved(machine: Machine, target: str) -> Machine:
+    return machine.model_copy(update={"target": target, "select": {}})
 
 
 _IMPLICIT = {HERE: Machine()}

@@ -1,5 +1,5 @@
 """Where jobs run. One package a target, behind one protocol; found by the entry-point group `seatrial.targets`."""
 
-from seatrial.target.protocol import Found, Target, TargetError, TargetKind
+from seatrial.target.protocol import Found, Level, Remark, RunInUse, Target, TargetError, TargetKind, TargetLost
 
-__all__ = ["Found", "Target", "TargetError", "TargetKind"]
+__all__ = ["Found", "Level", "Remark", "RunInUse", "Target", "TargetError", "TargetKind", "TargetLost"]

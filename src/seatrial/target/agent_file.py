@@ -5,6 +5,7 @@ import io
 import os
 import tempfile
 import zipfile
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,13 +13,13 @@ MAIN = b"import sys\nfrom seatrial_agent.__main__ import main\n\nsys.exit(main(s
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def agent_file(cache: Path) -> Path:
-    """The zipapp below `cache`, made if it is not there yet. Same content, same bytes, same name."""
-    content = _zipapp()
-    path = cache / f"agent-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+def agent_file(place: Path) -> Path:
+    """The zipapp below `place`, made if it is not there yet. Same content, same bytes, same name."""
+    content = agent_bytes()
+    path = place / f"agent-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
     if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=cache, prefix=".agent-")
+        place.mkdir(parents=True, exist_ok=True)
+        descriptor, partial = tempfile.mkstemp(dir=place, prefix=".agent-")
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
         os.chmod(partial, 0o644)  # a container may run it as another user
@@ -26,11 +27,12 @@ def agent_file(cache: Path) -> Path:
     return path
 
 
-def _zipapp() -> bytes:
+@cache
+def agent_bytes() -> bytes:
     sources = {f"seatrial_agent/{entry.name}": entry.read_bytes() for entry in files("seatrial.agent").iterdir()
                if entry.name.endswith(".py")}  # fmt: skip
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted({**sources, "__main__.py": MAIN}.items()):
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data)
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

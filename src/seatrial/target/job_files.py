@@ -1,13 +1,15 @@
-"""Reads what a job wrote: its log, put together from its parts, and the files that it kept."""
+"""Reads the folder of a job: its log, put together from its parts, its records and the files that it kept."""
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from seatrial.target.local.folders import open_regular
 from seatrial.target.protocol import TargetError
 
 # As in `agent/log.py`, whose form this reads.
@@ -16,6 +18,16 @@ SEGMENT_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 18
 FOLLOW_S = 0.1
 MOST_DEPTH = 100  # of folders that a job keeps
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """A file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        yield file
 
 
 class LogReader:

@@ -16,10 +16,24 @@
    first.
 9. `list` finds all of a run (or of all runs) by label alone, from any process or machine that reaches the target.
 10. What cannot be done raises TargetError, whose `outcome` says whose fault it is; nothing else is raised on purpose.
+    TargetLost when it is this process that cannot do it any more: nothing is known of the job by that.
+11. `verify` says before anything runs whether the target would ever take such a job, and creates nothing: REFUSED when
+    it never would, whatever is tried again; INFRA when that could not be found out. That it raises nothing is no
+    promise: a place may still be refused when the job comes.
+12. What several machines may work on has a heartbeat of its own: `list` says of each job whether somebody works on its
+    run (`in_use`), or that the target cannot tell. `submit`, `adopt` and `cancel` of a run that somebody else works on
+    raise RunInUse.
+13. `examine` says of everything that the target needs whether it is there, and what to do where it is not. It raises
+    nothing: that a target cannot be reached is a remark. It needs no `open`, and leaves nothing.
+14. Of a job with several `hosts` that each have a place of their own, `fetch` of `records.jsonl` and `files` gives host
+    0's, and of `hosts/N/records.jsonl` and `hosts/N/files` those of host N. `log.txt` is of all hosts, each line with
+    its host before it: `[N] text`. Where the hosts are processes of one place there is no `hosts/N`.
 """
 
+import builtins
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +50,15 @@ class TargetError(Exception):
         self.outcome = outcome
 
 
+class RunInUse(TargetError):
+    """Somebody else works on the run, as the target's own heartbeat says: the run stops, and nothing was changed."""
+
+
+class TargetLost(TargetError):
+    """This process can do no more on the target: who it is does not count there any more, or nobody answers. The jobs
+    there go on, and nothing is known of them by this: the run stops, and is taken up when that is mended."""
+
+
 class Found(msgspec.Struct, frozen=True):
     """A job that the target has, by its labels."""
 
@@ -45,6 +68,22 @@ class Found(msgspec.Struct, frozen=True):
     alive: bool
     labels: dict[str, str]
     created_s: float  # wall time
+    in_use: bool | None = None  # whether somebody works on its run, by the target's own word; None: it cannot tell
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # some jobs will not run there, or not as they should
+    PROBLEM = "problem"  # none will
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """Something that a target needs, for a person who sets it up."""
+
+    level: Level
+    what: str  # a few words: "room for jobs", "right to create jobs"
+    why: str = ""  # what was seen
+    fix: str = ""  # what to do; may be several lines, such as YAML to apply
 
 
 class Target(Protocol):
@@ -59,6 +98,12 @@ class Target(Protocol):
     async def prepare(self, environment: Environment) -> None:
         """Begin what takes long before a job can start there (building, pulling). Never raises: `submit` tells."""
 
+    async def verify(self, job: Job) -> None:
+        """Raises TargetError when such a job would never be taken. `job` is one of many of its shape."""
+
+    async def examine(self) -> "builtins.list[Remark]":
+        """What is in order and what is not, for `seatrial doctor`."""
+
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         """Start `job`, or find it; `secrets` are values by variable, kept out of everything that is written down."""
 
@@ -70,7 +115,8 @@ class Target(Protocol):
     def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]: ...
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
-        """Put `records.jsonl`, `log.txt` or a file or folder that the job kept (`files/...`) at `into`. False: none."""
+        """Put `records.jsonl`, `log.txt` or a file or folder that the job kept (`files/...`) at `into`; what is of
+        another host than the first is below `hosts/N/`. False: none."""
 
     def endpoint(self, handle: str, port: int) -> AbstractAsyncContextManager[str]:
         """An address (`host:port`) under which the job's port can be reached from here."""

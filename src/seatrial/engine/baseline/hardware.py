@@ -30,4 +30,6 @@ def described(seen: dict[str, Any]) -> str:
     gpus = seen.get("gpu")
     models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
     parts += [f"{count} × {model}" for model, count in models.items()]
+    if others := seen.get("others"):
+        parts.append(f"{len(others)} of its hosts other than that")
     return ", ".join(parts)

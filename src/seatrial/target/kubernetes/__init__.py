@@ -1,1 +1,27 @@
-"""Runs jobs on a Kubernetes cluster."""
+"""Jobs on Kubernetes: pods that outlive who submitted them, found by label from anywhere."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seatrial.target.kubernetes.options import KubernetesOptions
+    from seatrial.target.kubernetes.target import KubernetesTarget
+
+__all__ = ["KubernetesKind", "kind"]
+
+
+class KubernetesKind:
+    name = "kubernetes"
+
+    @property
+    def options(self) -> "type[KubernetesOptions]":
+        from seatrial.target.kubernetes.options import KubernetesOptions
+
+        return KubernetesOptions
+
+    def open(self, name: str, options: "KubernetesOptions") -> "KubernetesTarget":
+        from seatrial.target.kubernetes.target import KubernetesTarget
+
+        return KubernetesTarget(name, options)
+
+
+kind = KubernetesKind()

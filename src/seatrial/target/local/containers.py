@@ -58,7 +58,7 @@ class Images:
 
     async def _get(self, name: str) -> Image:
         if self._engine is None:
-            self._engine = asyncio.create_task(_working_engine(self._preferred))
+            self._engine = asyncio.create_task(working_engine(self._preferred))
         engine = await self._engine
         code, _, _ = await _run(engine, "image", "inspect", name)
         if code != 0:
@@ -75,7 +75,7 @@ class Images:
         return Image(name, engine, out.strip() or None)
 
 
-async def _working_engine(preferred: str | None) -> str:
+async def working_engine(preferred: str | None) -> str:
     """A client alone does not count: `info` asks what really runs containers."""
     problems = []
     for name in (preferred,) if preferred else ENGINES:

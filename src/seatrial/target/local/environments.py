@@ -194,7 +194,7 @@ async def _version(python: Path) -> str:
 
 
 async def _uv(*arguments: str, folder: Path, given: str = "", request: str = "", lock: BuildLock | None = None) -> str:
-    code, out, error = await _run(_uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock)
+    code, out, error = await _run(uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock)
     if code == 0:
         return out
     text = re.sub(r"://[^@/\s]*@", "://", error.strip() or out.strip())  # an index may be written with a password
@@ -207,7 +207,7 @@ async def _uv(*arguments: str, folder: Path, given: str = "", request: str = "",
     raise TargetError(f"uv {' '.join(arguments[:2])}: {told}", Outcome.REFUSED if refused else Outcome.INFRA)
 
 
-def _uv_path() -> str:
+def uv_path() -> str:
     beside = Path(sys.executable).parent / "uv"
     found = str(beside) if beside.exists() else shutil.which("uv")
     if found is None:

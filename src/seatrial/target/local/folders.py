@@ -1,7 +1,6 @@
 """Where the local target keeps things, and the folder of one job: what is in it and what that says."""
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
@@ -11,11 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from seatrial.job import Input, Job, Outcome
+from seatrial.target.job_files import open_regular
 from seatrial.target.protocol import TargetError
 
 T = TypeVar("T")
@@ -146,16 +146,6 @@ class JobFolder:
             raise TargetError(f"cannot remove {self.path}: {problem}")
         with contextlib.suppress(OSError):  # other jobs of the run are still there
             self.path.parent.rmdir()
-
-
-@contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """A file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        yield file
 
 
 def _unmount_below(folder: Path) -> None:

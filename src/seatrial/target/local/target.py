@@ -1,6 +1,7 @@
 """The local target: a folder a job, a supervisor a job, and this process only asks and listens."""
 
 import asyncio
+import builtins
 import contextlib
 import math
 import os
@@ -17,6 +18,8 @@ import msgspec
 
 from seatrial.job import Environment, Event, Job, Outcome, Step
 from seatrial.target.agent_file import agent_file
+from seatrial.target.job_files import fetch, read_log
+from seatrial.target.local import doctor
 from seatrial.target.local.containers import container_name, container_request, remove_container
 from seatrial.target.local.environments import Environments, Place
 from seatrial.target.local.folders import Card, JobFolder, cache_folder, job_path, state_folder
@@ -24,12 +27,11 @@ from seatrial.target.local.layer import lay_over
 from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.processes import alive, gone, send
-from seatrial.target.local.reading import fetch, read_log
 from seatrial.target.local.strays import remove_stray, strays
 from seatrial.target.local.surroundings import job_environment
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
-from seatrial.target.protocol import Found, TargetError
+from seatrial.target.protocol import Found, Remark, TargetError
 
 T = TypeVar("T")
 
@@ -70,6 +72,12 @@ class LocalTarget:
         with contextlib.suppress(TargetError):
             await self._environments.ready(environment)
 
+    async def verify(self, job: Job) -> None:
+        _check(job)  # (11)
+
+    async def examine(self) -> builtins.list[Remark]:
+        return await doctor.examine(self._state, self._cache, self._options.engine)
+
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         folder = JobFolder(job_path(self._state, job.run, job.name))
         handle = self._handle(job.run, job.name)
@@ -89,8 +97,7 @@ class LocalTarget:
 
     async def _start(self, job: Job, folder: JobFolder, secrets: Mapping[str, str]) -> None:
         assert self._zygote is not None, "open() comes first"
-        if job.resources.select:
-            raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
+        _check(job)
         place = await self._environments.ready(job.environment)
         card = Card(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
         if place.container is not None:
@@ -170,6 +177,8 @@ class LocalTarget:
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
         folder = self._folder(handle)
+        if path.startswith("hosts/"):  # (14) several hosts are processes of one place
+            return False
         if path.startswith("files"):
             return await asyncio.to_thread(fetch, folder.path, path, into)
         return fetch(folder.path, path, into)
@@ -247,7 +256,8 @@ class LocalTarget:
         if url.scheme != "local" or len(parts) != 3:
             raise TargetError(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)", Outcome.REFUSED)
         if unquote(url.netloc) != self._host:
-            raise TargetError(f"{handle} is a job of another machine; this is {self._host}", Outcome.REFUSED)
+            why = f"{handle} is a job of another machine, and this is {self._host}: take it up there"
+            raise TargetError(why, Outcome.REFUSED)
         return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
 
     def _folder(self, handle: str) -> JobFolder:
@@ -255,6 +265,11 @@ class LocalTarget:
         if not path.exists():
             raise TargetError(f"there is no job {handle}: {path} is not there")
         return JobFolder(path)
+
+
+def _check(job: Job) -> None:
+    if job.resources.select:
+        raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -6,18 +6,16 @@ import os
 import time
 from collections.abc import AsyncIterator
 
-import msgspec
-
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.target.local.containers import remove_container
 from seatrial.target.local.folders import Card, Identity, JobFolder
 from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.processes import boot_id, open_process
+from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
 PROGRESS_S = 0.25
 READ_BYTES = 1 << 20
-PROGRESS_CHARACTERS = 100
 
 
 class _Watched:
@@ -29,7 +27,7 @@ class _Watched:
         self.pidfd: int | None = None
         self.cancelled = False
         self.offset = 0
-        self.rest = b""
+        self.progress = Progress([step.name for step in card.job.steps])
 
 
 class Watcher:
@@ -147,8 +145,7 @@ class Watcher:
 
 
 def _latest_progress(watched: _Watched) -> str:
-    """The last of what has been told since the last look: the name of a step that has started, or how far one says that
-    it is. At most one block is read."""
+    """What has been told since the last look. At most one block is read."""
     try:
         with open(watched.folder.records, "rb") as file:
             file.seek(watched.offset)
@@ -156,20 +153,4 @@ def _latest_progress(watched: _Watched) -> str:
     except OSError:
         return ""
     watched.offset += len(data)
-    *lines, watched.rest = (watched.rest + data).split(b"\n")
-    for line in reversed(lines):
-        with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, AttributeError):
-            if b'"event":"step"' in line:
-                number: int = msgspec.json.decode(line)["step"]
-                return watched.card.job.steps[number].name
-            if b'"note":"progress"' in line:
-                text = _one_line(msgspec.json.decode(line)["data"]["text"])
-                if text:
-                    return text
-    return ""
-
-
-def _one_line(text: str) -> str:
-    """As a job said it, made fit for one line of a terminal."""
-    shown = "".join(character if character.isprintable() else " " for character in text[: 4 * PROGRESS_CHARACTERS])
-    return " ".join(shown.split())[:PROGRESS_CHARACTERS]
+    return watched.progress.feed(data)

@@ -34,7 +34,8 @@ class TrainingKind:
         job = make_job(cell, run, attempt, (), inputs)
         artifacts = artifacts_of(cell, job.name)
         env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
-        return msgspec.structs.replace(job, env=env, steps=tuple(plan_job_steps(cell, artifacts)))
+        steps = tuple(plan_job_steps(cell, artifacts))
+        return msgspec.structs.replace(job, env=env, steps=steps, hosts=model_of(cell).hosts)
 
     def judge(self, cell: Cell, observation: Observation) -> Judgement:
         """Every check has its finding, whatever became of the job."""

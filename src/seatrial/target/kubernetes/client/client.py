@@ -17,7 +17,7 @@ import orjson
 from seatrial.target.kubernetes.client.access import Access
 from seatrial.target.kubernetes.client.connection import JSON, REQUEST_S, Answer, Connection
 from seatrial.target.kubernetes.client.discovery import Discovery
-from seatrial.target.kubernetes.client.errors import AlreadyExists, Asked, Conflict, NotFound
+from seatrial.target.kubernetes.client.errors import AlreadyExists, Asked, Conflict, Forbidden, NotFound
 from seatrial.target.kubernetes.client.objects import O, Object, Part
 from seatrial.target.kubernetes.client.pages import PAGE, Selection, pages
 from seatrial.target.kubernetes.client.pod import Pod
@@ -334,7 +334,10 @@ class Kubernetes:
     ) -> O:
         """The object that an earlier, cut-off try of the same create made; or the error, when it is somebody else's."""
         wanted = decoder(Object).decode(body).metadata.labels
-        found = await self.get(resource, name, Object, namespace=place)
+        try:
+            found = await self.get(resource, name, Object, namespace=place)
+        except Forbidden:  # who may make it need not be allowed to look at it
+            raise error from None
         if any(found.metadata.labels.get(key) != value for key, value in wanted.items()):
             raise error
         return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=place)

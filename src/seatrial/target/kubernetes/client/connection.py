@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from seatrial.target.kubernetes.client.errors import (
 )
 from seatrial.target.kubernetes.client.failures import Failure, failure
 from seatrial.target.kubernetes.client.http1 import Broken, NotHttp, Pool
+from seatrial.target.kubernetes.client.openings import Openings, settled
 from seatrial.target.kubernetes.client.proxies import Relay, proxy_of
 from seatrial.target.kubernetes.client.retries import PATIENCE_S, backoff_s, delay_after_refusal_s
 
@@ -79,6 +81,7 @@ class Connection:
         self._opening = asyncio.Lock()
         self._closed = False
         self._going_on: WeakSet[aiohttp.ClientResponse] = WeakSet()
+        self._openings = Openings()
 
     async def __aenter__(self) -> "Connection":
         return self
@@ -92,11 +95,12 @@ class Connection:
         pool, streams = self._pool, self._streams
         self._pool = self._streams = None
         if pool is not None:
-            pool.close()
+            await pool.close()
         for response in list(self._going_on):
-            response.close()  # wakes who reads from it, which closing the session does not
+            self.hang_up(response)  # wakes who reads from it, which closing the session does not
         if streams is not None:
             await streams.close()
+        await self._openings.close()
         if self._relay is not None:
             await self._relay.close()
             self._relay = None
@@ -156,9 +160,10 @@ class Connection:
             headers = self._headers({"Accept": accept, "Accept-Encoding": "identity"})
             url = URL(self._base + _target(path, tuple(query.items())), encoded=True)
             try:
-                response = await session.get(
+                asking = session.get(
                     url, headers=headers, timeout=limits, allow_redirects=False, **self._stream_options()
                 )
+                response: aiohttp.ClientResponse = await self._openings.open(_answer(asking), self.hang_up)
                 if response.status < 300:
                     self._going_on.add(response)
                     return response
@@ -178,7 +183,7 @@ class Connection:
         while True:
             (_, session), generation = await self._open(), self.credentials.generation
             try:
-                return await session.ws_connect(
+                asking = session.ws_connect(
                     URL(f"{self._base}{path}?{query}", encoded=True),
                     protocols=protocols,
                     headers=self._headers({}),
@@ -187,6 +192,7 @@ class Connection:
                     timeout=aiohttp.ClientWSTimeout(ws_close=5),
                     **self._stream_options(),
                 )
+                return await self._openings.open(_answer(asking), _cut)
             except aiohttp.WSServerHandshakeError as error:
                 status = error.status
             except FAILURES as error:
@@ -201,6 +207,23 @@ class Connection:
             if NEEDS_UPGRADE not in error.message:
                 raise
         raise ProtocolError(asked, f"the server refuses the WebSocket ({status}), though it allows what is asked")
+
+    @staticmethod
+    def hang_up(response: aiohttp.ClientResponse) -> None:
+        """End a stream, and its connection at once: TLS would wait for a farewell that a busy server never sends."""
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
+        response.close()
+
+    @staticmethod
+    async def leave(websocket: Any) -> None:
+        """The same of a WebSocket, which says farewell itself first."""
+        wire = websocket.get_extra_info("socket")
+        try:
+            await websocket.close()
+        finally:
+            _shut(wire)
+        await settled()
 
     def _refusal(self, asked: Asked, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
         if 300 <= status < 400:
@@ -308,3 +331,19 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
+
+
+async def _answer(asking: Any) -> Any:
+    """What a request of aiohttp gives, as a coroutine."""
+    return await asking
+
+
+def _cut(websocket: Any) -> None:
+    """Of a WebSocket that nobody wants any more."""
+    _shut(websocket.get_extra_info("socket"))
+
+
+def _shut(wire: Any) -> None:
+    if wire is not None:
+        with contextlib.suppress(OSError):
+            wire.shutdown(socket.SHUT_RDWR)

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+from seatrial.target.kubernetes.client.openings import Openings
+
 HEAD_BYTES = 1 << 18
 IDLE_S = 45.0  # less than the 90 s after which an API server closes
 
@@ -180,18 +182,22 @@ class Pool:
         self._place, self._server_hostname = place, server_hostname
         self._turn = asyncio.Semaphore(at_once)
         self._free: list[tuple[_Wire, ssl.SSLContext | None]] = []
+        self._openings = Openings()
         self._closed = False
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._closed = True
         for wire, _ in self._free:
             wire.close()
         self._free.clear()
+        await self._openings.close()
 
     async def ask(self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float) -> Reply:
         """The answer; Broken, NotHttp or TimeoutError when there is none."""
         async with self._turn:
-            wire = self._kept(tls) or await self._connect(tls, connect_s)
+            wire = self._kept(tls)
+            if wire is None:
+                wire = await self._openings.open(self._connect(tls, connect_s), _Wire.close)
             answer = wire.ask(request)
             # Cheaper than asyncio.timeout, which matters here.
             alarm = asyncio.get_running_loop().call_later(timeout_s, _ring, answer)

@@ -131,7 +131,7 @@ class Logs:
                 for line in self._resume.feed(block):
                     yield line
         finally:
-            response.close()
+            self._connection.hang_up(response)
 
     def _query(self, follow: bool) -> dict[str, str]:
         query = {"timestamps": "true"}

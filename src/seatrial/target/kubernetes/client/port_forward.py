@@ -67,7 +67,7 @@ class Forward:
         finally:
             outward.cancel()
             await asyncio.gather(outward, return_exceptions=True)
-            await socket.close()
+            await self._connection.leave(socket)
 
     async def _outward(self, reader: asyncio.StreamReader, socket: Any) -> None:
         with contextlib.suppress(OSError, aiohttp.ClientError):

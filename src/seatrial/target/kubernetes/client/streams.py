@@ -42,7 +42,7 @@ class Command:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._socket.close()
+        await Connection.leave(self._socket)
 
     async def send(self, data: bytes) -> None:
         view = memoryview(data)

@@ -162,7 +162,7 @@ class Watch(Generic[O]):
                     yield event
                 self._failures, self._failing_since = 0, None
         finally:
-            response.close()
+            self._connection.hang_up(response)
 
     def _events(self, lines: bytes, at_s: float) -> Iterator[Event[O]]:
         """Decoded together where all are of the watched kind; one by one where a bookmark or an error is among them."""

@@ -1,0 +1,67 @@
+"""`seatrial doctor`: what of the targets is reachable and allowed, and what to do about the rest."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from seatrial.engine.doctor import Examined
+
+_COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+@click.command()
+@click.argument("suite", required=False, type=click.Path(path_type=Path))
+@click.option("--target", metavar="T", help="Only this one: of the suite, a kind, kind:key=value,… or a YAML file.")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def command(suite: Path | None, target: str | None, as_json: bool) -> None:
+    """Examine the targets of SUITE, or this machine and the cluster that kubectl would use. Exit code 3: a problem."""
+    import asyncio
+
+    from seatrial.cli.options import loaded, targets_of
+    from seatrial.engine import INFRA
+    from seatrial.engine.doctor import examine, targets_at_hand
+
+    at_hand = suite is None and target is None
+    wanted = targets_at_hand() if at_hand else targets_of(loaded(suite) if suite else None, target)
+    found = asyncio.run(examine(wanted))
+    _print_json(found) if as_json else _print(found)
+    if not all(one.sound for one in found):
+        raise SystemExit(INFRA)
+
+
+def _print_json(found: "list[Examined]") -> None:
+    import msgspec
+
+    from seatrial.engine.doctor import VERSION
+
+    told = {"version": VERSION, "sound": all(one.sound for one in found), "targets": found}
+    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1).decode())
+
+
+def _print(found: "list[Examined]") -> None:
+    from seatrial.report.text import one_line
+
+    for one in found:
+        click.secho(f"{one_line(one.target)} ({one.kind})", bold=True)
+        width = max((len(one_line(remark.what)) for remark in one.remarks), default=0)
+        for remark in one.remarks:
+            level = click.style(f"{remark.level:<7}", fg=_COLORS[remark.level])
+            click.echo(f"  {level}  {one_line(remark.what):<{width}}  {one_line(remark.why)}".rstrip())
+            for line in remark.fix.splitlines():
+                click.echo(f"           {' ' * bool(line)}{_kept(line)}")
+        click.echo()
+    problems = sum(not one.sound for one in found)
+    warnings = sum(remark.level == "warning" for one in found for remark in one.remarks)
+    if problems:
+        which = "the target" if len(found) == 1 else f"{problems} of {len(found)} targets"
+        click.echo(f"{which} cannot run jobs now; what to do is said above")
+    else:
+        each = "the target is" if len(found) == 1 else f"all {len(found)} targets are"
+        click.echo(f"{each} fit for jobs" + (f", with {warnings} warning{'s' * (warnings > 1)}" if warnings else ""))
+
+
+def _kept(line: str) -> str:
+    """With its indent, for it may be YAML; without what moves a cursor."""
+    return "".join(character if character.isprintable() else "?" for character in line)

@@ -1,0 +1,63 @@
+"""Fetches what a job left, of all its hosts, into the folder of its attempt, and reads its records."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from seatrial.job import Job, Records, merged, read_records
+from seatrial.target import Target
+
+AT_ONCE = 8  # hosts that are asked at the same time
+RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
+
+
+async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:
+    """`into` gets `records.jsonl`, `log.txt` and `files/`. Of hosts that each have a place of their own it gets
+    `hosts/N/records.jsonl` beside the first one's, and the files of each, the first too, below `files/hosts/N/`.
+    Whether they have."""
+    into.mkdir(parents=True, exist_ok=True)
+    await target.fetch(handle, RECORDS, into / RECORDS)
+    apart = job.hosts > 1 and any(await _of_each(target, handle, range(1, job.hosts), RECORDS, into))
+    await target.fetch(handle, LOG, into / LOG)
+    if not apart:
+        await target.fetch(handle, FILES, into / FILES)
+    else:
+        await _of_each(target, handle, range(job.hosts), FILES, into / FILES)
+    return apart
+
+
+def read_all(job: Job, into: Path, apart: bool) -> Records:
+    """What was collected, of all hosts together."""
+    return merged([_read(into / _path(host, RECORDS), job) for host in range(job.hosts if apart else 1)])
+
+
+async def _of_each(target: Target, handle: str, hosts: range, name: str, into: Path) -> list[bool]:
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def fetched(host: int) -> bool:
+        goal = into / "hosts" / str(host)
+        async with turn:
+            return await target.fetch(handle, _path(host, name), goal if name == FILES else goal / name)
+
+    return await asyncio.gather(*map(fetched, hosts))
+
+
+def _path(host: int, name: str) -> str:
+    return f"hosts/{host}/{name}" if host else name
+
+
+def _read(path: Path, job: Job) -> Records:
+    """Of a host that left none, that nothing was seen of any step."""
+    try:
+        with open(path, "rb") as lines:
+            return read_records(lines, job.steps)
+    except FileNotFoundError:
+        return read_records([], job.steps)
+
+
+def file_names(folder: Path) -> list[str]:
+    """Of the files that were kept, safe to write: what is not UTF-8 in one is shown by its numbers."""
+    if not folder.is_dir():
+        return []
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(os.fsencode(name).decode("utf-8", "backslashreplace") for name in names)

@@ -1,0 +1,70 @@
+"""Examines targets: what of them is in order, and what to do about the rest."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import msgspec
+
+from seatrial.engine import registry
+from seatrial.suite import HERE, LOCAL, Moved, Suite, TargetEntry, choose_target
+from seatrial.target import Level, Remark
+
+VERSION = 1
+PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own
+
+
+class Examined(msgspec.Struct, frozen=True):
+    """One target, as `seatrial doctor --json` tells it."""
+
+    target: str
+    kind: str
+    remarks: list[Remark]
+
+    @property
+    def sound(self) -> bool:
+        return all(remark.level is not Level.PROBLEM for remark in self.remarks)
+
+
+def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetEntry]:
+    """By name: the one that is `chosen` (raises SuiteError), else those of the suite, else this machine."""
+    known = suite.targets if suite is not None else {HERE: _entry(LOCAL)}
+    if chosen is None:
+        return dict(known)
+    moved: Moved = choose_target(chosen, known, registry.models()[1])
+    return {moved.name: moved.entry}
+
+
+def targets_at_hand() -> dict[str, TargetEntry]:
+    """What there is to look at where nobody names a suite: this machine, and the cluster that kubectl would use."""
+    found = {HERE: _entry(LOCAL)}
+    if "kubernetes" in registry.targets() and _has_kubeconfig():
+        found["kubernetes"] = _entry("kubernetes")
+    return found
+
+
+def _entry(kind: str) -> TargetEntry:
+    return TargetEntry(kind, registry.targets()[kind].options())
+
+
+def _has_kubeconfig() -> bool:
+    if os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return True
+    return (Path.home() / ".kube/config").exists()
+
+
+async def examine(targets: dict[str, TargetEntry]) -> list[Examined]:
+    return list(await asyncio.gather(*(_examined(name, entry) for name, entry in targets.items())))
+
+
+async def _examined(name: str, entry: TargetEntry) -> Examined:
+    """That a target cannot even be examined is a remark, too: whoever asks the doctor has trouble enough."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            remarks = await registry.targets()[entry.kind].open(name, entry.options).examine()
+    except TimeoutError:
+        why = f"it did not answer within {PATIENCE_S:g} s"
+        remarks = [Remark(Level.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")]
+    except Exception as error:  # noqa: BLE001
+        remarks = [Remark(Level.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")]
+    return Examined(name, entry.kind, remarks)

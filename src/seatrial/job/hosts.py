@@ -1,0 +1,198 @@
+"""The records of several hosts, each with a place and an agent of its own, as one: what checks read of a job does not
+depend on whether its hosts were processes of one machine.
+
+- A step is told as the host tells it that failed first, by the wall clocks of the hosts; where none did, as the one
+  that took longest, for the others waited for it. Outcome, code, output, times and samples are that host's. A host that
+  was only ended because another failed, or whose end nobody saw, comes after those that failed by themselves.
+- Notes are those of all hosts. CPU time, lines and steps are summed; the peak of memory is the highest of one host.
+- What a log must and must not say, and the values in it, are kept by host. A line's number is that in its host's log.
+- Files are counted as if all hosts had one folder: what two hosts have under the same path counts once. Each is told
+  below `hosts/N/`; one that several hosts see as the same (a shared folder) is told once, under its plain path.
+- The hardware is host 0's; `others` has what another host has instead, where cpu, cores or gpu are not the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from seatrial.job.lifecycle import Outcome
+from seatrial.job.observation import Records, StepSeen
+
+# Of the hardware: the rest (memory to the byte) differs between machines that are the same.
+COUNTED = ("cpu", "cores", "gpu")
+# What becomes of a host when another one failed, or when nobody saw what did.
+_FOLLOWS = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, None)
+
+
+def merged(hosts: Sequence[Records]) -> Records:
+    """Of all hosts in their order; one that left no records has empty ones. Never raises for what a record holds."""
+    if len(hosts) == 1:
+        return hosts[0]
+    whole = min(range(len(hosts)), key=lambda host: _rank(hosts[host].outcome, 0, hosts[host].began_s, None))
+    message = hosts[whole].message
+    return Records(
+        steps=[_step(hosts, number) for number in range(len(hosts[0].steps))],
+        outcome=hosts[whole].outcome,
+        message=f"host {whole}: {message}" if message else "",
+        left=sum(one.left for one in hosts),
+        log_bytes=sum(one.log_bytes for one in hosts),
+        log_omitted_bytes=sum(one.log_omitted_bytes for one in hosts),
+        broken=sum(one.broken for one in hosts),
+        seconds=max((one.seconds for one in hosts if one.seconds is not None), default=None),
+        hardware=_hardware([one.hardware for one in hosts]),
+        began_s=min((one.began_s for one in hosts if one.began_s is not None), default=None),
+    )
+
+
+def _rank(outcome: Outcome | None, code: int | None, began_s: float | None, ended_s: float | None) -> tuple[int, float]:
+    """Whose end tells most comes first: a failure of its own, then what followed from one, then success."""
+    at_s = (began_s or 0.0) + (ended_s or 0.0)
+    if outcome is Outcome.EXITED:
+        return (0, at_s) if code else (2, at_s)
+    return (1, at_s) if outcome in _FOLLOWS else (0, at_s)
+
+
+def _step(hosts: Sequence[Records], number: int) -> StepSeen:
+    seen = [one.steps[number] for one in hosts]
+    ranks = [_rank(step.outcome, step.code, one.began_s, step.ended_s) for one, step in zip(hosts, seen, strict=True)]
+    first = min(range(len(seen)), key=lambda host: ranks[host])
+    if ranks[first][0] == 2:
+        first = max(range(len(seen)), key=lambda host: (seen[host].seconds or 0.0, -host))
+    told = seen[first]
+    cpu = [step.cpu_s for step in seen if isinstance(step.cpu_s, int | float)]
+    return msgspec.structs.replace(
+        told,
+        output=_output(told, first),
+        output_omitted_bytes=sum(_number(step.output_omitted_bytes) for step in seen),
+        cpu_s=sum(cpu) if cpu else None,
+        peak_memory_bytes=max((_number(step.peak_memory_bytes) for step in seen), default=0) or None,
+        oom_kills=sum(_number(step.oom_kills) for step in seen),
+        notes=[note for step in seen for note in step.notes],
+        result=_RESULTS.get(told.kind, _first_result)([_map(step.result) for step in seen], first),
+    )
+
+
+def _output(told: StepSeen, host: int) -> str:
+    """Each line with its host, and at the end which host it was that failed, as the log of several hosts has them."""
+    lines = str(told.output).split("\n")
+    ending = [lines.pop()] if lines[-1] == "" else []
+    if told.outcome is Outcome.EXITED and told.code:
+        lines.append(f"--- host {host} ended with code {told.code}")
+    return "\n".join([*(f"[{host}] {line}" for line in lines), *ending]) if lines else ""
+
+
+def _first_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
+    return results[first]
+
+
+# ---- what was read of the log
+
+
+def _train_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
+    found = [result for result in results if result]
+    if not found:
+        return {}
+    stopped = [result.get("stopped") for result in [results[first], *found]]
+    return {
+        **{key: sum(_number(result.get(key)) for result in found) for key in ("lines", "long_lines", "steps")},
+        "must": _sought(found, "must"),
+        "never": _sought(found, "never"),
+        "values": _values(found),
+        "stopped": next((one for one in stopped if one), None),
+        "dropped": list({str(one): one for result in found for one in _list(result.get("dropped"))}.values()),
+        "errors": [one for result in found for one in _list(result.get("errors"))],
+    }
+
+
+def _sought(results: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    """Of each pattern how often it was found, by host, and the first line of the first host that has it."""
+    made: dict[str, dict[str, Any]] = {}
+    for pattern, found in _items(results, key):
+        whole = made.setdefault(pattern, {"count": 0, "host": {}, "line": None, "text": ""})
+        count = _number(found.get("count"))
+        if count and not whole["count"]:
+            whole.update(line=found.get("line"), text=found.get("text"))
+        whole["count"] += count
+        for host, number in _map(found.get("host")).items():
+            whole["host"][host] = whole["host"].get(host, 0) + _number(number)
+    return made
+
+
+def _values(results: list[dict[str, Any]]) -> dict[str, Any]:
+    made: dict[str, dict[str, Any]] = {}
+    for name, by_host in _items(results, "values"):
+        made.setdefault(name, {}).update(by_host)
+    return made
+
+
+# ---- files
+
+
+def _files_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
+    names = dict.fromkeys(name for result in results for name, entry in result.items() if isinstance(entry, dict))
+    made: dict[str, Any] = {name: _entry([_map(result.get(name)) for result in results]) for name in names}
+    error = results[first].get("error")
+    return {**made, "error": f"host {first}: {error}"} if isinstance(error, str) else made
+
+
+def _entry(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    whose: dict[str, list[tuple[int, dict[str, Any]]]] = {}  # by path
+    untold = 0
+    for host, entry in enumerate(entries):
+        files = [one for one in _list(entry.get("files")) if isinstance(one, dict)]
+        untold += max(0, _number(entry.get("count")) - len(files))
+        for one in files:
+            whose.setdefault(str(one.get("path")), []).append((host, one))
+    made: dict[str, Any] = {
+        "count": len(whose) + untold,
+        "files": [one for path in sorted(whose) for one in _told_files(path, whose[path])],
+    }
+    for key in ("error", "cut"):
+        said = [f"host {host}: {entry[key]}" for host, entry in enumerate(entries) if entry.get(key)]
+        made.update({key: "; ".join(said)} if said else {})
+    return made
+
+
+def _told_files(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """One and the same file, where all who have it say the same of it; else each host's own."""
+    if len(found) > 1 and len({(str(one.get("bytes")), str(one.get("modified_s"))) for _, one in found}) == 1:
+        yield found[0][1]
+        return
+    for host, one in found:
+        yield {**one, "path": f"hosts/{host}/{path}"}
+
+
+_RESULTS = {"train": _train_result, "files": _files_result}
+
+
+# ---- the rest
+
+
+def _hardware(found: list[dict[str, Any]]) -> dict[str, Any]:
+    first = found[0]
+    others = {
+        str(host): {key: one.get(key) for key in COUNTED}
+        for host, one in enumerate(found)
+        if one and any(one.get(key) != first.get(key) for key in COUNTED)
+    }
+    return {**first, "others": others} if others else first
+
+
+def _items(results: list[dict[str, Any]], key: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for result in results:
+        for name, value in _map(result.get(key)).items():
+            if isinstance(value, dict):
+                yield name, value
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

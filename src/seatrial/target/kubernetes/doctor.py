@@ -1,0 +1,191 @@
+"""What of a cluster is in order for the target, and what to do about the rest."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+
+from seatrial.job import Environment, Job, Outcome, Step
+from seatrial.target.kubernetes import manifest, names, rights
+from seatrial.target.kubernetes.client import (
+    NAMESPACES,
+    NODES,
+    PRIORITY_CLASSES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    VOLUME_CLAIMS,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    NotFound,
+    Object,
+    Part,
+    Resource,
+    grant_yaml,
+    load,
+)
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.protocol import Level, Remark, TargetError
+
+PATIENCE_S = 10.0
+NOBODY = "00000000-0000-0000-0000-000000000000"
+ENFORCED = "pod-security.kubernetes.io/enforce"
+LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
+
+
+class _User(Part, frozen=True):
+    username: str = ""
+
+
+class _Status(Part, frozen=True, rename="camel"):
+    user_info: _User = _User()
+
+
+class _Review(Object, frozen=True):
+    status: _Status = _Status()
+
+
+class _NodeStatus(Part, frozen=True):
+    allocatable: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class _Node(Object, frozen=True):
+    status: _NodeStatus = _NodeStatus()
+
+
+async def examine(options: KubernetesOptions) -> list[Remark]:
+    try:
+        access = load(options.kubeconfig, options.context)
+    except KubernetesError as error:
+        return [Remark(Level.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
+    async with Kubernetes(access, patience_s=PATIENCE_S) as client:
+        where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
+        try:
+            version = await client.version()
+            user = (await client.create(_review(), _Review)).status.user_info.username
+        except KubernetesError as error:
+            return [Remark(Level.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first")]
+        namespace = options.namespace or access.namespace
+        found = [Remark(Level.OK, "API server", f"{version} at {access.server}, as {user}")]
+        examined = _Examination(client, options, namespace, user)
+        async for remark in examined.remarks():
+            found.append(remark)
+        return found
+
+
+def _review() -> dict[str, str]:
+    return {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+class _Examination:
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, namespace: str, user: str) -> None:
+        self._client, self._options, self._namespace, self._user = client, options, namespace, user
+
+    async def remarks(self) -> AsyncIterator[Remark]:
+        there = await self._namespace_there()
+        yield there
+        if there.level is Level.PROBLEM:
+            return
+        allowed = await self._rights()
+        yield allowed
+        for resource, name, field in self._named():
+            yield await self._there(resource, name, field)
+        if allowed.level is Level.OK:
+            yield await self._dry_run()
+        yield await self._gpus()
+
+    async def _namespace_there(self) -> Remark:
+        what = f"namespace {self._namespace}"
+        try:
+            found = await self._client.get(NAMESPACES, self._namespace)
+        except NotFound:
+            return Remark(Level.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}")
+        except Forbidden:
+            return Remark(Level.OK, what, "may not be looked at, which is no harm")
+        except KubernetesError as error:
+            return Remark(Level.PROBLEM, what, str(error))
+        enforced = found.metadata.labels.get(ENFORCED, "")
+        if enforced == "restricted" and self._options.security != "restricted":
+            fix = "leave `security` of the target out, or use a namespace that allows more"
+            return Remark(Level.PROBLEM, what, f"takes only restricted pods; security: {self._options.security}", fix)
+        return Remark(Level.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
+
+    async def _rights(self) -> Remark:
+        wanted = rights.needed(self._options, self._namespace)
+        try:
+            answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
+        except KubernetesError as error:
+            return Remark(Level.WARNING, "rights", f"cannot be asked for: {error}")
+        missing = [right for right, (allowed, _) in zip(wanted, answers, strict=True) if not allowed]
+        if not missing:
+            return Remark(Level.OK, "rights", f"all {len(wanted)} that are needed")
+        listed = "; ".join(map(str, missing))
+        fix = f"an administrator applies this:\n{grant_yaml(missing, self._user)}"
+        return Remark(Level.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
+
+    def _named(self) -> Iterable[tuple[Resource, str, str]]:
+        """What the options name and somebody else has to have made."""
+        options = self._options
+        if options.service_account:
+            yield SERVICE_ACCOUNTS, options.service_account, "service_account"
+        if options.priority:
+            yield PRIORITY_CLASSES, options.priority, "priority"
+        if options.queue:
+            yield LOCAL_QUEUES, options.queue, "queue"
+        for name in options.pull_secrets:
+            yield SECRETS, name, "pull_secrets"
+        for volume in options.volumes:
+            if volume.claim:
+                yield VOLUME_CLAIMS, volume.claim, "volumes"
+
+    async def _there(self, resource: Resource, name: str, field: str) -> Remark:
+        what = f"{field}: {name}"
+        try:
+            await self._client.get(resource, name, namespace=self._namespace)
+        except NotFound as error:
+            return Remark(Level.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
+        except KubernetesError as error:
+            return Remark(Level.WARNING, what, f"cannot be looked at: {error}")
+        return Remark(Level.OK, what, "is there")
+
+    async def _dry_run(self) -> Remark:
+        """The whole of our manifest with the user's template, tried on the server."""
+        what = "a job's manifest"
+        image = self._options.image or "localhost/any"
+        job = Job(
+            name="doctor", run="doctor", cell="doctor", attempt=1, title="doctor",
+            steps=(Step("run true", "run", {"command": "true"}),), environment=Environment(image=image),
+        )  # fmt: skip
+        try:
+            owner = manifest.owner(manifest.root_resource(self._options), names.run_object_name("doctor"), NOBODY)
+            made = manifest.make(
+                job,
+                self._options,
+                namespace=self._namespace,
+                run_owner=owner,
+                agent="agent",
+                inputs=[],
+                secrets={},
+                plain="",
+            )
+            await self._client.create(made.root, resource=manifest.root_resource(self._options), dry_run=True)
+        except (KubernetesError, TargetError) as error:
+            refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
+            return Remark(Level.PROBLEM, what, str(error), "correct the target's options" if refused else "")
+        return Remark(Level.OK, what, "is accepted by the server (dry run)")
+
+    async def _gpus(self) -> Remark:
+        counts: Counter[str] = Counter()
+        options = self._options
+        others = (model.resource for model in options.gpu_models.values() if model.resource)
+        wanted = sorted({options.gpu_resource, *others})
+        nodes = 0
+        try:
+            async for node in self._client.list(NODES, _Node):
+                nodes += 1
+                for resource in wanted:
+                    amount = node.status.allocatable.get(resource, "0")
+                    counts[resource] += int(amount) if amount.isdigit() else 0
+        except KubernetesError:
+            return Remark(Level.OK, "nodes", "may not be listed: how many GPUs there are is not known")
+        told = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
+        return Remark(Level.OK if nodes else Level.PROBLEM, "nodes", f"{nodes}, with {told}")

@@ -1,0 +1,36 @@
+"""From the neutral job and the target's options to the objects of Kubernetes: plain data, made without asking anybody.
+
+made = make(job, options, ...)     # root, config, secret, service
+run_object(...), agent_config(...), input_configs(...)   # what a run has once
+"""
+
+from seatrial.target.kubernetes.manifest.inputs import MOST_BYTES, inputs_archive
+from seatrial.target.kubernetes.manifest.make import Made, make, owned_by, owner
+from seatrial.target.kubernetes.manifest.pod import keep_s, pod_deadline_s
+from seatrial.target.kubernetes.manifest.run import agent_config, input_configs, run_object
+from seatrial.target.kubernetes.manifest.workload import (
+    QUEUE,
+    release,
+    root_deadline_s,
+    root_resource,
+    trial_name,
+)
+
+__all__ = [
+    "MOST_BYTES",
+    "QUEUE",
+    "Made",
+    "agent_config",
+    "input_configs",
+    "inputs_archive",
+    "keep_s",
+    "make",
+    "owned_by",
+    "owner",
+    "pod_deadline_s",
+    "release",
+    "root_deadline_s",
+    "root_resource",
+    "run_object",
+    "trial_name",
+]

@@ -1,0 +1,160 @@
+"""All objects of a job, made of the neutral job and the target's options. Pure: the same job gives the same objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Job, Outcome
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.client import Resource
+from seatrial.target.kubernetes.manifest import workload
+from seatrial.target.kubernetes.manifest.hosts import Hosts, hosts_of
+from seatrial.target.kubernetes.manifest.pod import pod_template
+from seatrial.target.kubernetes.manifest.template import templated
+from seatrial.target.kubernetes.manifest.variables import check_text
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.protocol import TargetError
+
+TITLE = "seatrial/title"  # an annotation: the cell's id, for people
+LOG_SEGMENTS = 16  # of 1 MiB at its end: more than is written while a reader is cut off
+# Kubernetes' own bound for all of a ConfigMap is 1 MiB.
+MOST_CONFIG_BYTES = 1000 << 10
+
+
+class Made(msgspec.Struct, frozen=True):
+    """The root is created first, suspended; the others are made its own (`owned_by`), and then it is released."""
+
+    root: dict[str, Any]
+    config: dict[str, Any]
+    secret: dict[str, Any] | None = None
+    service: dict[str, Any] | None = None
+
+
+def make(
+    job: Job,
+    options: KubernetesOptions,
+    *,
+    namespace: str,
+    run_owner: Mapping[str, Any],
+    agent: str,
+    inputs: Sequence[str],
+    secrets: Mapping[str, str],
+    plain: str,
+) -> Made:
+    """`agent` and `inputs` are names of ConfigMaps, `plain` is the program for images without a Python.
+
+    Raises TargetError (REFUSED) for what no cluster could run."""
+    _check_utf8(job)
+    hosts = hosts_of(job, options, namespace)
+    ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
+    template = templated(ours, options.template)
+    metadata = _metadata(job, namespace, "job")
+    metadata["annotations"] = {TITLE: job.title}
+    metadata["ownerReferences"] = [dict(run_owner)]
+    return Made(
+        root=workload.root(job, options, metadata, template),
+        config=_config(job, namespace, bool(inputs), plain),
+        secret=_secret(job, namespace, secrets),
+        service=_service(job, namespace, hosts),
+    )
+
+
+def owner(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+    """The reference by which an object owns others. It blocks nothing: who deletes it waits for nobody."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
+
+
+def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+    """The same object, which goes away when its owner does."""
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [dict(owner)]}}
+
+
+def job_text(job: Job, inputs: bool) -> str:
+    """`job.json`: what the agent in the pod is to do. It names the variables that are secret, never their values."""
+    environment, limits = job.environment, job.limits
+    told = {
+        "version": 1,
+        "name": job.name,
+        "steps": [
+            {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s} for step in job.steps
+        ],
+        "limits": {"run_s": limits.run_s, "stall_s": limits.stall_s, "grace_s": limits.grace_s},
+        "secret_variables": sorted(job.secrets),
+        "hosts": job.hosts,
+        "inputs": inputs,
+        "environment": {
+            "name": environment.name,
+            "python": environment.python,
+            "packages": environment.packages,
+            "interpreter": environment.interpreter,
+        },
+        "memory_bytes": job.resources.memory_bytes,
+        "log": {"segments": LOG_SEGMENTS},
+    }
+    return msgspec.json.encode(told).decode()
+
+
+def _check_utf8(job: Job) -> None:
+    """Names of files need not be UTF-8; what a cluster keeps must be. Variables are told one by one elsewhere."""
+    for field in job.__struct_fields__:
+        if field != "env":
+            try:
+                msgspec.json.encode(getattr(job, field))
+            except UnicodeEncodeError:
+                message = (
+                    f"`{field}` of the job has text in it that is not UTF-8, which no object of a cluster can hold"
+                )
+                raise TargetError(message, Outcome.REFUSED) from None
+
+
+def _image(job: Job, options: KubernetesOptions) -> str:
+    image = job.environment.image or options.image
+    if image is None:
+        raise TargetError(
+            f"runtime {job.environment.name!r} names no image, and pods need one: write `image: NAME` in the runtime, "
+            "or in the target for all runtimes that name none",
+            Outcome.REFUSED,
+        )
+    return image
+
+
+def _metadata(job: Job, namespace: str, part: str) -> dict[str, Any]:
+    labels = names.job_labels(job.run, job.name, job.cell, job.attempt, part)
+    return {"name": names.object_name(job.name), "namespace": namespace, "labels": labels}
+
+
+def _config(job: Job, namespace: str, inputs: bool, plain: str) -> dict[str, Any]:
+    data = {"job.json": job_text(job, inputs), "plain.sh": plain}
+    size = sum(len(text.encode()) for text in data.values())
+    if size > MOST_CONFIG_BYTES:
+        raise TargetError(
+            f"what {job.title} is to do takes {size >> 10} KiB to say, and a cluster keeps at most "
+            f"{MOST_CONFIG_BYTES >> 10} KiB; put long commands and parameters into files of the workspace",
+            Outcome.REFUSED,
+        )
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(job, namespace, "config")}
+    return {**head, "immutable": True, "data": data}
+
+
+def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> dict[str, Any] | None:
+    if not job.secrets:
+        return None
+    missing = sorted(set(job.secrets) - set(secrets))
+    if missing:
+        raise TargetError(f"no value for {', '.join(missing)}, which {job.title} takes from secrets", Outcome.REFUSED)
+    values = {name: secrets[name] for name in sorted(job.secrets)}
+    for name, value in values.items():
+        check_text(name, value)
+    head = {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(job, namespace, "secret")}
+    return {**head, "immutable": True, "type": "Opaque", "stringData": values}
+
+
+def _service(job: Job, namespace: str, hosts: Hosts) -> dict[str, Any] | None:
+    """The names of several hosts, from before they are ready; JobSet and PyTorchJob have services of their own."""
+    if hosts.subdomain is None:
+        return None
+    chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": chosen}
+    head = {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(job, namespace, "service")}
+    return {**head, "spec": spec}

@@ -1,0 +1,85 @@
+"""Where a pod may run and what it gets there: node labels, hosts to avoid, CPUs, memory, GPUs."""
+
+import re
+from typing import Any
+
+from seatrial.job import Job, Outcome
+from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.options import GpuModel, KubernetesOptions
+from seatrial.target.protocol import TargetError
+
+HOSTNAME = "kubernetes.io/hostname"
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def resources(job: Job, options: KubernetesOptions) -> dict[str, Any]:
+    """As much as the machine of the cell has: asked for and allowed alike, so that figures can be compared."""
+    wanted: dict[str, str] = {}
+    if job.resources.cpu is not None:
+        wanted["cpu"] = quantity.cpu(job.resources.cpu)
+    if job.resources.memory_bytes is not None:
+        wanted["memory"] = quantity.size(job.resources.memory_bytes)
+    if job.resources.gpu.count:
+        wanted[_gpu(job, options).resource or options.gpu_resource] = str(job.resources.gpu.count)
+    return {"requests": dict(wanted), "limits": wanted} if wanted else {}
+
+
+def keeper_resources(options: KubernetesOptions) -> dict[str, Any]:
+    """It asks for next to nothing; to fetch files, and to start programs for that, it may take more."""
+    keeper = options.keeper
+    memory = quantity.size(keeper.memory_bytes)
+    return {
+        "requests": {"cpu": quantity.cpu(keeper.cpu), "memory": memory},
+        "limits": {"cpu": quantity.cpu(keeper.cpu_limit), "memory": memory},
+    }
+
+
+def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
+    """What the machine, the model of its GPUs and the target say; where two of them disagree, no node can be meant."""
+    sources = [
+        ("the machine's `select`", job.resources.select),
+        ("the target's `select`", options.select),
+        _gpu_labels(job, options),
+    ]
+    chosen: dict[str, tuple[str, str]] = {}
+    for source, labels in sources:
+        for key, value in labels.items():
+            other = chosen.setdefault(key, (value, source))
+            if other[0] != value:
+                raise TargetError(
+                    f"no node can be chosen for {job.title}: {other[1]} says {key}={other[0]}, and {source} "
+                    f"says {key}={value}; leave one of them out",
+                    Outcome.REFUSED,
+                )
+    return {key: value for key, (value, _) in sorted(chosen.items())}
+
+
+def affinity(job: Job) -> dict[str, Any]:
+    """Rather elsewhere than on the hosts to avoid; there all the same when nothing else is free."""
+    hosts = sorted({host.strip() for avoided in job.avoid for host in avoided.split(",")} - {""})
+    if not hosts:
+        return {}
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": hosts}]}
+    preferred = [{"weight": 100, "preference": term}]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def _gpu(job: Job, options: KubernetesOptions) -> GpuModel:
+    return options.gpu_models.get(job.resources.gpu.model or "", GpuModel())
+
+
+def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, str]]:
+    gpu = job.resources.gpu
+    if not gpu.count or gpu.model is None:
+        return "", {}
+    own = _gpu(job, options)
+    if own.select or own.resource or options.gpu_label is None:
+        return f"`gpu_models.{gpu.model}.select`", own.select
+    value = gpu.model.replace(" ", "-")  # as the device plugins' own labels are made
+    if not _LABEL_VALUE.fullmatch(value):
+        raise TargetError(
+            f"gpu model {gpu.model!r} cannot be the value of the label {options.gpu_label}; give its nodes' label in "
+            f"the target's `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`",
+            Outcome.REFUSED,
+        )
+    return f"`gpu_label` for {gpu.model}", {options.gpu_label: value}

@@ -1,0 +1,144 @@
+"""The pod of a job: the trial, the keeper of its files, what they find around them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from seatrial.job import Job
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.manifest import placement, quantity
+from seatrial.target.kubernetes.manifest.hosts import Hosts
+from seatrial.target.kubernetes.manifest.variables import keeper_variables, trial_variables
+from seatrial.target.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
+
+AGENT, CONFIG, INPUTS, BOX = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-box"  # volumes
+PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
+GRACE_MARGIN_S = 5.0
+
+
+def keep_s(job: Job, options: KubernetesOptions) -> float:
+    """How long the pod stays when nobody collects its files; GPUs are not kept waiting."""
+    return min(options.keep_gpu_s, options.keep_s) if job.resources.gpu.count else options.keep_s
+
+
+def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
+    """From the pod's start until the cluster ends it, whatever the agent does."""
+    limits = job.limits
+    run_s = options.deadline_s if limits.run_s is None else limits.run_s
+    return run_s + limits.grace_s + keep_s(job, options) + PULL_MARGIN_S
+
+
+def pod_template(
+    job: Job, options: KubernetesOptions, image: str, agent: str, inputs: Sequence[str], hosts: Hosts
+) -> dict[str, Any]:
+    name = names.object_name(job.name)
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": quantity.seconds(job.limits.grace_s + GRACE_MARGIN_S),
+        "activeDeadlineSeconds": quantity.seconds(pod_deadline_s(job, options)),
+        "containers": [_trial(job, options, image, bool(inputs), hosts), _keeper(job, options, image)],
+        "volumes": [*_own_volumes(name, agent, inputs, options), *_asked_volumes(options)],
+    }
+    if options.service_account is None:
+        spec["automountServiceAccountToken"] = False
+    chosen: dict[str, Any] = {
+        "serviceAccountName": options.service_account,
+        "priorityClassName": options.priority,
+        "imagePullSecrets": [{"name": secret} for secret in options.pull_secrets],
+        "nodeSelector": placement.node_selector(job, options),
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in options.tolerations],
+        "affinity": placement.affinity(job),
+        "subdomain": hosts.subdomain,
+        "securityContext": _pod_security(options),
+    }
+    spec |= {key: value for key, value in chosen.items() if value}
+    labels = names.job_labels(job.run, job.name, job.cell, job.attempt, "pod")
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts: Hosts) -> dict[str, Any]:
+    mounts = [
+        {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
+        {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
+        *([{"name": INPUTS, "mountPath": names.INPUTS, "readOnly": True}] if inputs else []),
+        {"name": BOX, "mountPath": names.BOX},
+        *([{"name": "shared-memory", "mountPath": SHARED_MEMORY}] if options.shared_memory_bytes else []),
+        *(_asked_mount(number, volume) for number, volume in enumerate(options.volumes)),
+    ]
+    made = _container(names.TRIAL, "start.sh", options, image)
+    made |= {"env": trial_variables(job, options, hosts), "volumeMounts": mounts}
+    made |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+    if wanted := placement.resources(job, options):
+        made["resources"] = wanted
+    return made
+
+
+def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:
+    made = _container(names.KEEPER, "keep.sh", options, image)
+    made["env"] = keeper_variables(keep_s(job, options))
+    made["resources"] = placement.keeper_resources(options)
+    made["volumeMounts"] = [
+        {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
+        {"name": BOX, "mountPath": names.BOX},
+    ]
+    return made
+
+
+def _container(name: str, script: str, options: KubernetesOptions, image: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "image": image, "command": ["/bin/sh", f"{names.AGENT}/{script}"]}
+    if options.pull is not None:
+        made["imagePullPolicy"] = options.pull
+    if options.security == "restricted":
+        made["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return made
+
+
+def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
+    user = options.run_as
+    made: dict[str, Any] = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    if options.security == "restricted":
+        made |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    return made
+
+
+def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[dict[str, Any]]:
+    box = {"sizeLimit": quantity.size(options.box_size_bytes)} if options.box_size_bytes else {}
+    made: list[dict[str, Any]] = [
+        {"name": AGENT, "configMap": {"name": agent}},
+        {"name": CONFIG, "configMap": {"name": config}},
+    ]
+    if inputs:
+        parts = [
+            {"configMap": {"name": name, "items": [{"key": "part", "path": f"part-{number:04d}"}]}}
+            for number, name in enumerate(inputs)
+        ]
+        made.append({"name": INPUTS, "projected": {"sources": parts}})
+    made.append({"name": BOX, "emptyDir": box})
+    if options.shared_memory_bytes:
+        memory = {"medium": "Memory", "sizeLimit": quantity.size(options.shared_memory_bytes)}
+        made.append({"name": "shared-memory", "emptyDir": memory})
+    return made
+
+
+def _asked_volumes(options: KubernetesOptions) -> list[dict[str, Any]]:
+    return [{"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)]
+
+
+def _source(volume: Volume) -> dict[str, Any]:
+    if volume.claim is not None:
+        read_only = {"readOnly": True} if volume.read_only else {}
+        return {"persistentVolumeClaim": {"claimName": volume.claim, **read_only}}
+    if volume.host is not None:
+        return {"hostPath": {"path": volume.host}}
+    if volume.config is not None:
+        return {"configMap": {"name": volume.config}}
+    return {"secret": {"secretName": volume.secret}}
+
+
+def _asked_mount(number: int, volume: Volume) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": f"volume-{number}", "mountPath": volume.at}
+    if volume.read_only:
+        made["readOnly"] = True
+    if volume.path is not None:
+        made["subPath"] = volume.path
+    return made

@@ -1,0 +1,72 @@
+"""The environment of a pod's containers. No value of a secret is ever in it: only where to find it."""
+
+from typing import Any
+
+from seatrial.job import Job, Outcome
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.manifest.hosts import MASTER_PORT, Hosts
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.protocol import TargetError
+
+# Images made for GPUs say `all`; with NVIDIA's runtime a container that asked for none would then see every GPU.
+_GPUS = "NVIDIA_VISIBLE_DEVICES"
+_NO_GPU = {_GPUS: "void"}
+
+
+def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[dict[str, Any]]:
+    """What comes later stands over what came before; what Seatrial itself needs stands over all."""
+    unseen = {} if job.resources.gpu.count else _NO_GPU
+    plain = {**unseen, **options.env, **job.env}
+    own = own_variables(job, hosts)
+    made = {name: _literal(name, value) for name, value in plain.items()}
+    made |= {name: _from_secret(job, name) for name in job.secrets}
+    made |= {name: _literal(name, value) for name, value in own.items()}
+    return [made[name] for name in sorted(made)]
+
+
+def own_variables(job: Job, hosts: Hosts) -> dict[str, str]:
+    made = {
+        "HOME": f"{names.BOX}/home",
+        "TMPDIR": f"{names.BOX}/tmp",
+        "SEATRIAL_FILES": f"{names.OUT}/files",
+        "SEATRIAL_RUN": job.run,
+        "SEATRIAL_CELL": job.cell,
+        "SEATRIAL_ATTEMPT": str(job.attempt),
+        "SEATRIAL_JOB": job.name,
+    }
+    if hosts.count > 1:
+        made |= {"SEATRIAL_HOSTS": str(hosts.count), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
+        if hosts.numbered_by_us:
+            made |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
+    return made
+
+
+def keeper_variables(keep_s: float) -> list[dict[str, Any]]:
+    own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(quantity.seconds(keep_s))}
+    return [_literal(name, value) for name, value in sorted(own.items())]
+
+
+def _from_secret(job: Job, name: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": names.object_name(job.name), "key": name}}}
+
+
+def _literal(name: str, value: str) -> dict[str, Any]:
+    """Kubernetes replaces `$(NAME)` in values; a doubled `$` is one of the value's own."""
+    check_text(name, value)
+    return {"name": name, "value": value.replace("$", "$$")}
+
+
+def check_text(name: str, value: str) -> None:
+    """What a variable of a pod can hold: the message never has the value, which may be a secret."""
+    problem = "has a NUL in it" if "\0" in value else ""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        problem = "is not UTF-8"
+    if problem:
+        raise TargetError(
+            f"the value of {name} {problem}, which no variable of a pod can hold; encode it (base64), or put it into a "
+            "file",
+            Outcome.REFUSED,
+        )

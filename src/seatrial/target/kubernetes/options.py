@@ -1,0 +1,216 @@
+"""What a suite may say of a Kubernetes target. What is not here, `template` can say."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from seatrial.target.kubernetes.names import PLACE
+from seatrial.target.kubernetes.option_values import (
+    Cpu,
+    Duration,
+    Folder,
+    LabelKey,
+    Labels,
+    LabelValue,
+    Namespace,
+    ObjectName,
+    ResourceName,
+    Size,
+    Text,
+    Variable,
+)
+
+USER = 1000  # of a pod under `restricted`, when nobody says another
+SHARED_MEMORY = "/dev/shm"
+
+
+class Options(BaseModel):
+    """What all options share. Built when first used: a suite without a cluster does not wait for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Toleration(Options):
+    """As Kubernetes writes it."""
+
+    key: LabelKey | None = Field(None, description="The taint's key; without it every taint.")
+    operator: Literal["Equal", "Exists"] | None = Field(None, description="Without it Equal.")
+    value: LabelValue | None = Field(None, description="The taint's value, for Equal.")
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        None, description="Without it every effect."
+    )
+    tolerationSeconds: int | None = Field(
+        None, strict=True, ge=0, description="How long a NoExecute taint is borne; without it for ever."
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.operator == "Exists" and self.value:
+            raise ValueError("`operator: Exists` asks for no `value`")
+        if self.key is None and self.operator != "Exists":
+            raise ValueError("without `key` only `operator: Exists` has a meaning: it bears every taint")
+        if self.tolerationSeconds is not None and self.effect != "NoExecute":
+            raise ValueError("`tolerationSeconds` is for `effect: NoExecute`")
+        return self
+
+
+class Volume(Options):
+    """Something that is there already, and where the trial finds it: exactly one of claim, host, config and secret."""
+
+    claim: ObjectName | None = Field(None, description="Name of a PersistentVolumeClaim.")
+    host: Folder | None = Field(None, description="Path on the node; `restricted` namespaces refuse it.")
+    config: ObjectName | None = Field(None, description="Name of a ConfigMap.")
+    secret: ObjectName | None = Field(None, description="Name of a Secret.")
+    at: Folder = Field(description="Where the trial finds it.")
+    path: Text | None = Field(None, description="A part of it alone: relative, without `..`.")
+    read_only: bool = Field(True, strict=True, description="False: the trial may write there (claim and host only).")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        given = [name for name in ("claim", "host", "config", "secret") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"exactly one of claim, host, config and secret; this has {' and '.join(given) or 'none'}")
+        if given[0] in ("config", "secret") and not self.read_only:
+            raise ValueError(f"a {given[0]} cannot be written to; leave `read_only` out")
+        if self.path is not None and (self.path.startswith("/") or ".." in self.path.split("/")):
+            raise ValueError(f"`path` {self.path!r} is relative to what is mounted, without `..`")
+        return self
+
+
+class GpuModel(Options):
+    """How one model of GPU is asked for."""
+
+    resource: ResourceName | None = Field(
+        None, description="Name of the resource; for MIG such as nvidia.com/mig-1g.10gb. Without it `gpu_resource`."
+    )
+    select: Labels = Field({}, description="Labels of the nodes that have it.")
+
+
+class Keeper(Options):
+    """The small container that keeps a pod's files until they are collected."""
+
+    cpu: Cpu = Field(0.05, description="Cores that are asked for.")
+    cpu_limit: Cpu = Field(1.0, description="Cores that are allowed; the same as `cpu` makes Guaranteed pods.")
+    memory_bytes: Size = Field(64 << 20, alias="memory", description="Memory, asked for and allowed.")
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.cpu_limit < self.cpu:
+            raise ValueError(f"`cpu_limit` {self.cpu_limit:g} is less than `cpu` {self.cpu:g}")
+        return self
+
+
+def _home(path: Path) -> Path:
+    return Path(os.path.expanduser(path))
+
+
+def _template(template: dict[str, Any]) -> dict[str, Any]:
+    unknown = [key for key in template if key not in ("metadata", "spec")]
+    if unknown:
+        raise ValueError(
+            f"a template is a part of a pod template: `metadata` (labels, annotations) and `spec` (as of a Pod), not "
+            f"{', '.join(map(repr, unknown))}"
+        )
+    return template
+
+
+class KubernetesOptions(Options):
+    context: Text | None = Field(None, description="Context of the kubeconfig; without it the current one.")
+    kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
+        None, description="File; without it as kubectl: $KUBECONFIG, ~/.kube/config."
+    )
+    namespace: Namespace | None = Field(None, description="Where everything is made; without it the context's.")
+    parallel: int | None = Field(None, strict=True, ge=1, description="How many jobs are on the cluster at once.")
+    workload: Literal["job", "jobset", "pytorchjob"] = Field(
+        "job",
+        description="What a job is on the cluster: a Job, a JobSet or a PyTorchJob, which must be installed there.",
+    )
+    queue: ObjectName | None = Field(None, description="Kueue's LocalQueue through which jobs start.")
+
+    image: Text | None = Field(None, description="Image of runtimes that name none.")
+    pull: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        None, description="When images are pulled; without it as Kubernetes does by the image's tag."
+    )
+    pull_secrets: tuple[ObjectName, ...] = Field((), description="Secrets with which images are pulled.")
+    env: dict[Variable, Annotated[str, Field(strict=True)]] = Field(
+        {}, description="Variables of all jobs; those of suite, runtime and trial come before them."
+    )
+    service_account: ObjectName | None = Field(
+        None, description="Whose token pods get; without it the namespace's default, and no token."
+    )
+    user: int | None = Field(
+        USER,
+        strict=True,
+        ge=0,
+        description="Number of the user in pods; null: the image's own, or the cluster's choice.",
+    )
+    security: Literal["restricted", "none"] = Field(
+        "restricted",
+        description="restricted: as the pod security standard of that name asks. none: as the image and cluster do.",
+    )
+
+    select: Labels = Field({}, description="Labels of the nodes for all jobs; machines add their own.")
+    tolerations: tuple[Toleration, ...] = Field((), description="Taints of nodes that pods bear.")
+    priority: ObjectName | None = Field(None, description="Name of a PriorityClass.")
+    gpu_resource: ResourceName = Field("nvidia.com/gpu", description="Resource by which GPUs are asked for.")
+    gpu_label: LabelKey | None = Field(
+        None, description="Label of nodes whose value is the machine's `gpu.model`; without it `select` decides."
+    )
+    gpu_models: dict[Text, GpuModel] = Field(
+        {}, description="Models that are asked for in another way, by the machine's `gpu.model`: MIG, other labels."
+    )
+
+    volumes: tuple[Volume, ...] = Field((), description="Claims and other volumes that jobs find.")
+    box_size_bytes: Size | None = Field(None, alias="box_size", description="Most that a job's files may take.")
+    shared_memory_bytes: Size | None = Field(
+        None, alias="shared_memory", description="Size of /dev/shm; counts as memory of the pod."
+    )
+    keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
+    keep_s: Duration = Field(3600.0, alias="keep", description="How long what nobody collected stays.")
+    keep_gpu_s: Duration = Field(300.0, alias="keep_gpu", description="The same for jobs that hold GPUs.")
+    deadline_s: Duration = Field(
+        86400.0, alias="deadline", description="The cluster's own bound for jobs without a limit for queue or run."
+    )
+
+    endpoint: Literal["port-forward", "service", "ingress", "route"] = Field(
+        "port-forward", description="How a job's port is reached; service: from inside the cluster."
+    )
+    endpoint_host: Text | None = Field(
+        None, description="Host name of an ingress or route, with {job} in it: {job}.apps.example.com."
+    )
+    endpoint_class: ObjectName | None = Field(None, description="Name of an IngressClass.")
+
+    template: Annotated[dict[str, Any], AfterValidator(_template)] = Field(
+        {}, description="Whatever else pods need: a strategic merge patch of their template, {metadata, spec}."
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.security == "restricted" and self.user == 0:
+            raise ValueError("`user: 0` is root, which `security: restricted` forbids; write `security: none` as well")
+        taken = [SHARED_MEMORY] if self.shared_memory_bytes else []
+        for volume in self.volumes:
+            for other in (*taken, PLACE):
+                if volume.at == other or volume.at.startswith(f"{PLACE}/"):
+                    raise ValueError(f"a volume cannot be at {volume.at}: something else is there already")
+            taken.append(volume.at)
+        outside = self.endpoint in ("ingress", "route")
+        if outside and self.endpoint_host is None:
+            raise ValueError(f"`endpoint: {self.endpoint}` needs `endpoint_host`, such as {{job}}.apps.example.com")
+        if self.endpoint_host is not None:
+            if not outside:
+                raise ValueError("`endpoint_host` is for `endpoint: ingress` or `route`")
+            if "{job}" not in self.endpoint_host:
+                raise ValueError(
+                    f"`endpoint_host` {self.endpoint_host!r} has no {{job}} in it: all jobs would share it"
+                )
+        if self.endpoint_class is not None and self.endpoint != "ingress":
+            raise ValueError("`endpoint_class` is for `endpoint: ingress`")
+        return self
+
+    @property
+    def run_as(self) -> int | None:
+        """The user of pods. Without security only one that was asked for: images may count on their own."""
+        return self.user if self.security == "restricted" or "user" in self.model_fields_set else None

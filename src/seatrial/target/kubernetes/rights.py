@@ -1,0 +1,54 @@
+"""The rights that the target uses in its namespace, and what each is for. Whoever has these and no others can run
+everything; none is of the whole cluster, and none reads secrets."""
+
+import msgspec
+
+from seatrial.target.kubernetes.client import Right
+from seatrial.target.kubernetes.manifest import root_resource
+from seatrial.target.kubernetes.options import KubernetesOptions
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What is done with one sort of object, and why."""
+
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    group: str = ""
+
+
+_ALWAYS = (
+    Use("pods", ("get", "list", "watch"), "to see where jobs run, how they end and why they do not start"),
+    Use("pods/log", ("get",), "to read the output of containers"),
+    # A command is asked for by a GET that becomes a WebSocket; servers since 1.35 want the right to create as well.
+    Use("pods/exec", ("create", "get"), "to fetch what a job wrote and to ask it politely to end"),
+    Use("events", ("list", "watch"), "to tell why a pod cannot be made, placed or started"),
+    # Read again only after a connection broke while one was made: then it may be there already.
+    Use("configmaps", ("create", "get"), "to hand the agent, the job and its files to pods"),
+    Use("services", ("create", "get"), "to let the hosts of a job find each other"),
+    Use("secrets", ("create",), "to hand a job its secrets; they are never read back"),
+)
+_JOBS = ("create", "delete", "get", "list", "patch")
+_FORWARD = Use("pods/portforward", ("create", "get"), "to reach a port of a job")
+_INGRESS = Use("ingresses", ("create", "get"), "to reach a port of a job from outside", "networking.k8s.io")
+_ROUTE = Use("routes", ("create", "get"), "to reach a port of a job from outside", "route.openshift.io")
+_ROUTE_HOST = Use(
+    "routes/custom-host", ("create",), "to give a route the name of `endpoint_host`", "route.openshift.io"
+)
+_ENDPOINTS = {"port-forward": (_FORWARD,), "service": (), "ingress": (_INGRESS,), "route": (_ROUTE, _ROUTE_HOST)}
+
+
+def uses(options: KubernetesOptions) -> list[Use]:
+    """What the target does with these options; each sort of object once."""
+    root = root_resource(options)
+    run = "to own all that belongs to a run, and to say that somebody works on it"
+    if options.workload == "job":
+        roots = [Use("jobs", (*_JOBS, "watch"), f"to run jobs, to release and to end them; {run}", "batch")]
+    else:
+        own = Use(root.plural, (*_JOBS, "watch"), "to run jobs, to release and to end them", root.group)
+        roots = [Use("jobs", _JOBS, run, "batch"), own]
+    return [*roots, *_ALWAYS, *_ENDPOINTS[options.endpoint]]
+
+
+def needed(options: KubernetesOptions, namespace: str) -> list[Right]:
+    return [Right(verb, use.group, use.resource, namespace) for use in uses(options) for verb in use.verbs]

@@ -1,0 +1,235 @@
+"""The one object of a run on a cluster: it owns all others of the run, says who works on it, and goes away by itself.
+
+It is a Job without pods, because Jobs are what Kubernetes itself removes some time after their end
+(`ttlSecondsAfterFinished`), and this one ends at once. While somebody works on the run, a heartbeat keeps it.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.target.kubernetes import manifest, names
+from seatrial.target.kubernetes.client import (
+    CONFIG_MAPS,
+    JOBS,
+    AlreadyExists,
+    Kubernetes,
+    KubernetesError,
+    Meta,
+    NotFound,
+    Object,
+    Resource,
+)
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.kubernetes.problems import NOBODY, told
+from seatrial.target.protocol import RunInUse, TargetError
+
+BEAT_S = 30.0
+AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
+STALE_S = 120.0  # without a heartbeat for so long, nobody works on the run; clocks of machines may differ by some of it
+LEAST_TTL_S = 3 * 24 * 3600
+
+
+class AnnotatedMeta(Meta, frozen=True, gc=False):
+    annotations: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class Annotated(Object, frozen=True, gc=False):
+    metadata: AnnotatedMeta = AnnotatedMeta()
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who works on a run: a process of a machine since its last start."""
+
+    host: str
+    boot: str
+    pid: int
+
+    @classmethod
+    def me(cls) -> "Holder":
+        with contextlib.suppress(OSError):
+            return cls(socket.gethostname(), Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.getpid())
+        return cls(socket.gethostname(), "", os.getpid())
+
+    def elsewhere(self) -> bool:
+        """On another machine. Who of one machine works on a run is settled by the lock of its folder."""
+        me = Holder.me()
+        return (self.host, self.boot) != (me.host, me.boot)
+
+    def gone(self) -> bool:
+        """Whether it was a process of this machine, and is not any more."""
+        return not self.elsewhere() and not Path(f"/proc/{self.pid}").exists()
+
+
+def beating(found: Annotated) -> Holder | None:
+    """Who works on the run of this object; None: nobody has for some time, or it was a process of this machine that
+    is gone."""
+    try:
+        if time.time() - float(found.metadata.annotations[names.RENEWED]) > STALE_S:
+            return None
+        holder = msgspec.json.decode(found.metadata.annotations[names.HOLDER], type=Holder)
+    except (LookupError, ValueError, msgspec.DecodeError):
+        return None
+    return None if holder.gone() else holder
+
+
+def in_use(run: str, holder: Holder) -> RunInUse:
+    return RunInUse(
+        f"{run} is being worked on by process {holder.pid} on {holder.host}; stop that one first, or wait "
+        f"{STALE_S:g} s after it was lost"
+    )
+
+
+class RunObject:
+    def __init__(
+        self,
+        client: Kubernetes,
+        options: KubernetesOptions,
+        namespace: str,
+        run: str,
+        agent: bytes,
+        on_lost: Callable[[KubernetesError], None] = lambda _: None,
+    ) -> None:
+        """`on_lost` is told when the server does not know any more who asks: nobody else may ask it for hours."""
+        self.run = run
+        self._on_lost = on_lost
+        self.name = names.run_object_name(run)
+        self._client, self._options, self._namespace, self._agent = client, options, namespace, agent
+        self._making: asyncio.Task[dict[str, Any]] | None = None
+        self._configs: dict[str, asyncio.Task[list[str]]] = {}
+        self._beat: asyncio.Task[None] | None = None
+        self._ttl_s = LEAST_TTL_S
+        self._made_s = time.time()
+
+    # ---- what is there once for the whole run
+
+    async def owner(self) -> dict[str, Any]:
+        """The reference by which it owns what is made; made or taken over if need be.
+
+        Raises RunInUse when another machine works on the run."""
+        if self._making is None or (self._making.done() and _failed(self._making)):
+            self._making = asyncio.create_task(self._make())
+        return await asyncio.shield(self._making)
+
+    async def agent(self) -> str:
+        """The name of the ConfigMap with the agent."""
+        return (await self._there("agent", manifest.agent_config, self._agent))[0]
+
+    async def inputs(self, archive: bytes) -> list[str]:
+        """The names of the ConfigMaps that hold an archive; jobs with the same files share them."""
+        if not archive:
+            return []
+        return await self._there(hashlib.sha256(archive).hexdigest(), manifest.input_configs, archive)
+
+    def cover(self, life_s: float) -> None:
+        """Make sure that it outlives a job that may live for so long from now on."""
+        self._ttl_s = max(self._ttl_s, int(time.time() - self._made_s + 2 * life_s) + 1)
+
+    # ---- its end
+
+    async def close(self) -> None:
+        """Let go; the last one to leave removes it, when no job of the run is left."""
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.gather(self._beat, return_exceptions=True)
+        if self._making is None:
+            return
+        await asyncio.gather(self._making, return_exceptions=True)
+        with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
+            if not await self.has_jobs():
+                await self._client.delete(JOBS, self.name, namespace=self._namespace)
+
+    async def has_jobs(self) -> bool:
+        root = manifest.root_resource(self._options)
+        return await _has_jobs(self._client, root, self._namespace, names.label_value(self.run))
+
+    # ---- inner
+
+    async def _make(self) -> dict[str, Any]:
+        wanted = manifest.run_object(self.run, self._ttl_s, self._options, self._namespace)
+        wanted["metadata"].setdefault("annotations", {}).update(self._beats())
+        with told(f"cannot begin run {self.run} in namespace {self._namespace}"):
+            try:
+                found = await self._client.create(wanted, Annotated)
+            except AlreadyExists:
+                found = await self._client.get(JOBS, self.name, Annotated, namespace=self._namespace)
+                holder = beating(found)
+                if holder is not None and holder.elsewhere():
+                    raise in_use(self.run, holder) from None
+                await self._renew()
+        if found.metadata.deletion_timestamp is not None:
+            raise TargetError(f"run {self.run} is being removed from namespace {self._namespace}")
+        if self._beat is None:
+            self._beat = asyncio.create_task(self._keep_beating())
+        return manifest.owner(JOBS, self.name, found.metadata.uid)
+
+    async def _there(self, key: str, make: Callable[..., Any], content: bytes) -> list[str]:
+        """Made once, by the first who asks; the others wait for it."""
+        task = self._configs.get(key)
+        if task is None or (task.done() and _failed(task)):
+            task = self._configs[key] = asyncio.create_task(self._put_all(make, content))
+        return await asyncio.shield(task)
+
+    async def _put_all(self, make: Callable[..., Any], content: bytes) -> list[str]:
+        made = make(self.run, content, await self.owner(), self._namespace)
+        configs: list[dict[str, Any]] = made if isinstance(made, list) else [made]
+        await asyncio.gather(*(self._put(config) for config in configs))
+        return [config["metadata"]["name"] for config in configs]
+
+    async def _put(self, config: dict[str, Any]) -> None:
+        name = config["metadata"]["name"]
+        with told(f"cannot hand {name} to the jobs"), contextlib.suppress(AlreadyExists):
+            await self._client.create(config, resource=CONFIG_MAPS)
+
+    def _beats(self) -> dict[str, str]:
+        return {names.HOLDER: msgspec.json.encode(Holder.me()).decode(), names.RENEWED: f"{time.time():.0f}"}
+
+    async def _renew(self) -> None:
+        patch = {"metadata": {"annotations": self._beats()}, "spec": {"ttlSecondsAfterFinished": self._ttl_s}}
+        await self._client.patch(JOBS, self.name, patch, namespace=self._namespace)
+
+    async def _keep_beating(self) -> None:
+        refused = False
+        while True:
+            await asyncio.sleep(AGAIN_S if refused else BEAT_S)
+            try:
+                await self._renew()
+                refused = False
+            except NotFound:  # somebody removed it, and all that it owned: what comes next begins anew
+                self._making, self._configs, self._beat = None, {}, None
+                return
+            except NOBODY as error:
+                if refused:
+                    self._on_lost(error)
+                    return
+                refused = True
+            except KubernetesError:
+                continue  # a missed beat; the next one comes
+
+
+async def remove_deserted(client: Kubernetes, root: Resource, namespace: str, run: str) -> None:
+    """The object of a run, named by the label's value, when that has no jobs any more and nobody works on it."""
+    if await _has_jobs(client, root, namespace, run):
+        return
+    labels = names.selector(run=run, part="run")
+    for found in [one async for one in client.list(JOBS, Annotated, namespace=namespace, labels=labels)]:
+        if beating(found) is None:
+            await client.delete(JOBS, found.metadata.name, namespace=namespace)
+
+
+async def _has_jobs(client: Kubernetes, root: Resource, namespace: str, run: str) -> bool:
+    async for _ in client.list(root, namespace=namespace, labels=names.selector(run=run, part="job"), page=1):
+        return True
+    return False
+
+
+def _failed(task: "asyncio.Task[Any]") -> bool:
+    return task.cancelled() or task.exception() is not None

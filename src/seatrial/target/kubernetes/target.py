@@ -1,0 +1,433 @@
+"""The Kubernetes target: a Job (or JobSet, PyTorchJob) for each job, and this process only asks and listens."""
+
+import asyncio
+import builtins
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
+from seatrial.target.agent_file import agent_bytes
+from seatrial.target.kubernetes import manifest, names
+from seatrial.target.kubernetes.card import Card
+from seatrial.target.kubernetes.client import (
+    JOBS,
+    PODS,
+    AlreadyExists,
+    Kubernetes,
+    KubernetesError,
+    NotFound,
+    Part,
+    load,
+)
+from seatrial.target.kubernetes.collect import Collector
+from seatrial.target.kubernetes.doctor import examine
+from seatrial.target.kubernetes.endpoint import endpoint
+from seatrial.target.kubernetes.follow_progress import ProgressFollower
+from seatrial.target.kubernetes.live_log import LiveLog
+from seatrial.target.kubernetes.names import Handle
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.kubernetes.plain import plain_script
+from seatrial.target.kubernetes.problems import target_error, told
+from seatrial.target.kubernetes.run_object import Annotated, AnnotatedMeta, RunObject, beating, in_use, remove_deserted
+from seatrial.target.kubernetes.seen import epoch_s
+from seatrial.target.kubernetes.watcher import Known, Watcher
+from seatrial.target.protocol import Found, Remark, TargetError
+
+FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
+GONE_S = 120.0
+POLL_S = 0.5
+PENDING_S = 60.0  # for a host that has no place yet, when another has failed
+AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
+
+
+NOBODY = "00000000-0000-0000-0000-000000000000"  # an owner's uid in a dry run
+
+
+class _Status(Part, frozen=True, gc=False):
+    active: int = 0
+
+
+class _Policy(Part, frozen=True, gc=False):
+    suspend: bool = False
+
+
+class _Spec(Part, frozen=True, gc=False):
+    suspend: bool = False
+    run_policy: _Policy = _Policy()  # of a PyTorchJob
+
+
+class Root(Annotated, frozen=True, gc=False):
+    """What is read of a root object."""
+
+    metadata: AnnotatedMeta = AnnotatedMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class KubernetesTarget:
+    """Implements `target.Target`; the numbers in its comments are those of the contract."""
+
+    def __init__(self, name: str, options: KubernetesOptions) -> None:
+        self.name = name
+        self._options = options
+        self._runs: dict[str, RunObject] = {}
+        self._cards: dict[str, Card] = {}
+        self._opened = False
+
+    async def open(self) -> None:
+        with told("the cluster cannot be used"):
+            access = load(self._options.kubeconfig, self._options.context)
+            self._client = Kubernetes(access)
+            try:
+                await self._client.version()
+            except KubernetesError:
+                await self._client.close()
+                raise
+        self._context = access.context
+        self._namespace = self._options.namespace or access.namespace
+        self._resource = manifest.root_resource(self._options)
+        self._watcher = Watcher(
+            self._client, self._namespace, self._resource, on_final=self._end_waiting, on_partial=self._end_others
+        )
+        others = _others(self._options)
+        self._collector = Collector(self._client, self._namespace, self._watcher, others)
+        self._live_log = LiveLog(self._client, self._namespace, self._watcher, others)
+        self._progress = ProgressFollower(self._client, self._namespace, self._watcher)
+        self._ending: set[asyncio.Task[None]] = set()
+        self._opened = True
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._progress.close()
+        await self._watcher.close()
+        await self._collector.close()
+        await asyncio.gather(*(run.close() for run in self._runs.values()))
+        await self._client.close()
+
+    async def prepare(self, environment: Environment) -> None:
+        """Images are pulled by nodes, when they have a job: nothing can be begun before."""
+
+    async def examine(self) -> list[Remark]:
+        return await examine(self._options)
+
+    # ---- submitting and taking up
+
+    async def verify(self, job: Job) -> None:
+        owner = manifest.owner(JOBS, names.run_object_name(job.run), NOBODY)
+        made = self._made(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
+        with told(f"the cluster would not take {job.title}"):
+            await self._client.create(made.root, resource=self._resource, dry_run=True)
+
+    async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        handle = str(Handle(self._context, self._namespace, names.object_name(job.name)))
+        archive = await asyncio.to_thread(manifest.inputs_archive, job.inputs) if job.inputs else b""
+        submitting = asyncio.create_task(self._submit(job, secrets, handle, archive))
+        try:
+            await asyncio.shield(submitting)
+        except asyncio.CancelledError:  # (2) it leaves nothing that runs
+            submitting.cancel()
+            await asyncio.gather(submitting, return_exceptions=True)
+            with contextlib.suppress(KubernetesError):
+                await self._client.delete(self._resource, names.object_name(job.name), namespace=self._namespace)
+            raise
+        except KubernetesError as error:
+            raise target_error(error, f"cannot submit {job.name}") from error
+        return handle
+
+    async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
+        run = self._run(job.run)
+        run.cover(manifest.root_deadline_s(job, self._options) + self._options.keep_s)
+        owner = await run.owner()
+        agent, inputs = await asyncio.gather(run.agent(), run.inputs(archive))
+        made = self._made(job, secrets, owner, agent, inputs)
+        begun_s, now_s = time.monotonic(), time.time()
+        try:
+            root = await self._client.create(made.root, Root, resource=self._resource)
+            created = StageTime(Stage.CREATED, now_s, "submitter", time.monotonic() - begun_s)
+        except AlreadyExists:
+            root = await self._client.get(
+                self._resource, made.root["metadata"]["name"], Root, namespace=self._namespace
+            )
+            created = _created(root)
+        if not self._released(root):
+            reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+            await asyncio.gather(
+                *(
+                    self._put(manifest.owned_by(one, reference))
+                    for one in (made.config, made.secret, made.service)
+                    if one
+                )
+            )
+            await self._client.patch(
+                self._resource, root.metadata.name, manifest.release(self._options), namespace=self._namespace
+            )
+        self._take_up(handle, root, created)
+
+    def _made(
+        self, job: Job, secrets: Mapping[str, str], owner: dict[str, Any], agent: str, inputs: list[str]
+    ) -> "manifest.Made":
+        made = manifest.make(
+            job,
+            self._options,
+            namespace=self._namespace,
+            run_owner=owner,
+            agent=agent,
+            inputs=inputs,
+            secrets=secrets,
+            plain=plain_script(job),
+        )
+        card = Card.of(job, manifest.trial_name(self._options)).text()
+        made.root["metadata"].setdefault("annotations", {})[names.CARD] = card
+        return made
+
+    def _released(self, root: Root) -> bool:
+        """Whether everything that it needs was there once: whoever made it came to the end of that."""
+        if self._options.queue is not None:
+            return manifest.QUEUE in root.metadata.labels
+        return not (root.spec.suspend or root.spec.run_policy.suspend)
+
+    async def _put(self, one: dict[str, Any]) -> None:
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(one)
+
+    async def adopt(self, handle: str) -> None:
+        name = self._parsed(handle).name
+        with told(f"cannot take up {handle}", lost=True):
+            try:
+                root = await self._client.get(self._resource, name, Root, namespace=self._namespace)
+            except NotFound:
+                await self._refuse_held(name)
+                raise TargetError(f"there is no job {handle}") from None
+            if root.metadata.labels.get(names.PART) == "run":
+                await self._refuse_held(name)
+        card = Card.read(root)
+        await self._run(card.run).owner()
+        self._take_up(handle, root, _created(root))
+
+    async def _refuse_held(self, name: str) -> None:
+        """The object of a run is no job, and can only be removed; not while another machine works on that run."""
+        with contextlib.suppress(NotFound):
+            run = await self._client.get(JOBS, name, Annotated, namespace=self._namespace)
+            holder = beating(run)
+            if holder is not None and holder.elsewhere():
+                raise in_use(run.metadata.labels.get(names.RUN, name), holder)
+
+    def _take_up(self, handle: str, root: Root, created: StageTime) -> None:
+        card = self._cards[handle] = Card.read(root)
+        known = Known(
+            name=root.metadata.name,
+            run=names.label_value(card.run),
+            uid=root.metadata.uid,
+            hosts=card.hosts,
+            created=created,
+            trial=card.trial,
+            queue=self._options.queue is not None,
+        )
+        self._watcher.add(handle, known)
+        self._progress.add(handle, card)
+
+    def _run(self, run: str) -> RunObject:
+        if run not in self._runs:
+            self._runs[run] = RunObject(
+                self._client, self._options, self._namespace, run, agent_bytes(), self._watcher.fail
+            )
+        return self._runs[run]
+
+    # ---- seeing
+
+    async def watch(self) -> AsyncIterator[Event]:
+        async for event in self._watcher.events():
+            yield event
+
+    async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
+        async for block in self._live_log.blocks(handle, await self._card(handle), follow):
+            yield block
+
+    async def fetch(self, handle: str, path: str, into: Path) -> bool:
+        return await self._collector.fetch(handle, await self._card(handle), path, into)
+
+    @contextlib.asynccontextmanager
+    async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
+        card = await self._card(handle)
+        with told(f"cannot reach {handle}"):
+            root = await self._client.get(self._resource, self._parsed(handle).name, namespace=self._namespace)
+        reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+        pod = next(iter(self._watcher.pods(handle)), None)
+        async with endpoint(self._client, self._options, self._namespace, card, reference, pod, port) as address:
+            yield address
+
+    async def list(self, run: str | None = None) -> list[Found]:
+        chosen = {"run": names.label_value(run)} if run else {}
+        found = []
+        with told("cannot look for jobs"):
+            objects = self._client.list(
+                JOBS, Annotated, namespace=self._namespace, labels=names.selector(part="run", **chosen)
+            )
+            holders = {one.metadata.labels.get(names.RUN, ""): one async for one in objects}
+            labels = names.selector(part="job", **chosen)
+            async for root in self._client.list(self._resource, Root, namespace=self._namespace, labels=labels):
+                if root.metadata.deletion_timestamp is None:
+                    found.append(self._found(root, holders.get(root.metadata.labels.get(names.RUN, ""))))
+        return found + self._deserted(holders, {one.run for one in found})
+
+    def _found(self, root: Root, run: Annotated | None) -> Found:
+        card = Card.read(root)
+        return Found(
+            handle=str(Handle(self._context, self._namespace, root.metadata.name)),
+            name=card.name,
+            run=card.run,
+            alive=root.status.active > 0,
+            labels=card.labels,
+            created_s=_created(root).wall_s,
+            in_use=run is not None and beating(run) is not None,
+        )
+
+    def _deserted(self, runs: Mapping[str, Annotated], with_jobs: set[str]) -> "builtins.list[Found]":
+        """Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet."""
+        mine = {names.label_value(run) for run in (*self._runs, *with_jobs)}
+        found = []
+        for label, one in runs.items():
+            if label not in mine and one.metadata.deletion_timestamp is None:
+                handle = str(Handle(self._context, self._namespace, one.metadata.name))
+                held = beating(one) is not None
+                found.append(Found(handle, one.metadata.name, label, False, {}, _created(one).wall_s, held))
+        return found
+
+    # ---- ending
+
+    async def cancel(self, handle: str) -> None:
+        name = self._parsed(handle).name
+        card = await self._card(handle)
+        self._watcher.mark_cancelled(handle)
+        asked = await self._ask_to_end(handle)
+        if asked:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(card.grace_s + FORCE_S):
+                    await self._watcher.ended(handle)
+                    return
+        with told(f"cannot end {handle}"):
+            await self._client.delete(self._resource, name, namespace=self._namespace)
+
+    async def _ask_to_end(self, handle: str, numbers: "set[int] | None" = None) -> bool:
+        """Whether all that run have heard it. One that has not begun cannot be asked: it is deleted."""
+        pods = [pod for pod in self._watcher.pods(handle) if numbers is None or pod.number in numbers]
+        running = [pod for pod in pods if pod.trial_running]
+        if not running and any(pod.trial_ended for pod in pods):
+            return True
+        heard = await asyncio.gather(*(self._touch_cancel(pod.name) for pod in running))
+        return bool(running) and all(heard)
+
+    async def _touch_cancel(self, pod: str) -> bool:
+        keeper = self._client.pod(pod, names.KEEPER, namespace=self._namespace)
+        command = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
+        for attempt in range(3):
+            with contextlib.suppress(KubernetesError, TimeoutError):
+                async with asyncio.timeout(FORCE_S):
+                    return (await keeper.run(command)).exit_code == 0
+            await asyncio.sleep(POLL_S * attempt)
+        return False
+
+    async def remove(self, handle: str) -> None:
+        name = self._parsed(handle).name
+        with told(f"cannot remove {handle}"):
+            run = await self._others_run(handle, name)
+            if await self._client.delete(self._resource, name, namespace=self._namespace):
+                await self._until_gone(handle, name)
+                if run:
+                    await remove_deserted(self._client, self._resource, self._namespace, run)
+            elif self._resource is not JOBS:  # the object of a run on which nobody works any more
+                await self._client.delete(JOBS, name, namespace=self._namespace)
+        self._progress.forget(handle)
+        self._watcher.forget(handle)
+        await self._collector.forget(handle)
+        self._cards.pop(handle, None)
+
+    async def _others_run(self, handle: str, name: str) -> str:
+        """The label of a job's run, when this process does not work on that; its object goes with its last job."""
+        if handle in self._cards:
+            return ""
+        with contextlib.suppress(NotFound):
+            root = await self._client.get(self._resource, name, namespace=self._namespace)
+            mine = {names.label_value(run) for run in self._runs}
+            run = root.metadata.labels.get(names.RUN, "")
+            return "" if run in mine else run
+        return ""
+
+    async def _until_gone(self, handle: str, name: str) -> None:
+        """(8) Deleting is asking: what still runs gets its grace first."""
+        card = self._cards.get(handle)
+        within_s = GONE_S + (card.grace_s if card else 0.0)
+        try:
+            async with asyncio.timeout(within_s):
+                if card is not None:
+                    await self._watcher.gone(handle)
+                    return
+                labels = names.selector(job=name)
+                while await _any(self._client, labels, self._namespace):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
+
+    # ---- what the watcher asks for
+
+    async def _end_waiting(self, handle: str) -> None:
+        """It will never start, and it must not after all."""
+        with contextlib.suppress(KubernetesError):
+            await self._client.delete(self._resource, self._parsed(handle).name, namespace=self._namespace)
+
+    def _end_others(self, handle: str, numbers: set[int]) -> None:
+        task = asyncio.create_task(self._end_hosts(handle, numbers))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end_hosts(self, handle: str, numbers: set[int]) -> None:
+        """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
+        await asyncio.sleep(AFTER_FAILURE_S)
+        until_s = time.monotonic() + PENDING_S
+        while time.monotonic() < until_s:
+            await self._ask_to_end(handle, numbers)
+            pods = [pod for pod in self._watcher.pods(handle) if pod.number in numbers]
+            if len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods):
+                return
+            await asyncio.sleep(POLL_S)
+        await self._end_waiting(handle)
+
+    # ---- handles
+
+    def _parsed(self, handle: str) -> Handle:
+        parsed = Handle.parse(handle)
+        if parsed.namespace != self._namespace:
+            message = f"{handle} is a job of another namespace; target {self.name} works in {self._namespace}"
+            raise TargetError(message, Outcome.REFUSED)
+        return parsed
+
+    async def _card(self, handle: str) -> Card:
+        if handle not in self._cards:
+            await self.adopt(handle)
+        return self._cards[handle]
+
+
+def _others(options: KubernetesOptions) -> tuple[str, ...]:
+    """The containers that the user's template adds to ours."""
+    spec = options.template.get("spec") or {}
+    added = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    ours = (names.TRIAL, names.KEEPER, manifest.trial_name(options))
+    return tuple(one["name"] for one in added if one.get("name") not in ours and one.get("$patch") != "delete")
+
+
+def _created(root: Annotated) -> StageTime:
+    """By the API server's clock, which tells whole seconds."""
+    return StageTime(Stage.CREATED, (epoch_s(root.metadata.creation_timestamp) or 0.0) + 0.5, "api-server", 0.5)
+
+
+async def _any(client: Kubernetes, labels: str, namespace: str) -> bool:
+    async for _ in client.list(PODS, namespace=namespace, labels=labels, page=1):
+        return True
+    return False

@@ -1,0 +1,155 @@
+"""What of this machine is in order for jobs, and what to do about the rest: `seatrial doctor` shows it."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from seatrial.target.agent_file import agent_file
+from seatrial.target.local.containers import working_engine
+from seatrial.target.local.environments import uv_path
+from seatrial.target.protocol import Level, Remark, TargetError
+
+PATIENCE_S = 20.0  # for a program that is asked what it is
+LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
+MESSAGE_CHARACTERS = 500
+# The agent's own code, from the file that jobs get: what it cannot do here, it cannot do for a job.
+_TRY_LIMIT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from seatrial_agent import cgroup
+groups = cgroup.Cgroup(cgroup.plan(sys.argv[2]))
+groups.create(64 << 20)
+print("limited" if groups.memory_limited else "not limited", len(groups.folders))
+groups.remove()
+"""
+_GPU_QUERY = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+
+
+async def examine(state: Path, cache: Path, engine: str | None) -> list[Remark]:
+    """Of a local target with these folders; `engine` is what it is told to run images with."""
+    asked = await asyncio.gather(
+        _folder("folder of jobs", state, "state"),
+        _folder("folder of environments", cache, "cache"),
+        _python(),
+        _uv(),
+        _memory_limit(),
+        _engine(engine),
+        _gpus(),
+    )
+    return list(asked)
+
+
+async def _folder(what: str, path: Path, option: str) -> Remark:
+    fix = f"free room there, or name another folder: `{option}:` of the target, or ${f'seatrial_{option}'.upper()}"
+    there = next(one for one in (path, *path.parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            free = shutil.disk_usage(there).free
+    except OSError as error:
+        return Remark(Level.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
+    told = f"{path}, {free / (1 << 30):,.1f} GiB free"
+    if free < TOO_LITTLE_BYTES:
+        return Remark(Level.PROBLEM, what, told, fix)
+    return Remark(Level.WARNING, what, told, fix) if free < LITTLE_BYTES else Remark(Level.OK, what, told)
+
+
+async def _python() -> Remark:
+    what = "python of the machine"
+    found = shutil.which("python3")
+    if found is None:
+        fix = "install one, or give each runtime `python:`, `interpreter:` or `image:`"
+        return Remark(Level.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
+    code, out = await _asked(found, "-I", "-c", "import platform; print(platform.python_version())")
+    if code != 0:
+        return Remark(Level.WARNING, what, f"{found} does not start: {out}", "mend it, or put another on the PATH")
+    return Remark(Level.OK, what, f"{out}, {found}")
+
+
+async def _uv() -> Remark:
+    what = "uv, for runtimes with `python:`"
+    try:
+        code, out = await _asked(uv_path(), "--version")
+    except TargetError as error:
+        return Remark(Level.WARNING, what, str(error), "pip install uv")
+    return Remark(Level.OK, what, out) if code == 0 else Remark(Level.WARNING, what, out, "pip install --upgrade uv")
+
+
+async def _memory_limit() -> Remark:
+    what = "memory limit of jobs"
+    instead = "a watch on their processes holds jobs to their memory instead, and sees a peak only when it looks"
+    fix = (
+        "run as root, or with a control group of your own: `systemd-run --user --scope -p Delegate=yes seatrial run …`"
+    )
+    async with _scratch() as scratch:
+        try:
+            agent = await asyncio.to_thread(agent_file, scratch)
+        except OSError as error:
+            return Remark(Level.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files")
+        code, out = await _asked(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
+    if code != 0:
+        return Remark(Level.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew")
+    if out.startswith("limited"):
+        return Remark(Level.OK, what, "by the kernel (control group)")
+    return Remark(Level.WARNING, what, f"no control group may be made here: {instead}", fix)
+
+
+async def _engine(preferred: str | None) -> Remark:
+    what = "containers, for runtimes with `image:`"
+    fix = "install podman or docker, and let this user use it; runtimes without an image need neither"
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return Remark(Level.OK, what, await working_engine(preferred))
+    except TargetError as error:
+        return Remark(Level.WARNING, what, str(error), fix)
+    except TimeoutError:
+        return Remark(Level.WARNING, what, f"it does not answer within {PATIENCE_S:g} s", fix)
+
+
+async def _gpus() -> Remark:
+    what = "GPUs"
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return Remark(Level.OK, what, "none (there is no nvidia-smi)")
+    code, out = await _asked(program, *_GPU_QUERY)
+    if code != 0:
+        fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
+        return Remark(Level.WARNING, what, f"{program} fails: {out}", fix)
+    lines = [line.strip() for line in out.splitlines() if line.strip()]
+    return Remark(Level.OK, what, f"{len(lines)}: {'; '.join(lines)[:MESSAGE_CHARACTERS]}" if lines else "none")
+
+
+@contextlib.asynccontextmanager
+async def _scratch() -> AsyncIterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        yield Path(folder)
+
+
+async def _asked(program: str, *arguments: str) -> tuple[int, str]:
+    """Its exit code and what it said; one that cannot be started, or does not answer, has failed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 127, str(error.strerror or error)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            out, error_text = await process.communicate()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        await process.wait()
+        return 124, f"it does not answer within {PATIENCE_S:g} s"
+    code = process.returncode or 0
+    told = (out if code == 0 else error_text or out).decode(errors="replace").strip()
+    return code, told if code == 0 else told[-MESSAGE_CHARACTERS:] or f"exit code {code}"

@@ -1,0 +1,37 @@
+"""How far a job is, for a person who watches: read from the agent's records while it writes them."""
+
+import contextlib
+from collections.abc import Sequence
+
+import msgspec
+
+MOST_CHARACTERS = 100
+
+
+class Progress:
+    """Fed with the records as they come, in blocks cut anywhere."""
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        """`steps`: the names of the job's steps."""
+        self._steps = steps
+        self._rest = b""
+
+    def feed(self, data: bytes) -> str:
+        """The last of what `data` tells: the step that has started, or how far one says that it is; "": nothing."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in reversed(lines):
+            with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, AttributeError):
+                if b'"event":"step"' in line:
+                    number: int = msgspec.json.decode(line)["step"]
+                    return self._steps[number]
+                if b'"note":"progress"' in line:
+                    text = _one_line(msgspec.json.decode(line)["data"]["text"])
+                    if text:
+                        return text
+        return ""
+
+
+def _one_line(text: str) -> str:
+    """As a job said it, made fit for one line of a terminal."""
+    shown = "".join(character if character.isprintable() else " " for character in text[: 4 * MOST_CHARACTERS])
+    return " ".join(shown.split())[:MOST_CHARACTERS]

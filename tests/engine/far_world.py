@@ -1,0 +1,57 @@
+"""A world with a target that several machines reach, and ways to be another machine."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from world import SEATRIAL, World
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+
+
+class FarWorld(World):
+    """`--target`, as `self.target` has it, leads to the place."""
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "place"
+
+    @property
+    def target(self) -> str:
+        return f"far:place={self.place}"
+
+    def say(self, name: str, text: str) -> None:
+        (self.place / name).write_text(text)
+
+    def unsay(self, name: str) -> None:
+        (self.place / name).unlink()
+
+    def asked(self) -> list[str]:
+        path = self.place / "asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def far_jobs(self) -> list[Path]:
+        return list(self.place.glob("state/jobs/*/*"))
+
+    def elsewhere(self, *args: str, host: str = "elsewhere") -> "subprocess.CompletedProcess[str]":
+        """Seatrial on a machine of another name."""
+        named = 'hostname "$0" && exec "$@"'
+        command = ["unshare", "--uts", "/bin/sh", "-c", named, host, SEATRIAL, *args]
+        return subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=240)
+
+
+def far_world(world: World) -> FarWorld:
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(PLUGINS), *([before] if before else [])])
+    made = FarWorld(world.folder, {**world.env, "PYTHONPATH": path})
+    made.place.mkdir()
+    return made
+
+
+def can_be_another_machine() -> bool:
+    return subprocess.run(["unshare", "--uts", "true"], capture_output=True, check=False).returncode == 0
+
+
+another_machine = pytest.mark.skipif(not can_be_another_machine(), reason="needs the right to another host name (root)")

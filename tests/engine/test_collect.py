@@ -1,0 +1,92 @@
+"""What a job of several hosts left, in the folder of its attempt. The target is data: what each host has."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.engine.collect import collect, file_names, read_all
+from seatrial.job import Job, Outcome, Step
+from seatrial.target import TargetError
+
+JOB = Job("name", "run", "cell", 1, "title", (Step("train", "train", {"hosts": 2}),), hosts=2)
+
+
+class Folder:
+    """`fetch` as the contract has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def fetch(self, handle: str, path: str, into: Path) -> bool:
+        source = self._path / path
+        if not source.exists():
+            return False
+        if source.is_dir():
+            shutil.copytree(source, into)
+        else:
+            into.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, into)
+        return True
+
+
+def left(folder: Path, code: int | None, text: str) -> None:
+    """What the agent of one host leaves."""
+    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "mine").write_text(text)
+    records: list[dict[str, Any]] = [
+        {"event": "begin", "at_s": 1.0, "wall_s": 1000.0, "hardware": {}},
+        {"event": "step", "step": 0, "at_s": 2.0},
+    ]
+    if code is not None:
+        records.append({"event": "done", "step": 0, "at_s": 3.0, "outcome": "exited", "code": code, "output": text})
+    (folder / "records.jsonl").write_text("\n".join(map(json.dumps, records)))
+
+
+async def test_hosts_with_places_of_their_own_are_collected_each_and_read_as_one(tmp_path: Path) -> None:
+    left(tmp_path / "job", 0, "zero")
+    left(tmp_path / "job/hosts/1", 3, "one")
+    (tmp_path / "job/log.txt").write_text("[0] zero\n[1] one\n")
+    into = tmp_path / "cells/hash/1"
+    target: Any = Folder(tmp_path / "job")
+    assert await collect(target, "far://job", JOB, into)
+    assert file_names(into / "files") == ["hosts/0/mine", "hosts/1/mine"]
+    assert (into / "files/hosts/1/mine").read_text() == "one"
+    assert (into / "log.txt").read_text() == "[0] zero\n[1] one\n"
+    (step,) = read_all(JOB, into, True).steps
+    assert (step.outcome, step.code) == (Outcome.EXITED, 3)
+
+
+async def test_hosts_that_are_processes_of_one_place_leave_what_one_leaves(tmp_path: Path) -> None:
+    left(tmp_path / "job", 0, "both")
+    into = tmp_path / "attempt"
+    target: Any = Folder(tmp_path / "job")
+    assert not await collect(target, "far://job", JOB, into)
+    assert file_names(into / "files") == ["mine"]
+    assert read_all(JOB, into, False).steps[0].code == 0
+
+
+async def test_a_host_of_three_that_left_nothing_is_not_taken_for_one_that_passed(tmp_path: Path) -> None:
+    left(tmp_path / "job", 0, "zero")
+    left(tmp_path / "job/hosts/2", 0, "two")
+    into = tmp_path / "attempt"
+    target: Any = Folder(tmp_path / "job")
+    three = Job("name", "run", "cell", 1, "title", JOB.steps, hosts=3)
+    assert await collect(target, "far://job", three, into)
+    assert read_all(three, into, True).steps[0].outcome is None
+
+
+async def test_what_cannot_be_fetched_of_one_host_is_an_error_of_the_whole(tmp_path: Path) -> None:
+    class Broken(Folder):
+        async def fetch(self, handle: str, path: str, into: Path) -> bool:
+            if path == "hosts/1/files":
+                raise TargetError("the pod is gone")
+            return await super().fetch(handle, path, into)
+
+    left(tmp_path / "job", 0, "zero")
+    left(tmp_path / "job/hosts/1", 0, "one")
+    target: Any = Broken(tmp_path / "job")
+    with pytest.raises(TargetError, match="the pod is gone"):
+        await collect(target, "far://job", JOB, tmp_path / "attempt")

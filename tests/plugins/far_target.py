@@ -1,0 +1,95 @@
+"""A target that several machines reach, as a plugin would bring it: a folder with jobs that are processes, and files in
+it by which a test says what the place is like.
+
+    refuse, broken   `verify` refuses with that text, or cannot be answered
+    slow             `verify` takes without end
+    holder           the name of the machine that works on every run here
+    closed           nobody gets in: `open` fails with that text
+    asked            gets a line for each job that is verified
+"""
+
+import asyncio
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from seatrial.job import Job, Outcome
+from seatrial.target import Found, Level, Remark, RunInUse, TargetError
+from seatrial.target.local.options import LocalOptions
+from seatrial.target.local.target import LocalTarget
+
+
+class FarOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    place: Path
+    parallel: int | None = None
+    env: dict[str, str] = {}
+
+
+class FarTarget(LocalTarget):
+    def __init__(self, name: str, options: FarOptions) -> None:
+        super().__init__(name, LocalOptions(state=options.place / "state", cache=options.place / "cache"))
+        self._host = "far"
+        self._place = options.place
+
+    def _said(self, name: str) -> str:
+        path = self._place / name
+        return path.read_text() if path.exists() else ""
+
+    def _enter(self) -> None:
+        holder = self._said("holder")
+        if holder and holder != socket.gethostname():
+            raise RunInUse(f"the run is being worked on by {holder}")
+
+    async def open(self) -> None:
+        if why := self._said("closed"):
+            raise TargetError(why)
+        await super().open()
+
+    async def verify(self, job: Job) -> None:
+        with open(self._place / "asked", "a") as file:
+            file.write(f"{job.title}\n")
+        while self._said("slow"):  # noqa: ASYNC110 - a file of the test
+            await asyncio.sleep(0.02)
+        if why := self._said("refuse"):
+            raise TargetError(why, Outcome.REFUSED)
+        if why := self._said("broken"):
+            raise TargetError(why)
+
+    async def examine(self) -> list[Remark]:
+        if why := self._said("closed"):
+            raise ConnectionError(why)
+        return [Remark(Level.WARNING, "the door", "it \x1b[31mcreaks\nloudly", "kind: Oil\nmetadata:\n  name: hinge")]
+
+    async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        self._enter()
+        return await super().submit(job, secrets)
+
+    async def adopt(self, handle: str) -> None:
+        self._enter()
+        await super().adopt(handle)
+
+    async def cancel(self, handle: str) -> None:
+        self._enter()
+        await super().cancel(handle)
+
+    async def list(self, run: str | None = None) -> list[Found]:
+        if why := self._said("closed"):
+            raise TargetError(why)
+        in_use = bool(self._said("holder"))
+        return [msgspec.structs.replace(found, in_use=in_use) for found in await super().list(run)]
+
+
+class FarKind:
+    name = "far"
+    options = FarOptions
+
+    def open(self, name: str, options: FarOptions) -> FarTarget:
+        return FarTarget(name, options)
+
+
+kind = FarKind()

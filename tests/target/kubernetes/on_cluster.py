@@ -1,0 +1,66 @@
+"""What tests of the Kubernetes target have in common: jobs, a target in a namespace, and what is left there."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from cluster.cluster import Cluster
+from seatrial.job import Environment, Job, Limits, Step
+from seatrial.target.kubernetes import kind
+from seatrial.target.kubernetes.target import KubernetesTarget
+
+IMAGE = "localhost/python:3"
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+EVERYTHING = "jobs,pods,configmaps,secrets,services"
+
+
+def job(*commands: str, image: str = IMAGE, **fields: Any) -> Job:
+    run = fields.pop("run", None) or f"run-{uuid.uuid4().hex[:8]}"
+    steps = tuple(Step(f"run {command}", "run", {"command": command}) for command in commands)
+    limits = fields.pop("limits", Limits(run_s=60, grace_s=1))
+    return Job(
+        name=f"{run}-69b56f04-1", run=run, cell="69b56f04", attempt=1, title="t[n=1]", steps=steps,
+        environment=Environment(image=image), limits=limits, **fields,
+    )  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def opened(cluster: Cluster, namespace: str, **options: Any) -> AsyncIterator[KubernetesTarget]:
+    target = kind.open(
+        "cluster",
+        kind.options(**{"kubeconfig": cluster.kubeconfig, "namespace": namespace, "pull": "Never", **options}),
+    )
+    await target.open()
+    try:
+        yield target
+    finally:
+        await target.close()
+
+
+def objects(cluster: Cluster, namespace: str) -> list[str]:
+    """All that carries Seatrial's label."""
+    found = cluster.kubectl(
+        "get", EVERYTHING, "-n", namespace, "-l", "app.kubernetes.io/managed-by=seatrial", "-o", "name"
+    )
+    return sorted(found.stdout.split())
+
+
+async def nothing_left(cluster: Cluster, namespace: str) -> None:
+    """The cluster's own garbage collection needs a moment for what was owned."""
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(objects, cluster, namespace):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.2)
+
+
+@contextlib.contextmanager
+def namespace_of(cluster: Cluster, *labels: str) -> Iterator[str]:
+    name = f"trials-{uuid.uuid4().hex[:8]}"
+    cluster.kubectl("create", "namespace", name)
+    if labels:
+        cluster.kubectl("label", "namespace", name, *labels)
+    try:
+        yield name
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")

@@ -1,0 +1,22 @@
+"""Submits one job and waits to be killed: `python submitter.py KUBECONFIG NAMESPACE SHARED RUN NAME COMMAND`."""
+
+import asyncio
+import sys
+
+from seatrial.job import Environment, Job, Step
+from seatrial.target.kubernetes import kind
+
+
+async def main(kubeconfig: str, namespace: str, shared: str, run: str, name: str, command: str) -> None:
+    volumes = [{"host": shared, "at": shared, "read_only": False}]
+    options = kind.options(kubeconfig=kubeconfig, namespace=namespace, volumes=volumes, pull="Never")
+    target = kind.open("cluster", options)
+    await target.open()
+    step = Step(f"run {command}", "run", {"command": command})
+    job = Job(name, run, "69b56f04", 1, name, (step,), environment=Environment(image="localhost/python:3"))
+    print("now", flush=True)
+    await target.submit(job, {})
+    await asyncio.sleep(60)
+
+
+asyncio.run(main(*sys.argv[1:]))

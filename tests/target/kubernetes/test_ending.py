@@ -1,0 +1,314 @@
+"""From what was seen of pods to how a job ended, with values alone."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seatrial.job import Exit, Outcome
+from seatrial.target.kubernetes.ending import Around, HostSeen, host_exit, job_exit, over
+from seatrial.target.kubernetes.seen import PodSeen, RootSeen
+from seatrial.target.kubernetes.word import pod_now
+
+ROOT = Around(root=RootSeen(), root_name="job", namespace="trials")
+
+
+def pod(
+    ended: dict[str, Any] | None = None,
+    *,
+    running: bool = False,
+    number: int = 0,
+    deleted: bool | str = False,
+    node: str = "node-a",
+    disruption: tuple[str, str] | None = None,
+    started_at: str | None = "2026-11-16T05:00:00Z",
+    **status: Any,
+) -> PodSeen:
+    states: list[dict[str, Any]] = []
+    if ended is not None:
+        terminated = {"startedAt": started_at, "finishedAt": "2026-11-16T05:00:09Z", **ended}
+        states = [{"name": "trial", "state": {"terminated": terminated}}]
+    elif running:
+        states = [{"name": "trial", "state": {"running": {"startedAt": started_at}}}]
+    conditions = []
+    if disruption is not None:
+        conditions = [{"type": "DisruptionTarget", "status": "True", "reason": disruption[0], "message": disruption[1]}]
+    labels = {"seatrial/job": "job", "batch.kubernetes.io/job-completion-index": str(number)}
+    meta: dict[str, Any] = {"name": f"job-{number}-abcde", "uid": f"u{number}", "labels": labels}
+    if deleted:
+        meta["deletionTimestamp"] = deleted if isinstance(deleted, str) else "2026-11-16T05:00:08Z"
+        meta["deletionGracePeriodSeconds"] = 2
+    whole = {
+        "metadata": meta,
+        "spec": {"nodeName": node},
+        "status": {"containerStatuses": states, "conditions": conditions, **status},
+    }
+    return msgspec.convert(whole, PodSeen)
+
+
+def word(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
+    return json.dumps({"seatrial": 1, "outcome": outcome, "code": code, "message": message, "left": 0, **more})
+
+
+def root(*conditions: tuple[str, str, str], suspend: bool = False) -> RootSeen:
+    found = [{"type": kind, "status": "True", "reason": why, "message": text} for kind, why, text in conditions]
+    return msgspec.convert({"spec": {"suspend": suspend}, "status": {"conditions": found}}, RootSeen)
+
+
+def ended(found: PodSeen, around: Around = ROOT, **host: Any) -> Exit:
+    return host_exit(HostSeen(found, **host), "trial", around)
+
+
+DEADLINE = root(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "exit_code"),
+    [("exited", 0, 0), ("exited", 3, 3), ("timeout", None, 124), ("stall", None, 124), ("memory", None, 1)],
+)
+def test_the_trials_own_word_says_how_it_ended(outcome: str, code: int | None, exit_code: int) -> None:
+    said = pod({"exitCode": exit_code, "message": word(outcome, code, "as it was")})
+    assert ended(said) == Exit(Outcome(outcome), code, message="as it was")
+
+
+@pytest.mark.parametrize(
+    ("message", "exit_code"),
+    [
+        (word("exited", 0), 3),  # written before it was over
+        (word("exited", 0), 137),
+        (word("timeout"), 0),
+        (word("cancelled"), 137),
+        (word("evicted"), 1),  # not its to say
+        (word("lost"), 1),
+        (word("nonsense"), 1),
+        (word("exited", 0).replace('"seatrial": 1', '"seatrial": 2'), 1),
+        ('{"seatrial": 1, "outcome": ', 1),
+        ("[1, 2]", 1),
+        ("", 1),
+    ],
+)
+def test_a_word_that_cannot_be_is_not_believed(message: str, exit_code: int) -> None:
+    found = ended(pod({"exitCode": exit_code, "message": message}))
+    assert found.outcome in (Outcome.EXITED, Outcome.LOST)
+    assert found.code == exit_code
+
+
+def test_hostile_text_is_shown_bounded_and_printable() -> None:
+    nasty = "\x1b]0;owned\x07\u202ebad\x00 line\nsecond line " + "x" * 5000
+    for message in (word("exited", 1, nasty)[:4096], nasty, word("exited", 1, nasty[:1500])):
+        shown = ended(pod({"exitCode": 1, "message": message})).message
+        assert len(shown) <= 1000
+        assert all(one.isprintable() or one == "\n" for one in shown)
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=300), st.integers(0, 255), st.sampled_from(["", "Error", "OOMKilled", "StartError", "Unknown"]))
+def test_whatever_a_container_leaves_behind_has_an_end(message: str, exit_code: int, reason: str) -> None:
+    found = ended(pod({"exitCode": exit_code, "message": message, "reason": reason}))
+    assert isinstance(found.outcome, Outcome)
+    assert all(one.isprintable() or one == "\n" for one in found.message)
+
+
+def test_a_kill_for_memory_is_told_from_other_kills() -> None:
+    killed = ended(pod({"exitCode": 137, "reason": "OOMKilled"}))
+    assert (killed.outcome, killed.signal) == (Outcome.MEMORY, 9)
+    assert "more memory than its limit on node-a" in killed.message
+    other = ended(pod({"exitCode": 137, "reason": "Error"}))
+    assert (other.outcome, other.signal, other.code) == (Outcome.LOST, 9, 137)
+    child = ended(pod({"exitCode": 0, "reason": "OOMKilled"}))  # one of its processes was killed, and it went on
+    assert (child.outcome, child.code) == (Outcome.EXITED, 0)
+    own = ended(pod({"exitCode": 1, "reason": "OOMKilled", "message": word("memory", None, "step 2")}))
+    assert own == Exit(Outcome.MEMORY, message="step 2")
+
+
+@pytest.mark.parametrize(("code", "signal"), [(139, 11), (143, 15), (134, 6), (192, 64)])
+def test_an_exit_code_that_stands_for_a_signal_is_one(code: int, signal: int) -> None:
+    found = ended(pod({"exitCode": code}))
+    assert (found.outcome, found.signal) == (Outcome.LOST, signal)
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 127, 128, 200, 255])
+def test_other_exit_codes_are_just_that(code: int) -> None:
+    assert ended(pod({"exitCode": code, "message": "last words"})) == Exit(Outcome.EXITED, code, message="last words")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("PreemptionByScheduler", "a pod of higher priority took its place on node-a"),
+        ("DeletionByTaintManager", "its node node-a was lost or tainted"),
+        ("EvictionByEvictionAPI", "evicted from node-a, as when a node is drained"),
+        ("DeletionByPodGC", "its node node-a is gone"),
+        ("SomethingNew", "SomethingNew on node-a"),
+    ],
+)
+def test_who_took_its_place_away_is_told_with_the_node(reason: str, words: str) -> None:
+    told_to_end = {"exitCode": 143, "message": word("cancelled", None, "it was told to end")}
+    for seen in (told_to_end, {"exitCode": 143}, {"exitCode": 137}, None):
+        found = ended(pod(seen, deleted=True, disruption=(reason, "in its own words")), gone=seen is None)
+        assert found.outcome is Outcome.EVICTED
+        assert found.message == f"{words}: in its own words"
+
+
+def test_an_eviction_by_the_node_says_for_what() -> None:
+    why: dict[str, Any] = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+    gone = ended(pod(None, disruption=("TerminationByKubelet", "short"), **why))
+    assert gone == Exit(Outcome.EVICTED, message="ended by its node node-a: The node was low on resource: memory.")
+    assert ended(pod({"exitCode": 137}, **why)).message.startswith("evicted by its node node-a: The node was low")
+
+
+def test_what_ended_by_itself_before_it_was_evicted_ended_by_itself() -> None:
+    late = pod({"exitCode": 0, "message": word("exited", 0)}, deleted=True, disruption=("EvictionByEvictionAPI", ""))
+    assert ended(late) == Exit(Outcome.EXITED, 0)
+    for code, outcome in ((3, Outcome.EXITED), (137, Outcome.LOST)):
+        before = pod({"exitCode": code}, deleted="2026-11-16T05:00:12Z")  # deleted a second after it had ended
+        assert ended(before).outcome is outcome
+    after = pod({"exitCode": 3}, deleted="2026-11-16T05:00:11Z")  # told to end, it ended badly without a word
+    assert ended(after).outcome is Outcome.INFRA
+    assert ended(pod({"exitCode": 0}, deleted="2026-11-16T05:00:11Z")).outcome is Outcome.EXITED
+
+
+def test_a_deletion_by_somebody_is_told_as_what_was_deleted() -> None:
+    seen = pod({"exitCode": 143, "message": word("cancelled")}, deleted=True)
+    assert ended(seen) == Exit(Outcome.INFRA, message="its pod job-0-abcde on node-a was deleted, and not by us")
+    of_root = msgspec.structs.replace(ROOT, root_gone=True)
+    assert "its Job job was deleted while it ran on node-a, and not by us" in ended(seen, of_root).message
+    of_all = msgspec.structs.replace(of_root, namespace_going=True)
+    assert ended(seen, of_all) == Exit(Outcome.INFRA, message="the namespace trials is being deleted")
+    held = msgspec.structs.replace(ROOT, root=root(suspend=True))
+    assert ended(seen, held).outcome is Outcome.EVICTED
+
+
+def test_a_cancellation_of_ours_is_one_whatever_took_part_in_it() -> None:
+    ours = msgspec.structs.replace(ROOT, cancelled=True, root_gone=True)
+    for seen in ({"exitCode": 143, "message": word("cancelled")}, {"exitCode": 137}, None):
+        assert ended(pod(seen, deleted=True), ours, gone=seen is None).outcome is Outcome.CANCELLED
+    done = pod({"exitCode": 0, "message": word("exited", 0)}, deleted=True)
+    assert ended(done, ours).outcome is Outcome.EXITED  # it was quicker
+    assert job_exit([], "trial", ours).outcome is Outcome.CANCELLED
+    by_another = pod({"exitCode": 143, "message": word("cancelled", None, "asked to")})
+    assert ended(by_another) == Exit(Outcome.CANCELLED, message="asked to")
+
+
+def test_a_deadline_of_the_cluster_is_a_timeout_or_a_queue_that_was_too_long() -> None:
+    late = msgspec.structs.replace(ROOT, root=DEADLINE)
+    assert ended(pod({"exitCode": 143}, deleted=True), late).outcome is Outcome.TIMEOUT
+    never = pod(None, deleted=True, node="")
+    assert ended(never, late, gone=True).outcome is Outcome.QUEUE
+    assert ended(pod({"exitCode": 137}, phase="Failed", reason="DeadlineExceeded")).outcome is Outcome.TIMEOUT
+    assert ended(pod(None, phase="Failed", reason="DeadlineExceeded")).outcome is Outcome.QUEUE
+    assert job_exit([], "trial", late).outcome is Outcome.QUEUE
+
+
+@pytest.mark.parametrize(
+    ("message", "outcome"),
+    [
+        ('exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown', Outcome.REFUSED),
+        ("exec /bin/sh: exec format error", Outcome.REFUSED),
+        ("container init was OOM-killed (memory limit too low?)", Outcome.REFUSED),
+        ("nvidia-container-cli: initialization error: driver error", Outcome.INFRA),
+        ("", Outcome.INFRA),
+    ],
+)
+def test_a_container_that_cannot_start_is_refused_when_the_image_is_wrong(message: str, outcome: Outcome) -> None:
+    failing = {"exitCode": 128, "reason": "StartError", "message": message}
+    found = ended(pod(failing, started_at="1970-01-01T00:00:00Z"))
+    assert found.outcome is outcome
+    assert "could not be started on node-a" in found.message
+
+
+def test_a_node_that_lost_track_of_it_has_lost_it() -> None:
+    seen = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"}
+    assert ended(pod(seen)).outcome is Outcome.LOST
+    assert "node-a" in ended(pod(seen)).message
+
+
+def test_a_node_that_does_not_answer_is_named_and_it_may_still_be_running_there() -> None:
+    silent = HostSeen(pod(running=True, deleted=True, disruption=("DeletionByTaintManager", "")), silent=True)
+    assert over(silent, "trial")
+    found = host_exit(silent, "trial", ROOT)
+    assert found.outcome is Outcome.LOST
+    assert "its node node-a does not answer: it may still be running there" in found.message
+    ours = host_exit(silent, "trial", msgspec.structs.replace(ROOT, cancelled=True))
+    assert ours.outcome is Outcome.CANCELLED
+    assert "may still be running" in ours.message
+
+
+def test_a_pod_that_a_node_would_not_take_is_no_fault_of_the_job() -> None:
+    found = ended(pod(None, phase="Failed", reason="UnexpectedAdmissionError", message="no GPU left"))
+    assert found == Exit(Outcome.INFRA, message="UnexpectedAdmissionError: no GPU left on node-a")
+
+
+def test_the_first_host_that_failed_decides_and_is_named() -> None:
+    hosts = [
+        HostSeen(pod({"exitCode": 143, "message": word("cancelled")}, number=0), 20.0),
+        HostSeen(pod({"exitCode": 7, "message": word("exited", 7)}, number=1, node="node-b"), 12.0),
+        HostSeen(pod({"exitCode": 1, "message": word("exited", 1, "peer is gone")}, number=2), 13.0),
+    ]
+    assert job_exit(hosts, "trial", ROOT) == Exit(Outcome.EXITED, 7, message="host 1 on node-b: exit code 7")
+    good = [HostSeen(pod({"exitCode": 0, "message": word("exited", 0)}, number=number), 1.0) for number in range(3)]
+    assert job_exit(good, "trial", ROOT) == Exit(Outcome.EXITED, 0)
+
+
+def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
+    failed = root(("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"))
+    around = msgspec.structs.replace(ROOT, root=failed)
+    evicted = pod({"exitCode": 137}, number=1, node="node-b", deleted=True, disruption=("PreemptionByScheduler", ""))
+    hosts = [
+        HostSeen(pod({"exitCode": 143}, number=0, deleted=True), 10.0),  # ended sooner than the one it was ended for
+        HostSeen(evicted, 40.0),
+    ]
+    found = job_exit(hosts, "trial", around)
+    assert found.outcome is Outcome.EVICTED
+    assert found.message.startswith("host 1 on node-b: a pod of higher priority")
+
+
+def test_without_pods_the_root_is_all_that_can_tell() -> None:
+    complete = root(("Complete", "CompletionsReached", ""))
+    assert job_exit([], "trial", msgspec.structs.replace(ROOT, root=complete)) == Exit(
+        Outcome.EXITED, 0, message="its pods are gone; it completed"
+    )
+    failed = root(("Failed", "BackoffLimitExceeded", "too often"))
+    lost = job_exit([], "trial", msgspec.structs.replace(ROOT, root=failed))
+    assert lost.outcome is Outcome.LOST
+    assert "BackoffLimitExceeded: too often" in lost.message
+    gone = job_exit([], "trial", msgspec.structs.replace(ROOT, root_gone=True))
+    assert gone == Exit(Outcome.INFRA, message="its Job job was deleted before it ran, and not by us")
+
+
+def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
+    steps = {"steps": [["exited", 0], ["timeout", None]]}
+    said = pod({"exitCode": 124, "message": word("timeout", None, "", **steps)}, number=2)
+    now = pod_now(said, "trial")
+    assert (now.number, now.node, now.trial_ended, now.ended, now.exit_code) == (2, "node-a", True, False, 124)
+    assert now.step_ends == (("exited", 0), ("timeout", None))
+    assert pod_now(pod(running=True), "trial").trial_running
+    gone = pod_now(pod(running=True), "trial", gone=True)
+    assert (gone.trial_running, gone.running, gone.trial_ended, gone.ended, gone.real) == (
+        False,
+        False,
+        True,
+        True,
+        False,
+    )
+    odd = pod({"exitCode": 0, "message": word("exited", 0, steps=[["what", 1]])})
+    assert pod_now(odd, "trial").step_ends == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "number"),
+    [
+        ({}, 0),
+        ({"batch.kubernetes.io/job-completion-index": "3"}, 3),
+        ({"batch.kubernetes.io/job-completion-index": "0", "jobset.sigs.k8s.io/job-global-index": "2"}, 2),
+        ({"training.kubeflow.org/replica-type": "master", "training.kubeflow.org/replica-index": "0"}, 0),
+        ({"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}, 2),
+        ({"batch.kubernetes.io/job-completion-index": "-1"}, 0),
+        ({"batch.kubernetes.io/job-completion-index": "x" * 100}, 0),
+    ],
+)
+def test_a_host_has_the_number_that_its_controller_gave_it(labels: dict[str, str], number: int) -> None:
+    assert msgspec.convert({"metadata": {"labels": labels}}, PodSeen).number == number

@@ -1,0 +1,390 @@
+"""What is made of a job: who wins, what is refused and in which words, and that no secret gets out."""
+
+from typing import Any
+
+import pytest
+import yaml
+from manifest_shapes import (
+    IMAGE,
+    JOB,
+    NAMESPACE,
+    OWNER,
+    SHAPES,
+    changed,
+    container,
+    gpus,
+    made,
+    made_of,
+    objects,
+    options_of,
+    pod_templates,
+    text,
+)
+
+from seatrial.job import Environment, Limits, Outcome, Resources, Step
+from seatrial.target.kubernetes import manifest, names
+from seatrial.target.kubernetes.client import JOBS
+from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.protocol import TargetError
+
+OPTIONS = KubernetesOptions()
+
+
+def refusal(job: Any = JOB, written: str = "{}") -> str:
+    with pytest.raises(TargetError) as raised:
+        made_of(job, options_of(written))
+    assert raised.value.outcome is Outcome.REFUSED
+    return str(raised.value)
+
+
+def variables(found: manifest.Made, name: str = "trial") -> dict[str, Any]:
+    listed = container(found.root, name)["env"]
+    assert len({one["name"] for one in listed}) == len(listed)
+    return {one["name"]: one.get("value", one.get("valueFrom")) for one in listed}
+
+
+# ---- refusals
+
+
+def test_a_runtime_without_an_image_is_told_what_to_write() -> None:
+    message = refusal(changed(environment=Environment("base", python="3.11")))
+    assert "runtime 'base' names no image" in message
+    assert "write `image: NAME` in the runtime, or in the target" in message
+
+
+def test_a_runtimes_own_image_comes_before_the_targets() -> None:
+    assert container(made_of(JOB, options_of("{image: other}")).root)["image"] == IMAGE
+    assert container(made("plain-runtime").root)["image"] == "registry.example/python:3.11"
+
+
+@pytest.mark.parametrize(
+    ("resources", "written", "message"),
+    [
+        (Resources(select={"pool": "a"}), "{select: {pool: b}}", "machine's `select` says pool=a, and the target's"),
+        (
+            gpus(1, "A100", select={"pool": "a"}),
+            "{gpu_models: {A100: {select: {pool: b}}}}",
+            "machine's `select` says pool=a, and `gpu_models.A100.select` says pool=b",
+        ),
+        (
+            gpus(1, "A100", select={"nvidia.com/gpu.product": "H100"}),
+            "{gpu_label: nvidia.com/gpu.product}",
+            "says nvidia.com/gpu.product=H100, and `gpu_label` for A100 says nvidia.com/gpu.product=A100",
+        ),
+    ],
+)
+def test_two_labels_that_no_node_can_have_are_refused(resources: Resources, written: str, message: str) -> None:
+    assert message in refusal(changed(resources=resources), written)
+
+
+def test_the_same_label_twice_is_no_conflict() -> None:
+    found = made_of(changed(resources=Resources(select={"pool": "a"})), options_of("{select: {pool: a, zone: b}}"))
+    assert next(pod_templates(found.root))["spec"]["nodeSelector"] == {"pool": "a", "zone": "b"}
+
+
+def test_a_gpu_model_that_no_label_can_hold_is_told_where_to_say_its_label() -> None:
+    message = refusal(changed(resources=gpus(1, "A100 (80 GB)")), "{gpu_label: product}")
+    assert "gpu model 'A100 (80 GB)' cannot be the value of the label product" in message
+    assert "gpu_models" in message
+
+
+def test_what_is_too_long_for_a_config_map_is_refused_before_the_cluster_does() -> None:
+    steps = (Step("long", "run", {"command": "x" * (1 << 20)}),)
+    assert "put long commands and parameters into files" in refusal(changed(steps=steps))
+
+
+@pytest.mark.parametrize("bad", ["a\0b", "\udcff"])
+def test_a_value_that_no_variable_can_hold_is_refused_without_telling_it(bad: str) -> None:
+    message = refusal(changed(env={"TOKEN": f"hidden{bad}"}))
+    assert message.startswith("the value of TOKEN ")
+    assert "hidden" not in message
+    with pytest.raises(TargetError, match="the value of TOKEN") as raised:
+        _made_with_secret(f"hidden{bad}")
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("title", "x\udcff"),
+        ("name", "x\udcff"),
+        ("steps", (Step("a", "run", {"command": "\udcff"}),)),
+        ("environment", Environment(image="\udcff")),
+        ("avoid", ("\udcff",)),
+        ("secrets", {"A\udcff": "x"}),
+    ],
+)
+def test_text_that_no_object_can_hold_is_refused(field: str, value: Any) -> None:
+    assert f"`{field}` of the job has text in it that is not UTF-8" in refusal(changed(**{field: value}))
+
+
+def _made_with_secret(value: str) -> manifest.Made:
+    return manifest.make(
+        changed(secrets={"TOKEN": "token"}),
+        OPTIONS,
+        namespace=NAMESPACE,
+        run_owner=OWNER,
+        agent="agent",
+        inputs=(),
+        secrets={"TOKEN": value},
+        plain="",
+    )
+
+
+def test_a_secret_without_a_value_is_refused() -> None:
+    with pytest.raises(TargetError, match="no value for TOKEN") as raised:
+        manifest.make(
+            changed(secrets={"TOKEN": "token"}),
+            OPTIONS,
+            namespace=NAMESPACE,
+            run_owner=OWNER,
+            agent="agent",
+            inputs=(),
+            secrets={},
+            plain="",
+        )
+    assert raised.value.outcome is Outcome.REFUSED
+
+
+# ---- secrets and variables
+
+
+def test_the_value_of_a_secret_is_in_the_secret_and_nowhere_else() -> None:
+    found = _made_with_secret("tell-nobody")
+    assert found.secret is not None
+    assert found.secret["stringData"] == {"TOKEN": "tell-nobody"}
+    assert "tell-nobody" not in text([found.root, found.config])
+    assert variables(found)["TOKEN"] == {"secretKeyRef": {"name": found.secret["metadata"]["name"], "key": "TOKEN"}}
+
+
+def test_a_job_without_secrets_has_no_secret() -> None:
+    assert made("cpu").secret is None
+
+
+def test_what_seatrial_sets_itself_stands_over_all_and_the_trial_over_the_target() -> None:
+    own = {"HOME": "/mine", "SEATRIAL_RUN": "other", "A": "trial", "PASSWORD": "plain"}
+    job = changed(env=own, secrets={"PASSWORD": "p", "SEATRIAL_JOB": "s"})
+    found = variables(made_of(job, options_of("{env: {A: target, B: target, TMPDIR: /mine}}")))
+    assert found["HOME"] == "/seatrial/box/home"
+    assert found["TMPDIR"] == "/seatrial/box/tmp"
+    assert found["SEATRIAL_RUN"] == JOB.run
+    assert found["SEATRIAL_JOB"] == JOB.name
+    assert (found["A"], found["B"]) == ("trial", "target")
+    assert "secretKeyRef" in found["PASSWORD"]
+
+
+def test_a_container_that_asked_for_no_gpu_sees_none() -> None:
+    assert variables(made("cpu"))["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert "NVIDIA_VISIBLE_DEVICES" not in variables(made("gpus"))
+    assert variables(made("gpus"), "keeper")["NVIDIA_VISIBLE_DEVICES"] == "void"
+    job = changed(env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    assert variables(made_of(job, OPTIONS))["NVIDIA_VISIBLE_DEVICES"] == "all"
+
+
+# ---- limits
+
+
+def test_the_cluster_ends_a_job_after_all_of_its_own_limits_and_not_before() -> None:
+    limits = Limits(queue_s=100.0, run_s=1000.5, grace_s=20.0)
+    found = made_of(changed(limits=limits), options_of("{keep: 1h}")).root["spec"]
+    pod = found["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 25
+    assert pod["activeDeadlineSeconds"] > 1000.5 + 20 + 3600
+    assert found["activeDeadlineSeconds"] >= 100 + pod["activeDeadlineSeconds"] - 1
+    assert found["ttlSecondsAfterFinished"] == 3600
+
+
+def test_jobs_without_limits_are_bounded_all_the_same() -> None:
+    found = made_of(changed(limits=Limits()), options_of("{deadline: 2h, keep: 1m}")).root["spec"]
+    assert 7200 < found["template"]["spec"]["activeDeadlineSeconds"] < 7200 + 3600
+    assert 2 * 7200 < found["activeDeadlineSeconds"] < 2 * 7200 + 3600
+
+
+def test_gpus_are_not_kept_waiting_for_a_collector() -> None:
+    assert variables(made("cpu"), "keeper")["SEATRIAL_KEEP_S"] == "3600"
+    assert variables(made("gpus"), "keeper")["SEATRIAL_KEEP_S"] == "300"
+    short = made_of(changed(resources=gpus(1)), options_of("{keep: 10s}"))
+    assert variables(short, "keeper")["SEATRIAL_KEEP_S"] == "10"
+
+
+def test_a_limit_of_years_fits_into_what_the_server_can_hold() -> None:
+    found = made_of(changed(limits=Limits(queue_s=1e12, run_s=1e12, grace_s=1e12)), OPTIONS).root["spec"]
+    assert found["activeDeadlineSeconds"] == found["template"]["spec"]["activeDeadlineSeconds"] == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("cores", "written"), [(2, "2"), (2.5, "2500m"), (0.1 + 0.2, "300m"), (0.0001, "1m"), (1e-9, "1m"), (64.0, "64")]
+)
+def test_cores_are_written_in_thousandths(cores: float, written: str) -> None:
+    assert quantity.cpu(cores) == written
+
+
+@pytest.mark.parametrize(
+    ("size", "written"), [(8 << 30, "8Gi"), (3 << 29, "1536Mi"), (1000, "1000"), (1025 << 10, "1025Ki"), (0, "0")]
+)
+def test_sizes_are_written_exactly(size: int, written: str) -> None:
+    assert quantity.size(size) == written
+
+
+# ---- workloads
+
+
+def test_a_job_is_made_suspended_and_one_patch_releases_it() -> None:
+    for shape, (_, written) in SHAPES.items():
+        options, root = options_of(written), made(shape).root
+        policy = root["spec"].get("runPolicy", root["spec"])
+        assert policy["suspend"] is True, shape
+        assert manifest.QUEUE not in root["metadata"]["labels"], shape
+        patch = manifest.release(options)
+        if options.queue:
+            assert patch == {"metadata": {"labels": {manifest.QUEUE: options.queue}}}
+        else:
+            assert patch["spec"].get("runPolicy", patch["spec"]) == {"suspend": False}
+
+
+def test_every_object_of_a_job_is_labelled_and_the_root_belongs_to_the_run() -> None:
+    for shape in SHAPES:
+        found = made(shape)
+        assert found.root["metadata"]["ownerReferences"] == [OWNER]
+        for one in objects(found):
+            labels = one["metadata"]["labels"]
+            assert labels[names.MANAGED_BY] == names.SEATRIAL
+            assert labels[names.RUN] == JOB.run
+            assert labels[names.JOB] == found.root["metadata"]["name"] == one["metadata"]["name"]
+            assert len(one["metadata"]["ownerReferences"]) == 1
+        for template in pod_templates(found.root):
+            assert template["metadata"]["labels"][names.PART] == "pod"
+
+
+def test_hosts_are_told_the_names_that_their_service_gives_them() -> None:
+    found = made("hosts")
+    assert found.service is not None
+    name, template = found.root["metadata"]["name"], next(pod_templates(found.root))
+    assert template["spec"]["subdomain"] == found.service["metadata"]["name"] == name
+    chosen = found.service["spec"]["selector"].items()
+    assert chosen <= template["metadata"]["labels"].items()
+    hosts = [f"{name}-{number}.{name}.{NAMESPACE}.svc" for number in range(3)]
+    assert variables(found)["SEATRIAL_HOSTNAMES"] == ",".join(hosts)
+    assert variables(found)["MASTER_ADDR"] == hosts[0]
+    assert variables(found)["SEATRIAL_HOSTS"] == "3"
+
+
+def test_one_host_needs_no_names() -> None:
+    assert made("cpu").service is None
+    assert "SEATRIAL_HOSTS" not in variables(made("cpu"))
+
+
+def test_the_training_operator_tells_the_master_itself() -> None:
+    """It appends its own variables: two of a name would be a warning, and the order a matter of luck."""
+    root = made("pytorchjob").root
+    assert manifest.trial_name(options_of("{workload: pytorchjob}")) == "pytorch"
+    trial = container(root, "pytorch")
+    assert not {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"} & {one["name"] for one in trial["env"]}
+    assert {"name": "pytorchjob-port", "containerPort": 29500} in trial["ports"]
+    assert root["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
+
+
+def test_a_template_cannot_take_the_name_that_the_training_operator_wants() -> None:
+    written = "{workload: pytorchjob, template: {spec: {containers: [{name: pytorch, image: x}]}}}"
+    assert "write 'trial' for that one" in refusal(JOB, written)
+
+
+@pytest.mark.parametrize("workload", ["job", "jobset", "pytorchjob"])
+def test_names_of_pods_fit_however_long_the_jobs_name_is(workload: str) -> None:
+    long = changed(name=f"{'Nightly_' * 30}-69b56f04-1", hosts=100)
+    found = made_of(long, options_of(f"{{workload: {workload}}}"))
+    name = found.root["metadata"]["name"]
+    longest = {"job": f"{name}-99-abcde", "jobset": f"{name}-h-0-99-abcde", "pytorchjob": f"{name}-worker-98"}
+    assert len(longest[workload]) <= 63
+    root = f"{workload}: {found.root['metadata']['labels'][names.JOB]}"
+    assert root == f"{workload}: {name}"
+
+
+def test_the_same_job_gives_the_same_objects_and_shares_nothing_with_them() -> None:
+    for shape in SHAPES:
+        first, second = made(shape), made(shape)
+        assert text(objects(first)) == text(objects(second))
+        for template in pod_templates(first.root):
+            template["spec"]["containers"].clear()
+        assert text(objects(second)) == text(objects(made(shape)))
+
+
+def test_an_owner_blocks_nobody() -> None:
+    """`blockOwnerDeletion` would need the right to change finalizers."""
+    owner = manifest.owner(JOBS, "a", "b")
+    assert owner == {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "b"}
+    before = {"metadata": {"name": "x"}, "data": {}}
+    assert manifest.owned_by(before, owner)["metadata"] == {"name": "x", "ownerReferences": [owner]}
+    assert before == {"metadata": {"name": "x"}, "data": {}}
+
+
+# ---- the user's template
+
+TAKING_AWAY = [
+    ("{spec: {containers: [{name: keeper, $patch: delete}]}}", "container keeper"),
+    ("{spec: {containers: [{$patch: replace}, {name: trial, image: x}]}}", "container keeper"),
+    ("{spec: {containers: [{name: trial, command: [sleep, '9']}]}}", "command of container trial"),
+    ("{spec: {containers: [{name: keeper, args: [x]}]}}", "args of container keeper"),
+    ("{spec: {containers: [{name: trial, terminationMessagePath: /x}]}}", "terminationMessagePath of container trial"),
+    ("{spec: {containers: [{name: trial, env: null}]}}", "variable SEATRIAL_RUN of container trial"),
+    ("{spec: {containers: [{name: trial, env: [{name: SEATRIAL_JOB, value: x}]}]}}", "variable SEATRIAL_JOB"),
+    (
+        "{spec: {containers: [{name: trial, env: [{name: TOKEN, $patch: delete}]}]}}",
+        "variable TOKEN of container trial",
+    ),
+    ("{spec: {containers: [{name: trial, volumeMounts: [{mountPath: /seatrial/box, name: x}]}]}}", "the mount at"),
+    ("{spec: {containers: [{name: keeper, volumeMounts: null}]}}", "the mount at /seatrial/box of container keeper"),
+    ("{spec: {volumes: [{name: seatrial-agent, configMap: {name: x}}]}}", "volume seatrial-agent"),
+    ("{spec: {volumes: [{name: seatrial-box, $patch: delete}]}}", "volume seatrial-box"),
+    ("{spec: {restartPolicy: OnFailure}}", "spec.restartPolicy"),
+    ("{spec: {subdomain: x}}", "spec.subdomain"),
+    ("{spec: {$patch: replace, containers: []}}", "container trial"),
+    ("{spec: null}", "container trial"),
+    ("{spec: {containers: null}}", "container trial"),
+    ("{metadata: {labels: {seatrial/run: x}}}", "label seatrial/run"),
+    ("{metadata: null}", "label seatrial/job"),
+    ("{metadata: x, spec: y}", "container trial"),
+]
+
+
+@pytest.mark.parametrize(("patch", "lost"), TAKING_AWAY, ids=[patch for patch, _ in TAKING_AWAY])
+def test_a_template_that_takes_away_what_is_needed_is_refused(patch: str, lost: str) -> None:
+    message = refusal(changed(secrets={"TOKEN": "t"}), f"{{template: {patch}}}")
+    assert "takes away or changes what Seatrial needs in its pods" in message
+    assert lost in message
+
+
+def test_a_template_that_means_nothing_is_told_its_place() -> None:
+    message = refusal(JOB, "{template: {spec: {containers: [{image: x}]}}}")
+    assert message.startswith("the target's `template`: spec.containers: an element has no `name`")
+
+
+def test_a_template_may_change_everything_else() -> None:
+    patch = yaml.safe_load("""
+        metadata: {labels: {team: a}}
+        spec:
+          hostNetwork: true
+          activeDeadlineSeconds: 60
+          securityContext: {$patch: replace, runAsUser: 7}
+          containers:
+          - {name: trial, image: other, resources: null, tty: true, volumeMounts: [{mountPath: /d, name: d}]}
+          - {name: keeper, image: small}
+          - {name: side, image: x}
+          volumes: [{name: d, emptyDir: {}}, {name: seatrial-box, emptyDir: {medium: Memory}}]
+    """)
+    spec = next(pod_templates(made_of(JOB, KubernetesOptions(template=patch)).root))["spec"]
+    assert [one["name"] for one in spec["containers"]] == ["trial", "keeper", "side"]
+    assert spec["securityContext"] == {"runAsUser": 7}
+    assert spec["containers"][0]["image"] == "other"
+    assert spec["activeDeadlineSeconds"] == 60
+
+
+def test_the_template_is_the_same_for_every_workload() -> None:
+    for workload in ("job", "jobset", "pytorchjob"):
+        written = (
+            f"{{workload: {workload}, template: {{spec: {{hostIPC: true, containers: [{{name: trial, tty: true}}]}}}}}}"
+        )
+        for template in pod_templates(made_of(changed(hosts=2), options_of(written)).root):
+            assert template["spec"]["hostIPC"] is True
+            assert template["spec"]["containers"][0]["tty"] is True

@@ -1,0 +1,135 @@
+"""What a suite may say of a Kubernetes target, and what it is told when that is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from manifest_shapes import options_of
+from pydantic import BaseModel, ValidationError
+
+from seatrial.suite import SuiteError, load
+from seatrial.suite.schema import schema
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.local.options import LocalOptions
+from seatrial.trial.runtime import kind
+
+TARGETS: dict[str, type[BaseModel]] = {"local": LocalOptions, "kubernetes": KubernetesOptions}
+
+WRONG = [
+    ("{namespce: a}", "namespce", "unknown field 'namespce'; did you mean 'namespace'?"),
+    ("{namespace: My Trials}", "My", "cannot be a namespace: at most 63 lower case letters, digits and -"),
+    ("{parallel: 0}", "0", "greater than or equal to 1"),
+    ("{parallel: many}", "many", "expected a whole number, got 'many'"),
+    ("{pull: Sometimes}", "Sometimes", "'Sometimes' is none of Always, IfNotPresent, Never"),
+    ("{workload: jobsets}", "jobsets", "none of job, jobset, pytorchjob; did you mean 'jobset'?"),
+    ("{keep: soon}", "soon", "'soon' is not a duration; write seconds (90) or units"),
+    ("{box_size: 20}", "20", "20 is not a size; write a number with a unit: 512Mi, 16Gi"),
+    ("{keeper: {cpu: some}}", "some", "'some' is not a number of cores; write 2, 0.5 or thousandths (50m)"),
+    ("{keeper: {cpu: 0.0001}}", "0.0001", "not a number of cores"),
+    ("{keeper: {cpus: 1}}", "cpus", "unknown field 'cpus'; did you mean 'cpu'?"),
+    ("{select: {pool: 3}}", "3", 'expected text, but YAML reads 3 as the number 3; write "3"'),
+    ("{select: {pool: a b}}", "a b", "'a b' cannot be a label's value"),
+    ("{select: {a/b/c: d}}", "d", "'a/b/c' cannot be a label"),
+    ("{env: {1A: x}}", "x", "'1A' cannot be the name of a variable"),
+    ("{env: {A: 1}}", "1", 'write "1"'),
+    ("{gpu_resource: gpu}", "gpu}", "'gpu' is not the name of a GPU resource: nvidia.com/gpu"),
+    ("{gpu_models: {A100: nvidia.com/gpu}}", "nvidia", "expected a map with resource, select, got 'nvidia.com/gpu'"),
+    ("{pull_secrets: registry}", "registry", "expected a list, got 'registry'; write [registry]"),
+    ("{service_account: a_b}", "a_b", "cannot be the name of an object"),
+    ("{tolerations: [{key: a, operator: Exists, value: b}]}", "{key", "`operator: Exists` asks for no `value`"),
+    ("{tolerations: [{effect: NoSchedule}]}", "{effect", "without `key` only `operator: Exists` has a meaning"),
+    ("{tolerations: [{key: a, effect: Never}]}", "Never", "none of NoSchedule, PreferNoSchedule, NoExecute"),
+    ("{tolerations: [{key: a, tolerationSeconds: 3}]}", "{key", "`tolerationSeconds` is for `effect: NoExecute`"),
+    ("{volumes: [{claim: a, host: /b, at: /c}]}", "{claim", "exactly one of claim, host, config and secret; this has"),
+    ("{volumes: [{at: /c}]}", "{at", "exactly one of claim, host, config and secret; this has none"),
+    ("{volumes: [{claim: a}]}", "{claim", "`at` is missing (Where the trial finds it)"),
+    ("{volumes: [{claim: a, at: data}]}", "data}", "'data' is not a folder: an absolute path"),
+    ("{volumes: [{claim: a, at: /a/../b}]}", "/a/", "without .. and :"),
+    ("{volumes: [{claim: a, at: /data, path: ../b}]}", "{claim", "`path` '../b' is relative"),
+    ("{volumes: [{config: a, at: /c, read_only: false}]}", "{config", "a config cannot be written to"),
+    ("{volumes: [{claim: a, at: /seatrial/box}]}", "cluster", "a volume cannot be at /seatrial/box"),
+    ("{volumes: [{claim: a, at: /c}, {claim: b, at: /c/}]}", "cluster", "a volume cannot be at /c: something else"),
+    ("{shared_memory: 1Gi, volumes: [{claim: a, at: /dev/shm}]}", "cluster", "a volume cannot be at /dev/shm"),
+    ("{user: 0}", "cluster", "`user: 0` is root, which `security: restricted` forbids; write `security: none`"),
+    ("{user: -1}", "-1", "greater than or equal to 0"),
+    ("{security: baseline}", "baseline", "'baseline' is none of restricted, none"),
+    ("{endpoint: ingress}", "cluster", "`endpoint: ingress` needs `endpoint_host`"),
+    ("{endpoint: route, endpoint_host: a.example}", "cluster", "has no {job} in it: all jobs would share it"),
+    ("{endpoint_host: '{job}.example'}", "cluster", "`endpoint_host` is for `endpoint: ingress` or `route`"),
+    ("{endpoint_class: nginx}", "cluster", "`endpoint_class` is for `endpoint: ingress`"),
+    ("{template: {containers: []}}", "template", "`metadata` (labels, annotations) and `spec` (as of a Pod), not"),
+    ("{template: [a]}", "template", "expected a map"),
+]
+
+
+@pytest.mark.parametrize(("written", "at", "message"), WRONG, ids=[written for written, _, _ in WRONG])
+def test_what_is_wrong_is_told_at_its_place(written: str, at: str, message: str, tmp_path: Path) -> None:
+    line = f"  cluster: {{kind: kubernetes, {written[1:]}"
+    path = tmp_path / "suite.yaml"
+    path.write_text(f"trials: {{t: {{kind: runtime, run: ['true']}}}}\ntargets:\n{line}\n")
+    with pytest.raises(SuiteError) as raised:
+        load(path, {"runtime": kind.model}, TARGETS)
+    (problem,) = raised.value.problems
+    assert message in problem.message
+    assert problem.mark is not None
+    assert problem.mark.line == 3
+    assert line[problem.mark.column - 1 :].startswith(at)
+
+
+def test_everything_has_a_default_and_a_description() -> None:
+    assert KubernetesOptions() == options_of("{}")
+    for model in _models(KubernetesOptions):
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
+            assert field.description.endswith("."), f"{model.__name__}.{name}"
+
+
+def _models(model: Any) -> list[Any]:
+    from seatrial.target.kubernetes.options import GpuModel, Keeper, Toleration, Volume
+
+    return [model, GpuModel, Keeper, Toleration, Volume]
+
+
+def test_units_are_read() -> None:
+    options = options_of(
+        "{keep: 1h30m, keep_gpu: 90, box_size: 1.5Gi, keeper: {cpu: 50m, memory: 64Mi}, kubeconfig: ~/x}"
+    )
+    assert (options.keep_s, options.keep_gpu_s, options.box_size_bytes) == (5400.0, 90.0, 3 << 29)
+    assert (options.keeper.cpu, options.keeper.memory_bytes) == (0.05, 64 << 20)
+    assert options.kubeconfig == Path.home() / "x"
+
+
+def test_options_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        KubernetesOptions().namespace = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("written", "user"),
+    [
+        ("{}", 1000),
+        ("{user: 7}", 7),
+        ("{user: null}", None),
+        ("{security: none}", None),
+        ("{security: none, user: 7}", 7),
+        ("{security: none, user: 0}", 0),
+    ],
+)
+def test_the_user_of_pods_is_the_images_own_only_where_nothing_says_otherwise(written: str, user: int | None) -> None:
+    assert options_of(written).run_as == user
+
+
+def test_the_schema_for_editors_takes_what_the_model_takes_and_refuses_what_it_refuses() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    checker = jsonschema.Draft202012Validator(schema({"runtime": kind.model}, TARGETS))
+
+    def suite(written: str) -> dict[str, Any]:
+        entry = {"kind": "kubernetes", **yaml.safe_load(written)}
+        return {"targets": {"cluster": entry}, "trials": {"t": {"kind": "runtime", "run": ["true"]}}}
+
+    good = """{keep: 1h, box_size: 1Gi, keeper: {cpu: 50m}, volumes: [{claim: a, at: /data}], select: {a: b},
+               gpu_models: {A100: {resource: nvidia.com/gpu}}, template: {spec: {}}, kubeconfig: ~/x, user: null}"""
+    assert list(checker.iter_errors(suite(good))) == []
+    for wrong in ("{namespce: a}", "{keep: soon}", "{box_size: 20}", "{pull: Sometimes}", "{keeper: {cpu: some}}"):
+        assert list(checker.iter_errors(suite(wrong))) != [], wrong

@@ -1,0 +1,135 @@
+"""The documented Role is enough for everything that the target does, and it asks for nothing that it does not use."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from on_cluster import job, nothing_left
+
+from cluster.cluster import Cluster
+from seatrial.job import Input, Limits
+from seatrial.target import Level, TargetError
+from seatrial.target.kubernetes import kind
+from seatrial.target.kubernetes.rights import needed
+from seatrial.target.kubernetes.target import KubernetesTarget
+from target.contract import log_of, until_exit
+
+pytestmark = pytest.mark.cluster
+PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
+
+
+def documented_role() -> str:
+    """The YAML of the page that has a Role in it."""
+    found = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL) if "kind: Role\n" in text]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.fixture
+def nobody(real_cluster: Cluster, namespace: str, tmp_path: Path) -> Path:
+    """A kubeconfig of a service account that may do nothing."""
+    real_cluster.kubectl("create", "serviceaccount", "seatrial", "-n", namespace)
+    token = real_cluster.kubectl("create", "token", "seatrial", "-n", namespace).stdout.strip()
+    config = yaml.safe_load(Path(real_cluster.kubeconfig).read_text())
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture
+def somebody(real_cluster: Cluster, namespace: str, nobody: Path, tmp_path: Path) -> Path:
+    """The same, when an administrator has applied what the page says."""
+    role = tmp_path / "role.yaml"
+    role.write_text(documented_role().replace("namespace: trials", f"namespace: {namespace}"))
+    real_cluster.kubectl("apply", "-f", str(role))
+    return nobody
+
+
+def target_of(kubeconfig: Path, namespace: str) -> KubernetesTarget:
+    return kind.open("cluster", kind.options(kubeconfig=kubeconfig, namespace=namespace, pull="Never"))
+
+
+async def test_with_the_documented_role_everything_works(
+    real_cluster: Cluster, namespace: str, somebody: Path, tmp_path: Path
+) -> None:
+    target = target_of(somebody, namespace)
+    assert {remark.level for remark in await target.examine()} == {Level.OK}
+    await target.open()
+    try:
+        wanted = job("echo said; cat test.py > $SEATRIAL_FILES/kept", inputs=(Input(__file__, "test.py"),),
+                     secrets={"TOKEN": "token"}, hosts=2)  # fmt: skip
+        await target.verify(wanted)
+        handle = await target.submit(wanted, {"TOKEN": "hush" * 3})
+        assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
+        assert b"said" in await log_of(target, handle)
+        assert await target.fetch(handle, "files", tmp_path / "files")
+        assert (tmp_path / "files" / "kept").read_bytes() == Path(__file__).read_bytes()
+        await target.remove(handle)
+        served = job("python3 -m http.server 8765", limits=Limits(run_s=60, grace_s=0.5))
+        handle = await target.submit(served, {})
+        async for event in target.watch():
+            if event.time and event.time.stage == "started":
+                break
+        async with target.endpoint(handle, 8765) as address:
+            assert await _answers(address)
+        await target.cancel(handle)
+        assert (await until_exit(target, handle))[-1].exit.outcome == "cancelled"  # type: ignore[union-attr]
+        assert [found.handle for found in await target.list()] == [handle]
+        await target.remove(handle)
+    finally:
+        await target.close()
+    await nothing_left(real_cluster, namespace)
+
+
+async def _answers(address: str) -> bool:
+    host, _, port = address.partition(":")
+    for _ in range(100):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        said = await reader.read(100)
+        writer.close()
+        if said:
+            return said.startswith(b"HTTP/1.0 200")
+        await asyncio.sleep(0.2)
+    return False
+
+
+def test_the_documented_role_has_exactly_the_rights_that_the_target_names(namespace: str) -> None:
+    role = next(one for one in yaml.safe_load_all(documented_role()) if one["kind"] == "Role")
+    granted = {
+        (verb, group, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    wanted = {(right.verb, right.group, right.resource) for right in needed(kind.options(), namespace)}
+    assert granted == wanted
+
+
+async def test_doctor_says_which_rights_are_missing_and_its_yaml_grants_exactly_those(
+    real_cluster: Cluster, namespace: str, nobody: Path, tmp_path: Path
+) -> None:
+    target = target_of(nobody, namespace)
+    (missing,) = [remark for remark in await target.examine() if remark.level is Level.PROBLEM]
+    assert "create jobs.batch" in missing.why
+    grant = tmp_path / "grant.yaml"
+    grant.write_text(missing.fix.partition("\n")[2])
+    real_cluster.kubectl("apply", "-f", str(grant))
+    assert [remark for remark in await target.examine() if remark.level is Level.PROBLEM] == []
+
+
+async def test_a_right_that_is_missing_is_named_with_what_grants_it(
+    real_cluster: Cluster, namespace: str, nobody: Path
+) -> None:
+    target = target_of(nobody, namespace)
+    await target.open()
+    try:
+        with pytest.raises(TargetError, match=r"create.*jobs") as caught:
+            await target.submit(job("true"), {})
+        assert "kind: Role" in str(caught.value)
+    finally:
+        await target.close()

@@ -1,0 +1,184 @@
+"""What the Kubernetes target promises beyond the contract of all targets."""
+
+import asyncio
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from on_cluster import job, nothing_left, objects, opened
+
+from cluster.cluster import Cluster
+from seatrial.job import Input, Outcome, Resources, Stage
+from seatrial.target import RunInUse, TargetError
+from target.contract import log_of, until_exit
+
+pytestmark = pytest.mark.cluster
+
+
+async def test_a_job_runs_under_the_restricted_standard_and_leaves_nothing(
+    real_cluster: Cluster, namespace: str
+) -> None:
+    async with opened(real_cluster, namespace) as target:
+        handle = await target.submit(
+            job("id -u; pwd; echo $HOME", resources=Resources(cpu=0.5, memory_bytes=64 << 20)), {}
+        )
+        events = await until_exit(target, handle)
+        assert events[-1].exit is not None
+        assert (events[-1].exit.outcome, events[-1].exit.code) == (Outcome.EXITED, 0)
+        assert events[-1].host == "real-0"
+        assert b"\n1000\n/seatrial/box/work\n/seatrial/box/home\n" in await log_of(target, handle)
+        await target.remove(handle)
+    await nothing_left(real_cluster, namespace)
+
+
+async def test_every_stage_has_its_time_source_and_uncertainty(real_cluster: Cluster, namespace: str) -> None:
+    async with opened(real_cluster, namespace) as target:
+        handle = await target.submit(job("sleep 0.2"), {})
+        times = {event.time.stage: event.time for event in await until_exit(target, handle) if event.time}
+        assert set(times) >= {Stage.CREATED, Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.FINISHED}
+        assert all(time.source and time.uncertainty_s >= 0 for time in times.values())
+        assert times[Stage.CREATED].source == "submitter"
+        await target.remove(handle)
+
+
+async def test_a_secret_is_in_a_secret_of_the_job_and_nowhere_else(real_cluster: Cluster, namespace: str) -> None:
+    value = f"hush-{uuid.uuid4().hex}"
+    async with opened(real_cluster, namespace) as target:
+        handle = await target.submit(job("sleep 30", secrets={"TOKEN": "token"}), {"TOKEN": value})
+        listed = json.loads(
+            real_cluster.kubectl("get", "jobs,pods,configmaps,services", "-n", namespace, "-o", "json").stdout
+        )
+        assert value not in json.dumps(listed)
+        secret = json.loads(real_cluster.kubectl("get", "secrets", "-n", namespace, "-o", "json").stdout)["items"][0]
+        root = names(listed, "Job", "seatrial/part=job")
+        assert secret["metadata"]["ownerReferences"][0]["name"] in root
+        await target.remove(handle)
+    await nothing_left(real_cluster, namespace)
+
+
+def names(listed: dict[str, Any], kind: str, label: str) -> list[str]:
+    key, _, value = label.partition("=")
+    items = [one["metadata"] for one in listed["items"] if one["kind"] == kind]
+    return [one["name"] for one in items if one.get("labels", {}).get(key) == value]
+
+
+async def test_deleting_the_runs_one_object_deletes_all_of_it(real_cluster: Cluster, namespace: str) -> None:
+    async with opened(real_cluster, namespace) as target:
+        wanted = job("sleep 300", secrets={"TOKEN": "token"}, inputs=(Input(__file__, "test.py"),))
+        handle = await target.submit(wanted, {"TOKEN": "hush-hush"})
+        await asyncio.to_thread(
+            real_cluster.kubectl, "delete", "jobs", "-n", namespace, "-l", "seatrial/part=run", "--wait=false"
+        )
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert ended.outcome is Outcome.INFRA
+        assert "deleted" in ended.message
+    await nothing_left(real_cluster, namespace)
+
+
+async def test_inputs_are_where_the_job_expects_them_and_shared_by_the_jobs_of_a_run(
+    real_cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "workspace"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "data.bin").write_bytes(bytes(range(256)) * 8000)
+    (folder / "run.sh").write_text("#!/bin/sh\nwc -c < deep/data.bin\n")
+    (folder / "run.sh").chmod(0o755)
+    inputs = (Input(str(folder), "."),)
+    async with opened(real_cluster, namespace) as target:
+        first = job("./run.sh", inputs=inputs)
+        second = job("ls deep", inputs=inputs, run=first.run)
+        second = msgspec.structs.replace(second, name=f"{first.run}-2")
+        handles = [await target.submit(one, {}) for one in (first, second)]
+        made = objects(real_cluster, namespace)
+        assert len([name for name in made if "inputs" in name]) == 1
+        codes = {}
+        async for event in target.watch():
+            if event.exit is not None:
+                codes[event.handle] = event.exit.code
+            if len(codes) == 2:
+                break
+        assert codes == dict.fromkeys(handles, 0)
+        assert b"\n2048000\n" in await log_of(target, handles[0])
+        for handle in handles:
+            await target.remove(handle)
+
+
+async def test_a_port_of_a_job_can_be_reached(real_cluster: Cluster, namespace: str) -> None:
+    async with opened(real_cluster, namespace) as target:
+        handle = await target.submit(job("echo hello > index.html; python3 -m http.server 8765"), {})
+        async with asyncio.timeout(60):
+            async for event in target.watch():
+                if event.time and event.time.stage is Stage.STARTED:
+                    break
+            async with target.endpoint(handle, 8765) as address, aiohttp.ClientSession() as session:
+                while True:
+                    try:
+                        async with session.get(f"http://{address}/") as answer:
+                            assert await answer.text() == "hello\n"
+                            break
+                    except aiohttp.ClientError:
+                        await asyncio.sleep(0.2)
+        await target.remove(handle)
+
+
+async def test_an_image_without_python_runs_plain_commands(real_cluster: Cluster, namespace: str) -> None:
+    async with opened(real_cluster, namespace) as target:
+        handle = await target.submit(job("echo plain; exit 4", "echo on", image="localhost/busybox:1"), {})
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert (ended.outcome, ended.code) == (Outcome.EXITED, 4)
+        log = await log_of(target, handle)
+        assert b"plain\n" in log
+        assert b"on\n" in log
+        await target.remove(handle)
+
+
+async def test_running_out_of_memory_is_told_as_that(real_cluster: Cluster, namespace: str) -> None:
+    async with opened(real_cluster, namespace) as target:
+        eat = "python3 -c 'x = bytearray(300 << 20)'"
+        handle = await target.submit(job("echo before", eat, resources=Resources(memory_bytes=96 << 20)), {})
+        await until_exit(target, handle)
+        into = Path(f"/tmp/{uuid.uuid4().hex}")
+        assert await target.fetch(handle, "records.jsonl", into)
+        assert b'"outcome":"memory"' in into.read_bytes()
+        into.unlink()
+        await target.remove(handle)
+
+
+async def test_what_the_server_refuses_is_refused_before_anything_runs(real_cluster: Cluster, namespace: str) -> None:
+    template = {"spec": {"hostNetwork": "sure"}}
+    async with opened(real_cluster, namespace, template=template) as target:
+        with pytest.raises(TargetError, match="hostNetwork") as caught:
+            await target.verify(job("true"))
+        assert caught.value.outcome is Outcome.REFUSED
+    assert objects(real_cluster, namespace) == []
+
+
+async def test_what_nobody_collects_ends_by_itself_and_is_removed(real_cluster: Cluster, namespace: str) -> None:
+    """The pod, which would hold its GPUs, goes first; then its job, with all that it owned."""
+    async with opened(real_cluster, namespace, keep="1s") as target:
+        await target.submit(job("true", secrets={"TOKEN": "token"}), {"TOKEN": "hush-hush"})
+    async with asyncio.timeout(90):
+        while any("pod/" in name or "secret/" in name for name in objects(real_cluster, namespace)):  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+
+
+async def test_a_run_that_another_machine_works_on_is_left_alone(real_cluster: Cluster, namespace: str) -> None:
+    wanted = job("sleep 60")
+    async with opened(real_cluster, namespace) as target:
+        handle = await target.submit(wanted, {})
+        patch = {"metadata": {"annotations": {"seatrial/holder": json.dumps({"host": "far", "boot": "b", "pid": 7})}}}
+        await asyncio.to_thread(
+            real_cluster.kubectl, "patch", "job", f"seatrial-{wanted.run}", "-n", namespace, "--type=merge", "-p",
+            json.dumps(patch),
+        )  # fmt: skip
+        async with opened(real_cluster, namespace) as other:
+            with pytest.raises(RunInUse, match="process 7 on far"):
+                await other.adopt(handle)
+            assert [found.in_use for found in await other.list()] == [True]
+        await target.remove(handle)

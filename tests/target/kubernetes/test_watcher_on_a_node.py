@@ -1,0 +1,318 @@
+"""What becomes of jobs on a real node: each end is told as what it was, by events, and nothing waits for a time-out."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from watched import LONG, SHORT, Watched, cancelled_when_told, said, watching
+
+from cluster.cluster import Cluster
+from seatrial.job import Exit, Outcome
+from seatrial.target.kubernetes.client import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
+from seatrial.target.kubernetes.watcher import Patience, Watcher
+
+pytestmark = pytest.mark.cluster
+
+ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
+NEVER_STARTED = ["created", "queued", "scheduled", "finished"]
+NODE = "real-0"
+OUT_OF_MEMORY = Exit(Outcome.MEMORY, 137, 9, "it used more memory than its limit on real-0")
+PATIENT = Patience(refused_s=600, infra_s=600, never_s=600, lost_s=600)
+
+
+async def test_a_job_that_ends_well_gives_its_stages_and_keeps_its_pod(real_cluster: Cluster) -> None:
+    async with watching(real_cluster) as watched:
+        first = await watched.start("sleep 0.1")
+        assert await watched.exit(first) == Exit(Outcome.EXITED, 0)
+        handle = await watched.start(said("exited", 0, "all done") + "sleep 1.2")
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0, message="all done")
+        assert watched.stages(handle) == ALL_STAGES
+        assert {event.host for event in watched.of(handle)[2:]} == {NODE}
+        later = [event.time for event in watched.of(handle)[1:] if event.time]
+        assert {(time.source, time.uncertainty_s < 3) for time in later} == {("watch", True)}
+        (pod,) = watched.watcher.pods(handle)
+        assert pod.keeper_running
+        assert pod.real
+        assert (pod.trial_ended, pod.trial_running, pod.ended, pod.exit_code) == (True, False, False, 0)
+        assert watched.watcher.trial_ended(pod.uid).is_set()
+        assert watched.watcher.pod(pod.uid) == pod
+        watched.add(handle, await watched.client.get(JOBS, handle))  # again
+        await watched.client.delete(JOBS, handle)
+        await watched.watcher.gone(handle)
+        assert len([event for event in watched.of(handle) if event.exit]) == 1
+
+
+async def test_a_readiness_probe_gives_the_stage_ready(real_cluster: Cluster) -> None:
+    probe = {"exec": {"command": ["test", "-e", "/tmp/up"]}, "periodSeconds": 1}
+    async with watching(real_cluster) as watched:
+        handle = await watched.start("touch /tmp/up; sleep 3", trial={"readinessProbe": probe})
+        await watched.exit(handle)
+        assert watched.stages(handle) == [*ALL_STAGES[:4], "ready", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (said("exited", 3, "the test failed") + "exit 3", Exit(Outcome.EXITED, 3, message="the test failed")),
+        ("exit 5", Exit(Outcome.EXITED, 5)),
+        (said("timeout", None, "over its limit") + "exit 124", Exit(Outcome.TIMEOUT, message="over its limit")),
+        ("tail /dev/zero", OUT_OF_MEMORY),
+        (said("exited", 0) + "exec tail /dev/zero", OUT_OF_MEMORY),
+        (
+            "(exit 139); exit $?",
+            Exit(Outcome.LOST, 139, 11, "its container was killed by signal 11 on real-0, and its agent with it"),
+        ),
+    ],
+    ids=["own-word", "exit-code", "timeout", "memory", "memory-after-a-word", "signal"],
+)
+async def test_an_end_of_its_own_is_told_as_it_was(real_cluster: Cluster, script: str, expected: Exit) -> None:
+    async with watching(real_cluster) as watched:
+        handle = await watched.start(script)
+        assert await watched.exit(handle) == expected
+        assert watched.stages(handle) == ALL_STAGES
+        assert watched.finals == []
+
+
+async def test_a_command_that_is_not_in_the_image_is_refused(real_cluster: Cluster) -> None:
+    async with watching(real_cluster) as watched:
+        handle = await watched.start(trial={"command": ["/bin/none"]})
+        found = await watched.exit(handle)
+        assert found.outcome is Outcome.REFUSED
+        assert "/bin/none: no such file or directory" in found.message
+        assert watched.stages(handle) == NEVER_STARTED
+
+
+async def _evict(watched: Watched, handle: str) -> None:
+    pod = watched.watcher.pods(handle)[0].name
+    manifest = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    await watched.client.create(manifest, resource=PODS, name=pod, subresource="eviction")
+
+
+async def _delete_pod(watched: Watched, handle: str) -> None:
+    await watched.delete_pod(handle)
+
+
+async def _force_pod(watched: Watched, handle: str) -> None:
+    await watched.delete_pod(handle, grace_s=0)
+
+
+async def _delete_root(watched: Watched, handle: str) -> None:
+    await watched.client.delete(JOBS, handle)
+
+
+async def _suspend(watched: Watched, handle: str) -> None:
+    await watched.client.patch(JOBS, handle, {"spec": {"suspend": True}})
+
+
+async def _delete_namespace(watched: Watched, handle: str) -> None:
+    await watched.client.delete(NAMESPACES, watched.namespace)
+
+
+async def _cancel(watched: Watched, handle: str) -> None:
+    watched.watcher.mark_cancelled(handle)
+    await watched.client.delete(JOBS, handle)
+
+
+@pytest.mark.parametrize("script", [LONG, cancelled_when_told()], ids=["silent", "with-a-word"])
+@pytest.mark.parametrize(
+    ("act", "outcome", "words"),
+    [
+        (_evict, Outcome.EVICTED, "evicted from real-0, as when a node is drained"),
+        (_delete_pod, Outcome.INFRA, "on real-0 was deleted, and not by us"),
+        (_force_pod, Outcome.INFRA, "on real-0 was deleted, and not by us"),
+        (_delete_root, Outcome.INFRA, "was deleted while it ran on real-0, and not by us"),
+        (_suspend, Outcome.EVICTED, "was suspended while it ran on real-0"),
+        (_delete_namespace, Outcome.INFRA, "is being deleted"),
+        (_cancel, Outcome.CANCELLED, ""),
+    ],
+)
+async def test_what_is_done_to_a_running_job_is_told(
+    real_cluster: Cluster, script: str, act: Any, outcome: Outcome, words: str
+) -> None:
+    async with watching(real_cluster) as watched:
+        handle = await watched.start(script)
+        await watched.until_running(handle)
+        await act(watched, handle)
+        found = await watched.exit(handle)
+        assert found.outcome is outcome
+        assert words in found.message
+        assert watched.stages(handle) == ALL_STAGES
+
+
+async def test_a_job_that_was_cancelled_and_ended_well_before_it_heard_ended_well(real_cluster: Cluster) -> None:
+    async with watching(real_cluster) as watched:
+        handle = await watched.start(f"trap '{said('exited', 0).replace(chr(39), '')}exit 0' TERM; sleep 3600 & wait")
+        await watched.until_running(handle)
+        await _cancel(watched, handle)
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+
+
+@pytest.mark.parametrize(
+    ("where", "selector", "outcome"),
+    [("root", False, Outcome.TIMEOUT), ("pod", False, Outcome.TIMEOUT), ("root", True, Outcome.QUEUE)],
+)
+async def test_a_deadline_of_the_cluster_is_told_as_one(
+    real_cluster: Cluster, where: str, selector: bool, outcome: Outcome
+) -> None:
+    deadline = {"activeDeadlineSeconds": 2}
+    more: dict[str, Any] = {"root": deadline} if where == "root" else deadline
+    async with watching(real_cluster, PATIENT) as watched:
+        if selector:
+            more["nodeSelector"] = {"seatrial/none": "none"}
+        handle = await watched.start(LONG, **more)
+        found = await watched.exit(handle)
+        assert found.outcome is outcome
+        assert "the deadline that the cluster keeps" in found.message
+
+
+async def test_an_eviction_by_the_node_is_told_in_its_words(real_cluster: Cluster) -> None:
+    async with watching(real_cluster) as watched:
+        limit = {"limits": {"ephemeral-storage": "5Mi"}}
+        handle = await watched.start(f"head -c 30000000 /dev/zero > /tmp/x; {LONG}", trial={"resources": limit})
+        found = await watched.exit(handle)
+        assert found.outcome is Outcome.EVICTED
+        assert "its node real-0: Pod ephemeral local storage usage exceeds" in found.message
+
+
+MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+
+
+def _volume(**source: Any) -> dict[str, Any]:
+    return {"trial": MOUNTED, "volumes": [{"name": "v", **source}]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "outcome", "words"),
+    [
+        ({"trial": {"image": "localhost/none:1"}}, Outcome.REFUSED, '"localhost/none:1" is not present'),
+        ({"trial": {"image": "A B"}}, Outcome.REFUSED, "InvalidImageName"),
+        (
+            {"trial": {"image": "127.0.0.1:1/none:1", "imagePullPolicy": "Always"}},
+            Outcome.INFRA,
+            "connection refused",
+        ),
+        (_volume(configMap={"name": "none"}), Outcome.REFUSED, 'configmap "none" not found'),
+        (_volume(secret={"secretName": "none"}), Outcome.REFUSED, 'secret "none" not found'),
+        (
+            _volume(persistentVolumeClaim={"claimName": "none"}),
+            Outcome.REFUSED,
+            'persistentvolumeclaim "none" not found',
+        ),
+        ({"trial": {"envFrom": [{"secretRef": {"name": "none"}}]}}, Outcome.REFUSED, 'secret "none" not found'),
+        ({"securityContext": {"runAsNonRoot": True}}, Outcome.REFUSED, "runAsNonRoot"),
+        ({"nodeSelector": {"seatrial/none": "none"}}, Outcome.REFUSED, "no node of this cluster can take it"),
+    ],
+    ids=["image", "image-name", "registry", "config-map", "secret", "claim", "secret-env", "root-user", "selector"],
+)
+async def test_what_keeps_a_job_from_starting_becomes_its_end_within_seconds(
+    real_cluster: Cluster, pod: dict[str, Any], outcome: Outcome, words: str
+) -> None:
+    async with watching(real_cluster) as watched:
+        handle = await watched.start(**pod)
+        found = await watched.exit(handle)
+        assert found.outcome is outcome
+        assert words in found.message
+        assert watched.finals == [handle]  # asked to hold it back before the exit was given
+        assert words in " ".join(watched.progress(handle))
+        assert "started" not in watched.stages(handle)
+
+
+async def test_what_was_missing_and_comes_in_time_lets_it_start(real_cluster: Cluster) -> None:
+    async with watching(real_cluster, PATIENT) as watched:
+        handle = await watched.start(trial={"envFrom": [{"secretRef": {"name": "late"}}]})
+        await watched.until(lambda: watched.progress(handle))
+        await watched.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "late"}})
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+        assert watched.stages(handle) == ALL_STAGES
+        assert watched.finals == []
+
+
+async def test_a_full_node_is_waited_for_and_a_higher_priority_takes_the_place_of_a_lower(
+    real_cluster: Cluster,
+) -> None:
+    thing = f"seatrial.test/{uuid.uuid4().hex[:8]}"  # of which the node has one, for this test alone
+    escaped = thing.replace("/", "~1")
+    step = {"op": "add", "path": f"/status/capacity/{escaped}", "value": "1"}
+    asks: dict[str, Any] = {"trial": {"resources": {"limits": {thing: "1"}}}}
+    async with watching(real_cluster, PATIENT) as watched:
+        client, urgent = watched.client, f"urgent-{uuid.uuid4().hex[:6]}"
+        await client.patch(NODES, NODE, [step], how=Patch.JSON, subresource="status")
+        kind = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 1000}
+        await client.create({**kind, "metadata": {"name": urgent}})
+        async for event in client.watch(NODES, Tree, fields=f"metadata.name={NODE}"):
+            if event.object is not None and thing in event.object.status["allocatable"]:
+                break
+        try:
+            holder = await watched.start(LONG, **asks)
+            await watched.until_running(holder)
+            waiter = await watched.start(**asks)
+            await watched.until(lambda: watched.progress(waiter))
+            assert watched.progress(waiter)[0] == f"waiting: 0/1 nodes are available: 1 Insufficient {thing}"
+            taker = await watched.start(priorityClassName=urgent, **asks)
+            found = await watched.exit(holder)
+            assert found.outcome is Outcome.EVICTED
+            assert "a pod of higher priority took its place on real-0" in found.message
+            for handle in (taker, waiter):  # a place is free when a pod is gone, not when its trial has ended
+                assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+                await client.delete(JOBS, handle)
+        finally:
+            await client.delete(PRIORITY_CLASSES, urgent)
+            remove = {"op": "remove", "path": f"/status/capacity/{escaped}"}
+            await client.patch(NODES, NODE, [remove], how=Patch.JSON, subresource="status")
+
+
+async def test_the_first_host_that_fails_decides_and_the_others_are_named_to_be_ended(real_cluster: Cluster) -> None:
+    script = f"if [ $JOB_COMPLETION_INDEX = 1 ]; then {said('exited', 7, 'bad luck')} exit 7; fi; {LONG}"
+    async with watching(real_cluster) as watched:
+        handle = await watched.start(script, hosts=3)
+        await watched.until_running(handle, 2)
+        await watched.until(lambda: watched.partials)
+        assert watched.partials == [(handle, {0, 2})]
+        assert not any(event.exit for event in watched.of(handle))
+        for number in (0, 2):
+            await watched.delete_pod(handle, number)
+        found = await watched.exit(handle)
+        assert found == Exit(Outcome.EXITED, 7, message="host 1 on real-0: bad luck")
+        assert [pod.number for pod in watched.watcher.pods(handle)] == [0, 1, 2]
+        assert len(watched.partials) == 1
+
+
+async def test_jobs_that_ended_before_anybody_looked_give_all_their_events(real_cluster: Cluster) -> None:
+    async with watching(real_cluster, SHORT) as watched:
+        good = await watched.start("sleep 1.1")
+        bad = await watched.start(said("exited", 4, "why") + "exit 4")
+        deleted = await watched.start(LONG)
+        for handle in (good, bad):
+            await watched.exit(handle)
+        uid = (await watched.client.get(JOBS, deleted)).metadata.uid
+        await watched.client.delete(JOBS, deleted)
+        await asyncio.wait_for(watched.watcher.gone(deleted), 60)
+
+        again = Watched(watched.client, watched.namespace, Watcher(watched.client, watched.namespace), run=watched.run)
+        reading = asyncio.create_task(again.read())
+        try:
+            for handle in (good, bad):
+                await again.take_up(handle)
+            again.add(deleted, uid=uid)
+            assert await again.exit(good) == Exit(Outcome.EXITED, 0)
+            assert await again.exit(bad) == Exit(Outcome.EXITED, 4, message="why")
+            assert again.stages(good) == ALL_STAGES
+            times = {event.time.stage.value: event.time for event in again.of(good) if event.time}
+            assert {stage: times[stage].source for stage in ALL_STAGES[1:]} == {
+                "queued": "api-server",
+                "scheduled": "api-server",
+                "started": "kubelet",
+                "finished": "kubelet",
+            }
+            assert {times[stage].uncertainty_s for stage in ALL_STAGES[1:]} == {0.5}
+            live = {event.time.stage.value: event.time for event in watched.of(good) if event.time}
+            for stage in ALL_STAGES[1:]:  # both are right, each as far as it says
+                off_s = abs(live[stage].wall_s - times[stage].wall_s)
+                assert off_s <= live[stage].uncertainty_s + times[stage].uncertainty_s + 0.1, stage
+            gone = await again.exit(deleted)
+            assert gone.outcome is Outcome.INFRA
+            assert "was deleted" in gone.message
+        finally:
+            await again.watcher.close()
+            await reading

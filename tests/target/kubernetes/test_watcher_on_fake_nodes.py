@@ -1,0 +1,228 @@
+"""What keeps jobs from starting on a cluster of many nodes, and thousands of jobs at once."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from watched import SHORT, pod_spec, root_manifest, watching
+
+from cluster.cluster import Cluster
+from seatrial.job import Exit, Outcome
+from seatrial.target.kubernetes.client import (
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
+    Access,
+    Identity,
+    Kubernetes,
+    Tree,
+    load,
+)
+from seatrial.target.kubernetes.watcher import Patience
+from seatrial.target.protocol import TargetError
+from world import EVERY
+
+pytestmark = pytest.mark.cluster
+
+ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
+
+
+def gpus(count: int) -> dict[str, Any]:
+    return {"trial": {"resources": {"limits": {"nvidia.com/gpu": str(count)}}}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"serviceAccountName": "none"}, 'serviceaccount "none" not found'),
+        ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
+        ({"nodeSelector": {"seatrial/none": "none"}}, "didn't match Pod's node affinity/selector"),
+        (gpus(9), "it asks for 9 of nvidia.com/gpu, and no node has more than 8"),
+        ({"trial": {"resources": {"limits": {"example.com/none": "1"}}}}, "1 of example.com/none, and no node has any"),
+    ],
+    ids=["service-account", "priority-class", "selector", "too-many-gpus", "unknown-resource"],
+)
+async def test_what_can_never_start_here_is_refused_with_the_reason(
+    cluster: Cluster, pod: dict[str, Any], words: str
+) -> None:
+    async with watching(cluster) as watched:
+        handle = await watched.start(**pod)
+        found = await watched.exit(handle)
+        assert found.outcome is Outcome.REFUSED
+        assert words in found.message
+        assert watched.finals == [handle]
+
+
+async def test_pods_that_the_namespace_forbids_are_refused_with_what_it_demands(cluster: Cluster) -> None:
+    async with watching(cluster) as watched:
+        labels = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+        await watched.client.patch(NAMESPACES, watched.namespace, labels)
+        found = await watched.exit(await watched.start())
+        assert found.outcome is Outcome.REFUSED
+        assert 'violates PodSecurity "restricted:latest"' in found.message
+        assert "seccompProfile" in found.message  # the last of what it demands
+
+
+async def test_a_quota_that_others_have_used_up_is_told_from_one_that_is_too_small(cluster: Cluster) -> None:
+    async with watching(cluster) as watched:
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+        await watched.client.create({**quota, "spec": {"hard": {"requests.nvidia.com/gpu": "2"}}})
+        holder = await watched.start(**gpus(2), schedulingGates=[{"name": "test.example/gate"}])
+        await watched.until(lambda: watched.watcher.pods(holder))
+        used_up = await watched.exit(await watched.start(**gpus(1)))
+        assert used_up.outcome is Outcome.INFRA
+        assert "exceeded quota: q" in used_up.message
+        too_small = await watched.exit(await watched.start(**gpus(3)))
+        assert too_small.outcome is Outcome.REFUSED
+
+
+async def test_a_quota_that_gets_free_in_time_lets_it_start(cluster: Cluster) -> None:
+    async with watching(cluster, Patience(600, 600, 600, 600)) as watched:
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+        await watched.client.create({**quota, "spec": {"hard": {"pods": "0"}}})
+        handle = await watched.start()
+        await watched.until(lambda: watched.progress(handle))
+        assert "exceeded quota: q" in watched.progress(handle)[0]
+        await watched.client.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"pods": "9"}}})
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+
+
+async def test_a_node_that_comes_while_it_waits_takes_it_after_all(cluster: Cluster) -> None:
+    thing, name = f"example.com/{uuid.uuid4().hex[:8]}", f"late-{uuid.uuid4().hex[:8]}"
+    async with watching(cluster, Patience(600, 600, 600, 600)) as watched:
+        client = watched.client
+        handle = await watched.start(trial={"resources": {"limits": {thing: "1"}}})
+        await watched.until(lambda: "no node has any" in " ".join(watched.progress(handle)))
+        there = await client.get(NODES, "fake-0", Tree)
+        room = {**there.status["capacity"], thing: "1"}
+        labels = {**there.metadata.labels, "kubernetes.io/hostname": name}
+        status = {"capacity": room, "allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+        await client.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "status": {**status, "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]},
+            }
+        )
+        try:
+            await client.patch(NODES, name, {"spec": {"taints": None}})
+            assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+            assert {event.host for event in watched.of(handle) if event.exit} == {name}
+        finally:
+            await client.delete(NODES, name)
+
+
+async def test_all_hosts_must_come_to_a_stage_and_are_named_in_their_order(cluster: Cluster) -> None:
+    others = {"labelSelector": {"matchLabels": {"seatrial/part": "pod"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [others]}}
+    async with watching(cluster) as watched:
+        handle = await watched.start(hosts=4, affinity=apart)
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+        assert watched.stages(handle) == ALL_STAGES
+        pods = watched.watcher.pods(handle)
+        assert [pod.number for pod in pods] == [0, 1, 2, 3]
+        assert watched.of(handle)[-1].host.split(", ") == [pod.node for pod in pods]
+        assert not any(pod.real for pod in pods)
+
+
+async def test_a_root_that_is_deleted_before_it_has_pods_ends_its_job(cluster: Cluster) -> None:
+    async with watching(cluster) as watched:
+        handle = await watched.start(root={"suspend": True})
+        cancelled = await watched.start(root={"suspend": True})
+        await asyncio.sleep(0.2)
+        assert watched.stages(handle) == ["created"]
+        watched.watcher.mark_cancelled(cancelled)
+        for name in (handle, cancelled):
+            await watched.client.delete(JOBS, name)
+        found = await watched.exit(handle)
+        assert found == Exit(Outcome.INFRA, message=f"its Job {handle} was deleted before it ran, and not by us")
+        assert await watched.exit(cancelled) == Exit(Outcome.CANCELLED)
+        await asyncio.wait_for(watched.watcher.gone(handle), 60)
+
+
+async def test_what_kueue_holds_back_is_queued_and_says_so(cluster: Cluster) -> None:
+    """Kueue's part is played here: a root that stays suspended, and a warning about its workload."""
+    async with watching(cluster) as watched:
+        handle = await watched.start(root={"suspend": True}, queue=True)
+        await watched.until(lambda: watched.progress(handle))
+        assert watched.stages(handle) == ["created", "queued"]
+        about = {"kind": "Workload", "name": f"job-{handle}-1a2b3", "namespace": watched.namespace}
+        told = {"type": "Warning", "reason": "Pending", "message": "no quota left", "involvedObject": about}
+        await watched.client.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "one"}, **told})
+        await watched.until(lambda: len(watched.progress(handle)) == 2)
+        assert watched.progress(handle)[1] == "waiting: not admitted by Kueue yet: no quota left"
+        await watched.client.patch(JOBS, handle, {"spec": {"suspend": False}})
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+
+
+async def test_a_token_that_is_taken_back_is_told_to_everybody_who_waits(cluster: Cluster) -> None:
+    admin = load(cluster.kubeconfig)
+    wrong = replace(admin, identity=Identity("nobody", token="not-a-token"))
+    async with watching(cluster, access=wrong) as watched:
+        watched.add("job", uid="u")
+        for waiting in (watched.watcher.ended("job"), watched.watcher.started("job"), watched.watcher.gone("job")):
+            with pytest.raises(TargetError, match="log in again"):
+                await asyncio.wait_for(waiting, 60)
+        with pytest.raises(TargetError, match="does not accept the credentials"):
+            await anext(watched.watcher.events())
+        watched.add("another", uid="u")  # after that too
+        with pytest.raises(TargetError):
+            await asyncio.wait_for(watched.watcher.ended("another"), 60)
+
+
+async def test_a_missing_right_is_told_with_the_rule_that_grants_it(cluster: Cluster) -> None:
+    async with Kubernetes(load(cluster.kubeconfig)) as admin:
+        access = await _account_without_rights(admin)
+    async with watching(cluster, access=access) as watched:
+        watched.add("job", uid="u")
+        with pytest.raises(TargetError) as caught:
+            await asyncio.wait_for(watched.watcher.ended("job"), 60)
+        assert caught.value.outcome is Outcome.INFRA
+        assert "kind: Role" in str(caught.value)
+
+
+async def _account_without_rights(admin: Kubernetes) -> Access:
+    name = f"weak-{uuid.uuid4().hex[:6]}"
+    await admin.create(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
+    )
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    made = await admin.create(
+        request, Tree, resource=SERVICE_ACCOUNTS, name=name, subresource="token", namespace="default"
+    )
+    return replace(admin.access, identity=Identity(name, token=made.status["token"]))
+
+
+async def test_thousands_of_jobs_come_and_go_and_nothing_of_them_is_kept(cluster: Cluster) -> None:
+    count = 2000 if EVERY else 200
+    async with watching(cluster, SHORT) as watched:
+        watcher, client = watched.watcher, watched.client
+        created: asyncio.Queue[str] = asyncio.Queue()
+        for number in range(count):
+            created.put_nowait(f"job-{number:05}")
+
+        async def work() -> None:
+            while not created.empty():
+                name = created.get_nowait()
+                made = await client.create(root_manifest(name, watched.run, pod_spec("true")))
+                watched.add(name, made)
+                await asyncio.wait_for(watcher.ended(name), 600)
+                await client.delete(JOBS, name)
+                await asyncio.wait_for(watcher.gone(name), 600)
+                watcher.forget(name)
+
+        await asyncio.gather(*(work() for _ in range(40)))
+        exits = [event for event in watched.events if event.exit]
+        assert len(exits) == count
+        assert {event.exit.outcome for event in exits if event.exit} == {Outcome.EXITED}
+        kept = watcher.sees()
+        await watched.until(lambda: watcher.sees()["pods"] == 0)
+        assert kept["jobs"] == 0
+        assert watcher.sees()["roots"] == 0
+        assert [pod async for pod in client.list(PODS)] == []

@@ -1,0 +1,117 @@
+"""Jobs that are a JobSet or a PyTorchJob, and jobs that Kueue holds back, with the real controllers of these."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from watched import SHORT, Watched, pod_spec, root_manifest, watching
+
+from cluster.cluster import Cluster
+from cluster.fixtures import addons_cluster, needs_addon, queue
+from seatrial.job import Exit, Outcome, Stage, StageTime
+from seatrial.target.kubernetes.client import JOBS, Resource
+from seatrial.target.kubernetes.watcher import Known, Watcher
+
+__all__ = ["addons_cluster"]
+
+pytestmark = pytest.mark.cluster
+
+ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+PYTORCH_JOBS = Resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
+HOSTS = 3
+
+
+async def _queued(watched: Watched, name: str, gpus: int) -> str:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    handle = await watched.start(root={"suspend": True}, queue=True, trial=limits)
+    await watched.client.patch(JOBS, handle, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": name}}})
+    return handle
+
+
+async def test_kueue_admits_holds_back_and_never_admits(addons_cluster: Cluster) -> None:
+    needs_addon("kueue")
+    async with watching(addons_cluster) as watched:
+        with queue(addons_cluster, watched.namespace, gpus=2) as name:
+            admitted = await _queued(watched, name, 1)
+            assert await watched.exit(admitted) == Exit(Outcome.EXITED, 0)
+            assert watched.stages(admitted) == ALL_STAGES
+            too_much = await watched.exit(await _queued(watched, name, 3))
+            assert too_much.outcome is Outcome.REFUSED
+            assert "insufficient quota for nvidia.com/gpu" in too_much.message
+            nowhere = await watched.exit(await _queued(watched, "none", 1))
+            assert nowhere == Exit(Outcome.REFUSED, message="Kueue will not admit it: LocalQueue none doesn't exist")
+
+
+def _job_set(template: dict[str, Any]) -> dict[str, Any]:
+    inner = {"completionMode": "Indexed", "completions": HOSTS, "parallelism": HOSTS, "backoffLimit": 0}
+    job = {"name": "h", "replicas": 1, "template": {"spec": {**inner, "template": template}}}
+    return {"failurePolicy": {"maxRestarts": 0}, "replicatedJobs": [job]}
+
+
+def _pytorch_job(template: dict[str, Any]) -> dict[str, Any]:
+    def replicas(count: int) -> dict[str, Any]:
+        return {"replicas": count, "restartPolicy": "Never", "template": template}
+
+    policy = {"backoffLimit": 0, "cleanPodPolicy": "None"}
+    return {"runPolicy": policy, "pytorchReplicaSpecs": {"Master": replicas(1), "Worker": replicas(HOSTS - 1)}}
+
+
+@asynccontextmanager
+async def _started(cluster: Cluster, resource: Resource, trial: str, **pod: Any) -> AsyncIterator[tuple[Watched, str]]:
+    async with watching(cluster) as around:
+        watched = Watched(
+            around.client, around.namespace, Watcher(around.client, around.namespace, resource, patience=SHORT)
+        )
+        name = f"job-{uuid.uuid4().hex[:6]}"
+        spec = pod_spec("true", **pod)
+        spec["containers"][0]["name"] = trial
+        manifest = root_manifest(name, watched.run, spec)
+        make = _job_set if resource is JOB_SETS else _pytorch_job
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": manifest["metadata"]}
+        made = await watched.client.create({**whole, "spec": make(manifest["spec"]["template"])}, resource=resource)
+        reading = asyncio.create_task(watched.read())
+        created = StageTime(Stage.CREATED, 0.0, "api-server")
+        watched.watcher.add(name, Known(name, watched.run, made.metadata.uid, HOSTS, created, trial=trial))
+        try:
+            yield watched, name
+        finally:
+            await watched.watcher.close()
+            await reading
+
+
+async def test_a_job_set_is_followed_to_its_end_with_its_hosts_in_order(addons_cluster: Cluster) -> None:
+    needs_addon("jobset")
+    async with _started(addons_cluster, JOB_SETS, "trial") as (watched, handle):
+        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+        assert watched.stages(handle) == ALL_STAGES
+        assert [pod.number for pod in watched.watcher.pods(handle)] == [0, 1, 2]
+
+
+async def test_a_pytorch_job_has_its_master_first_and_its_container_by_another_name(addons_cluster: Cluster) -> None:
+    needs_addon("training-operator")
+    async with _started(addons_cluster, PYTORCH_JOBS, "pytorch") as (watched, handle):
+        await watched.until_running(handle, HOSTS)
+        pods = watched.watcher.pods(handle)
+        assert [pod.name for pod in pods] == [f"{handle}-master-0", f"{handle}-worker-0", f"{handle}-worker-1"]
+        watched.watcher.mark_cancelled(handle)
+        await watched.client.delete(PYTORCH_JOBS, handle)
+        assert (await watched.exit(handle)).outcome is Outcome.CANCELLED
+        await asyncio.wait_for(watched.watcher.gone(handle), 60)
+
+
+@pytest.mark.parametrize(
+    ("addon", "resource", "trial"),
+    [("jobset", JOB_SETS, "trial"), ("training-operator", PYTORCH_JOBS, "pytorch")],
+)
+async def test_pods_that_cannot_be_made_are_told_whoever_makes_them(
+    addons_cluster: Cluster, addon: str, resource: Resource, trial: str
+) -> None:
+    needs_addon(addon)
+    async with _started(addons_cluster, resource, trial, serviceAccountName="none") as (watched, handle):
+        found = await watched.exit(handle)
+        assert found.outcome is Outcome.REFUSED
+        assert 'serviceaccount "none" not found' in found.message

@@ -1,0 +1,166 @@
+"""Jobs on a cluster, made by hand in the form that the target gives them, and a watcher that looks at them."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cluster.cluster import Cluster
+from cluster.image import BUSYBOX
+from seatrial.job import Event, Exit, Stage, StageTime
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.client import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
+from seatrial.target.kubernetes.watcher import Known, Patience, Watcher
+
+WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
+SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, lost_s=4.0)
+STAY = "trap 'exit 0' TERM; sleep 3600 & wait"
+LONG = "trap 'exit 143' TERM; echo begun; sleep 3600 & wait"
+
+
+def said(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
+    """A line of shell that writes the trial's own word."""
+    word = json.dumps({"seatrial": 1, "outcome": outcome, "code": code, "message": message, "left": 0, **more})
+    return f"cat > /dev/termination-log <<'END'\n{word}\nEND\n"
+
+
+def cancelled_when_told() -> str:
+    """A trial that, told to end, says so, as the agent does."""
+    return f"trap '{said('cancelled').replace(chr(39), '')}exit 143' TERM; sleep 3600 & wait"
+
+
+def pod_spec(script: str, **more: Any) -> dict[str, Any]:
+    container = {"image": BUSYBOX, "imagePullPolicy": "Never"}
+    small = {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
+    trial = {**container, "name": "trial", "command": ["/bin/sh", "-c", script], "resources": small}
+    keeper = {**container, "name": "keeper", "command": ["/bin/sh", "-c", STAY], "resources": small}
+    trial.update(more.pop("trial", {}))
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 2,
+        "containers": [trial, keeper],
+        **more,
+    }
+
+
+def root_manifest(name: str, run: str, pod: dict[str, Any], hosts: int = 1, **spec: Any) -> dict[str, Any]:
+    def labels(part: str) -> dict[str, str]:
+        return names.job_labels(run, name, "69b56f04", 1, part)
+
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels("job")},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": hosts,
+            "parallelism": hosts,
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "template": {"metadata": {"labels": labels("pod")}, "spec": pod},
+            **spec,
+        },
+    }
+
+
+@dataclass
+class Watched:
+    client: Kubernetes
+    namespace: str
+    watcher: Watcher
+    events: list[Event] = field(default_factory=list)
+    finals: list[str] = field(default_factory=list)
+    partials: list[tuple[str, set[int]]] = field(default_factory=list)
+    run: str = field(default_factory=lambda: f"r{uuid.uuid4().hex[:6]}")
+
+    async def start(
+        self, script: str = "true", *, hosts: int = 1, root: Any = None, queue: bool = False, **pod: Any
+    ) -> str:
+        name = f"job-{uuid.uuid4().hex[:6]}"
+        manifest = root_manifest(name, self.run, pod_spec(script, **pod), hosts, **(root or {}))
+        self.add(name, await self.client.create(manifest, namespace=self.namespace), hosts, queue=queue)
+        return name
+
+    def add(self, name: str, made: Object | None = None, hosts: int = 1, uid: str = "", queue: bool = False) -> None:
+        created = StageTime(Stage.CREATED, 0.0, "api-server")  # long ago, so that it moves no other
+        known = Known(name, self.run, made.metadata.uid if made else uid, hosts, created, queue=queue)
+        self.watcher.add(name, known)
+
+    async def read(self) -> None:
+        async for event in self.watcher.events():
+            self.events.append(event)
+
+    async def take_up(self, name: str, hosts: int = 1) -> None:
+        self.add(name, await self.client.get(JOBS, name, namespace=self.namespace), hosts)
+
+    async def exit(self, handle: str) -> Exit:
+        await asyncio.wait_for(self.watcher.ended(handle), WITHIN_S)
+        await asyncio.sleep(0)
+        await self.until(lambda: any(event.exit for event in self.of(handle)))
+        exits = [event.exit for event in self.of(handle) if event.exit]
+        assert len(exits) == 1, exits
+        assert self.of(handle)[-1].exit is not None, "the exit is the last event"
+        self.check_times(handle)
+        return exits[0]
+
+    async def until(self, holds: Any) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while not holds():  # noqa: ASYNC110 - what is waited for is many things
+                await asyncio.sleep(0.02)
+
+    async def until_running(self, handle: str, hosts: int = 1) -> None:
+        await self.until(lambda: sum(pod.trial_running for pod in self.watcher.pods(handle)) == hosts)
+
+    def of(self, handle: str) -> list[Event]:
+        return [event for event in self.events if event.handle == handle]
+
+    def stages(self, handle: str) -> list[str]:
+        return [event.time.stage.value for event in self.of(handle) if event.time]
+
+    def progress(self, handle: str) -> list[str]:
+        return [event.progress for event in self.of(handle) if event.progress]
+
+    def check_times(self, handle: str) -> None:
+        times = [event.time for event in self.of(handle) if event.time]
+        assert [one.wall_s for one in times] == sorted(one.wall_s for one in times)
+        assert all(one.uncertainty_s >= 0 and one.source for one in times)
+
+    async def delete_pod(self, handle: str, number: int = 0, grace_s: int | None = None) -> None:
+        await self.client.delete(
+            PODS, self.watcher.pods(handle)[number].name, namespace=self.namespace, grace_s=grace_s
+        )
+
+
+@asynccontextmanager
+async def watching(
+    cluster: Cluster, patience: Patience = SHORT, access: Access | None = None
+) -> AsyncIterator[Watched]:
+    """In a namespace of its own, gone afterwards."""
+    namespace = f"watch-{uuid.uuid4().hex[:8]}"
+    async with Kubernetes(load(cluster.kubeconfig)) as admin:
+        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        client = Kubernetes(replace(access or admin.access, namespace=namespace))
+        watched = Watched(client, namespace, None)  # type: ignore[arg-type]
+
+        async def on_final(handle: str) -> None:
+            watched.finals.append(handle)
+            assert not any(event.exit for event in watched.of(handle))
+
+        watched.watcher = Watcher(
+            client,
+            namespace,
+            patience=patience,
+            on_final=on_final,
+            on_partial=lambda handle, numbers: watched.partials.append((handle, numbers)),
+        )
+        reading = asyncio.create_task(watched.read())
+        try:
+            yield watched
+        finally:
+            await watched.watcher.close()
+            await client.close()
+            await asyncio.gather(reading, return_exceptions=True)
+            await admin.delete(NAMESPACES, namespace)

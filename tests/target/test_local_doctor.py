@@ -1,0 +1,94 @@
+"""What `doctor` says of this machine: each thing that may be missing, missing."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from seatrial.target import Level, Remark
+from seatrial.target.local import doctor
+
+
+async def examined(state: Path, cache: Path | None = None) -> dict[str, Remark]:
+    return {one.what.partition(",")[0]: one for one in await doctor.examine(state, cache or state, None)}
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing on it but what the test puts there."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+async def test_a_folder_that_is_not_there_yet_is_fine_and_is_not_made(tmp_path: Path) -> None:
+    seen = await examined(tmp_path / "a/b")
+    assert seen["folder of jobs"].level is Level.OK
+    assert "GiB free" in seen["folder of jobs"].why
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_folder_that_cannot_be_written_to_is_a_problem_with_a_way_out(tmp_path: Path) -> None:
+    seen = await examined(Path("/proc/self/seatrial"), tmp_path)
+    assert seen["folder of jobs"].level is Level.PROBLEM
+    assert "cannot be written to" in seen["folder of jobs"].why
+    assert "SEATRIAL_STATE" in seen["folder of jobs"].fix
+    assert seen["folder of environments"].level is Level.OK
+
+
+@pytest.mark.parametrize(("least", "level"), [("LITTLE_BYTES", Level.WARNING), ("TOO_LITTLE_BYTES", Level.PROBLEM)])
+async def test_little_room_is_told(tmp_path: Path, least: str, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, least, 1 << 60)
+    assert (await examined(tmp_path))["folder of jobs"].level is level
+
+
+async def test_a_machine_without_python_and_containers_says_what_cannot_be_run(bare: Path, tmp_path: Path) -> None:
+    seen = await examined(tmp_path)
+    assert seen["python of the machine"].level is Level.WARNING
+    assert seen["containers"].level is Level.WARNING
+    assert "podman is not installed" in seen["containers"].why
+    assert seen["GPUs"] == Remark(Level.OK, "GPUs", "none (there is no nvidia-smi)")
+
+
+async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_path: Path) -> None:
+    program(bare, "nvidia-smi", "echo 'driver/library version mismatch' >&2; exit 18")
+    program(bare, "python3", "exit 3")
+    program(bare, "docker", "echo 'permission denied on the socket' >&2; exit 1")
+    seen = await examined(tmp_path)
+    assert seen["GPUs"].level is Level.WARNING
+    assert "driver/library version mismatch" in seen["GPUs"].why
+    assert "exit code 3" in seen["python of the machine"].why
+    assert "permission denied on the socket" in seen["containers"].why
+
+
+async def test_one_that_does_not_answer_is_not_waited_for(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "PATIENCE_S", 3.0)
+    program(bare, "nvidia-smi", "while :; do :; done")
+    seen = await examined(tmp_path)
+    assert "does not answer within 3 s" in seen["GPUs"].why
+
+
+async def test_gpus_are_counted_and_named(bare: Path, tmp_path: Path) -> None:
+    first, second = "NVIDIA A100-SXM4-40GB, 40960 MiB, 550.54", "NVIDIA A100, 40960 MiB, 550.54"
+    program(bare, "nvidia-smi", f"echo '{first}'; echo '{second}'")
+    seen = await examined(tmp_path)
+    assert seen["GPUs"].why == f"2: {first}; {second}"
+
+
+async def test_the_memory_limit_is_tried_with_the_agents_own_code_and_no_group_is_left(tmp_path: Path) -> None:
+    seen = (await examined(tmp_path))["memory limit of jobs"]
+    assert seen.level is not Level.PROBLEM, seen
+    assert "control group" in seen.why
+    groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    assert not [name for name in groups if name.startswith("seatrial-doctor")]
