@@ -63,6 +63,6 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool) -> Reaped:
 
 
 def _in_use(found: Found) -> bool:
-    """By who holds the run's folder, where that is a process of this machine; of others the target's own word."""
+    """By the target's own word, or because a living process of this machine holds the run's folder."""
     owner = owner_of(Path(found.labels[FOLDER])) if FOLDER in found.labels else None
-    return owner.alive() if owner is not None and owner.here else bool(found.in_use)
+    return bool(found.in_use) or (owner is not None and owner.alive())
