@@ -137,6 +137,7 @@ def test_a_job_that_did_not_end_by_itself_has_a_finding_and_so_has_each_step_tha
     assert job.verdict is not Verdict.PASSED
     assert "why it was so" in job.message
     assert never.message.startswith("before this step the job")
+    assert "why it was so" not in never.message, "that is told once, of the job"
 
 
 def test_a_job_that_ended_well_needs_no_finding_but_a_step_without_an_end_does() -> None:
@@ -252,3 +253,18 @@ def test_facts_that_could_not_be_gathered_are_a_failure() -> None:
 )
 def test_a_gpu_model_is_a_part_of_the_name_but_not_of_another_number(declared: str, name: str, same: bool) -> None:
     assert is_model(declared, name) is same
+
+
+def test_what_nobody_saw_is_neither_passed_nor_failed() -> None:
+    note = {"note": "unseen", "text": "its files were gone"}
+    expected = RunExpected(contains=("a",), matches=("b",), never=("c",))
+    ended, *texts = check_run(seen("run", notes=[note]), EXITED, expected)
+    assert ended.verdict is Verdict.PASSED
+    assert [(one.check, one.verdict, one.class_) for one in texts] == [
+        (check, Verdict.INFRA, "lost") for check in ("contains a", "matches b", "never c")
+    ]
+    assert all("its files were gone" in one.message for one in texts)
+    assert len(check_run(seen("run", notes=[note]), EXITED, RunExpected())) == 1
+    for check in (check_command, check_import, check_workspace):
+        found = check(seen(check.__name__.removeprefix("check_"), notes=[note]), EXITED)
+        assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")

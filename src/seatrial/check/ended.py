@@ -56,7 +56,7 @@ def check_job(observation: Observation) -> list[Finding]:
 def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Finding | None:
     """The finding for a step that did not come to an end of its own; None when it did."""
     if seen.outcome is Outcome.EXITED:
-        return None
+        return unseen(seen, check, step) if seen.kind != "run" else None
     if seen.outcome is not None:
         outcome, message = seen.outcome, f"it {_WORDS[seen.outcome]}{_by(seen.signal)}"
         if outcome is Outcome.REFUSED and seen.result.get("error"):
@@ -75,6 +75,14 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
         message=message,
         evidence=telling(seen.output),
     )
+
+
+def unseen(seen: StepSeen, check: str, step: str = "") -> Finding | None:
+    """The finding for what cannot be judged because nobody saw it; None when it was seen. No fault of what is tested."""
+    if not seen.unseen:
+        return None
+    message = f"it ended with exit code {seen.code}; what it said and made is not known: {seen.unseen}"
+    return Finding(step or seen.name, check, Verdict.INFRA, Outcome.LOST.value, message)
 
 
 def _how(ended: Exit) -> str:

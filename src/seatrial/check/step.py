@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from seatrial.check.ended import ended_badly
+from seatrial.check.ended import ended_badly, unseen
 from seatrial.check.evidence import headed, telling, tidy
 from seatrial.check.finding import failed, passed
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
@@ -81,6 +81,10 @@ def _exit(seen: StepSeen, expected: RunExpected) -> Finding:
 
 
 def _texts(seen: StepSeen, expected: RunExpected) -> list[Finding]:
+    if seen.unseen:
+        texts = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
+        missing = (unseen(seen, f"{word} {text}") for word, some in texts for text in some)
+        return [finding for finding in missing if finding is not None]
     output = tidy(seen.output)
     unread = f" ({seen.output_omitted_bytes} bytes in its middle were not kept)" if seen.output_omitted_bytes else ""
     findings = []

@@ -22,6 +22,7 @@ Hosts that each have a place of their own have an agent each, whose notes and re
 their records together.
 
 `outcome` is a word of lifecycle.Outcome. `left` counts processes that outlived their steps and had to be ended.
+A note `unseen` (text: why) is a target's: the step's end is known, what it said and made is not.
 A line that is not JSON (the last one of a killed job, say) is counted and left out, never an error.
 """
 
@@ -60,6 +61,11 @@ class StepSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     result: dict[str, Any] = {}
     notes: list[dict[str, Any]] = []
     samples: list[Sample] = []
+
+    @property
+    def unseen(self) -> str:
+        """Why no more is known of it than how it ended; "" when all that it said and made was seen."""
+        return next((str(note.get("text", "")) for note in self.notes if note.get("note") == "unseen"), "")
 
     @property
     def seconds(self) -> float | None:
