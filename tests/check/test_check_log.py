@@ -1,5 +1,6 @@
 """How a training job ended and what its log had to say, from values."""
 
+import msgspec
 import pytest
 from trained import EXITED, brief, matched, train, values
 
@@ -32,7 +33,8 @@ def test_what_a_shell_tells_of_a_killed_command_is_a_signal() -> None:
 
 
 def test_a_job_that_ended_above_its_step_gives_the_step_its_class() -> None:
-    (finding,) = check_exit(train(outcome=None, code=None), Exit(Outcome.EVICTED, message="node drained"))
+    begun = msgspec.structs.replace(train(outcome=None, code=None), started_s=1.0)
+    (finding,) = check_exit(begun, Exit(Outcome.EVICTED, message="node drained"))
     assert (finding.verdict, finding.class_) == (Verdict.INFRA, "evicted")
     assert "node drained" in finding.message
 
@@ -125,3 +127,15 @@ def test_fewer_logs_than_hosts_is_a_failure_whatever_they_say() -> None:
     assert check_log(train(), LogExpected(hosts=3, logs=3)) == []
     assert check_log(train(), LogExpected(hosts=3, logs=1, every_host=False)) == []
     assert check_log(train(), LogExpected(hosts=3)) == []  # one for all, or a job that ran here
+
+
+def test_of_several_hosts_the_finding_names_the_one_that_failed() -> None:
+    seen = train(code=3, output="[1] no more memory\n[1] --- host 1 ended with code 3\n")
+    seen = msgspec.structs.replace(seen, args={"hosts": 2})
+    (finding,) = check_exit(seen, EXITED)
+    assert finding.message == "exit code 3 on host 1, and should be 0"
+    assert "no more memory" in finding.evidence
+    (killed,) = check_exit(msgspec.structs.replace(seen, code=137), EXITED)
+    assert killed.message.startswith("it was killed on host 1 by SIGKILL")
+    alone = msgspec.structs.replace(seen, args={"hosts": 1})
+    assert check_exit(alone, EXITED)[0].message == "exit code 3, and should be 0"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.engine.collect import collect, file_names, read_all
+from seatrial.engine.collect import clear_scratch, collect, file_names, read_all
 from seatrial.job import Job, Outcome, Step
 from seatrial.target import TargetError
 
@@ -90,3 +90,14 @@ async def test_what_cannot_be_fetched_of_one_host_is_an_error_of_the_whole(tmp_p
     target: Any = Broken(tmp_path / "job")
     with pytest.raises(TargetError, match="the pod is gone"):
         await collect(target, "far://job", JOB, tmp_path / "attempt")
+
+
+def test_what_a_killed_process_left_half_fetched_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    clear_scratch(tmp_path / "none")
+    for name in ("..name.0.abc/archive", ".name.0/files/x", "hosts/1/.name.1/log.txt", "files/.hidden", "log.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / ".link").symlink_to(tmp_path / "files")
+    clear_scratch(tmp_path)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["files/.hidden", "log.txt"]

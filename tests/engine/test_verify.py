@@ -87,3 +87,16 @@ def test_an_interrupt_does_not_wait_for_the_answer(far: FarWorld) -> None:
     process.communicate()
     assert ran(far) == 0
     assert {cell.verdict for cell in far.results().cells} == {"skipped"}
+
+
+def test_an_interrupt_does_not_wait_for_a_target_that_does_not_open(far: FarWorld) -> None:
+    far.say("shut", "yes")
+    process = far.start("run", "suite.yaml", "--target", far.target)
+    until = time.monotonic() + 60
+    while not (far.place / "knocked").exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    process.communicate()
+    assert {cell.verdict for cell in far.results().cells} == {"skipped"}

@@ -4,7 +4,9 @@ it by which a test says what the place is like.
     refuse, broken   `verify` refuses with that text, or cannot be answered
     slow             `verify` takes without end
     holder           the name of the machine that works on every run here
+    lost             who is inside can do nothing any more: TargetLost, with that text
     closed           nobody gets in: `open` fails with that text
+    shut             nobody gets in, and nobody is told: `open` takes without end, and leaves `knocked`
     asked            gets a line for each job that is verified
 """
 
@@ -17,7 +19,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from seatrial.job import Job, Outcome
-from seatrial.target import Found, Level, Remark, RunInUse, TargetError
+from seatrial.target import Found, Level, Remark, RunInUse, TargetError, TargetLost
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.target import LocalTarget
 
@@ -35,12 +37,15 @@ class FarTarget(LocalTarget):
         super().__init__(name, LocalOptions(state=options.place / "state", cache=options.place / "cache"))
         self._host = "far"
         self._place = options.place
+        self._opened = False
 
     def _said(self, name: str) -> str:
         path = self._place / name
         return path.read_text() if path.exists() else ""
 
     def _enter(self) -> None:
+        if why := self._said("lost"):
+            raise TargetLost(why)
         holder = self._said("holder")
         if holder and holder != socket.gethostname():
             raise RunInUse(f"the run is being worked on by {holder}")
@@ -48,6 +53,10 @@ class FarTarget(LocalTarget):
     async def open(self) -> None:
         if why := self._said("closed"):
             raise TargetError(why)
+        while self._said("shut"):
+            (self._place / "knocked").touch()
+            await asyncio.sleep(0.02)
+        self._opened = True
         await super().open()
 
     async def verify(self, job: Job) -> None:
@@ -77,7 +86,13 @@ class FarTarget(LocalTarget):
         self._enter()
         await super().cancel(handle)
 
+    async def fetch(self, handle: str, path: str, into: Path) -> bool:
+        if why := self._said("lost"):
+            raise TargetLost(why)
+        return await super().fetch(handle, path, into)
+
     async def list(self, run: str | None = None) -> list[Found]:
+        assert self._opened
         if why := self._said("closed"):
             raise TargetError(why)
         in_use = bool(self._said("holder"))

@@ -1,5 +1,6 @@
 """What is seen while a run goes on, on a real terminal and without one."""
 
+import io
 import os
 import pty
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 import sample
 
 from seatrial.report.lines import paint
-from seatrial.report.live import REDRAWS_PER_SECOND, Board
+from seatrial.report.live import REDRAWS_PER_SECOND, Board, Plain
 from seatrial.report.text import width
 
 PROGRAM = """
@@ -51,6 +52,27 @@ def test_without_a_terminal_each_finished_cell_is_a_line_and_rich_is_not_importe
     assert lines[1].startswith("[2/9] failed generic[runtime=base,machine=large] ")
     assert lines[1].endswith(" ms: because of this")
     assert lines[9] == "interrupted: once more to leave at once"
+
+
+def test_without_a_terminal_each_reason_for_waiting_is_told_once_whatever_its_numbers() -> None:
+    out = io.StringIO()
+    plain = Plain(3, out)
+    for number, cell in enumerate(("a", "b", "c")):
+        plain.update(cell, "waiting", f"waiting: 0/{number + 5} nodes are available")
+        plain.update(cell, "running", "run true")
+    plain.update("c", "waiting", "its image cannot be had")
+    lines = out.getvalue().splitlines()
+    assert lines == ["[0/3] waiting a: 0/5 nodes are available", "[0/3] waiting c: its image cannot be had"]
+
+
+def test_on_a_terminal_what_a_cell_waited_for_is_not_shown_any_more_when_it_runs() -> None:
+    run = sample.small()
+    board = Board(run.cells, run.holes)
+    cell = run.cells[0].id
+    board.update(cell, "waiting", "its image cannot be had")
+    assert "its image cannot be had" in paint(board.lines(100, 30), False, False)
+    board.update(cell, "running")
+    assert "its image cannot be had" not in paint(board.lines(100, 30), False, False)
 
 
 def test_on_a_terminal_the_matrix_is_drawn_and_taken_away_again() -> None:

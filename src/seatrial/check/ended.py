@@ -78,7 +78,7 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
 
 
 def unseen(seen: StepSeen, check: str, step: str = "") -> Finding | None:
-    """The finding for what cannot be judged because nobody saw it; None when it was seen. No fault of what is tested."""
+    """The finding for what cannot be judged because nobody saw it; None when it was seen."""
     if not seen.unseen:
         return None
     message = f"it ended with exit code {seen.code}; what it said and made is not known: {seen.unseen}"

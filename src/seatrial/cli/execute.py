@@ -1,6 +1,7 @@
 """The common end of `run`, `attach` and `cancel`: the engine goes, its results are kept, reported and told."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from seatrial.record import RunFolder
     from seatrial.record.history import History
 
+GARBAGE = 20_000  # new objects between two looks for what only refers to itself
+
 
 def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> int:
     """Run to the end; the exit code."""
@@ -27,6 +30,9 @@ def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> i
     from seatrial.report.live import watching
 
     folder = prepared.folder
+    # What was loaded and planned stays to the end: it need not be looked through for garbage after every few objects.
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
     try:
         with watching(prepared.plan.cells, prepared.plan.holes) as listener:
             results = asyncio.run(Run(prepared, listener, cancel).execute())

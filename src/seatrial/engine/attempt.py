@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from seatrial.engine.artifacts import with_artifacts
-from seatrial.engine.collect import FILES, collect, file_names, read_all
+from seatrial.engine.collect import FILES, clear_scratch, collect, file_names, is_little, read_all
 from seatrial.engine.fingerprint import fingerprint
 from seatrial.engine.follow import Follower
 from seatrial.engine.judge import judge, reason
@@ -73,7 +73,10 @@ class Attempts:
         for task in self._submitting:
             task.cancel()
         running = list(self._running.items())
-        await asyncio.gather(*(follower.target.cancel(handle) for handle, follower in running), return_exceptions=True)
+        ends = (follower.target.cancel(handle) for handle, follower in running)
+        for (_, follower), heard in zip(running, await asyncio.gather(*ends, return_exceptions=True), strict=True):
+            if isinstance(heard, TargetLost):  # then nobody will tell of their end
+                follower.give_up(heard)
 
     async def make(
         self,
@@ -85,6 +88,8 @@ class Attempts:
         avoid: tuple[str, ...] = (),
     ) -> Judged:
         """The attempt of that number, from wherever the `past` left it; rather not on the hosts to `avoid`."""
+        if past and not past.removed:
+            await asyncio.to_thread(clear_scratch, self._folder.attempt(cell.hash, number))
         if past and past.judged:
             if past.handle and not past.removed:
                 await self._remove(cell, number, follower, past.handle)
@@ -209,6 +214,8 @@ class Attempts:
         into = self._folder.attempt(cell.hash, job.attempt)
         apart = await collect(follower.target, handle, job, into)
         self._at("fetched")
+        if not apart and is_little(job, into):
+            return self._observed(job, into, apart, place, ended)
         # Records may be large, and files far away: neither may hold up who listens to the other jobs.
         return await asyncio.to_thread(self._observed, job, into, apart, place, ended)
 

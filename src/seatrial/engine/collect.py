@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import shutil
 from pathlib import Path
 
 from seatrial.job import Job, Records, merged, read_records
 from seatrial.target import Target
 
 AT_ONCE = 8  # hosts that are asked at the same time
+LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
 
 
@@ -26,9 +28,30 @@ async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:
     return apart
 
 
+def clear_scratch(into: Path) -> None:
+    """What a process left there that was killed while it fetched: a target keeps under hidden names what is not whole
+    yet, and what it still needs."""
+    for folder in (into, *into.glob("hosts/*")):
+        for path in folder.glob(".*"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
 def read_all(job: Job, into: Path, apart: bool) -> Records:
     """What was collected, of all hosts together."""
     return merged([_read(into / _path(host, RECORDS), job) for host in range(job.hosts if apart else 1)])
+
+
+def is_little(job: Job, into: Path) -> bool:
+    """Whether what was collected is read sooner than a thread is found for it: hundreds of jobs may end at once."""
+    if any(step.kind == "files" for step in job.steps) or (into / FILES).exists():
+        return False
+    try:
+        return (into / RECORDS).stat().st_size <= LITTLE_BYTES
+    except FileNotFoundError:
+        return True
 
 
 async def _of_each(target: Target, handle: str, hosts: range, name: str, into: Path) -> list[bool]:

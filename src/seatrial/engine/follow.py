@@ -43,6 +43,7 @@ class Follower:
         self.target = target
         self._jobs: dict[str, Followed] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._lost: TargetError | None = None
 
     async def open(self) -> None:
         await self.target.open()
@@ -61,6 +62,12 @@ class Follower:
 
     def _wake(self, watch: "asyncio.Task[None]") -> None:
         """The watch is over: whoever waits for news has to know, for there will be none."""
+        for job in self._jobs.values():
+            job.changed.set()
+
+    def give_up(self, error: TargetError) -> None:
+        """Whoever waits for a job here is told that by this error: nothing more can be done on the target."""
+        self._lost = error
         for job in self._jobs.values():
             job.changed.set()
 
@@ -115,6 +122,8 @@ class Follower:
                 async with asyncio.timeout(timeout_s):
                     await job.changed.wait()
         job.changed.clear()
+        if self._lost is not None and job.exit is None:
+            raise self._lost
         if self._watch.done() and job.exit is None:
             await self._watch
             raise RuntimeError(f"the watch of target {self.target.name} ended")

@@ -1,5 +1,6 @@
 """Removes what runs left behind, found by label alone."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from seatrial.record import owner_of
 from seatrial.suite import TargetEntry
 from seatrial.target import Found, Target, TargetError
 
+AT_ONCE = 16  # jobs that are removed at the same time
 FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on
 
 
@@ -42,9 +44,13 @@ async def reap(
         try:
             await target.open()
             try:
-                for found in sorted(await target.list(None), key=lambda one: one.created_s):
-                    if (not wanted or found.run in wanted) and now_s - found.created_s >= older_s:
-                        reaping.seen.append(await _reaped(name, target, found, dry))
+                chosen = [
+                    found
+                    for found in sorted(await target.list(None), key=lambda one: one.created_s)
+                    if (not wanted or found.run in wanted) and now_s - found.created_s >= older_s
+                ]
+                turn = asyncio.Semaphore(AT_ONCE)
+                reaping.seen.extend(await asyncio.gather(*(_reaped(name, target, one, dry, turn) for one in chosen)))
             finally:
                 await target.close()
         except TargetError as error:
@@ -52,13 +58,14 @@ async def reap(
     return reaping
 
 
-async def _reaped(name: str, target: Target, found: Found, dry: bool) -> Reaped:
+async def _reaped(name: str, target: Target, found: Found, dry: bool, turn: asyncio.Semaphore) -> Reaped:
     in_use = _in_use(found)
     if not dry and not in_use:
-        try:
-            await target.remove(found.handle)
-        except TargetError as error:
-            return Reaped(name, found, in_use, str(error))
+        async with turn:
+            try:
+                await target.remove(found.handle)
+            except TargetError as error:
+                return Reaped(name, found, in_use, str(error))
     return Reaped(name, found, in_use)
 
 

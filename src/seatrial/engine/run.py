@@ -96,7 +96,9 @@ class Run:
             finally:
                 for task in preparing:
                     task.cancel()
-                await asyncio.gather(*preparing, return_exceptions=True)
+                for task in self._opened.values():  # one that is still being opened when the run is interrupted
+                    task.cancel()
+                await asyncio.gather(*preparing, *self._opened.values(), return_exceptions=True)
                 for follower in self._followers.values():
                     await follower.close()
         if not self._folder.plan.exists():
@@ -222,7 +224,10 @@ class Run:
 
     async def _sweep(self) -> None:
         """Whatever still carries the run's label, from attempts that this or an earlier process could not remove."""
-        for follower in self._followers.values():
+        for name, follower in self._followers.items():
+            opening = self._opened[name]
+            if not opening.done() or opening.exception() is not None:  # interrupted before: nothing was made there
+                continue
             try:
                 for found in await follower.target.list(self._folder.run):
                     await _clear(follower.target, found.handle)

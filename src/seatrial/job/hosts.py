@@ -155,8 +155,9 @@ def _entry(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _told_files(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
-    """One and the same file, where all who have it say the same of it; else each host's own."""
-    if len(found) > 1 and len({(str(one.get("bytes")), str(one.get("modified_s"))) for _, one in found}) == 1:
+    """One and the same file, where all who have it say the same of it, what is in it too; else each host's own: files
+    of the same size may well have been written at the same instant."""
+    if len(found) > 1 and all(one == found[0][1] for _, one in found):
         yield found[0][1]
         return
     for host, one in found:

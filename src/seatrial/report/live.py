@@ -91,6 +91,7 @@ class Plain:
             self._done += 1
             self._write(self._finished(cell, state, took_s, why))
         elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
+            why = why.removeprefix(f"{state}: ")
             self._write([(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", ""), (f": {why}", "dim")])
 
     def _new_reason(self, why: str) -> bool:

@@ -116,7 +116,8 @@ class Target(Protocol):
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
         """Put `records.jsonl`, `log.txt` or a file or folder that the job kept (`files/...`) at `into`; what is of
-        another host than the first is below `hosts/N/`. False: none."""
+        another host than the first is below `hosts/N/`. False: none. What is not whole yet lies beside `into`, under
+        a hidden name; a process that is killed leaves it there."""
 
     def endpoint(self, handle: str, port: int) -> AbstractAsyncContextManager[str]:
         """An address (`host:port`) under which the job's port can be reached from here."""

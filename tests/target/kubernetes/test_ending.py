@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.job import Exit, Outcome
+from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.ending import Around, HostSeen, host_exit, job_exit, over
 from seatrial.target.kubernetes.seen import PodSeen, RootSeen
 from seatrial.target.kubernetes.word import pod_now
@@ -240,6 +241,20 @@ def test_a_node_that_does_not_answer_is_named_and_it_may_still_be_running_there(
 def test_a_pod_that_a_node_would_not_take_is_no_fault_of_the_job() -> None:
     found = ended(pod(None, phase="Failed", reason="UnexpectedAdmissionError", message="no GPU left"))
     assert found == Exit(Outcome.INFRA, message="UnexpectedAdmissionError: no GPU left on node-a")
+
+
+def test_a_container_of_the_template_that_fails_before_the_trial_is_named() -> None:
+    state = {"terminated": {"exitCode": 7, "message": "no dataset"}}
+    found = ended(pod(phase="Failed", initContainerStatuses=[{"name": "fetch", "state": state}]))
+    assert found.outcome is Outcome.INFRA
+    assert found.message == "its container fetch failed with exit code 7 before it began: no dataset on node-a"
+
+
+def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
+    card = Card("j", "r", runs=1)
+    for code, known in ((0, True), (3, True), (137, False), (143, False)):
+        lines = card.records(pod_now(pod({"exitCode": code}), "trial"))
+        assert [line["code"] for line in lines if line["event"] == "done"] == ([code] if known else [])
 
 
 def test_the_first_host_that_failed_decides_and_is_named() -> None:

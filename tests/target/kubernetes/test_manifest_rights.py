@@ -133,3 +133,14 @@ def test_the_yaml_that_grants_them_is_short_enough_to_read() -> None:
     documents = grants(rights.needed(KubernetesOptions(), "trials"), "alice")
     assert [one["kind"] for one in documents] == ["Role", "RoleBinding"]
     assert len(text(documents).splitlines()) < 80
+
+
+def test_what_grants_a_right_replaces_nothing_that_grants_others() -> None:
+    """`kubectl apply` replaces an object of the same name: each grant has one of its own."""
+    first, second = Right("create", "", "pods/exec", "trials"), Right("get", "", "pods/log", "trials")
+    made = [grants([right], user) for right in (first, second) for user in ("alice", "bob")]
+    names = [{document["metadata"]["name"] for document in documents} for documents in made]
+    assert all(len(one) == 1 for one in names)
+    assert len(set.union(*names)) == 4
+    assert "seatrial" not in set.union(*names), "the documented Role"
+    assert grants([first, second], "alice") == grants([first, second], "alice")

@@ -100,6 +100,14 @@ def test_a_container_that_cannot_be_made_is_told(reason: str, message: str, expe
     assert final(why(pod((reason, message)))) == expected
 
 
+def test_a_container_of_the_template_that_ends_again_and_again_is_named() -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed container=proxy"}}
+    found = why(pod(initContainerStatuses=[{"name": "proxy", "state": state}]))
+    assert final(found) == (Outcome.REFUSED, 2.0)
+    assert found is not None
+    assert found.why.startswith("its container proxy ends again and again: back-off 10s")
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [

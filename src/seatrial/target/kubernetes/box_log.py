@@ -94,10 +94,14 @@ class BoxLog:
                 blocks = aiter(running)
                 while True:
                     following = asyncio.ensure_future(anext(blocks, None))
-                    await asyncio.wait([following, *([ended] if ended else [])], return_when=asyncio.FIRST_COMPLETED)
-                    if not following.done():  # the rest is read by one look at what is there
-                        following.cancel()
-                        await asyncio.gather(following, return_exceptions=True)
+                    either = [following, *([ended] if ended else [])]
+                    try:
+                        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        if not following.done():
+                            following.cancel()
+                            await asyncio.gather(following, return_exceptions=True)
+                    if following.cancelled():  # the rest is read by one look at what is there
                         return
                     block = following.result()
                     if block is None:

@@ -8,6 +8,7 @@ from seatrial.job import Job
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.run_object import Annotated
 from seatrial.target.kubernetes.watcher import PodNow
+from seatrial.target.kubernetes.word import KILLED
 from seatrial.target.protocol import TargetError
 
 MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
@@ -26,7 +27,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, job: Job, trial: str) -> "Card":
         steps = tuple(step.name for step in job.steps)
-        if sum(len(name) for name in steps) > MOST_NAMES_BYTES:
+        if sum(len(name.encode()) for name in steps) > MOST_NAMES_BYTES:
             steps = ()
         plain = all(step.kind == "run" for step in job.steps)
         runs = len(job.steps) if plain else 0
@@ -47,7 +48,8 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         """The agent's records as far as the status of its container tells them: how each step ended, not what it
         said. Empty when it does not tell."""
         ends = pod.step_ends
-        if not ends and self.runs and pod.exit_code is not None and (pod.exit_code == 0 or self.runs == 1):
+        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # beyond, it was ended by somebody else
+        if not ends and own and (pod.exit_code == 0 or self.runs == 1):
             ends = (("exited", pod.exit_code),) * self.runs
         lines: list[dict[str, Any]] = []
         for number, (outcome, code) in enumerate(ends):

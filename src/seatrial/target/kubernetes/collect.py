@@ -14,6 +14,7 @@ from seatrial.target import job_files
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.client import (
+    CommandFailed,
     CredentialsError,
     Forbidden,
     Kubernetes,
@@ -29,6 +30,16 @@ from seatrial.target.protocol import TargetError
 PATIENCE_S = 120.0  # for a node that does not answer although its pod is said to run
 LOG_PATIENCE_S = 5.0
 REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
+NO_SUCH_COMMAND = 127
+# For images that have no tar: a Python, which the agent needs anyway, can pack as well.
+_PACK = (
+    "import sys, tarfile; archive = tarfile.open(fileobj=sys.stdout.buffer, mode='w|'); "
+    "archive.add(sys.argv[1], arcname='.'); archive.close()"
+)
+WITHOUT_TAR = (
+    "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S -c "$1" "$2"',
+    "sh", _PACK, names.OUT,
+)  # fmt: skip
 RETRY_S = 1.0
 # Then nothing is wrong with the job, and what it wrote stays where it is.
 LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
@@ -95,7 +106,12 @@ class Collector:
                 return folder
             try:
                 keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
-                await keeper.fetch_folder(names.OUT, folder)
+                try:
+                    await keeper.fetch_folder(names.OUT, folder)
+                except CommandFailed as error:
+                    if error.exit_code != NO_SUCH_COMMAND:
+                        raise
+                    await keeper.fetch_folder(names.OUT, folder, WITHOUT_TAR)
                 return folder
             except KubernetesError as error:
                 if time.monotonic() - begun_s > (REFUSED_S if error.lasting else PATIENCE_S):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from seatrial.job import Environment, Job, Outcome, Step
 from seatrial.target.kubernetes import manifest, names, rights
 from seatrial.target.kubernetes.client import (
+    JOBS,
     NAMESPACES,
     NODES,
     PRIORITY_CLASSES,
@@ -27,7 +28,6 @@ from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.protocol import Level, Remark, TargetError
 
 PATIENCE_S = 10.0
-NOBODY = "00000000-0000-0000-0000-000000000000"
 ENFORCED = "pod-security.kubernetes.io/enforce"
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
 
@@ -156,7 +156,7 @@ class _Examination:
             steps=(Step("run true", "run", {"command": "true"}),), environment=Environment(image=image),
         )  # fmt: skip
         try:
-            owner = manifest.owner(manifest.root_resource(self._options), names.run_object_name("doctor"), NOBODY)
+            owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NOBODY)
             made = manifest.make(
                 job,
                 self._options,
@@ -188,4 +188,8 @@ class _Examination:
         except KubernetesError:
             return Remark(Level.OK, "nodes", "may not be listed: how many GPUs there are is not known")
         told = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
-        return Remark(Level.OK if nodes else Level.PROBLEM, "nodes", f"{nodes}, with {told}")
+        if not nodes:
+            return Remark(
+                Level.WARNING, "nodes", "there are none", "jobs wait until one joins, or an autoscaler adds one"
+            )
+        return Remark(Level.OK, "nodes", f"{nodes}, with {told}")

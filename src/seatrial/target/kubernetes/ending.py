@@ -111,7 +111,7 @@ def host_exit(host: HostSeen, trial: str, around: Around) -> Exit:
         return own
     if ended is not None:
         return _from_state(ended, pod)
-    words = _reason(pod.status.reason, pod.status.message) or "its pod failed without a reason"
+    words = _reason(pod.status.reason, pod.status.message) or _another_failed(pod, trial)
     return Exit(Outcome.INFRA, message=f"{words}{_on(pod)}")
 
 
@@ -227,6 +227,16 @@ def _from_state(ended: Terminated, pod: PodSeen) -> Exit:
         what = f"its container was killed by signal {number}{_on(pod)}, and its agent with it"
         return Exit(Outcome.LOST, ended.exit_code, number, f"{what}: {said}" if said else what)
     return Exit(Outcome.EXITED, ended.exit_code, message=said)
+
+
+def _another_failed(pod: PodSeen, trial: str) -> str:
+    """Which of the others did, where the trial itself never began: one that the user's template adds."""
+    for name, state in pod.states():
+        if name != trial and state.terminated is not None and state.terminated.exit_code:
+            said = one_line(state.terminated.message)
+            what = f"its container {name} failed with exit code {state.terminated.exit_code} before it began"
+            return f"{what}: {said}" if said else what
+    return "its pod failed without a reason"
 
 
 def _signal(ended: Terminated) -> int | None:

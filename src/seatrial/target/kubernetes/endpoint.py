@@ -10,6 +10,7 @@ from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.client import AlreadyExists, Kubernetes
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.problems import told
+from seatrial.target.kubernetes.seen import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE
 from seatrial.target.kubernetes.watcher import PodNow
 from seatrial.target.protocol import TargetError
 
@@ -56,6 +57,8 @@ def _objects(
     labels = {**names.run_labels(card.run, "endpoint"), names.JOB: names.object_name(card.name)}
     metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [root]}
     chosen = {names.RUN: names.label_value(card.run), names.JOB: names.object_name(card.name)}
+    if card.hosts > 1:  # as a forwarded port is: the first host's
+        chosen |= {REPLICA_TYPE: FIRST_REPLICA} if options.workload == "pytorchjob" else {INDEX_LABEL: "0"}
     ports = [{"port": port, "targetPort": port}]
     yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": chosen, "ports": ports}}
     if options.endpoint == "ingress":
@@ -69,7 +72,5 @@ def _objects(
             spec["ingressClassName"] = options.endpoint_class
         yield {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec}
     elif options.endpoint == "route":
-        spec = {"to": {"kind": "Service", "name": name}, "port": {"targetPort": port}}
-        if options.endpoint_host is not None:
-            spec["host"] = _host(card, options)
+        spec = {"host": _host(card, options), "to": {"kind": "Service", "name": name}, "port": {"targetPort": port}}
         yield {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": metadata, "spec": spec}

@@ -17,6 +17,7 @@ from seatrial.target.kubernetes.client import (
     SYNCED,
     Closed,
     Kubernetes,
+    KubernetesError,
     NotFound,
     Resource,
 )
@@ -26,6 +27,7 @@ from seatrial.target.kubernetes.waiting import KUEUE_WORKLOAD
 
 UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
 WARNINGS = 32  # of one job
+ASK_AGAIN_S = 5.0
 ON_ITS_WAY_S = 30.0  # behind hundreds of others that are just being made
 
 Changed = Callable[[str], None]  # the name of a followed job's root
@@ -70,6 +72,8 @@ class JobFeed:
 
     def hosts(self) -> list[PodTimes]:
         """A pod for each number, in their order: the one that is there, or that was there last."""
+        if len(self.pods) < 2:
+            return list(self.pods.values())
         chosen: dict[int, PodTimes] = {}
         for times in self.pods.values():
             other = chosen.get(times.pod.number)
@@ -240,11 +244,18 @@ class Feeds:
             await asyncio.sleep(ON_ITS_WAY_S)
             if feed.root is not None or self._jobs.get(feed.known.name) is not feed:
                 return
-        try:
-            found = await self._client.get(self._resource, feed.known.name, namespace=self._namespace)
-            feed.root_gone = found.metadata.uid != feed.known.uid
-        except NotFound:
-            feed.root_gone = True
+        while True:
+            try:
+                found = await self._client.get(self._resource, feed.known.name, namespace=self._namespace)
+                feed.root_gone = found.metadata.uid != feed.known.uid
+                break
+            except NotFound:
+                feed.root_gone = True
+                break
+            except KubernetesError as error:  # the watches have more patience, and tell when theirs is over
+                if error.lasting:
+                    raise
+            await asyncio.sleep(ASK_AGAIN_S)
         if feed.root_gone and feed.known.name in self._jobs:
             self._changed(feed.known.name)
 

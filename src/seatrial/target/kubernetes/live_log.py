@@ -21,7 +21,7 @@ class LiveLog:
     async def blocks(self, handle: str, card: Card, follow: bool) -> AsyncIterator[bytes]:
         """With `follow` until the job has ended. Lines of several are whole and say whose they are."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
-        reading = asyncio.create_task(self._read_all(handle, card, follow, queue))
+        reading = asyncio.create_task(self._read_to_end(handle, card, follow, queue))
         try:
             while (block := await queue.get()) is not None:
                 yield block
@@ -31,6 +31,15 @@ class LiveLog:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read_to_end(self, handle: str, card: Card, follow: bool, queue: "asyncio.Queue[bytes | None]") -> None:
+        """`None` is the end, unless it is cancelled: who wanted it is gone, and a full queue would never take it."""
+        try:
+            await self._read_all(handle, card, follow, queue)
+        except Exception:
+            await queue.put(None)
+            raise
+        await queue.put(None)
 
     async def _read_all(self, handle: str, card: Card, follow: bool, queue: "asyncio.Queue[bytes | None]") -> None:
         """A reader for each pod as soon as it has begun; all pods of a job are there before it has ended."""
@@ -51,10 +60,10 @@ class LiveLog:
                     break
             await asyncio.gather(*readers.values())
         finally:
-            for task in [*readers.values(), *([ended] if ended else [])]:
+            tasks = [*readers.values(), *([ended] if ended else [])]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*readers.values(), return_exceptions=True)
-            await queue.put(None)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, card: Card, pod: PodNow, follow: bool, queue: "asyncio.Queue[bytes | None]") -> None:
         host = b"[%d] " % pod.number if card.hosts > 1 else b""

@@ -21,21 +21,26 @@ from seatrial.target.kubernetes.client import (
     CONFIG_MAPS,
     JOBS,
     AlreadyExists,
+    Conflict,
     Kubernetes,
     KubernetesError,
     Meta,
     NotFound,
     Object,
+    Part,
     Resource,
 )
+from seatrial.target.kubernetes.manifest.quantity import seconds
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.problems import NOBODY, told
+from seatrial.target.kubernetes.problems import NOBODY, UNANSWERED, told
+from seatrial.target.kubernetes.seen import epoch_s
 from seatrial.target.protocol import RunInUse, TargetError
 
 BEAT_S = 30.0
 AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
 STALE_S = 120.0  # without a heartbeat for so long, nobody works on the run; clocks of machines may differ by some of it
 LEAST_TTL_S = 3 * 24 * 3600
+WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
 
 
 class AnnotatedMeta(Meta, frozen=True, gc=False):
@@ -44,6 +49,16 @@ class AnnotatedMeta(Meta, frozen=True, gc=False):
 
 class Annotated(Object, frozen=True, gc=False):
     metadata: AnnotatedMeta = AnnotatedMeta()
+
+
+class _Spec(Part, frozen=True, gc=False):
+    ttl_seconds_after_finished: int = 0
+
+
+class _Kept(Annotated, frozen=True, gc=False):
+    """The object of a run, and how long the cluster keeps it."""
+
+    spec: _Spec = _Spec()
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -66,7 +81,15 @@ class Holder(msgspec.Struct, frozen=True):
 
     def gone(self) -> bool:
         """Whether it was a process of this machine, and is not any more."""
-        return not self.elsewhere() and not Path(f"/proc/{self.pid}").exists()
+        if self.elsewhere():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (PermissionError, OverflowError):
+            return False
+        return False
 
 
 def beating(found: Annotated) -> Holder | None:
@@ -96,9 +119,10 @@ class RunObject:
         namespace: str,
         run: str,
         agent: bytes,
-        on_lost: Callable[[KubernetesError], None] = lambda _: None,
+        on_lost: Callable[[Exception], None] = lambda _: None,
     ) -> None:
-        """`on_lost` is told when the server does not know any more who asks: nobody else may ask it for hours."""
+        """`on_lost` is told when the server does not know any more who asks (nobody else may ask it for hours), and
+        when another machine has taken the run over."""
         self.run = run
         self._on_lost = on_lost
         self.name = names.run_object_name(run)
@@ -106,8 +130,8 @@ class RunObject:
         self._making: asyncio.Task[dict[str, Any]] | None = None
         self._configs: dict[str, asyncio.Task[list[str]]] = {}
         self._beat: asyncio.Task[None] | None = None
-        self._ttl_s = LEAST_TTL_S
         self._made_s = time.time()
+        self._until_s = self._made_s + LEAST_TTL_S
 
     # ---- what is there once for the whole run
 
@@ -131,18 +155,21 @@ class RunObject:
 
     def cover(self, life_s: float) -> None:
         """Make sure that it outlives a job that may live for so long from now on."""
-        self._ttl_s = max(self._ttl_s, int(time.time() - self._made_s + 2 * life_s) + 1)
+        self._until_s = max(self._until_s, time.time() + 2 * life_s)
 
     # ---- its end
 
     async def close(self) -> None:
-        """Let go; the last one to leave removes it, when no job of the run is left."""
-        if self._beat is not None:
-            self._beat.cancel()
-            await asyncio.gather(self._beat, return_exceptions=True)
+        """Let go; the last one to leave removes it, when no job of the run is left. Not one that was never ours."""
+        tasks = [task for task in (self._beat, *self._configs.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._making is None:
             return
         await asyncio.gather(self._making, return_exceptions=True)
+        if _failed(self._making):
+            return
         with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
             if not await self.has_jobs():
                 await self._client.delete(JOBS, self.name, namespace=self._namespace)
@@ -154,22 +181,35 @@ class RunObject:
     # ---- inner
 
     async def _make(self) -> dict[str, Any]:
-        wanted = manifest.run_object(self.run, self._ttl_s, self._options, self._namespace)
+        wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace)
         wanted["metadata"].setdefault("annotations", {}).update(self._beats())
-        with told(f"cannot begin run {self.run} in namespace {self._namespace}"):
+        with told(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
             try:
-                found = await self._client.create(wanted, Annotated)
+                found = await self._client.create(wanted, Annotated, resource=JOBS)
             except AlreadyExists:
-                found = await self._client.get(JOBS, self.name, Annotated, namespace=self._namespace)
-                holder = beating(found)
-                if holder is not None and holder.elsewhere():
-                    raise in_use(self.run, holder) from None
-                await self._renew()
+                found = await self._take_over()
         if found.metadata.deletion_timestamp is not None:
             raise TargetError(f"run {self.run} is being removed from namespace {self._namespace}")
         if self._beat is None:
             self._beat = asyncio.create_task(self._keep_beating())
         return manifest.owner(JOBS, self.name, found.metadata.uid)
+
+    async def _take_over(self) -> Annotated:
+        """From a process that is gone. Of several who try at the same time one gets it."""
+        while True:
+            found = await self._client.get(JOBS, self.name, _Kept, namespace=self._namespace)
+            self._refuse_another(found)
+            # The cluster counts from the object's own end, and what it was told to keep is not to be kept for less.
+            self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
+            self._until_s = max(self._until_s, self._made_s + found.spec.ttl_seconds_after_finished)
+            with contextlib.suppress(Conflict):
+                await self._renew(found.metadata.resource_version)
+                return found
+
+    def _refuse_another(self, found: Annotated) -> None:
+        holder = beating(found)
+        if holder is not None and holder.elsewhere():
+            raise in_use(self.run, holder)
 
     async def _there(self, key: str, make: Callable[..., Any], content: bytes) -> list[str]:
         """Made once, by the first who asks; the others wait for it."""
@@ -186,14 +226,20 @@ class RunObject:
 
     async def _put(self, config: dict[str, Any]) -> None:
         name = config["metadata"]["name"]
-        with told(f"cannot hand {name} to the jobs"), contextlib.suppress(AlreadyExists):
+        with told(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
             await self._client.create(config, resource=CONFIG_MAPS)
 
     def _beats(self) -> dict[str, str]:
         return {names.HOLDER: msgspec.json.encode(Holder.me()).decode(), names.RENEWED: f"{time.time():.0f}"}
 
-    async def _renew(self) -> None:
-        patch = {"metadata": {"annotations": self._beats()}, "spec": {"ttlSecondsAfterFinished": self._ttl_s}}
+    def _ttl_s(self) -> int:
+        return seconds(self._until_s - self._made_s)
+
+    async def _renew(self, version: str = "") -> None:
+        """With `version` only if nobody has changed it since."""
+        self._until_s = max(self._until_s, time.time() + WORKED_ON_S)
+        metadata = {"annotations": self._beats(), **({"resourceVersion": version} if version else {})}
+        patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": self._ttl_s()}}
         await self._client.patch(JOBS, self.name, patch, namespace=self._namespace)
 
     async def _keep_beating(self) -> None:
@@ -201,10 +247,16 @@ class RunObject:
         while True:
             await asyncio.sleep(AGAIN_S if refused else BEAT_S)
             try:
+                # Whoever was away for long (asleep, cut off) may find that another machine has taken the run over.
+                self._refuse_another(await self._client.get(JOBS, self.name, Annotated, namespace=self._namespace))
                 await self._renew()
                 refused = False
             except NotFound:  # somebody removed it, and all that it owned: what comes next begins anew
                 self._making, self._configs, self._beat = None, {}, None
+                return
+            except RunInUse as error:
+                self._making, self._configs, self._beat = None, {}, None
+                self._on_lost(error)
                 return
             except NOBODY as error:
                 if refused:

@@ -16,6 +16,7 @@ from seatrial.target.kubernetes.client import (
     JOBS,
     PODS,
     AlreadyExists,
+    Forbidden,
     Kubernetes,
     KubernetesError,
     NotFound,
@@ -30,20 +31,17 @@ from seatrial.target.kubernetes.live_log import LiveLog
 from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.plain import plain_script
-from seatrial.target.kubernetes.problems import target_error, told
+from seatrial.target.kubernetes.problems import UNANSWERED, target_error, told
 from seatrial.target.kubernetes.run_object import Annotated, AnnotatedMeta, RunObject, beating, in_use, remove_deserted
 from seatrial.target.kubernetes.seen import epoch_s
 from seatrial.target.kubernetes.watcher import Known, Watcher
-from seatrial.target.protocol import Found, Remark, TargetError
+from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 GONE_S = 120.0
 POLL_S = 0.5
 PENDING_S = 60.0  # for a host that has no place yet, when another has failed
 AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
-
-
-NOBODY = "00000000-0000-0000-0000-000000000000"  # an owner's uid in a dry run
 
 
 class _Status(Part, frozen=True, gc=False):
@@ -83,7 +81,7 @@ class KubernetesTarget:
             self._client = Kubernetes(access)
             try:
                 await self._client.version()
-            except KubernetesError:
+            except BaseException:
                 await self._client.close()
                 raise
         self._context = access.context
@@ -120,10 +118,14 @@ class KubernetesTarget:
     # ---- submitting and taking up
 
     async def verify(self, job: Job) -> None:
-        owner = manifest.owner(JOBS, names.run_object_name(job.run), NOBODY)
+        owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NOBODY)
         made = self._made(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
         with told(f"the cluster would not take {job.title}"):
-            await self._client.create(made.root, resource=self._resource, dry_run=True)
+            try:
+                await self._client.create(made.root, resource=self._resource, dry_run=True)
+            except Forbidden as error:
+                if not error.of_quota:  # one that is full now may have room when the job's turn comes
+                    raise
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         handle = str(Handle(self._context, self._namespace, names.object_name(job.name)))
@@ -138,7 +140,8 @@ class KubernetesTarget:
                 await self._client.delete(self._resource, names.object_name(job.name), namespace=self._namespace)
             raise
         except KubernetesError as error:
-            raise target_error(error, f"cannot submit {job.name}") from error
+            # Then it may have been made, and may run: whoever asks for it again by its name finds it.
+            raise target_error(error, f"cannot submit {job.name}", isinstance(error, UNANSWERED)) from error
         return handle
 
     async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
@@ -208,7 +211,12 @@ class KubernetesTarget:
             if root.metadata.labels.get(names.PART) == "run":
                 await self._refuse_held(name)
         card = Card.read(root)
-        await self._run(card.run).owner()
+        try:
+            await self._run(card.run).owner()
+        except RunInUse:
+            raise
+        except TargetError as error:  # the job is there, whatever is wrong with its run
+            raise TargetLost(f"cannot take up {handle}: {error}") from error
         self._take_up(handle, root, _created(root))
 
     async def _refuse_held(self, name: str) -> None:
@@ -278,7 +286,10 @@ class KubernetesTarget:
         return found + self._deserted(holders, {one.run for one in found})
 
     def _found(self, root: Root, run: Annotated | None) -> Found:
-        card = Card.read(root)
+        try:
+            card = Card.read(root)
+        except TargetError:  # it has our labels, and so is ours to remove; it hides no other
+            card = Card(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
         return Found(
             handle=str(Handle(self._context, self._namespace, root.metadata.name)),
             name=card.name,
@@ -338,7 +349,8 @@ class KubernetesTarget:
         name = self._parsed(handle).name
         with told(f"cannot remove {handle}"):
             run = await self._others_run(handle, name)
-            if await self._client.delete(self._resource, name, namespace=self._namespace):
+            deleted = await self._client.delete(self._resource, name, namespace=self._namespace)
+            if deleted or handle in self._cards:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
                 if run:
                     await remove_deserted(self._client, self._resource, self._namespace, run)
@@ -391,13 +403,16 @@ class KubernetesTarget:
         """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
         await asyncio.sleep(AFTER_FAILURE_S)
         until_s = time.monotonic() + PENDING_S
+        placed = False
         while time.monotonic() < until_s:
-            await self._ask_to_end(handle, numbers)
+            heard = await self._ask_to_end(handle, numbers)
             pods = [pod for pod in self._watcher.pods(handle) if pod.number in numbers]
-            if len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods):
+            placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
+            if placed and heard:
                 return
             await asyncio.sleep(POLL_S)
-        await self._end_waiting(handle)
+        if not placed:
+            await self._end_waiting(handle)
 
     # ---- handles
 

@@ -62,6 +62,7 @@ CONTAINER_REFUSED = (
     "invalid",
 )
 PASSING = ("timed out", "failed to sync", "not registered", "deadline exceeded", "connection refused")
+CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
 MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
 CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
@@ -134,6 +135,9 @@ def _of_pod(pod: PodSeen, warnings: list[WarningSeen], around: Around, patience:
             yield _image(state.waiting, warnings, patience)
         elif state.waiting is not None and state.waiting.reason in CONTAINER:
             yield _container(name, state.waiting, patience)
+        elif state.waiting is not None and state.waiting.reason == CRASH_LOOP:
+            why = f"its container {name} ends again and again: {one_line(state.waiting.message)}"
+            yield Waiting(why, Outcome.REFUSED, True, patience.infra_s, "crash")
     scheduled = pod.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
         yield _unscheduled(scheduled, pod, around.most, patience)

@@ -161,9 +161,8 @@ class Watcher:
 
     async def _until(self, handle: str, which: Callable[[Followed], asyncio.Event]) -> None:
         job = self._jobs.get(handle)
-        if job is None:
-            raise KeyError(f"{handle} was not added, or is forgotten")
-        await which(job).wait()
+        if job is not None:
+            await which(job).wait()
         self._raise_failure()
 
     # ---- what the watches tell

@@ -62,15 +62,22 @@ async def fetch_file(
 
 
 async def fetch_folder(
-    connection: Connection, namespace: str, pod: str, container: str, path: str, into: Path
+    connection: Connection,
+    namespace: str,
+    pod: str,
+    container: str,
+    path: str,
+    into: Path,
+    pack: Sequence[str] = (),
 ) -> Fetched:
-    """A folder with all below it. It appears under its name only when it is whole."""
+    """A folder with all below it. It appears under its name only when it is whole. `pack` is a command that writes the
+    archive, for containers without a `tar`."""
     what = f"{path} of pod {namespace}/{pod}"
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
         archive, unpacked = Path(scratch) / "archive", Path(scratch) / "content"
         for attempt in range(1, TRIES + 1):
             try:
-                command = ["tar", "cf", "-", "-C", path, "."]
+                command = pack or ["tar", "cf", "-", "-C", path, "."]
                 copied = await _copy(connection, namespace, pod, container, command, archive)
                 if copied.exit_code != TAR_CHANGED or not _ended(archive):
                     copied.check(what)

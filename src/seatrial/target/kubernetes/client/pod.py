@@ -68,5 +68,6 @@ class Pod:
         """A file as it grows: each byte once, across cuts. Ends with the container."""
         return files.follow_file(self._connection, self.namespace, self.name, self.container, path, offset)
 
-    async def fetch_folder(self, path: str, into: Path) -> Fetched:
-        return await files.fetch_folder(self._connection, self.namespace, self.name, self.container, path, into)
+    async def fetch_folder(self, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
+        """`pack`: a command that writes the archive, where there is no `tar`."""
+        return await files.fetch_folder(self._connection, self.namespace, self.name, self.container, path, into, pack)

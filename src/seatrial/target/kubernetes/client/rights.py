@@ -1,5 +1,6 @@
 """Rights, and the YAML that grants exactly those: for a message that says what is missing, and for `doctor`."""
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -68,8 +69,13 @@ def subject(user: str) -> dict[str, str]:
     return {"kind": "User", "name": user, "apiGroup": RBAC}
 
 
-def grants(rights: Iterable[Right], user: str, name: str = "seatrial") -> list[dict[str, Any]]:
-    """A Role and its binding for each namespace, a ClusterRole and its binding for what is of the whole cluster."""
+def grants(rights: Iterable[Right], user: str) -> list[dict[str, Any]]:
+    """A Role and its binding for each namespace, a ClusterRole and its binding for what is of the whole cluster.
+
+    Their name is of these rights and this user alone: applied, they take nothing away that anybody has already."""
+    rights = list(rights)
+    told = f"{user} {sorted(map(str, rights))}"
+    name = f"seatrial-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
     by_place: dict[str, list[Right]] = {}
     for right in rights:
         by_place.setdefault(right.namespace, []).append(right)
@@ -84,9 +90,9 @@ def grants(rights: Iterable[Right], user: str, name: str = "seatrial") -> list[d
     return found
 
 
-def grant_yaml(rights: Iterable[Right], user: str, name: str = "seatrial") -> str:
+def grant_yaml(rights: Iterable[Right], user: str) -> str:
     """What an administrator gives to `kubectl apply -f -` so that `user` has these rights."""
     import yaml
 
-    documents = grants(rights, user, name)
+    documents = grants(rights, user)
     return str(yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=None, width=110))

@@ -5,7 +5,7 @@ run_object(...), agent_config(...), input_configs(...)   # what a run has once
 """
 
 from seatrial.target.kubernetes.manifest.inputs import MOST_BYTES, inputs_archive
-from seatrial.target.kubernetes.manifest.make import Made, make, owned_by, owner
+from seatrial.target.kubernetes.manifest.make import NOBODY, Made, make, owned_by, owner
 from seatrial.target.kubernetes.manifest.pod import keep_s, pod_deadline_s
 from seatrial.target.kubernetes.manifest.run import agent_config, input_configs, run_object
 from seatrial.target.kubernetes.manifest.workload import (
@@ -18,6 +18,7 @@ from seatrial.target.kubernetes.manifest.workload import (
 
 __all__ = [
     "MOST_BYTES",
+    "NOBODY",
     "QUEUE",
     "Made",
     "agent_config",

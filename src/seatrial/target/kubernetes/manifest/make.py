@@ -17,6 +17,7 @@ from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.protocol import TargetError
 
 TITLE = "seatrial/title"  # an annotation: the cell's id, for people
+NOBODY = "00000000-0000-0000-0000-000000000000"  # the uid of an owner in a dry run
 LOG_SEGMENTS = 16  # of 1 MiB at its end: more than is written while a reader is cut off
 # Kubernetes' own bound for all of a ConfigMap is 1 MiB.
 MOST_CONFIG_BYTES = 1000 << 10

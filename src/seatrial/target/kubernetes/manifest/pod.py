@@ -96,6 +96,8 @@ def _container(name: str, script: str, options: KubernetesOptions, image: str) -
 def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
     user = options.run_as
     made: dict[str, Any] = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    if user is not None:
+        made["fsGroupChangePolicy"] = "OnRootMismatch"  # else every file of a claim is visited at each start
     if options.security == "restricted":
         made |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     return made

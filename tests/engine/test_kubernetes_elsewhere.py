@@ -1,0 +1,153 @@
+"""A run on a cluster that several machines reach: who works on it is known there, others are refused until that one is
+lost, and what it left is found from anywhere."""
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_world import ClusterWorld, cluster_world, until, waiting
+from far_world import another_machine
+
+from cluster.cluster import Cluster
+from cluster.fixtures import real_cluster
+from target.kubernetes.on_cluster import namespace_of
+from world import World
+
+__all__ = ["real_cluster"]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800), another_machine]
+
+
+@pytest.fixture
+def far(world: World, real_cluster: Cluster) -> Iterator[ClusterWorld]:
+    with namespace_of(real_cluster) as namespace:
+        made = cluster_world(world, real_cluster, namespace)
+        made.trials(waiting("[1, 2]"))
+        yield made
+
+
+def killed(far: ClusterWorld) -> None:
+    with far.begun(2):
+        pass
+
+
+def test_a_run_is_refused_while_its_first_machine_works_on_it_and_taken_up_when_that_is_lost(
+    far: ClusterWorld,
+) -> None:
+    with far.begun(2):
+        copy = far.carried()
+        refused = far.elsewhere("attach", str(copy), "--runs", "carried")
+        assert refused.returncode == 3, refused.stdout + refused.stderr
+        assert "is being worked on by process" in refused.stderr
+        assert f"on {socket.gethostname()}" in refused.stderr
+        refused = far.elsewhere("cancel", str(copy), "--runs", "carried")
+        assert refused.returncode == 3, refused.stdout + refused.stderr
+        left = far.elsewhere("reap", "--target", far.on_target)
+        assert left.stdout.count("left, its run goes on") == 2, left.stdout + left.stderr
+    just_lost = far.elsewhere("attach", str(copy), "--runs", "carried")
+    assert just_lost.returncode == 3, just_lost.stdout + just_lost.stderr
+    far.forgotten()
+    far.go()
+    done = far.elsewhere("attach", str(copy), "--runs", "carried")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert far.ran() == {"1": 1, "2": 1}
+    logs = "".join(path.read_text() for path in copy.glob("cells/*/1/log.txt"))
+    assert all(f"out of {number}\n" in logs for number in (1, 2))
+    far.gone()
+
+
+def test_a_run_whose_machine_is_lost_is_cancelled_from_another(far: ClusterWorld) -> None:
+    killed(far)
+    copy = far.carried()
+    far.forgotten()
+    done = far.elsewhere("cancel", str(copy), "--runs", "carried")
+    assert done.returncode == 0, done.stdout + done.stderr
+    far.gone()
+    assert far.ran() == {"1": 1, "2": 1}
+
+
+def test_a_machine_that_slept_while_another_took_its_run_over_stops_and_disturbs_nothing(far: ClusterWorld) -> None:
+    with far.begun(2) as process:
+        copy = far.carried()
+        process.send_signal(signal.SIGSTOP)
+        far.annotate(holder='{"host":"elsewhere","boot":"","pid":7}', renewed=f"{time.time() + 600:.0f}")
+        process.send_signal(signal.SIGCONT)
+        told = process.communicate(timeout=120)[0]
+    assert process.returncode == 3, told
+    assert "is being worked on by process 7 on elsewhere" in told
+    assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
+    far.forgotten()
+    far.go()
+    done = far.elsewhere("attach", str(copy), "--runs", "carried")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert far.ran() == {"1": 1, "2": 1}
+    far.gone()
+
+
+def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat_is_old(far: ClusterWorld) -> None:
+    killed(far)
+    left = far.elsewhere("reap", "--target", far.on_target)
+    assert left.returncode == 0
+    assert left.stdout.count("left, its run goes on") == 2, left.stdout + left.stderr
+    assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
+    far.forgotten()
+    told = far.elsewhere("reap", "--target", far.on_target, "--dry-run")
+    assert told.stdout.count("would be removed: kubernetes://") == 2, told.stdout + told.stderr
+    removed = far.elsewhere("reap", "--target", far.on_target)
+    assert removed.returncode == 0, removed.stdout + removed.stderr
+    assert removed.stdout.count("removed: kubernetes://") == 2
+    # What holds the run together goes with its last job.
+    assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing is left\n"
+    far.gone()
+
+
+def test_reap_of_the_machine_whose_process_was_killed_need_not_wait_for_the_heartbeat(far: ClusterWorld) -> None:
+    killed(far)
+    removed = far.seatrial("reap", "--target", far.on_target, check=0)
+    assert removed.stdout.count("removed: kubernetes://") == 2
+    assert far.seatrial("reap", "--target", far.on_target, check=0).stdout == "nothing is left\n"
+    far.gone()
+
+
+def test_a_run_goes_on_while_another_of_its_namespace_is_lost_and_reaped(far: ClusterWorld) -> None:
+    with far.begun(2):
+        lost = far.run().run
+    far.forgotten()
+    (far.shared / "ran").unlink()
+    with far.begun(2):
+        mine = far.run().run
+        assert mine != lost
+        removed = far.elsewhere("reap", "--target", far.on_target)
+        assert removed.returncode == 0, removed.stdout + removed.stderr
+        assert removed.stdout.count("left, its run goes on") == 2
+        gone = [line for line in removed.stdout.splitlines() if line.startswith("removed: ")]
+        assert gone
+        assert all(lost in line for line in gone)
+        until(lambda: not far.kubectl("get", "jobs,configmaps,pods", "-l", f"seatrial/run={lost}", "-o", "name"))
+        assert len(far.kubectl("get", "pods", "-l", f"seatrial/run={mine}", "-o", "name").split()) == 2
+        far.go()
+        until(lambda: far.run().read_results() is not None)
+    assert set(far.verdicts(mine).values()) == {"passed"}
+    assert far.ran() == {"1": 1, "2": 1}
+
+
+def test_two_people_in_one_namespace_do_not_disturb_each_other(far: ClusterWorld, tmp_path: Path) -> None:
+    far.become("first")
+    (tmp_path / "other").mkdir()
+    other = cluster_world(World(tmp_path / "other", far.env), far.cluster, far.namespace)
+    other.become("second")
+    other.trials(waiting("[1, 2]"))
+    with far.begun(2) as mine, other.begun(2) as theirs:
+        reaped = other.elsewhere("reap", "--target", other.on_target)
+        assert reaped.stdout.count("left, its run goes on") == 4, reaped.stdout + reaped.stderr
+        far.seatrial("cancel", "last", check=0)
+        assert mine.wait() == 130
+        until(lambda: not far.kubectl("get", "jobs,pods", "-l", f"seatrial/run={far.run().run}", "-o", "name"))
+        assert theirs.poll() is None
+        other.go()
+        told = theirs.communicate()[0]
+        assert theirs.returncode == 0, told
+    assert set(other.verdicts().values()) == {"passed"}
+    far.gone()
