@@ -147,6 +147,15 @@ def test_a_file_that_several_hosts_see_in_a_shared_folder_is_one_file() -> None:
     assert [one["path"] for one in shared["files"]] == ["profile/0-0/a.pb", "profile/0-1/a.pb"]
 
 
+def test_files_of_the_same_size_and_instant_with_other_values_are_each_hosts_own() -> None:
+    def wrote(step_time: float) -> dict[str, Any]:
+        one = {"path": "metrics.json", "bytes": 19, "modified_s": 5.0, "values": {"step_time": step_time}}
+        return {"result": {"profile": {"count": 1, "files": [one]}}}
+
+    told = files_of(wrote(0.25), wrote(1.25))["files"]
+    assert [one["path"] for one in told] == ["hosts/0/metrics.json", "hosts/1/metrics.json"]
+
+
 def test_files_that_were_counted_and_not_told_stay_counted_and_what_was_cut_says_where() -> None:
     many = files_of(found("a", count=1500, cut="more than can be looked at"), found("b"))
     assert many["count"] == 1501

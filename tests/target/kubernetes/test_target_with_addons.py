@@ -1,0 +1,119 @@
+"""The whole target where a job is a JobSet or a PyTorchJob, and where Kueue decides when it starts, on fake nodes."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from on_cluster import job, namespace_of, nothing_left, objects, opened
+
+from cluster.cluster import Cluster
+from cluster.fixtures import addons_cluster, needs_addon, queue
+from seatrial.job import Gpu, Outcome, Resources, Stage
+from seatrial.target.kubernetes.target import KubernetesTarget
+from target.contract import until_exit
+
+__all__ = ["addons_cluster"]
+
+pytestmark = pytest.mark.cluster
+
+STAGES = [Stage.CREATED, Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.FINISHED]
+ADDONS = {"jobset": "jobset", "pytorchjob": "training-operator"}
+# kwok lets the pods of Jobs end; what a PyTorchJob makes runs until it is told to end.
+ENDS = {"job", "jobset"}
+
+
+@pytest.fixture
+def addons_namespace(addons_cluster: Cluster) -> Iterator[str]:
+    with namespace_of(addons_cluster) as name:
+        yield name
+
+
+def gpus(count: int) -> dict[str, Any]:
+    return {"resources": Resources(gpu=Gpu(count=count)), "image": "registry.example/any"}
+
+
+@pytest.mark.parametrize("workload", ["jobset", "pytorchjob"])
+async def test_a_job_of_several_hosts_lives_and_goes_whatever_it_is_made_of(
+    addons_cluster: Cluster, addons_namespace: str, workload: str
+) -> None:
+    needs_addon(ADDONS[workload])
+    async with opened(addons_cluster, addons_namespace, workload=workload, pull="IfNotPresent") as target:
+        wanted = job("true", hosts=3, **gpus(1), secrets={"TOKEN": "token"})
+        await target.verify(wanted)
+        handle = await target.submit(wanted, {"TOKEN": "hush-hush"})
+        async with opened(addons_cluster, addons_namespace, workload=workload) as other:
+            assert [found.handle for found in await other.list(wanted.run)] == [handle]
+        if workload in ENDS:
+            events = await until_exit(target, handle)
+            assert events[-1].exit is not None
+            assert (events[-1].exit.outcome, events[-1].exit.code) == (Outcome.EXITED, 0)
+            assert [event.time.stage for event in events if event.time] == STAGES
+        else:
+            await started(target, handle)
+            await target.cancel(handle)
+            ended = (await until_exit(target, handle))[-1].exit
+            assert ended is not None
+            assert ended.outcome is Outcome.CANCELLED
+        await target.remove(handle)
+        assert await target.list(wanted.run) == []
+    await nothing_left(addons_cluster, addons_namespace)
+
+
+async def started(target: KubernetesTarget, handle: str) -> None:
+    async with asyncio.timeout(60):
+        async for event in target.watch():
+            if event.handle == handle and event.time is not None and event.time.stage is Stage.STARTED:
+                return
+
+
+async def test_a_queued_job_says_why_it_waits_and_runs_when_there_is_room(
+    addons_cluster: Cluster, addons_namespace: str
+) -> None:
+    needs_addon("kueue")
+    with queue(addons_cluster, addons_namespace, gpus=2) as name:
+        holder = blocker(addons_namespace, name, gpus=2)
+        addons_cluster.request("POST", f"/apis/batch/v1/namespaces/{addons_namespace}/jobs", holder)
+        async with asyncio.timeout(60):  # it has the room when it is not suspended any more
+            while _suspended(addons_cluster, addons_namespace):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.2)
+        async with opened(addons_cluster, addons_namespace, queue=name, pull="IfNotPresent") as target:
+            handle = await target.submit(job("true", **gpus(2)), {})
+            said = await progress(target, handle, "nvidia.com/gpu")
+            assert said.startswith("waiting: ")
+            path = f"/apis/batch/v1/namespaces/{addons_namespace}/jobs/holder?propagationPolicy=Background"
+            await asyncio.to_thread(addons_cluster.request, "DELETE", path)
+            events = await until_exit(target, handle)
+            assert events[-1].exit is not None
+            assert (events[-1].exit.outcome, events[-1].exit.code) == (Outcome.EXITED, 0)
+            assert events[-1].host.startswith("fake-")
+            await target.remove(handle)
+        await nothing_left(addons_cluster, addons_namespace)
+    assert objects(addons_cluster, addons_namespace) == []
+
+
+def _suspended(cluster: Cluster, namespace: str) -> bool:
+    found = cluster.kubectl("get", "job", "holder", "-n", namespace, "-o", "jsonpath={.spec.suspend}").stdout
+    return found.strip() != "false"
+
+
+async def progress(target: KubernetesTarget, handle: str, part: str) -> str:
+    """The first word of how far it is that has this in it."""
+    async with asyncio.timeout(60):
+        async for event in target.watch():
+            if event.handle == handle and part in event.progress:
+                return event.progress
+    raise AssertionError("the watch ended")
+
+
+def blocker(namespace: str, queue: str, gpus: int) -> dict[str, Any]:
+    """A job of somebody else that holds the queue's GPUs; for a selector that no node has, it never ends."""
+    container = {"name": "main", "image": "any", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
+    pod = {"restartPolicy": "Never", "nodeSelector": {"no": "node"}, "containers": [container]}
+    labels = {"kueue.x-k8s.io/queue-name": queue}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "holder", "namespace": namespace, "labels": labels},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
