@@ -14,7 +14,7 @@ from seatrial.suite.models import Gpu, Machine, Notebook, Requires, Runtime, Sui
 from seatrial.suite.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*/*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").glob("*/suite.yaml"))
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 
