@@ -55,3 +55,27 @@ def can_be_another_machine() -> bool:
 
 
 another_machine = pytest.mark.skipif(not can_be_another_machine(), reason="needs the right to another host name (root)")
+
+
+WAITING = """
+name: NAME
+trials:
+  t:
+    kind: runtime
+    facts: false
+    matrix: {n: [1, 2, 3]}
+    run: ["echo ${n} >> $PLACE/ran; while ! test -e $PLACE/go; do sleep 0.05; done; echo out of ${n}"]
+    env: {PLACE: "PLACE-OF-JOBS"}
+"""
+
+
+def waiting_world(world: World, name: str) -> FarWorld:
+    """With a suite of that name, whose three cells tell that they have begun, and wait for a file `go`."""
+    made = far_world(world)
+    made.suite(WAITING.replace("NAME", name).replace("PLACE-OF-JOBS", str(made.place)))
+    return made
+
+
+def ran(far: FarWorld) -> list[str]:
+    path = far.place / "ran"
+    return sorted(path.read_text().split()) if path.exists() else []

@@ -6,33 +6,15 @@ import socket
 from pathlib import Path
 
 import pytest
-from far_world import FarWorld, another_machine, far_world
+from far_world import FarWorld, another_machine, ran, waiting_world
 
 from seatrial.record import RunFolder
 from world import World
 
-SUITE = """
-name: moves
-trials:
-  t:
-    kind: runtime
-    facts: false
-    matrix: {n: [1, 2, 3]}
-    run: ["echo ${n} >> $PLACE/ran; while ! test -e $PLACE/go; do sleep 0.05; done; echo out of ${n}"]
-    env: {PLACE: "PLACE-OF-JOBS"}
-"""
-
 
 @pytest.fixture
 def far(world: World) -> FarWorld:
-    made = far_world(world)
-    made.suite(SUITE.replace("PLACE-OF-JOBS", str(made.place)))
-    return made
-
-
-def ran(far: FarWorld) -> list[str]:
-    path = far.place / "ran"
-    return sorted(path.read_text().split()) if path.exists() else []
+    return waiting_world(world, "moves")
 
 
 def known(far: FarWorld) -> int:

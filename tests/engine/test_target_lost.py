@@ -5,33 +5,16 @@ import signal
 from pathlib import Path
 
 import pytest
-from far_world import FarWorld, far_world
+from far_world import FarWorld, ran, waiting_world
 
 from world import World
 
-SUITE = """
-name: lost
-trials:
-  t:
-    kind: runtime
-    facts: false
-    matrix: {n: [1, 2, 3]}
-    run: ["echo ${n} >> $PLACE/ran; while ! test -e $PLACE/go; do sleep 0.05; done; echo out of ${n}"]
-    env: {PLACE: "PLACE-OF-JOBS"}
-"""
 WHY = "nobody here knows you any more\nlog in again"
 
 
 @pytest.fixture
 def far(world: World) -> FarWorld:
-    made = far_world(world)
-    made.suite(SUITE.replace("PLACE-OF-JOBS", str(made.place)))
-    return made
-
-
-def ran(far: FarWorld) -> list[str]:
-    path = far.place / "ran"
-    return sorted(path.read_text().split()) if path.exists() else []
+    return waiting_world(world, "lost")
 
 
 def stopped(far: FarWorld, how: int) -> str:

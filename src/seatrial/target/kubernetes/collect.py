@@ -25,6 +25,7 @@ from seatrial.target.kubernetes.client import (
 )
 from seatrial.target.kubernetes.problems import target_error
 from seatrial.target.kubernetes.watcher import PodNow, Watcher
+from seatrial.target.kubernetes.whose import Prefixed, prefix_of
 from seatrial.target.protocol import TargetError
 
 PATIENCE_S = 120.0  # for a node that does not answer although its pod is said to run
@@ -170,25 +171,16 @@ def _join(
     into.parent.mkdir(parents=True, exist_ok=True)
     with open(into, "wb") as file:
         for pod, folder in zip(pods, folders, strict=True):
-            prefix = b"[%d] " % pod.number if card.hosts > 1 else b""
-            file.writelines(prefixed(job_files.LogReader(folder).blocks(), prefix))
+            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), prefix_of(pod.number, card.hosts)))
         for pod, name, log in more:
-            host = b"[%d] " % pod.number if card.hosts > 1 else b""
-            file.writelines(prefixed([log], host + b"(%s) " % name.encode()))
+            file.writelines(_prefixed([log], prefix_of(pod.number, card.hosts, name)))
 
 
-def prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
-    """Whole lines, each with `prefix`; the last one gets its newline."""
-    if not prefix:
-        yield from blocks
-        return
-    rest = b""
+def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
+    lines = Prefixed(prefix)
     for block in blocks:
-        *lines, rest = (rest + block).split(b"\n")
-        if lines:
-            yield b"".join(prefix + line + b"\n" for line in lines)
-    if rest:
-        yield prefix + rest + b"\n"
+        yield lines.feed(block)
+    yield lines.end()
 
 
 def _host_of(path: str) -> tuple[int, str]:

@@ -25,6 +25,7 @@ from seatrial.target.kubernetes.client import (
     load,
 )
 from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.kubernetes.second_look import NodeSeen
 from seatrial.target.protocol import Level, Remark, TargetError
 
 PATIENCE_S = 10.0
@@ -42,14 +43,6 @@ class _Status(Part, frozen=True, rename="camel"):
 
 class _Review(Object, frozen=True):
     status: _Status = _Status()
-
-
-class _NodeStatus(Part, frozen=True):
-    allocatable: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
-
-
-class _Node(Object, frozen=True):
-    status: _NodeStatus = _NodeStatus()
 
 
 async def examine(options: KubernetesOptions) -> list[Remark]:
@@ -180,7 +173,7 @@ class _Examination:
         wanted = sorted({options.gpu_resource, *others})
         nodes = 0
         try:
-            async for node in self._client.list(NODES, _Node):
+            async for node in self._client.list(NODES, NodeSeen):
                 nodes += 1
                 for resource in wanted:
                     amount = node.status.allocatable.get(resource, "0")

@@ -9,6 +9,7 @@ from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.client import Kubernetes, KubernetesError
 from seatrial.target.kubernetes.problems import target_error
 from seatrial.target.kubernetes.watcher import PodNow, Watcher
+from seatrial.target.kubernetes.whose import Prefixed, prefix_of
 
 QUEUED_BLOCKS = 64
 LOOK_S = 0.2
@@ -66,9 +67,8 @@ class LiveLog:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, card: Card, pod: PodNow, follow: bool, queue: "asyncio.Queue[bytes | None]") -> None:
-        host = b"[%d] " % pod.number if card.hosts > 1 else b""
         sources = [self._trial(card, pod, follow), *(self._other(pod, name, follow) for name in self._others)]
-        prefixes = [host, *(host + b"(%s) " % name.encode() for name in self._others)]
+        prefixes = [prefix_of(pod.number, card.hosts, name) for name in ("", *self._others)]
         await asyncio.gather(
             *(_pass_on(source, prefix, queue) for source, prefix in zip(sources, prefixes, strict=True))
         )
@@ -102,13 +102,9 @@ class LiveLog:
 
 
 async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:
-    rest = b""
+    lines = Prefixed(prefix)
     async for block in source:
-        if not prefix:
-            await queue.put(block)
-            continue
-        *lines, rest = (rest + block).split(b"\n")
-        if lines:
-            await queue.put(b"".join(prefix + line + b"\n" for line in lines))
-    if rest:
-        await queue.put(prefix + rest + b"\n")
+        if whole := lines.feed(block):
+            await queue.put(whole)
+    if last := lines.end():
+        await queue.put(last)

@@ -170,13 +170,10 @@ class RunObject:
         await asyncio.gather(self._making, return_exceptions=True)
         if _failed(self._making):
             return
+        root, jobs = manifest.root_resource(self._options), names.selector(run=names.label_value(self.run), part="job")
         with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
-            if not await self.has_jobs():
+            if not await self._client.has_any(root, namespace=self._namespace, labels=jobs):
                 await self._client.delete(JOBS, self.name, namespace=self._namespace)
-
-    async def has_jobs(self) -> bool:
-        root = manifest.root_resource(self._options)
-        return await _has_jobs(self._client, root, self._namespace, names.label_value(self.run))
 
     # ---- inner
 
@@ -269,18 +266,12 @@ class RunObject:
 
 async def remove_deserted(client: Kubernetes, root: Resource, namespace: str, run: str) -> None:
     """The object of a run, named by the label's value, when that has no jobs any more and nobody works on it."""
-    if await _has_jobs(client, root, namespace, run):
+    if await client.has_any(root, namespace=namespace, labels=names.selector(run=run, part="job")):
         return
     labels = names.selector(run=run, part="run")
     for found in [one async for one in client.list(JOBS, Annotated, namespace=namespace, labels=labels)]:
         if beating(found) is None:
             await client.delete(JOBS, found.metadata.name, namespace=namespace)
-
-
-async def _has_jobs(client: Kubernetes, root: Resource, namespace: str, run: str) -> bool:
-    async for _ in client.list(root, namespace=namespace, labels=names.selector(run=run, part="job"), page=1):
-        return True
-    return False
 
 
 def _failed(task: "asyncio.Task[Any]") -> bool:

@@ -382,7 +382,7 @@ class KubernetesTarget:
                     await self._watcher.gone(handle)
                     return
                 labels = names.selector(job=name)
-                while await _any(self._client, labels, self._namespace):  # noqa: ASYNC110 - nobody tells
+                while await self._client.has_any(PODS, labels=labels, namespace=self._namespace):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
@@ -440,9 +440,3 @@ def _others(options: KubernetesOptions) -> tuple[str, ...]:
 def _created(root: Annotated) -> StageTime:
     """By the API server's clock, which tells whole seconds."""
     return StageTime(Stage.CREATED, (epoch_s(root.metadata.creation_timestamp) or 0.0) + 0.5, "api-server", 0.5)
-
-
-async def _any(client: Kubernetes, labels: str, namespace: str) -> bool:
-    async for _ in client.list(PODS, namespace=namespace, labels=labels, page=1):
-        return True
-    return False

@@ -159,6 +159,12 @@ class Kubernetes:
                     given.add(item.metadata.uid)
                     yield item
 
+    async def has_any(self, resource: Resource, *, labels: str, namespace: str | None = None) -> bool:
+        """Whether there is an object with these labels."""
+        async for _ in self.list(resource, namespace=namespace, labels=labels, page=1):
+            return True
+        return False
+
     def watch(
         self,
         resource: Resource,
