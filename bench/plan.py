@@ -44,7 +44,7 @@ MANY = {
 }
 INSIDE = """
 import sys, time
-from seatrial.engine import models
+from seatrial.plugins import models
 from seatrial.plan import expand
 from seatrial.suite import load
 began = time.process_time()

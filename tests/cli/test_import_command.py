@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine import models
 from seatrial.plan import expand
+from seatrial.plugins import models
 from seatrial.suite import load
 from world import World
 

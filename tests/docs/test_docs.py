@@ -12,7 +12,7 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
-from seatrial.engine import models
+from seatrial.plugins import models
 from seatrial.suite import load
 from world import World
 

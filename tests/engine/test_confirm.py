@@ -2,8 +2,9 @@
 
 import pytest
 
-from seatrial.engine import Options, commit_of, create, models, reopen
+from seatrial.engine import Options, commit_of, create, reopen
 from seatrial.plan import expand
+from seatrial.plugins import models
 from seatrial.suite import load
 from world import World
 

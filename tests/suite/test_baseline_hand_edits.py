@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine import models
+from seatrial.plugins import models
 from seatrial.stats import bounds as stats
 from seatrial.suite import SuiteError, load
 from seatrial.suite.baseline import Baselines, agreed_better, read_baselines

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from seatrial.engine import models
 from seatrial.plan import expand
+from seatrial.plugins import models
 from seatrial.suite import from_data, load, schema
 from seatrial.suite.models import Gpu, Machine, Notebook, Requires, Runtime, SuiteModel, Timeout, TrialModel, Workspace
 from seatrial.suite.source import Source

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine import models
 from seatrial.plan import expand
+from seatrial.plugins import models
 from seatrial.suite import load
 from seatrial.trial.training import kind
 from world import EVERY, SEATRIAL, World

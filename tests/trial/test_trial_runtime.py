@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seatrial.engine import models
 from seatrial.job import Exit, Job, Observation, Outcome, Place, Verdict, read_records
 from seatrial.plan import Selection, expand
+from seatrial.plugins import models
 from seatrial.suite import Cell, SuiteError, load
 from seatrial.trial.runtime import kind
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine import models
 from seatrial.job import Job, Step
 from seatrial.plan import Selection, expand
+from seatrial.plugins import models
 from seatrial.suite import Cell, SuiteError, load
 from seatrial.trial.training import kind
 from seatrial.trial.training.curve import CurveError, read_curve

@@ -87,7 +87,7 @@ def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]
 
 
 def _matches(cell: "Cell") -> list[str]:
-    from seatrial.engine import kinds
+    from seatrial.plugins import kinds
 
     job = kinds()[cell.model.kind].job(cell, "check", 1)
     entries = [step.args["entries"] for step in job.steps if step.kind == "files"]

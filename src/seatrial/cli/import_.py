@@ -65,7 +65,7 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
 
 def _check_sound(made: "Imported", file: Path, out: Path) -> None:
     """Load the suite before it is written. Raises SuiteError, with the lines of the file that it was made from."""
-    from seatrial.engine import models
+    from seatrial.plugins import models
     from seatrial.suite import SuiteError, from_data
     from seatrial.suite.source import Source
     from seatrial.suite.torchprime import blamed

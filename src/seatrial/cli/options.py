@@ -120,7 +120,7 @@ def plan_of(
 
 def loaded(suite: Path, target: str | None = None) -> "Suite":
     """The suite, with everything on `target` where one is given."""
-    from seatrial.engine import models
+    from seatrial.plugins import models
     from seatrial.suite import SuiteError, choose_target, load
 
     try:

@@ -13,7 +13,7 @@ def command() -> None:
     seatrial schema > suite.schema.json
     and at the top of a suite:   # yaml-language-server: $schema=suite.schema.json
     """
-    from seatrial.engine import registry
+    from seatrial import plugins
     from seatrial.suite import schema
 
-    click.echo(json.dumps(schema(*registry.models()), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(schema(*plugins.models()), indent=2, ensure_ascii=False))

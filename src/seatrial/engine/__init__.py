@@ -4,7 +4,6 @@ from seatrial.engine.commit import commit_of
 from seatrial.engine.exits import INFRA, INTERRUPTED, USAGE, exit_code
 from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
-from seatrial.engine.registry import kinds, models, targets
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError
 from seatrial.engine.verify import RunRefused
@@ -25,9 +24,6 @@ __all__ = [
     "commit_of",
     "create",
     "exit_code",
-    "kinds",
-    "models",
     "reap",
     "reopen",
-    "targets",
 ]

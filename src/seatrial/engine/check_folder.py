@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.engine import registry
+from seatrial import plugins
 from seatrial.engine.agent_read import read
 from seatrial.engine.attempt import Judged
 from seatrial.engine.fetch_folder import LOGS, CannotCheck
@@ -49,7 +49,7 @@ def check_folder(
 ) -> Checked:
     """The cell's verdict on `folder`, which people know as `called`, and its logs; without `logs`, those that lie in
     it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
-    kind = registry.kinds()[cell.model.kind]
+    kind = plugins.kinds()[cell.model.kind]
     job = kind.job(cell, "check", 1)
     train = next((step for step in job.steps if step.kind == "train"), None)
     if train is None:

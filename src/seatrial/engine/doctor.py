@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.engine import registry
+from seatrial import plugins
 from seatrial.suite import HERE, LOCAL, Moved, Suite, TargetEntry, choose_target
 from seatrial.target import Level, Remark
 
@@ -31,20 +31,20 @@ def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetE
     known = suite.targets if suite is not None else {HERE: _entry(LOCAL)}
     if chosen is None:
         return dict(known)
-    moved: Moved = choose_target(chosen, known, registry.models()[1])
+    moved: Moved = choose_target(chosen, known, plugins.models()[1])
     return {moved.name: moved.entry}
 
 
 def targets_at_hand() -> dict[str, TargetEntry]:
     """What there is to look at where nobody names a suite: this machine, and the cluster that kubectl would use."""
     found = {HERE: _entry(LOCAL)}
-    if "kubernetes" in registry.targets() and _has_kubeconfig():
+    if "kubernetes" in plugins.targets() and _has_kubeconfig():
         found["kubernetes"] = _entry("kubernetes")
     return found
 
 
 def _entry(kind: str) -> TargetEntry:
-    return TargetEntry(kind, registry.targets()[kind].options())
+    return TargetEntry(kind, plugins.targets()[kind].options())
 
 
 def _has_kubeconfig() -> bool:
@@ -61,7 +61,7 @@ async def _examined(name: str, entry: TargetEntry) -> Examined:
     """That a target cannot even be examined is a remark, too: whoever asks the doctor has trouble enough."""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            remarks = await registry.targets()[entry.kind].open(name, entry.options).examine()
+            remarks = await plugins.targets()[entry.kind].open(name, entry.options).examine()
     except TimeoutError:
         why = f"it did not answer within {PATIENCE_S:g} s"
         remarks = [Remark(Level.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial import __version__
-from seatrial.engine import registry
+from seatrial import __version__, plugins
 from seatrial.engine.secret import check_written
 from seatrial.job import Bound, Hole, Job
 from seatrial.plan import Plan, expand
@@ -42,7 +41,7 @@ class Prepared:
 
     def jobs(self) -> Iterator[Job]:
         """The first job of each cell, not yet submitted."""
-        return (registry.kinds()[cell.model.kind].job(cell, self.folder.run, 1) for cell in self.plan.cells)
+        return (plugins.kinds()[cell.model.kind].job(cell, self.folder.run, 1) for cell in self.plan.cells)
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
@@ -73,10 +72,10 @@ def reopen(folder: RunFolder) -> Prepared:
     """The plan as it was, from what the folder holds: the suite file may have changed or be gone."""
     written = folder.read_plan()
     suite = from_data(
-        written["suite"]["data"], Path(written["suite"]["directory"]), *registry.models(), path=written["suite"]["path"]
+        written["suite"]["data"], Path(written["suite"]["directory"]), *plugins.models(), path=written["suite"]["path"]
     )
     if moved := written["suite"].get("moved"):
-        suite = suite.on(moved_again(moved, suite.targets, registry.models()[1]))
+        suite = suite.on(moved_again(moved, suite.targets, plugins.models()[1]))
     hashes = [cell["hash"] for cell in written["cells"]]
     plan = expand(suite)
     found = {cell.hash: cell for cell in plan.cells}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.engine import registry
+from seatrial import plugins
 from seatrial.record import owner_of
 from seatrial.suite import TargetEntry
 from seatrial.target import Found, Target, TargetError
@@ -40,7 +40,7 @@ async def reap(
     wanted = set(runs)
     reaping = Reaping([], {})
     for name, entry in targets.items():
-        target = registry.targets()[entry.kind].open(name, entry.options)
+        target = plugins.targets()[entry.kind].open(name, entry.options)
         try:
             await target.open()
             try:

@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from seatrial import __version__
-from seatrial.engine import registry
+from seatrial import __version__, plugins
 from seatrial.engine.attempt import Attempts, Judged, Listener
 from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
@@ -134,7 +133,7 @@ class Run:
     async def _cell(self, cell: Cell) -> CellResult:
         past = self._past.attempts.get(cell.hash, [])
         made: list[Judged] = []
-        kind = registry.kinds()[cell.model.kind]
+        kind = plugins.kinds()[cell.model.kind]
         while True:
             known = past[len(made)] if len(made) < len(past) else None
             async with self._place(cell, free=known is not None and known.judged):
@@ -216,7 +215,7 @@ class Run:
     async def _follower(self, name: str) -> Follower:
         if name not in self._followers:
             entry = self._prepared.suite.targets[name]
-            follower = Follower(registry.targets()[entry.kind].open(name, entry.options))
+            follower = Follower(plugins.targets()[entry.kind].open(name, entry.options))
             self._followers[name] = follower
             self._opened[name] = asyncio.create_task(follower.open())
         await asyncio.shield(self._opened[name])

@@ -7,7 +7,7 @@ from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Records, Sample, StepSeen, read_records
 from seatrial.job.results import VERSION, Attempt, CellResult, Hole, RunResults
-from seatrial.job.spec import Environment, Gpu, Input, Job, Limits, Resources, Step
+from seatrial.job.spec import Environment, Gpu, Input, Job, Limits, Port, Ready, Resources, Step
 from seatrial.job.verdict import Finding, Verdict, worst
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
     "Observation",
     "Outcome",
     "Place",
+    "Port",
+    "Ready",
     "Records",
     "Resources",
     "RunResults",

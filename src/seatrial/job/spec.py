@@ -58,9 +58,26 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_s: float | None = None
 
 
+class Port(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A port that the job listens on. The job reads its number from the variable `SEATRIAL_PORT_<NAME>`, that of its
+    first port also from `SEATRIAL_PORT`. Where each job has a network of its own the number is `number`; where jobs
+    share one, the target picks a free one."""
+
+    name: str  # lower case letters, digits and dashes, as Kubernetes names ports: at most 15 of them
+    number: int = 8000
+
+
+class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When a job can be asked: its port accepts a connection, or answers a GET of `path` with a status below 400."""
+
+    port: str  # the name of one of the job's ports
+    path: str = ""  # empty: an accepted connection is enough
+    within_s: float | None = None  # from its start; the engine ends a job that is not ready by then
+
+
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attempt at one cell. `name` is unique for (run, cell, attempt) and known before anything is submitted:
-    submitting the same name twice is finding what is there, never running it twice."""
+    """One part of one attempt at one cell. `name` is unique for (run, cell, attempt, part) and known before anything is
+    submitted: submitting the same name twice is finding what is there, never running it twice."""
 
     name: str
     run: str
@@ -76,4 +93,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     inputs: tuple[Input, ...] = ()
     avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
     labels: dict[str, str] = {}
+    part: str = "job"
+    ports: tuple[Port, ...] = ()
+    ready: Ready | None = None  # None: ready as soon as it has started
     hosts: int = 1  # a target with several gives each its own; on one machine the agent starts the processes itself

@@ -28,6 +28,12 @@
 14. Of a job with several `hosts` that each have a place of their own, `fetch` of `records.jsonl` and `files` gives host
     0's, and of `hosts/N/records.jsonl` and `hosts/N/files` those of host N. `log.txt` is of all hosts, each line with
     its host before it: `[N] text`. Where the hosts are processes of one place there is no `hosts/N`.
+15. A job with `ready` gives one READY event, once its port accepts a connection or its path answers; never before.
+    One that ends before that gives none. The number of each of its ports is in the variable `SEATRIAL_PORT_<NAME>`
+    (dashes as underscores), that of the first also in `SEATRIAL_PORT`; no two running jobs of one machine that share
+    its network have the same.
+16. `endpoint` gives the address of a port by its name, of any job of any process, as long as the job runs; several may
+    be open at once, and each works as long as its block. A job without such a port is refused.
 """
 
 import builtins
@@ -119,8 +125,8 @@ class Target(Protocol):
         another host than the first is below `hosts/N/`. False: none. What is not whole yet lies beside `into`, under
         a hidden name; a process that is killed leaves it there."""
 
-    def endpoint(self, handle: str, port: int) -> AbstractAsyncContextManager[str]:
-        """An address (`host:port`) under which the job's port can be reached from here."""
+    def endpoint(self, handle: str, port: str) -> AbstractAsyncContextManager[str]:
+        """An address (`host:port`) under which the job's port of that name can be reached from here."""
 
     async def cancel(self, handle: str) -> None: ...
 
