@@ -68,7 +68,7 @@ def test_a_local_job_that_was_only_meant_on_another_machine_is_not_started_here(
     options = ("suite.yaml", "--select", "n=1")
     log = far.folder / "points"
     far.seatrial("run", *options, check=0, SEATRIAL_FAILPOINT_LOG=str(log))
-    meant = next(line.split()[0] for line in log.read_text().splitlines() if line.endswith("synced submit"))
+    meant = next(line.split()[0] for line in log.read_text().splitlines() if line.endswith("synced meant"))
     (far.place / "ran").unlink()
     assert far.seatrial("run", *options, SEATRIAL_FAILPOINT=meant).returncode == -signal.SIGKILL
     copy = far.folder / "carried" / far.run().run

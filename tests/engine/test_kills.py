@@ -104,9 +104,8 @@ def test_a_kill_at_a_random_instant_and_attach_end_as_an_undisturbed_run(world: 
 def test_a_full_disk_at_each_point_stops_the_run_and_attach_finishes_it(world: World) -> None:
     starts = prepared(world)
     names = points(world)
-    tried = [
-        names.index(name) + 1 for name in ("before submit", "before submitted", "observation written", "before judged")
-    ]
+    some = ("jobs written", "before meant", "before submitted", "observation written", "before collected")
+    tried = [names.index(name) + 1 for name in some]
     for point in range(1, len(names) + 1) if EVERY else tried:
         starts.unlink(missing_ok=True)
         stopped = world.seatrial("run", "suite.yaml", "--parallel", "1", SEATRIAL_FAILPOINT=f"{point}:ENOSPC")

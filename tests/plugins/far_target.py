@@ -102,6 +102,10 @@ class FarTarget(LocalTarget):
 class FarKind:
     name = "far"
     options = FarOptions
+    one_machine = False
+
+    def at_hand(self) -> bool:
+        return False
 
     def open(self, name: str, options: FarOptions) -> FarTarget:
         return FarTarget(name, options)

@@ -28,7 +28,7 @@ def cells(tmp_path: Path, text: str) -> list[Cell]:
 
 def job(tmp_path: Path, text: str) -> Job:
     (cell,) = cells(tmp_path, text)
-    return kind.job(cell, "run-1", 2)
+    return kind.parts(cell, "run-1", 2)[0].job
 
 
 def names(made: Job) -> list[str]:
@@ -157,10 +157,10 @@ def test_a_job_that_was_lost_has_a_finding_for_every_step_and_pass(tmp_path: Pat
             notebooks: [{path: a.ipynb, passes: [fresh, rerun]}]
         """
     (cell,) = cells(tmp_path, text)
-    made = kind.job(cell, "r", 1)
+    made = kind.parts(cell, "r", 1)[0].job
     steps = read_records([], made.steps).steps
     seen = Observation(made.name, 1, Place("here", "here"), Exit(Outcome.LOST, message="host gone"), steps=steps)
-    judgement = kind.judge(cell, seen)
+    judgement = kind.judge(cell, {"job": seen})
     assert [finding.step for finding in judgement.findings] == [
         "job",
         "facts",

@@ -21,7 +21,7 @@ def cells(tmp_path: Path, text: str) -> list[Cell]:
 
 
 def job(tmp_path: Path, text: str) -> Job:
-    return kind.job(cells(tmp_path, text)[0], "run-1", 1)
+    return kind.parts(cells(tmp_path, text)[0], "run-1", 1)[0].job
 
 
 def step(made: Job, name: str) -> Step:
@@ -76,7 +76,7 @@ def test_a_suite_becomes_what_the_agent_runs_and_reads(tmp_path: Path) -> None:
 
 def test_values_of_axes_stand_for_themselves_in_patterns(tmp_path: Path) -> None:
     (_, second) = cells(tmp_path, FULL)
-    (must,) = step(kind.job(second, "r", 1), "train").args["must"]
+    (must,) = step(kind.parts(second, "r", 1)[0].job, "train").args["must"]
     assert re.search(must["pattern"], "Finished c++")
     assert not re.search(must["pattern"], "Finished cc")
 

@@ -16,6 +16,8 @@ VERDICTS = {
     Outcome.STOPPED: Verdict.FAILED,
     Outcome.EVICTED: Verdict.INFRA,
     Outcome.QUEUE: Verdict.INFRA,
+    Outcome.UNREADY: Verdict.TIMEOUT,
+    Outcome.RELEASED: Verdict.SKIPPED,
     Outcome.CANCELLED: Verdict.SKIPPED,
     Outcome.LOST: Verdict.INFRA,
     Outcome.REFUSED: Verdict.INVALID,
@@ -29,6 +31,8 @@ _WORDS = {
     Outcome.STOPPED: "was stopped early",
     Outcome.EVICTED: "was evicted: its place was taken away",
     Outcome.QUEUE: "got no place in time",
+    Outcome.UNREADY: "was not ready in time",
+    Outcome.RELEASED: "was ended, because it was no longer needed",
     Outcome.CANCELLED: "was cancelled",
     Outcome.LOST: "was lost: how it ended is not known",
     Outcome.REFUSED: "was refused",
@@ -36,18 +40,19 @@ _WORDS = {
 }
 
 
-def check_job(observation: Observation) -> list[Finding]:
-    """A finding when the job as a whole did not end by itself; what its steps came to is theirs to say."""
+def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
+    """A finding when the job of that part as a whole did not end by itself, nor because it was no longer needed; what
+    its steps came to is theirs to say."""
     ended = observation.exit
-    if ended.outcome is Outcome.EXITED:
+    if ended.outcome in (Outcome.EXITED, Outcome.RELEASED):
         return []
     return [
         Finding(
-            step=JOB,
+            step=part,
             check="ended",
             verdict=VERDICTS[ended.outcome],
             class_=ended.outcome.value,
-            message=f"the job {_how(ended)}",
+            message=f"the {part} {_how(ended)}",
             evidence=telling(ended.message),
         )
     ]

@@ -89,8 +89,8 @@ def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]
 def _matches(cell: "Cell") -> list[str]:
     from seatrial.plugins import kinds
 
-    job = kinds()[cell.model.kind].job(cell, "check", 1)
-    entries = [step.args["entries"] for step in job.steps if step.kind == "files"]
+    parts = kinds()[cell.model.kind].parts(cell, "check", 1)
+    entries = [step.args["entries"] for part in parts for step in part.job.steps if step.kind == "files"]
     return [entry["match"] for each in entries for entry in each.values()]
 
 

@@ -1,290 +1,489 @@
-"""One try at a cell: submit, follow, collect, judge, remove. Every effect is journalled before and after, so that
-the same code takes up an attempt at whatever point an earlier process left it."""
+"""One try at a cell: its parts, each moved from one state to the next by one loop until all are removed.
+
+Every effect is journalled before and after, so that the same loop takes up an attempt in whatever state an earlier
+process left it. What the parts are is read from their `job.json`, never computed anew."""
 
 import asyncio
+import contextlib
 import socket
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import msgspec
 
-from seatrial.engine.artifacts import with_artifacts
-from seatrial.engine.collect import FILES, clear_scratch, collect, file_names, is_little, read_all
-from seatrial.engine.fingerprint import fingerprint
-from seatrial.engine.follow import Follower
-from seatrial.engine.judge import judge, reason
-from seatrial.engine.past import AttemptPast
-from seatrial.engine.reap import FOLDER
+from seatrial.engine.collect import clear_scratch, observe, unobserved
+from seatrial.engine.follow import BEGUN, Followed, Follower
 from seatrial.engine.secret import Secrets
-from seatrial.job import Attempt, Exit, Finding, Job, Observation, Outcome, Place, Verdict, read_records, worst
+from seatrial.engine.state import AttemptRecord, PartRecord, State
+from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Part, Peer, Place, Ready, Stage
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
-from seatrial.target import RunInUse, Target, TargetError, TargetLost
-from seatrial.trial import Judgement, Kind
+from seatrial.target import RunInUse, TargetError, TargetLost
+
+T = TypeVar("T")
+STOP_AGAIN_S = 5.0
+BACKSTOP_S = 60.0  # a target ends a job by its own limits; this long after that, the engine does
+# Ends that a job did not choose: when we were ending it, our own reason says more.
+_NOT_ITS_OWN = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, Outcome.SIGNAL)
 
 
-class Listener(Protocol):
-    """Is told of each change of a cell, to show it to a person."""
+@dataclass(frozen=True)
+class Around:
+    """What the attempts of a run share. `at` is the failpoint; `update` shows a cell's state to a person."""
 
-    def update(self, cell: str, state: str, progress: str = "") -> None: ...
+    folder: RunFolder
+    journal: Journal
+    secrets: Secrets
+    follower: Callable[[str], Awaitable[Follower]]  # by the target's name
+    kinds: dict[str, str]  # of the targets, by their names
+    one_machine: frozenset[str]  # targets whose jobs only the machine of their submitter knows
+    update: Callable[[str, str, str], None]  # cell id, state, progress
+    at: Callable[[str], None]
+    host: str = field(default_factory=socket.gethostname)
+
+    def mask(self, text: str) -> str:
+        return self.secrets.mask.text(text)
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """An attempt that is over, with all that its checks found."""
+class _Part:
+    """A part, its state, and what is known of its job."""
 
-    attempt: Attempt
-    judgement: Judgement
-    fingerprint: str = ""
+    def __init__(self, part: Part, record: PartRecord, taken_up: bool) -> None:
+        self.part = part
+        self.job: Job = part.job
+        self.name = part.name
+        self.record = record
+        self.taken_up = taken_up  # from another process
+        self.adopted = not taken_up
+        self.news = asyncio.Event()
+        self.since_s = asyncio.get_running_loop().time()  # when its present limit began
+        self.submitting: asyncio.Task[str] | None = None
+        self.maybe_known = taken_up  # its target may have a job that we have no handle of
+        self.stop_again_s: float | None = None
+        self.gone = False  # its target does not have it any more
+        self.follower: Follower | None = None
+        self.followed = Followed()
+        self.observation: Observation | None = None
+
+    @property
+    def state(self) -> State:
+        return self.record.state
+
+    def over(self) -> bool:
+        return self.state.reached(State.ENDED)
+
+    def usable(self) -> bool:
+        """Whether a part that comes after this one can begin."""
+        enough = State.READY if self.job.ready is not None else State.STARTED
+        return self.state.reached(enough) and not self.over()
 
 
-class Attempts:
-    """Makes the attempts of a run. `at` is the failpoint."""
+class Attempt:
+    """Makes one attempt. `cancel` may be called at any time; `run` returns soon after."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        journal: Journal,
-        secrets: Secrets,
-        listener: Listener,
-        at: Callable[[str], None],
-        interrupted: bool = False,
-        bound: frozenset[str] = frozenset(),
-    ) -> None:
-        """`interrupted`: a process before this one was told to stop, and cancelled what ran then. `bound`: the targets
-        whose jobs no other machine than that of their submitter knows of."""
-        self._folder = folder
-        self._journal = journal
-        self._secrets = secrets
-        self._mask = secrets.mask
-        self._listener = listener
-        self._at = at
-        self._running: dict[str, Follower] = {}  # by handle
-        self._submitting: set[asyncio.Task[str]] = set()
+    def __init__(self, around: Around, cell: Cell, number: int, record: AttemptRecord | None) -> None:
+        self._around = around
+        self._cell = cell
+        self._number = number
+        self._record = record
+        self._parts: dict[str, _Part] = {}
         self._cancelled = False
-        self._interrupted = interrupted
-        self._bound = bound
-        self._host = socket.gethostname()
+
+    # ---- from outside
+
+    async def run(self, parts: tuple[Part, ...] | None) -> dict[str, Observation]:
+        """What was observed of each part. `parts` of a new attempt; None: those that its record says were meant.
+
+        Raises DamagedFile when what an earlier process wrote of the attempt cannot be read."""
+        if parts is None:
+            assert self._record is not None
+            await self._take_up(self._record)
+        else:
+            await self._mean(parts)
+        await together(*(self._live(part) for part in self._parts.values()))
+        return {name: part.observation for name, part in self._parts.items() if part.observation is not None}
 
     async def cancel(self) -> None:
-        """End what runs, and let nothing that is being submitted start to run. `make` returns soon after."""
+        """End what runs, and let nothing that is being submitted start to run."""
         self._cancelled = True
-        for task in self._submitting:
-            task.cancel()
-        running = list(self._running.items())
-        ends = (follower.target.cancel(handle) for handle, follower in running)
-        for (_, follower), heard in zip(running, await asyncio.gather(*ends, return_exceptions=True), strict=True):
-            if isinstance(heard, TargetLost):  # then nobody will tell of their end
-                follower.give_up(heard)
+        for part in self._parts.values():
+            if part.submitting is not None:
+                part.submitting.cancel()
+        self._wake()
 
-    async def make(
-        self,
-        cell: Cell,
-        kind: Kind,
-        follower: Follower,
-        number: int,
-        past: AttemptPast | None,
-        avoid: tuple[str, ...] = (),
-    ) -> Judged:
-        """The attempt of that number, from wherever the `past` left it; rather not on the hosts to `avoid`."""
-        if past and not past.removed:
-            await asyncio.to_thread(clear_scratch, self._folder.attempt(cell.hash, number))
-        if past and past.judged:
-            if past.handle and not past.removed:
-                await self._remove(cell, number, follower, past.handle)
-            try:
-                return self._judge(cell, kind, self._folder.read_observation(cell.hash, number))
-            except (OSError, msgspec.DecodeError) as error:
-                return self.unknown(cell, number, f"what was seen of it cannot be read any more: {error}")
-        job = self._job(cell, kind, number, avoid)
-        handle, observation = await self._submit_and_follow(cell, job, follower, past)
-        await asyncio.to_thread(self._folder.write_observation, cell.hash, observation)
-        self._at("observation written")
-        judged = self._judge(cell, kind, observation)
-        await self._journal.write(
-            "judged",
-            durable=True,
-            cell=cell.hash,
-            attempt=number,
-            verdict=judged.attempt.verdict,
-            why=judged.attempt.why,
+    async def discard(self) -> None:
+        """Remove what can be removed of an attempt that broke through a bug of ours; the sweep finds the rest."""
+        for part in self._parts.values():
+            if part.record.handle is not None and part.follower is not None and part.state is not State.REMOVED:
+                with contextlib.suppress(TargetError):
+                    await part.follower.target.remove(part.record.handle)
+
+    # ---- the loop
+
+    async def _live(self, part: _Part) -> None:
+        step = {
+            State.MEANT: self._submit,
+            State.SUBMITTED: self._follow,
+            State.STARTED: self._follow,
+            State.READY: self._follow,
+            State.ENDED: self._collect,
+            State.COLLECTED: self._remove,
+        }
+        while part.state is not State.REMOVED:
+            await step[part.state](part)
+
+    async def _move(self, part: _Part, state: State, durable: bool = False, **fields: object) -> None:
+        """Journalled first: what the journal does not say has not happened."""
+        await self._write(state, part, durable, **fields)
+        part.record.state = state
+        self._wake()
+
+    def _write(self, event: str, part: _Part, durable: bool = False, **fields: object) -> Awaitable[None]:
+        return self._around.journal.write(
+            event, durable=durable, cell=self._cell.hash, attempt=self._number, part=part.name, **fields
         )
-        if handle:
-            await self._remove(cell, number, follower, handle)
-        return judged
 
-    def _job(self, cell: Cell, kind: Kind, number: int, avoid: tuple[str, ...]) -> Job:
-        job = kind.job(cell, self._folder.run, number)
-        return msgspec.structs.replace(job, labels={**job.labels, FOLDER: str(self._folder.path)}, avoid=avoid)
+    def _wake(self) -> None:
+        for part in self._parts.values():
+            part.news.set()
 
-    async def _submit_and_follow(
-        self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None
-    ) -> tuple[str | None, Observation]:
-        place = Place(target=cell.target, machine=cell.machine_name)
-        submitted_s = time.monotonic()
+    # ---- meant
+
+    async def _mean(self, parts: tuple[Part, ...]) -> None:
+        await asyncio.to_thread(self._write_parts, parts)
+        self._around.at("jobs written")
+        await self._around.journal.write(
+            State.MEANT,
+            durable=True,
+            cell=self._cell.hash,
+            id=self._cell.id,
+            attempt=self._number,
+            host=self._around.host,
+            parts={part.name: part.target for part in parts},
+        )
+        self._parts = {part.name: _Part(part, PartRecord(part.target), taken_up=False) for part in parts}
+
+    def _write_parts(self, parts: tuple[Part, ...]) -> None:
+        for part in parts:
+            self._around.folder.write_part(self._cell.hash, part)
+
+    async def _take_up(self, record: AttemptRecord) -> None:
+        folder, cell = self._around.folder, self._cell.hash
+        for name, known in record.parts.items():
+            part = _Part(folder.read_part(cell, self._number, name), known, taken_up=True)
+            if known.state.reached(State.COLLECTED):
+                part.observation = folder.read_observation(cell, self._number, name)
+            else:
+                await asyncio.to_thread(clear_scratch, folder.attempt(cell, self._number, name))
+            self._parts[name] = part
+        for name, part in self._parts.items():
+            part.follower = await self._around.follower(record.parts[name].target)
+
+    # ---- submitted
+
+    async def _submit(self, part: _Part) -> None:
+        """Once the part that it comes after is ready; never when it is not needed any more."""
+        part.follower = part.follower or await self._around.follower(part.record.target)
+        if part.record.stopping is not None:  # an earlier process gave it up, and may not have got to the end of that
+            return await self._give_up(part, part.record.stopping)
+        handle: str | None = None
+        while (why := self._no_need(part)) is None and not self._may_begin(part):
+            await self._news(part, None)
         try:
-            handle = await self._submit(cell, job, follower, past)
+            if why is not None:
+                handle = await self._find(part) if part.maybe_known else None
+                if handle is None:
+                    return await self._end(part, why)
+            else:
+                handle = await self._submitted(part)
         except (RunInUse, TargetLost):
-            raise  # nothing is known of the attempt, and nothing is to be: whoever has the run then makes it
+            raise  # nothing is known of the part, and nothing is to be: whoever has the run then goes on with it
         except TargetError as error:
-            ended = Exit(error.outcome, message=self._mask.text(str(error)))
-            return None, self._nothing_seen(job, place, ended)
-        self._running[handle] = follower
-        try:
-            if self._cancelled:
-                await follower.target.cancel(handle)
-            seen = await follower.wait(
-                handle,
-                job.limits,
-                lambda progress, begun: self._listener.update(
-                    cell.id, "running" if begun or not progress else "waiting", progress
-                ),
-                submitted_s,
-            )
-            assert seen.exit
-            if seen.exit.outcome is Outcome.CANCELLED and not self._asked(past):
-                seen.exit = Exit(Outcome.EVICTED, seen.exit.code, seen.exit.signal, "it was told to end, and not by us")
-            place = Place(target=cell.target, machine=cell.machine_name, host=seen.host)
-            await self._journal.write(
-                "ended", cell=cell.hash, attempt=job.attempt, outcome=seen.exit.outcome, code=seen.exit.code
-            )
-            try:
-                observation = await self._collect(cell, job, follower, handle, place, seen.exit)
-            except TargetLost:
-                raise  # they are still there
-            except TargetError as error:
-                ended = Exit(
-                    Outcome.INFRA, message=f"its results could not be collected: {self._mask.text(str(error))}"
-                )
-                observation = self._nothing_seen(job, place, ended)
-            return handle, msgspec.structs.replace(observation, stages=list(seen.stages))
-        finally:
-            del self._running[handle]
-            follower.forget(handle)
+            why = Exit(error.outcome, message=self._around.mask(str(error)))
+            await self._write("stopping", part, exit=why)
+            return await self._give_up(part, why)
+        part.record.handle = handle
+        await self._move(part, State.SUBMITTED, handle=handle)
 
-    def _asked(self, past: AttemptPast | None) -> bool:
-        """Whether its end was of Seatrial's own making: by this process, or by the one that it was taken over from."""
-        return self._cancelled or (past is not None and self._interrupted)
-
-    async def _submit(self, cell: Cell, job: Job, follower: Follower, past: AttemptPast | None) -> str:
-        if past and past.handle:
-            await follower.target.adopt(past.handle)
-            return past.handle
-        if past and past.host not in ("", self._host) and cell.target in self._bound:
-            why = f"it may have been started on {past.host}, and this is {self._host}: only there can that be told"
-            raise TargetError(f"{why}; `seatrial attach` it there, or run the cell anew", Outcome.REFUSED)
-        if self._cancelled:
-            handle = await _by_name(follower.target, job) if past else None
-            if handle is None:
-                raise TargetError("cancelled before it was submitted", Outcome.CANCELLED)
-            await follower.target.adopt(handle)
-            await self._journal.write("submitted", cell=cell.hash, attempt=job.attempt, handle=handle)
-            return handle
-        self._listener.update(cell.id, "starting")
-        if past is None:
-            await self._journal.write(
-                "submit",
-                durable=True,
-                cell=cell.hash,
-                id=cell.id,
-                attempt=job.attempt,
-                job=job.name,
-                target=cell.target,
-                host=self._host,
-            )
-        task = asyncio.create_task(follower.submit(job, self._secrets.of(job)))
-        self._submitting.add(task)
+    async def _submitted(self, part: _Part) -> str:
+        """Found or made; what has to be built or pulled before it can start counts as waiting for a place."""
+        assert part.follower
+        if part.taken_up:
+            self._refuse_elsewhere(part)
+        self._around.update(self._cell.id, "starting", "")
+        job = part.job
+        if part.part.after:
+            job = self._with_peer(job, self._parts[part.part.after])
+        part.since_s = asyncio.get_running_loop().time()
+        part.maybe_known = True
+        part.submitting = asyncio.create_task(part.follower.target.submit(job, self._around.secrets.of(job)))
         try:
-            handle = await task
+            async with asyncio.timeout(job.limits.queue_s):
+                handle = await part.submitting
+        except TimeoutError:
+            raise TargetError(_no_place(job.limits), Outcome.QUEUE) from None
         except asyncio.CancelledError:
-            if not (self._cancelled and task.cancelled()):
+            if not self._cancelled or not part.submitting.cancelled() or _is_being_cancelled():
                 raise
-            # Whether it came to be is not known: the sweep at the run's end removes it by its label if so.
+            # Whether it came to be is not known: removing it, or the sweep at the run's end, finds it by its name.
             raise TargetError("cancelled while it was being submitted", Outcome.CANCELLED) from None
         finally:
-            self._submitting.discard(task)
-        self._at("submit done")
-        await self._journal.write("submitted", cell=cell.hash, attempt=job.attempt, handle=handle)
+            part.submitting = None
+        self._around.at("submit done")
         return handle
 
-    async def _collect(
-        self, cell: Cell, job: Job, follower: Follower, handle: str, place: Place, ended: Exit
-    ) -> Observation:
-        into = self._folder.attempt(cell.hash, job.attempt)
-        apart = await collect(follower.target, handle, job, into)
-        self._at("fetched")
-        if not apart and is_little(job, into):
-            return self._observed(job, into, apart, place, ended)
-        # Records may be large, and files far away: neither may hold up who listens to the other jobs.
-        return await asyncio.to_thread(self._observed, job, into, apart, place, ended)
+    def _with_peer(self, job: Job, other: _Part) -> Job:
+        """The job with the way to the part that it comes after, which was not known when the parts were meant."""
+        assert other.follower
+        assert other.record.handle
+        name = other.record.target
+        address = other.follower.target.address()
+        peer = Peer(other.name, name, self._around.kinds[name], address, other.record.handle)
+        return msgspec.structs.replace(job, env={**job.env, PEER: msgspec.json.encode(peer).decode()})
 
-    def _observed(self, job: Job, into: Path, apart: bool, place: Place, ended: Exit) -> Observation:
-        records = read_all(job, into, apart)
-        observation = Observation(
-            job=job.name,
-            attempt=job.attempt,
-            place=place,
-            exit=msgspec.structs.replace(ended, message=self._mask.text(ended.message)),
-            steps=records.steps,
-            left=records.left,
-            log_bytes=records.log_bytes,
-            log_omitted_bytes=records.log_omitted_bytes,
-            broken_records=records.broken,
-            seconds=records.seconds,
-            files=[self._mask.text(name) for name in file_names(into / FILES)],
-            hardware=records.hardware,
-        )
-        return with_artifacts(job, observation, self._mask)
+    def _refuse_elsewhere(self, part: _Part) -> None:
+        meant_on = self._record.host if self._record else ""
+        if meant_on not in ("", self._around.host) and part.record.target in self._around.one_machine:
+            why = (
+                f"it may have been started on {meant_on}, and this is {self._around.host}: only there can that be told"
+            )
+            raise TargetError(f"{why}; `seatrial attach` it there, or run the cell anew", Outcome.REFUSED)
 
-    def _nothing_seen(self, job: Job, place: Place, ended: Exit) -> Observation:
-        return Observation(
-            job=job.name, attempt=job.attempt, place=place, exit=ended, steps=read_records([], job.steps).steps
-        )
+    def _may_begin(self, part: _Part) -> bool:
+        return not part.part.after or self._parts[part.part.after].usable()
 
-    async def _remove(self, cell: Cell, number: int, follower: Follower, handle: str) -> None:
+    async def _give_up(self, part: _Part, why: Exit) -> None:
+        """End a part whose submission failed. What that may have left is removed before other parts see this one as
+        over; where it cannot be now, it is tried again when the part is removed."""
+        assert part.follower
+        with contextlib.suppress(TargetError):
+            handle = await self._find(part) if part.maybe_known else None
+            if handle is not None:
+                await part.follower.target.remove(handle)
+            part.maybe_known = False
+        await self._end(part, why)
+
+    async def _end(self, part: _Part, why: Exit) -> None:
+        part.record.exit = why
+        await self._move(part, State.ENDED, exit=why)
+
+    # ---- started, ready, ended
+
+    async def _follow(self, part: _Part) -> None:
+        """Until the job has ended. What is over a limit, or not needed any more, is told to end."""
+        assert part.follower
+        assert part.record.handle
+        handle, follower = part.record.handle, part.follower
+        part.followed = followed = follower.job(handle)
+        followed.changed = part.news
+        part.news.set()  # of events that came before
+        if not part.adopted:
+            if (why := await self._adopt(part)) is not None:
+                return await self._end(part, why)
+            if part.record.stopping is not None:
+                await self._stop(part)
+        while followed.exit is None:
+            await self._note_stages(part, followed)
+            self._show(part, followed)
+            over, deadline_s = self._limit(part)
+            why = self._no_need(part) or over
+            if part.record.stopping is None and why is not None:
+                part.record.stopping = why
+                await self._write("stopping", part, exit=why)
+                await self._stop(part)
+                continue
+            await self._news(part, part.stop_again_s if part.record.stopping else deadline_s)
+            follower.check(followed)
+            if part.stop_again_s is not None and followed.exit is None:
+                await self._stop(part)
+        await self._note_stages(part, followed)
+        part.record.exit = self._exit(part, followed.exit)
+        await self._move(part, State.ENDED, exit=part.record.exit)
+
+    async def _adopt(self, part: _Part) -> Exit | None:
+        """Take the job up; why not, where its target does not have it any more. Raises TargetError where that cannot be
+        told: then it may still run, and the run stops rather than go on without it."""
+        assert part.follower
+        assert part.record.handle
         try:
-            await follower.target.remove(handle)
-        except (
-            TargetError
-        ) as error:  # the results are safe; what is left is found by its label at the run's end or by reap
-            await self._journal.write("left", cell=cell.hash, attempt=number, why=self._mask.text(str(error)))
+            await part.follower.target.adopt(part.record.handle)
+        except (RunInUse, TargetLost):
+            raise
+        except TargetError as error:
+            if await self._find(part) is not None:
+                raise
+            part.gone = True
+            return Exit(error.outcome, message=self._around.mask(str(error)))
+        part.adopted = True
+        return None
+
+    async def _note_stages(self, part: _Part, followed: Followed) -> None:
+        """`started` and `ready`, as they come. Each begins another limit."""
+        for state, stages in ((State.STARTED, BEGUN), (State.READY, (Stage.READY,))):
+            if not part.state.reached(state) and followed.reached(*stages):
+                part.since_s = asyncio.get_running_loop().time()
+                await self._move(part, state)
+
+    def _limit(self, part: _Part) -> tuple[Exit | None, float | None]:
+        """Why the job is over its limit, if it is; else when it would be."""
+        limits, ready = part.job.limits, part.job.ready
+        candidates: list[tuple[float, Exit]] = []
+        if part.state is State.SUBMITTED:
+            if limits.queue_s is not None:
+                candidates.append((limits.queue_s, Exit(Outcome.QUEUE, message=_no_place(limits))))
+        else:
+            if limits.run_s is not None:
+                text = f"ran for more than {limits.run_s:g} s, and its target did not end it"
+                candidates.append((limits.run_s + limits.grace_s + BACKSTOP_S, Exit(Outcome.TIMEOUT, message=text)))
+            if part.state is State.STARTED and ready is not None and ready.within_s is not None:
+                candidates.append((ready.within_s, Exit(Outcome.UNREADY, message=_unready(ready))))
+        if not candidates:
+            return None, None
+        after_s, why = min(candidates, key=lambda one: one[0])
+        deadline_s = part.since_s + after_s
+        return (why, None) if asyncio.get_running_loop().time() >= deadline_s else (None, deadline_s)
+
+    def _no_need(self, part: _Part) -> Exit | None:
+        """Why the part should not go on, or not begin, if so."""
+        if self._cancelled:
+            return Exit(Outcome.CANCELLED, message="cancelled")
+        after = part.part.after
+        if after and self._parts[after].over():
+            return Exit(Outcome.RELEASED, message=f"the {after} ended before it")
+        if not part.part.leads and all(other.over() for other in self._parts.values() if other.part.leads):
+            return Exit(Outcome.RELEASED, message="no longer needed")
+        return None
+
+    async def _stop(self, part: _Part) -> None:
+        """Tell the job to end; again after a while when its target could not be told."""
+        assert part.follower
+        assert part.record.handle
+        part.stop_again_s = None
+        try:
+            await part.follower.target.cancel(part.record.handle)
+        except TargetLost as error:
+            part.follower.give_up(error)  # nothing will be heard of its end
+        except RunInUse:
+            raise
+        except TargetError:
+            part.stop_again_s = asyncio.get_running_loop().time() + STOP_AGAIN_S
+
+    def _exit(self, part: _Part, said: Exit) -> Exit:
+        """How it ended: as its target says, or by us."""
+        stopping = part.record.stopping
+        if stopping is not None and said.outcome in _NOT_ITS_OWN:
+            return msgspec.structs.replace(stopping, code=said.code, signal=said.signal)
+        if said.outcome is Outcome.CANCELLED:
+            return Exit(Outcome.EVICTED, said.code, said.signal, "it was told to end, and not by us")
+        return msgspec.structs.replace(said, message=self._around.mask(said.message))
+
+    def _show(self, part: _Part, followed: Followed) -> None:
+        if not part.part.leads and len(self._parts) > 1 and part.state is State.READY:
+            return  # the others say what goes on
+        begun = part.state.reached(State.STARTED)
+        progress = followed.progress if len(self._parts) == 1 else f"{part.name}: {followed.progress}"
+        self._around.update(self._cell.id, "running" if begun or not followed.progress else "waiting", progress)
+
+    async def _news(self, part: _Part, deadline_s: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline_s):
+                await part.news.wait()
+        part.news.clear()
+
+    # ---- collected, removed
+
+    async def _collect(self, part: _Part) -> None:
+        assert part.record.exit
+        place = Place(part.record.target, self._cell.machine_name, part.followed.host)
+        if part.record.handle is not None and not part.adopted and not part.gone:
+            await self._hear_again(part)
+            place = msgspec.structs.replace(place, host=part.followed.host)
+        if part.record.handle is None or part.gone:
+            part.observation = unobserved(part.job, place, part.record.exit)
+        else:
+            part.observation = await self._observed(part, place, part.record.exit)
+        await asyncio.to_thread(self._around.folder.write_observation, self._cell.hash, part.name, part.observation)
+        self._around.at("observation written")
+        await self._move(part, State.COLLECTED, durable=True)
+
+    async def _observed(self, part: _Part, place: Place, ended: Exit) -> Observation:
+        assert part.follower
+        assert part.record.handle
+        into = self._around.folder.attempt(self._cell.hash, self._number, part.name)
+        target, handle = part.follower.target, part.record.handle
+        try:
+            observation = await observe(
+                target, handle, part.job, into, place, ended, self._around.secrets.mask, self._around.at
+            )
+        except (RunInUse, TargetLost):
+            raise  # its results are still there
+        except TargetError as error:
+            text = f"its results could not be collected: {self._around.mask(str(error))}"
+            observation = unobserved(part.job, place, Exit(Outcome.INFRA, message=text))
+        part.follower.forget(handle)
+        return msgspec.structs.replace(observation, stages=list(part.followed.stages))
+
+    async def _hear_again(self, part: _Part) -> None:
+        """When and where a job ran that had ended when an earlier process was killed: its events come once more."""
+        assert part.follower
+        assert part.record.handle
+        if (why := await self._adopt(part)) is not None:
+            part.record.exit = why
             return
-        self._at("remove done")
-        await self._journal.write("removed", cell=cell.hash, attempt=number)
+        part.followed = part.follower.job(part.record.handle)
+        part.followed.changed = part.news
+        while part.followed.exit is None:
+            part.follower.check(part.followed)
+            await self._news(part, None)
 
-    def unknown(self, cell: Cell, number: int, why: str) -> Judged:
-        """An attempt of which nothing can be said, through a fault of ours or of the run folder."""
-        why = self._mask.text(why)
-        ended = Exit(Outcome.INFRA, message=why)
-        place = Place(target=cell.target, machine=cell.machine_name)
-        finding = Finding("job", "seatrial", Verdict.INFRA, "infra", why)
-        return Judged(Attempt(number, place, [], ended, Verdict.INFRA, why), Judgement([finding]))
+    async def _remove(self, part: _Part) -> None:
+        """The results are safe; what cannot be removed is found by its label at the run's end, or by reap."""
+        assert part.follower
+        try:
+            handle = part.record.handle
+            if handle is None and part.maybe_known:
+                handle = await self._find(part)  # a submission whose answer was lost
+            if handle is not None:
+                await part.follower.target.remove(handle)
+        except TargetError as error:
+            await self._write("left", part, why=self._around.mask(str(error)))
+        else:
+            self._around.at("remove done")
+        await self._move(part, State.REMOVED)
 
-    def _judge(self, cell: Cell, kind: Kind, observation: Observation) -> Judged:
-        printed = fingerprint(cell, observation.hardware)
-        at_s = observation.stages[0].wall_s if observation.stages else 0.0
-        judgement = judge(cell, kind, observation, printed, at_s)
-        findings = judgement.findings
-        verdict = worst(finding.verdict for finding in findings)
-        why = reason(findings, verdict)
-        if observation.exit.outcome is Outcome.CANCELLED:
-            if verdict.good:  # what had failed by then stays failed
-                verdict, why = Verdict.SKIPPED, "cancelled while it ran"
-            else:
-                why += " (and then it was cancelled)"
-        attempt = Attempt(
-            number=observation.attempt,
-            place=observation.place,
-            stages=observation.stages,
-            exit=observation.exit,
-            verdict=verdict,
-            why=why,
-            seconds=observation.seconds,
-        )
-        return Judged(attempt, judgement, printed)
+    async def _find(self, part: _Part) -> str | None:
+        """The handle of a job that may have been submitted, if it was."""
+        assert part.follower
+        jobs = await part.follower.target.list(part.job.run)
+        return next((found.handle for found in jobs if found.name == part.job.name), None)
 
 
-async def _by_name(target: Target, job: Job) -> str | None:
-    """The handle of a job that an earlier process meant to submit, if it came to that."""
-    return next((found.handle for found in await target.list(job.run) if found.name == job.name), None)
+def _no_place(limits: Limits) -> str:
+    return f"got no place within {limits.queue_s:g} s"
+
+
+def _unready(ready: Ready) -> str:
+    asked = (
+        f"GET {ready.path} of port {ready.port} had no good answer" if ready.path else f"port {ready.port} was closed"
+    )
+    return f"{asked} {ready.within_s:g} s after it started"
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
+    """All of it at once. The first that raises ends the others, and is what is raised: one error, not a group."""
+    if len(work) == 1:
+        return [await work[0]]
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

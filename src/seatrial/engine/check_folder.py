@@ -14,9 +14,8 @@ import msgspec
 
 from seatrial import plugins
 from seatrial.engine.agent_read import read
-from seatrial.engine.attempt import Judged
 from seatrial.engine.fetch_folder import LOGS, CannotCheck
-from seatrial.engine.judge import judge, reason
+from seatrial.engine.judge import Judged, judge, reason
 from seatrial.engine.result import result_of
 from seatrial.job import (
     Attempt,
@@ -50,7 +49,8 @@ def check_folder(
     """The cell's verdict on `folder`, which people know as `called`, and its logs; without `logs`, those that lie in
     it. What only whoever ran the job can know, its exit code say, is skipped with that reason. Raises CannotCheck."""
     kind = plugins.kinds()[cell.model.kind]
-    job = kind.job(cell, "check", 1)
+    cell = replace(cell, gathered=kind.gather(cell))
+    job = kind.parts(cell, "check", 1)[0].job
     train = next((step for step in job.steps if step.kind == "train"), None)
     if train is None:
         raise CannotCheck(
@@ -70,7 +70,7 @@ def check_folder(
     bounds = tuple(msgspec.structs.replace(bound, fingerprint="") for bound in cell.bounds)
     # Nor does what is checked here come into the history: no advice to make bounds of it.
     unbounded = cell.unbounded.partition(";")[0]
-    judgement = judge(replace(cell, bounds=bounds, unbounded=unbounded), kind, observation, "", time.time())
+    judgement = judge(replace(cell, bounds=bounds, unbounded=unbounded), kind, {"job": observation}, "", time.time())
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = Attempt(1, observation.place, [], observation.exit, verdict, why)

@@ -1,16 +1,58 @@
-"""Fetches what a job left, of all its hosts, into the folder of its attempt, and reads its records."""
+"""Fetches what a job left, of all its hosts, into the folder of its part, and makes an observation of it."""
 
 import asyncio
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from seatrial.job import Job, Records, merged, read_records
+import msgspec
+
+from seatrial.engine.artifacts import with_artifacts
+from seatrial.job import Exit, Job, Mask, Observation, Place, Records, merged, read_records
 from seatrial.target import Target
 
 AT_ONCE = 8  # hosts that are asked at the same time
 LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
+
+
+async def observe(
+    target: Target, handle: str, job: Job, into: Path, place: Place, ended: Exit, mask: Mask, at: Callable[[str], None]
+) -> Observation:
+    """All that can be known of a job that has ended. Raises TargetError."""
+    apart = await collect(target, handle, job, into)
+    at("fetched")
+    if not apart and is_little(job, into):
+        return _observed(job, into, apart, place, ended, mask)
+    # Records may be large, and files far away: neither may hold up who listens to the other jobs.
+    return await asyncio.to_thread(_observed, job, into, apart, place, ended, mask)
+
+
+def unobserved(job: Job, place: Place, ended: Exit) -> Observation:
+    """Of a job that never ran, or of which nothing can be had."""
+    return Observation(
+        job=job.name, attempt=job.attempt, place=place, exit=ended, steps=read_records([], job.steps).steps
+    )
+
+
+def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask: Mask) -> Observation:
+    records = read_all(job, into, apart)
+    observation = Observation(
+        job=job.name,
+        attempt=job.attempt,
+        place=place,
+        exit=msgspec.structs.replace(ended, message=mask.text(ended.message)),
+        steps=records.steps,
+        left=records.left,
+        log_bytes=records.log_bytes,
+        log_omitted_bytes=records.log_omitted_bytes,
+        broken_records=records.broken,
+        seconds=records.seconds,
+        files=[mask.text(name) for name in file_names(into / FILES)],
+        hardware=records.hardware,
+    )
+    return with_artifacts(job, observation, mask)
 
 
 async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:

@@ -1,8 +1,6 @@
 """Examines targets: what of them is in order, and what to do about the rest."""
 
 import asyncio
-import os
-from pathlib import Path
 
 import msgspec
 
@@ -36,21 +34,13 @@ def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetE
 
 
 def targets_at_hand() -> dict[str, TargetEntry]:
-    """What there is to look at where nobody names a suite: this machine, and the cluster that kubectl would use."""
-    found = {HERE: _entry(LOCAL)}
-    if "kubernetes" in plugins.targets() and _has_kubeconfig():
-        found["kubernetes"] = _entry("kubernetes")
-    return found
+    """What there is to look at where nobody names a suite: this machine, the cluster that kubectl would use."""
+    others = [name for name, kind in plugins.targets().items() if name != LOCAL and kind.at_hand()]
+    return {HERE: _entry(LOCAL)} | {name: _entry(name) for name in others}
 
 
 def _entry(kind: str) -> TargetEntry:
     return TargetEntry(kind, plugins.targets()[kind].options())
-
-
-def _has_kubeconfig() -> bool:
-    if os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return True
-    return (Path.home() / ".kube/config").exists()
 
 
 async def examine(targets: dict[str, TargetEntry]) -> list[Examined]:

@@ -1,20 +1,79 @@
-"""What an observation comes to: the checks of its kind, then what is the same for every kind, bounds and known
-failures."""
+"""What the observations of an attempt come to: the checks of its kind, then what is the same for every kind, bounds and
+known failures."""
+
+from collections.abc import Mapping
+
+import msgspec
 
 from seatrial.check import apply_xfails, check_bounds
+from seatrial.engine.fingerprint import fingerprint
 from seatrial.engine.time_limit import OverTime, time_limit
-from seatrial.job import Finding, Observation, Verdict, worst
+from seatrial.job import Attempt, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
 from seatrial.suite import Cell
 from seatrial.trial import Judgement, Kind
 
 JUDGE_S = 30.0
 
 
-def judge(cell: Cell, kind: Kind, observation: Observation, fingerprint: str, at_s: float) -> Judgement:
+class Judged(msgspec.Struct, frozen=True):
+    """An attempt that is over, with all that its checks found."""
+
+    attempt: Attempt
+    judgement: Judgement
+    fingerprint: str = ""
+
+
+def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Observation]) -> Judged:
+    """The first part is the one under test: place, times, exit and hardware of the attempt are its own."""
+    subject = next(iter(observed.values()))
+    hardware = fingerprint(cell, subject.hardware)
+    at_s = subject.stages[0].wall_s if subject.stages else 0.0
+    judgement = judge(cell, kind, observed, hardware, at_s)
+    verdict = worst(finding.verdict for finding in judgement.findings)
+    why = reason(judgement.findings, verdict)
+    if any(one.exit.outcome is Outcome.CANCELLED for one in observed.values()):
+        if verdict.good:  # what had failed by then stays failed
+            verdict, why = Verdict.SKIPPED, "cancelled while it ran"
+        else:
+            why += " (and then it was cancelled)"
+    attempt = Attempt(
+        number=number,
+        place=subject.place,
+        stages=subject.stages,
+        exit=subject.exit,
+        verdict=verdict,
+        why=why,
+        seconds=subject.seconds,
+        parts={name: PartResult(one.place, one.stages, one.exit) for name, one in observed.items()}
+        if len(observed) > 1
+        else {},
+    )
+    return Judged(attempt, judgement, hardware)
+
+
+def judge_unknown(cell: Cell, number: int, why: str) -> Judged:
+    """An attempt of which the run folder does not say any more what was seen."""
+    return _unjudged(cell, number, Finding("job", "run folder", Verdict.INFRA, "infra", why))
+
+
+def judge_broken(cell: Cell, number: int, why: str, traceback: str) -> Judged:
+    """An attempt that a bug of Seatrial's own ended. It is neither the test's fault nor the machine's: trying again
+    would not help, and the bug must not be overlooked."""
+    return _unjudged(cell, number, Finding("job", "seatrial", Verdict.INVALID, "seatrial", why, traceback))
+
+
+def _unjudged(cell: Cell, number: int, finding: Finding) -> Judged:
+    place = Place(target=cell.target, machine=cell.machine_name)
+    ended = Exit(Outcome.INFRA, message=finding.message)
+    attempt = Attempt(number, place, [], ended, finding.verdict, f"{finding.step}: {finding.message}")
+    return Judged(attempt, Judgement([finding]))
+
+
+def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], fingerprint: str, at_s: float) -> Judgement:
     """All findings and figures. `fingerprint` is of what ran, `at_s` when it did."""
     try:
         with time_limit(JUDGE_S):
-            judgement = kind.judge(cell, observation)
+            judgement = kind.judge(cell, observed)
     except OverTime:
         why = f"judging took more than {JUDGE_S:g} s: a regular expression of the suite does not end on its output"
         judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])

@@ -1,17 +1,19 @@
 """From a suite file to a run folder that is ready to run, and back from a run folder to its plan."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from seatrial import __version__, plugins
 from seatrial.engine.secret import check_written
-from seatrial.job import Bound, Hole, Job
+from seatrial.job import Bound, Hole
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, write_whole
-from seatrial.suite import Suite, from_data, moved_again
+from seatrial.suite import Cell, Suite, from_data, moved_again
 
 VERSION = 1
 
@@ -39,14 +41,12 @@ class Prepared:
     folder: RunFolder
     options: Options
 
-    def jobs(self) -> Iterator[Job]:
-        """The first job of each cell, not yet submitted."""
-        return (plugins.kinds()[cell.model.kind].job(cell, self.folder.run, 1) for cell in self.plan.cells)
-
 
 def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
     """A new run folder. Raises SecretError when a secret would stand in it."""
     check_written(suite)
+    kinds = plugins.kinds()
+    plan = plan.of(replace(cell, gathered=kinds[cell.model.kind].gather(cell)) for cell in plan.cells)
     folder = RunFolder.create(runs, suite.name)
     written = {
         **plan.as_json(),
@@ -56,6 +56,7 @@ def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
         "options": options,
         "bounds": {cell.hash: cell.bounds for cell in plan.cells if cell.bounds},
         "unbounded": {cell.hash: cell.unbounded for cell in plan.cells if cell.unbounded},
+        "gathered": _gathered(plan.cells),
         "suite": {
             "name": suite.name,
             "path": str(suite.path) if suite.path else None,
@@ -88,6 +89,26 @@ def reopen(folder: RunFolder) -> Prepared:
     holes = tuple(msgspec.convert(written["holes"], list[Hole]))
     bounds = msgspec.convert(written.get("bounds", {}), dict[str, tuple[Bound, ...]])
     unbounded = msgspec.convert(written.get("unbounded", {}), dict[str, str])
-    cells = (replace(found[one], bounds=bounds.get(one, ()), unbounded=unbounded.get(one, "")) for one in hashes)
+    gathered = written.get("gathered", {"cells": {}, "data": {}})
+    cells = (
+        replace(
+            found[one],
+            bounds=bounds.get(one, ()),
+            unbounded=unbounded.get(one, ""),
+            gathered=gathered["data"].get(gathered["cells"].get(one), {}),
+        )
+        for one in hashes
+    )
     plan = replace(plan.of(cells), holes=holes)
     return Prepared(suite, plan, folder, msgspec.convert(written["options"], Options))
+
+
+def _gathered(cells: Iterable[Cell]) -> dict[str, Any]:
+    """What the kinds read for each cell; what many cells share is written once."""
+    written: dict[str, Any] = {"cells": {}, "data": {}}
+    for cell in cells:
+        if cell.gathered:
+            key = hashlib.sha256(msgspec.json.encode(cell.gathered)).hexdigest()[:16]
+            written["cells"][cell.hash] = key
+            written["data"][key] = cell.gathered
+    return written

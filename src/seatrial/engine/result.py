@@ -2,8 +2,8 @@
 
 import itertools
 
-from seatrial.engine.attempt import Judged
-from seatrial.job import CellResult, Verdict
+from seatrial.engine.judge import Judged
+from seatrial.job import CellResult, Verdict, worst_cell
 from seatrial.suite import Cell
 
 OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
@@ -47,22 +47,7 @@ def _why(made: list[Judged]) -> str:
     return f"{last.why} ({len(out)} of {len(made)} runs agree)"
 
 
-_RUN_VERDICTS = (
-    Verdict.FAILED,
-    Verdict.INVALID,
-    Verdict.XPASS,
-    Verdict.SLOWER,
-    Verdict.FASTER,
-    Verdict.TIMEOUT,
-    Verdict.INFRA,
-    Verdict.PASSED,
-    Verdict.XFAIL,
-    Verdict.SKIPPED,
-)
-
-
 def run_verdict(cells: list[CellResult]) -> Verdict:
-    """Of the run, in the order of the exit codes. One that left cells out has not passed, whatever the others did."""
-    seen = {cell.verdict for cell in cells}
-    verdict = next(verdict for verdict in _RUN_VERDICTS if verdict in seen)
+    """One that left cells out has not passed, whatever the others did."""
+    verdict = worst_cell(cell.verdict for cell in cells)
     return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict

@@ -6,26 +6,39 @@ import errno
 import os
 import signal
 import time
+import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from typing import Protocol
 
 import msgspec
 
 from seatrial import __version__, plugins
-from seatrial.engine.attempt import Attempts, Judged, Listener
+from seatrial.engine.attempt import Around, Attempt, together
 from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
-from seatrial.engine.past import AttemptPast, read_past
+from seatrial.engine.judge import Judged, judge_attempt, judge_broken, judge_unknown
 from seatrial.engine.prepare import Prepared
+from seatrial.engine.reap import FOLDER
 from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, result_of, run_verdict
 from seatrial.engine.secret import Secrets
+from seatrial.engine.state import VERSION as JOURNAL_VERSION
+from seatrial.engine.state import AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Job, Outcome, RunResults
-from seatrial.record import Journal, JournalError, Ownership, write_whole
-from seatrial.suite import LOCAL, Cell
+from seatrial.job import VERSION, CellResult, Environment, Part, RunResults
+from seatrial.record import DamagedFile, Journal, JournalError, Ownership, write_whole
+from seatrial.suite import Cell
 from seatrial.target import RunInUse, Target, TargetError
-from seatrial.trial import Kind
+
+# Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
+_STOPPING = (JournalError, TargetError, OSError)
+
+
+class Listener(Protocol):
+    """Is told of each change of a cell, to show it to a person."""
+
+    def update(self, cell: str, state: str, progress: str = "") -> None: ...
 
 
 class RunStopped(Exception):
@@ -44,12 +57,13 @@ class Run:
         self._listener = listener
         self._folder = prepared.folder
         self._at = Failpoints()
-        self._jobs = list(zip(prepared.plan.cells, prepared.jobs(), strict=True))  # the first of each cell
-        self._secrets = Secrets(prepared.suite, (job for _, job in self._jobs))
+        self._first = dict(self._first_parts())
+        self._secrets = Secrets(prepared.suite, (part.job for parts in self._first.values() for part in parts))
         self._caps = Caps(prepared.suite, prepared.options.parallel)
         self._followers: dict[str, Follower] = {}
         self._opened: dict[str, asyncio.Task[None]] = {}
         self._verifying: asyncio.Task[None] | None = None
+        self._attempts: set[Attempt] = set()  # that are being made
         self._failures = 0
         self._spent = 0.0
         self._reserved = 0.0  # what is expected of the cells that run
@@ -61,9 +75,14 @@ class Run:
         try:
             journal = Journal(self._folder.journal, self._at)
             try:
+                self._past = read_run(journal.past)
+            except JournalError:
+                journal.close()
+                raise
+            try:
                 return await self._execute(journal)
-            except* (JournalError, TargetError, OSError) as group:
-                raise RunStopped(self._secrets.mask.text(_first(group))) from group
+            except _STOPPING as error:
+                raise RunStopped(self._secrets.mask.text(str(error))) from error
             finally:
                 journal.close()
         finally:
@@ -71,15 +90,22 @@ class Run:
 
     async def _execute(self, journal: Journal) -> RunResults:
         self._journal = journal
-        self._past = read_past(journal.past)
         began_s = time.monotonic()
         if self._past.started_s is None:
-            await journal.write("run", run=self._folder.run, cells=len(self._prepared.plan.cells), seatrial=__version__)
+            count = len(self._prepared.plan.cells)
+            await journal.write("run", version=JOURNAL_VERSION, run=self._folder.run, cells=count, seatrial=__version__)
         else:
             await journal.write("attached", pid=os.getpid())
-        bound = frozenset(name for name, entry in self._prepared.suite.targets.items() if entry.kind == LOCAL)
-        self._attempts = Attempts(
-            self._folder, journal, self._secrets, self._listener, self._at, self._past.interrupted, bound
+        kinds = {name: entry.kind for name, entry in self._prepared.suite.targets.items()}
+        self._around = Around(
+            folder=self._folder,
+            journal=journal,
+            secrets=self._secrets,
+            follower=self._follower,
+            kinds=kinds,
+            one_machine=frozenset(name for name, kind in kinds.items() if plugins.targets()[kind].one_machine),
+            update=self._listener.update,
+            at=self._at,
         )
         if self._interrupted:
             await self._cancel()
@@ -88,9 +114,8 @@ class Run:
             try:
                 await self._verify()
                 preparing += [asyncio.create_task(self._prepare(*one)) for one in self._wanted_environments()]
-                async with asyncio.TaskGroup() as group:
-                    cells = [group.create_task(self._cell(cell)) for cell in self._prepared.plan.cells]
-                results = self._results([task.result() for task in cells], began_s)
+                cells = await together(*(self._cell(cell) for cell in self._prepared.plan.cells))
+                results = self._results(cells, began_s)
                 await self._sweep()
             finally:
                 for task in preparing:
@@ -107,12 +132,32 @@ class Run:
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results
 
-    def _new(self) -> Iterator[tuple[Cell, Job]]:
-        """The cells that nobody has begun, and that are not to be skipped; none when the run is only to be ended."""
+    def _first_parts(self) -> Iterator[tuple[str, tuple[Part, ...]]]:
+        """Of the first attempt at each cell. What a kind breaks on is that cell's misfortune, when its turn comes."""
+        for cell in self._prepared.plan.cells:
+            with contextlib.suppress(Exception):
+                yield cell.hash, self._parts(cell, 1)
+
+    def _parts(self, cell: Cell, number: int, avoid: tuple[str, ...] = ()) -> tuple[Part, ...]:
+        """What a new attempt is made of; on other hosts than those to `avoid`, where there are others."""
+        parts = plugins.kinds()[cell.model.kind].parts(cell, self._folder.run, number)
+        labels = {FOLDER: str(self._folder.path)}
+        return tuple(
+            msgspec.structs.replace(
+                part, job=msgspec.structs.replace(part.job, labels={**part.job.labels, **labels}, avoid=avoid)
+            )
+            for part in parts
+        )
+
+    def _new(self) -> Iterator[tuple[Cell, Part]]:
+        """The parts of cells that nobody has begun, and that are not to be skipped; none when the run is only to be
+        ended."""
         skipped = {} if self._past.interrupted else self._past.skipped
         if not self._interrupted:
             known = self._past.attempts.keys() | skipped.keys()
-            yield from (one for one in self._jobs if one[0].hash not in known)
+            for cell in self._prepared.plan.cells:
+                if cell.hash not in known:
+                    yield from ((cell, part) for part in self._first.get(cell.hash, ()))
 
     async def _verify(self) -> None:
         """What can never run is told before anything does. An interrupt does not wait for the answer."""
@@ -124,7 +169,7 @@ class Run:
                 raise
 
     def _wanted_environments(self) -> set[tuple[str, Environment]]:
-        return {(cell.target, job.environment) for cell, job in self._new()}
+        return {(part.target, part.job.environment) for _, part in self._new()}
 
     async def _prepare(self, target: str, environment: Environment) -> None:
         """While the first cells run, what the later ones need is built; each waits for no more than its own."""
@@ -133,16 +178,14 @@ class Run:
     async def _cell(self, cell: Cell) -> CellResult:
         past = self._past.attempts.get(cell.hash, [])
         made: list[Judged] = []
-        kind = plugins.kinds()[cell.model.kind]
         while True:
             known = past[len(made)] if len(made) < len(past) else None
-            async with self._place(cell, free=known is not None and known.judged):
+            async with self._place(cell, free=known is not None and known.over):
                 why = self._why_not(cell) if known is None else ""
                 if why:
                     break
                 self._reserved += _expected_cost(cell)
-                follower = await self._follower(cell.target)
-                judged = await self._made(cell, kind, follower, known, made)
+                judged = await self._made(cell, known, made)
                 self._reserved -= _expected_cost(cell)
                 self._spent += _cost(cell, judged)
             made.append(judged)
@@ -157,18 +200,45 @@ class Run:
         self._listener.update(cell.id, result.verdict, result.why)
         return result
 
-    async def _made(
-        self, cell: Cell, kind: Kind, follower: Follower, known: AttemptPast | None, made: list[Judged]
-    ) -> Judged:
-        """An attempt. What goes wrong in Seatrial itself is that cell's misfortune, and nobody else's."""
+    async def _made(self, cell: Cell, known: AttemptRecord | None, made: list[Judged]) -> Judged:
+        """An attempt. What goes wrong in Seatrial itself is that cell's misfortune, and no other's."""
         number = len(made) + 1
-        elsewhere = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
+        if known is not None and known.broken:
+            return judge_broken(cell, number, known.broken, known.traceback)
+        attempt = Attempt(self._around, cell, number, known)
+        self._attempts.add(attempt)
         try:
-            return await self._attempts.make(cell, kind, follower, number, known, elsewhere)
-        except (JournalError, TargetError, OSError):  # then nothing can be written down: the whole run stops
+            return await self._attempted(attempt, cell, number, known, made)
+        except _STOPPING:
             raise
         except Exception as error:  # noqa: BLE001
-            return self._attempts.unknown(cell, number, f"Seatrial failed on it: {type(error).__name__}: {error}")
+            why = self._secrets.mask.text(f"Seatrial failed on it: {type(error).__name__}: {error}")
+            trace = self._secrets.mask.text("".join(traceback.format_exception(error)))
+            await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
+            await attempt.discard()
+            return judge_broken(cell, number, why, trace)
+        finally:
+            self._attempts.discard(attempt)
+
+    async def _attempted(
+        self, attempt: Attempt, cell: Cell, number: int, known: AttemptRecord | None, made: list[Judged]
+    ) -> Judged:
+        parts = None
+        if known is None:
+            avoid = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
+            parts = (self._first.get(cell.hash) if number == 1 else None) or self._parts(cell, number, avoid)
+        if self._interrupted:
+            await attempt.cancel()
+        try:
+            observed = await attempt.run(parts)
+        except DamagedFile as error:
+            return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
+        judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], number, observed)
+        if known is None or not known.over:
+            await self._journal.write(
+                "judged", cell=cell.hash, attempt=number, verdict=judged.attempt.verdict, why=judged.attempt.why
+            )
+        return judged
 
     @contextlib.asynccontextmanager
     async def _place(self, cell: Cell, free: bool) -> AsyncIterator[None]:
@@ -200,7 +270,7 @@ class Run:
         of bounds is run again until as many runs as the trial asks for agree, or one does not."""
         if self._stop_why:
             return False
-        if made[-1].attempt.exit.outcome is Outcome.CANCELLED:  # by an interrupt of the process before this one
+        if made[-1].attempt.cancelled:  # by an interrupt of the process before this one
             return True
         verdict = made[-1].attempt.verdict
         if verdict in OUT_OF_BOUNDS:
@@ -209,7 +279,7 @@ class Run:
             return agreeing(out) <= confirm and len(out) <= 2 * confirm
         retries = cell.model.retries if self._options.retries is None else self._options.retries
         wanted = cell.model.retry_on
-        ended = [one.attempt for one in made if one.attempt.exit.outcome is not Outcome.CANCELLED]
+        ended = [one.attempt for one in made if not one.attempt.cancelled]
         return verdict in wanted and sum(attempt.verdict in wanted for attempt in ended) <= retries
 
     async def _follower(self, name: str) -> Follower:
@@ -282,7 +352,8 @@ class Run:
 
     async def _cancel(self) -> None:
         await self._journal.write("interrupted")
-        await self._attempts.cancel()
+        for attempt in list(self._attempts):
+            await attempt.cancel()
 
 
 async def _clear(target: Target, handle: str) -> None:
@@ -304,10 +375,3 @@ def _expected_cost(cell: Cell) -> float:
 
 def _cost(cell: Cell, judged: Judged) -> float:
     return (cell.price_per_hour or 0.0) * (judged.attempt.seconds or 0.0) / 3600
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> str:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return str(error)

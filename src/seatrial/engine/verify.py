@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from seatrial.engine.follow import Follower
-from seatrial.job import Job, Mask, Outcome
+from seatrial.job import Mask, Outcome, Part
 from seatrial.suite import Cell
 from seatrial.target import TargetError
 
 AT_ONCE = 8
-MOST_TOLD = 5
+MOST_SHOWN = 5
 
 Shape = tuple[object, ...]
 
@@ -17,40 +17,44 @@ Shape = tuple[object, ...]
 class RunRefused(Exception):
     """A target would never take some jobs of the plan. Nothing was run; asking again cannot help."""
 
-    def __init__(self, refused: list[tuple[Cell, str]]) -> None:
-        """Of each cell the target's words."""
+    def __init__(self, refused: list[tuple[Cell, str, str]]) -> None:
+        """Cells, each with the name of the target and its reason."""
         self.refused = refused
-        lines = [f"target {cell.target} refuses {cell.id}: {why}" for cell, why in refused[:MOST_TOLD]]
-        if len(refused) > MOST_TOLD:
-            lines.append(f"and {len(refused) - MOST_TOLD} more like these")
+        lines = [f"target {target} refuses {cell.id}: {why}" for cell, target, why in refused[:MOST_SHOWN]]
+        if len(refused) > MOST_SHOWN:
+            lines.append(f"and {len(refused) - MOST_SHOWN} more like these")
         super().__init__("\n".join([*lines, "nothing was run"]))
 
 
-def shapes(cells: Iterable[tuple[Cell, Job]]) -> list[tuple[Cell, Job]]:
-    """The first of each target, machine, environment and number of hosts: the others are asked for in the same way."""
-    first: dict[Shape, tuple[Cell, Job]] = {}
-    for cell, job in cells:
-        first.setdefault((cell.target, cell.machine_name, job.environment, job.hosts), (cell, job))
+def shapes(cells: Iterable[tuple[Cell, Part]]) -> list[tuple[Cell, Part]]:
+    """The first of each target, machine, environment, part and number of hosts: the others are asked for in the same
+    way."""
+    first: dict[Shape, tuple[Cell, Part]] = {}
+    for cell, part in cells:
+        shape = part.target, cell.machine_name, part.name, part.job.environment, part.job.hosts
+        first.setdefault(shape, (cell, part))
     return list(first.values())
 
 
 async def verify(
-    wanted: Iterable[tuple[Cell, Job]], follower: Callable[[str], Awaitable[Follower]], mask: Mask
+    wanted: Iterable[tuple[Cell, Part]], follower: Callable[[str], Awaitable[Follower]], mask: Mask
 ) -> None:
     """Raises RunRefused with all that was refused; TargetError when a target could not be asked."""
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def asked(cell: Cell, job: Job) -> tuple[Cell, TargetError] | None:
+    async def asked(cell: Cell, part: Part) -> tuple[Cell, str, TargetError] | None:
         async with turn:
             try:
-                await (await follower(cell.target)).target.verify(job)
+                await (await follower(part.target)).target.verify(part.job)
             except TargetError as error:
-                return cell, error
+                return cell, part.target, error
         return None
 
     problems = [one for one in await asyncio.gather(*(asked(*one) for one in wanted)) if one is not None]
-    refused = [(cell, mask.text(str(error))) for cell, error in problems if error.outcome is Outcome.REFUSED]
+    refused = [
+        (cell, target, mask.text(str(error))) for cell, target, error in problems if error.outcome is Outcome.REFUSED
+    ]
     if refused:
         raise RunRefused(refused)
     if problems:
-        raise problems[0][1]
+        raise problems[0][2]

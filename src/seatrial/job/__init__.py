@@ -6,14 +6,16 @@ from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Records, Sample, StepSeen, read_records
-from seatrial.job.results import VERSION, Attempt, CellResult, Hole, RunResults
-from seatrial.job.spec import Environment, Gpu, Input, Job, Limits, Port, Ready, Resources, Step
-from seatrial.job.verdict import Finding, Verdict, worst
+from seatrial.job.results import VERSION, Attempt, CellResult, Hole, PartResult, RunResults
+from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
+from seatrial.job.verdict import EXIT_CODES, Finding, Verdict, worst, worst_cell
 
 __all__ = [
     "COUNTED",
+    "EXIT_CODES",
     "FIGURES",
     "MASK",
+    "PEER",
     "VERSION",
     "Attempt",
     "Better",
@@ -34,6 +36,9 @@ __all__ = [
     "Mask",
     "Observation",
     "Outcome",
+    "Part",
+    "PartResult",
+    "Peer",
     "Place",
     "Port",
     "Ready",
@@ -51,4 +56,5 @@ __all__ = [
     "read_records",
     "told",
     "worst",
+    "worst_cell",
 ]

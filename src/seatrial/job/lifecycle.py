@@ -25,6 +25,8 @@ class Outcome(StrEnum):
     STOPPED = "stopped"  # ended early by us: it said what it never should
     EVICTED = "evicted"  # its place was taken away from it
     QUEUE = "queue"  # never got a place within its queue limit
+    UNREADY = "unready"  # started, but could not be asked within its limit
+    RELEASED = "released"  # ended by us, because the rest of its attempt was over
     CANCELLED = "cancelled"
     LOST = "lost"  # what watched over it is gone, and how it ended is not known
     REFUSED = "refused"  # never started: what it asked for cannot be had

@@ -10,6 +10,14 @@ from seatrial.job.verdict import Finding, Verdict
 VERSION = 1
 
 
+class PartResult(msgspec.Struct, frozen=True):
+    """Where, when and how one part of an attempt of several ran."""
+
+    place: Place
+    stages: list[StageTime]
+    exit: Exit
+
+
 class Attempt(msgspec.Struct, frozen=True):
     number: int
     place: Place
@@ -18,6 +26,12 @@ class Attempt(msgspec.Struct, frozen=True):
     verdict: Verdict
     why: str = ""
     seconds: float | None = None  # started to finished, by one clock
+    parts: dict[str, PartResult] = {}  # where there is more than one; place, stages and exit above are of the first
+
+    @property
+    def cancelled(self) -> bool:
+        exits = [part.exit for part in self.parts.values()] or [self.exit]
+        return any(one.outcome is Outcome.CANCELLED for one in exits)
 
 
 class CellResult(msgspec.Struct, frozen=True):
@@ -38,8 +52,7 @@ class CellResult(msgspec.Struct, frozen=True):
     @property
     def done(self) -> bool:
         """It was run to its end, and needs nobody's attention. What was cancelled or never started is not done."""
-        ended = bool(self.attempts) and self.attempts[-1].exit.outcome is not Outcome.CANCELLED
-        return self.verdict.good and ended
+        return self.verdict.good and bool(self.attempts) and not self.attempts[-1].cancelled
 
 
 class Hole(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ class Environment(msgspec.Struct, frozen=True, omit_defaults=True):
     packages: tuple[str, ...] = ()
     interpreter: str | None = None  # the path of an existing Python
     image: str | None = None
+    seatrial: bool = False  # the Python that Seatrial itself runs on: for its own drivers
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -97,3 +98,27 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     ports: tuple[Port, ...] = ()
     ready: Ready | None = None  # None: ready as soon as it has started
     hosts: int = 1  # a target with several gives each its own; on one machine the agent starts the processes itself
+
+
+PEER = "SEATRIAL_PEER"  # variable of a job: the Peer that it comes after, as JSON
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """The job of another part of the same attempt, as a process that knows nothing else can reach it."""
+
+    part: str
+    target: str
+    kind: str  # of the target
+    options: dict[str, Any]  # of the target
+    handle: str
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One job of an attempt, and how it goes with the others. An attempt is over when its leading parts have ended; the
+    engine then ends the rest."""
+
+    name: str  # "job", "server", "driver"
+    job: Job
+    target: str  # the name of one of the suite's targets
+    after: str = ""  # the part that must be ready before this one is submitted, and whose end ends this one
+    leads: bool = True

@@ -22,31 +22,41 @@ class Verdict(StrEnum):
     @property
     def good(self) -> bool:
         """Needs nobody's attention."""
-        return self in _GOOD
+        return EXIT_CODES[self] == 0
 
 
-_GOOD = frozenset({Verdict.PASSED, Verdict.XFAIL, Verdict.SKIPPED})
-
-# The first of these that any finding has is the cell's verdict. What broke under the test comes before what
-# the test says: nothing that a broken place reported can be trusted.
-_WORST_FIRST = (
-    Verdict.INFRA,
-    Verdict.INVALID,
-    Verdict.FAILED,
-    Verdict.TIMEOUT,
-    Verdict.XPASS,
-    Verdict.SLOWER,
-    Verdict.FASTER,
-    Verdict.XFAIL,
-    Verdict.PASSED,
-    Verdict.SKIPPED,
-)
+# The one table of verdicts: which one wins over which, and the exit code that each asks for.
+# The first row that any finding of a cell has is the cell's verdict. What broke under the test comes before what the
+# test says: nothing that a broken place reported can be trusted.
+EXIT_CODES = {
+    Verdict.INFRA: 3,
+    Verdict.INVALID: 1,
+    Verdict.FAILED: 1,
+    Verdict.TIMEOUT: 124,
+    Verdict.XPASS: 1,
+    Verdict.SLOWER: 1,
+    Verdict.FASTER: 1,
+    Verdict.XFAIL: 0,
+    Verdict.PASSED: 0,
+    Verdict.SKIPPED: 0,
+}
+_CODES_WORST_FIRST = (1, 124, 3, 0)
+_RANKS = {verdict: rank for rank, verdict in enumerate(EXIT_CODES)}
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that stands for all of these; `skipped` for none."""
-    seen = set(verdicts)
-    return next((verdict for verdict in _WORST_FIRST if verdict in seen), Verdict.SKIPPED)
+    """The verdict of a cell with findings of these verdicts; `skipped` for none."""
+    return min(verdicts, key=_RANKS.__getitem__, default=Verdict.SKIPPED)
+
+
+def worst_cell(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of a run with cells of these verdicts. Cells are places of their own, so what a test said of one
+    counts more than a place that broke under another: the exit code decides first, then the order in a cell."""
+    cells = set(verdicts)
+    bad = [verdict for verdict in cells if not verdict.good]
+    if bad:
+        return min(bad, key=lambda verdict: (_CODES_WORST_FIRST.index(EXIT_CODES[verdict]), _RANKS[verdict]))
+    return Verdict.PASSED if Verdict.PASSED in cells else worst(cells)
 
 
 class Finding(msgspec.Struct, frozen=True):

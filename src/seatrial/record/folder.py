@@ -5,11 +5,13 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from seatrial.job import Observation, RunResults
+from seatrial.job import Observation, Part, RunResults
+
+T = TypeVar("T")
 
 
 class UnknownRun(Exception):
@@ -23,6 +25,13 @@ class DamagedRun(Exception):
         super().__init__(
             f"{path} is damaged: {why}; `seatrial reap {path.parent.name}` removes what is left of the run"
         )
+
+
+class DamagedFile(Exception):
+    """A file of one attempt is not what was written there: nothing more can be said of that attempt."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} cannot be read any more: {why}")
 
 
 class RunFolder:
@@ -51,8 +60,10 @@ class RunFolder:
     def results(self) -> Path:
         return self.path / "results.json"
 
-    def attempt(self, cell: str, attempt: int) -> Path:
-        return self.path / "cells" / cell / str(attempt)
+    def attempt(self, cell: str, attempt: int, part: str = "job") -> Path:
+        """Of an attempt with one part, `job`, everything is in the attempt's own folder; other parts have one each."""
+        folder = self.path / "cells" / cell / str(attempt)
+        return folder if part == "job" else folder / part
 
     def read_plan(self) -> dict[str, Any]:
         try:
@@ -70,11 +81,27 @@ class RunFolder:
         except (OSError, msgspec.DecodeError):
             return None
 
-    def read_observation(self, cell: str, attempt: int) -> Observation:
-        return msgspec.json.decode((self.attempt(cell, attempt) / "observation.json").read_bytes(), type=Observation)
+    def read_part(self, cell: str, attempt: int, part: str) -> Part:
+        """What was meant to be submitted. Raises DamagedFile."""
+        return _read(self.attempt(cell, attempt, part) / "job.json", Part)
 
-    def write_observation(self, cell: str, observation: Observation) -> None:
-        write_whole(self.attempt(cell, observation.attempt) / "observation.json", msgspec.json.encode(observation))
+    def write_part(self, cell: str, part: Part) -> None:
+        write_whole(self.attempt(cell, part.job.attempt, part.name) / "job.json", msgspec.json.encode(part))
+
+    def read_observation(self, cell: str, attempt: int, part: str = "job") -> Observation:
+        """Raises DamagedFile."""
+        return _read(self.attempt(cell, attempt, part) / "observation.json", Observation)
+
+    def write_observation(self, cell: str, part: str, observation: Observation) -> None:
+        folder = self.attempt(cell, observation.attempt, part)
+        write_whole(folder / "observation.json", msgspec.json.encode(observation))
+
+
+def _read(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DamagedFile(path, str(error)) from error
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -33,3 +33,4 @@ class Cell:
     unbounded: str = ""  # why a baseline that the trial names has no bounds for it
     estimate_s: float | None = None
     price_per_hour: float | None = None
+    gathered: dict[str, Any] = field(default_factory=dict, repr=False)  # what its kind read of this machine

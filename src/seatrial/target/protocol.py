@@ -95,6 +95,10 @@ class Remark(msgspec.Struct, frozen=True):
 class Target(Protocol):
     name: str
 
+    def address(self) -> dict[str, Any]:
+        """Options by which another process on this machine opens the same target, whatever its environment says. Known
+        once the target is open."""
+
     async def open(self) -> None:
         """Get ready; nothing is created on the target by this."""
 
@@ -141,5 +145,9 @@ class TargetKind(Protocol):
 
     name: str
     options: type[Any]
+    one_machine: bool  # whether only the machine of a job's submitter knows of it
+
+    def at_hand(self) -> bool:
+        """Whether there is one to look at without any options, for a doctor who was told of none."""
 
     def open(self, name: str, options: Any) -> Target: ...

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from seatrial.job import Environment, Input, Job, Limits, Step
+from seatrial.job import Environment, Input, Job, Limits, Part, Step
 from seatrial.suite import Cell, Workspace, substitute
 
 
@@ -24,6 +24,11 @@ def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: 
         secrets={name: value.secret for name, value in cell.env.items() if not isinstance(value, str)},
         inputs=tuple(inputs),
     )
+
+
+def only_part(cell: Cell, job: Job) -> tuple[Part, ...]:
+    """The parts of an attempt that is one job on the cell's own target."""
+    return (Part(job.part, job, cell.target),)
 
 
 def environment_of(cell: Cell) -> Environment:

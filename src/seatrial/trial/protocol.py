@@ -1,10 +1,11 @@
-"""What a kind of trial is: the model that users write, the job that a cell needs, and the checks that judge it."""
+"""What a kind of trial is: the model that users write, the parts that a cell needs, and the checks that judge them."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from seatrial.job import Finding, Job, Observation
+from seatrial.job import Finding, Observation, Part
 from seatrial.suite import Cell, TrialModel
 
 
@@ -16,11 +17,17 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Kind(Protocol):
-    """What an entry point of `seatrial.kinds` names. Both methods are pure."""
+    """What an entry point of `seatrial.kinds` names."""
 
     name: str
     model: type[TrialModel]
 
-    def job(self, cell: Cell, run: str, attempt: int) -> Job: ...
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        """What the kind needs to read of this machine, as JSON can hold it. Called once, before the plan is written:
+        the plan keeps it, and the cell has it from then on as `cell.gathered`."""
 
-    def judge(self, cell: Cell, observation: Observation) -> Judgement: ...
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+        """The parts of one attempt, the one under test first. Pure."""
+
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
+        """What was observed of each part, by its name; all are there, whatever became of the attempt. Pure."""

@@ -4,9 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from seatrial.record import RunFolder
+from seatrial.record import DamagedFile, RunFolder
 
 
 def hardware(runs: Path, run: str, cell: str) -> str:
@@ -18,7 +16,7 @@ def hardware(runs: Path, run: str, cell: str) -> str:
         return ""
     try:
         seen = folder.read_observation(found.hash, found.attempts[-1].number).hardware
-    except (OSError, msgspec.DecodeError):
+    except DamagedFile:
         return ""
     return described(seen)
 

@@ -1,5 +1,7 @@
 """Jobs on Kubernetes: pods that outlive who submitted them, found by label from anywhere."""
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +13,13 @@ __all__ = ["KubernetesKind", "kind"]
 
 class KubernetesKind:
     name = "kubernetes"
+    one_machine = False
+
+    def at_hand(self) -> bool:
+        """Whether kubectl would find a cluster."""
+        if os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return True
+        return (Path.home() / ".kube/config").exists()
 
     @property
     def options(self) -> "type[KubernetesOptions]":

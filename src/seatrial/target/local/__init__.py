@@ -11,6 +11,10 @@ __all__ = ["LocalKind", "kind"]
 
 class LocalKind:
     name = "local"
+    one_machine = True
+
+    def at_hand(self) -> bool:
+        return True
 
     @property
     def options(self) -> "type[LocalOptions]":

@@ -166,6 +166,9 @@ class LocalTarget:
 
     # ---- seeing
 
+    def address(self) -> dict[str, Any]:
+        return {"state": str(self._state), "cache": str(self._cache)}
+
     async def watch(self) -> AsyncIterator[Event]:
         async for event in self._watcher.events():
             yield event

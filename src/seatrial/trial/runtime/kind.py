@@ -1,11 +1,12 @@
 """The job that a cell of a runtime trial needs, and what its observation comes to."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from seatrial.check import check_job
-from seatrial.job import Finding, Input, Job, Observation, StepSeen
+from seatrial.job import Finding, Input, Observation, Part, StepSeen
 from seatrial.suite import Cell, substitute
-from seatrial.trial.job import make_job, workspace_inputs
+from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.runtime.model import RuntimeTrial
 from seatrial.trial.runtime.steps import notebook_path, plan_steps
@@ -15,11 +16,16 @@ class RuntimeKind:
     name = "runtime"
     model = RuntimeTrial
 
-    def job(self, cell: Cell, run: str, attempt: int) -> Job:
-        return make_job(cell, run, attempt, (planned.step for planned in plan_steps(cell)), _inputs(cell))
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        return {}
 
-    def judge(self, cell: Cell, observation: Observation) -> Judgement:
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+        steps = (planned.step for planned in plan_steps(cell))
+        return only_part(cell, make_job(cell, run, attempt, steps, _inputs(cell)))
+
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every step has its findings, also those that the job did not get to."""
+        observation = observed["job"]
         findings = check_job(observation)
         metrics: dict[str, Any] = {}
         seen_by_name = {seen.name: seen for seen in observation.steps}

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = 4 << 20  # it goes with every job
+MOST_BYTES = 4 << 20  # the plan keeps it
 _NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 

@@ -1,6 +1,7 @@
 """The job that a cell of a training trial needs, and what its observation comes to."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,10 +14,11 @@ from seatrial.check.metric import MetricExpected, check_metric, figure, step_tim
 from seatrial.check.profile import AGREES, ProfileExpected, check_profile, profiles
 from seatrial.check.reading import told
 from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile, times_broken
-from seatrial.job import Finding, Job, Observation, StepSeen, Verdict
+from seatrial.job import Finding, Observation, Part, StepSeen, Verdict
 from seatrial.suite import Cell, substitute
-from seatrial.trial.job import make_job, workspace_inputs
+from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
+from seatrial.trial.training.curve import CurveError, read_curve
 from seatrial.trial.training.model import Files, Metric, TrainingTrial
 from seatrial.trial.training.pattern import filled
 from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
@@ -29,16 +31,27 @@ class TrainingKind:
     name = "training"
     model = TrainingTrial
 
-    def job(self, cell: Cell, run: str, attempt: int) -> Job:
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        """The recorded curve, so that a run is judged by what there was when it was planned."""
+        loss = model_of(cell).loss
+        if loss is None or loss.curve is None:
+            return {}
+        try:
+            return {"curve": sorted(read_curve(cell.directory / substitute(loss.curve, cell)).items())}
+        except CurveError as error:
+            return {"curve_error": str(error)}
+
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         inputs = workspace_inputs(cell, model_of(cell).workspace_of(cell.runtime))
         job = make_job(cell, run, attempt, (), inputs)
         artifacts = artifacts_of(cell, job.name)
         env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
         steps = tuple(plan_job_steps(cell, artifacts))
-        return msgspec.structs.replace(job, env=env, steps=steps, hosts=model_of(cell).hosts)
+        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=model_of(cell).hosts))
 
-    def judge(self, cell: Cell, observation: Observation) -> Judgement:
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every check has its finding, whatever became of the job."""
+        observation = observed["job"]
         model = model_of(cell)
         seen = {step.name: step for step in observation.steps}
         window = job_window(observation)
@@ -98,10 +111,9 @@ def _loss(cell: Cell, model: TrainingTrial, train: StepSeen) -> list[Finding]:
         return []
     relative = isinstance(loss.tolerance, str)
     tolerance = float(str(loss.tolerance).rstrip("% ")) / 100 if relative else float(loss.tolerance or 0.0)
-    recorded, broken = train.args.get("curve") or {}, []
-    curve = {int(step): float(value) for step, value in recorded.get("values", [])} or None
-    if recorded.get("error"):
-        broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", recorded["error"])]
+    curve = {int(step): float(value) for step, value in cell.gathered.get("curve", [])} or None
+    error = cell.gathered.get("curve_error")
+    broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
     hosts = _asked_hosts(model, train)
     expected = LossExpected(filled(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve, hosts)
     return check_loss(train, expected) + broken

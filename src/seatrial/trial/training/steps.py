@@ -1,13 +1,11 @@
 """The steps of a training trial's cell: what the agent runs and reads, and what it looks for in the files."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from seatrial.job import Step
 from seatrial.suite import Cell, substitute
 from seatrial.trial.planned import plan_workspace
-from seatrial.trial.training.curve import CurveError, read_curve
 from seatrial.trial.training.model import Files, Metric, TrainingTrial
 from seatrial.trial.training.pattern import filled, for_agent
 
@@ -23,22 +21,12 @@ def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
     model = model_of(cell)
     yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
     args = {"command": substitute(model.command, cell), "hosts": model.hosts, **reading(cell)}
-    if model.loss is not None and model.loss.curve is not None:
-        args["curve"] = _recorded(cell.directory / substitute(model.loss.curve, cell))
     if model.log.hosts == "any":
         args["any"] = True  # when one host has said all that it must, no other is waited for
     yield Step(TRAIN, "train", args)
     entries = file_entries(cell)
     if entries:
         yield Step(FILES, "files", {"roots": [artifacts] if artifacts else [WORK, KEPT], "entries": entries}, FILES_S)
-
-
-def _recorded(path: Path) -> dict[str, Any]:
-    """The recorded curve goes with the job, so that it is judged by what there was when it was started."""
-    try:
-        return {"values": sorted(read_curve(path).items())}
-    except CurveError as error:
-        return {"error": str(error)}
 
 
 def model_of(cell: Cell) -> TrainingTrial:
