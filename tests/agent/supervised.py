@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -65,6 +66,10 @@ class Supervised:
         assert "pid" in answer, answer
         return self.wait()
 
+    def stop(self) -> dict[str, Any]:
+        os.kill(self.pid, signal.SIGTERM)
+        return self.wait()
+
     def wait(self) -> dict[str, Any]:
         until_s = time.monotonic() + WAIT_S
         while not (self.folder / "end.json").exists():
@@ -74,8 +79,8 @@ class Supervised:
         return end
 
     def records(self, event: str | None = None) -> list[dict[str, Any]]:
-        lines = (self.folder / "records.jsonl").read_bytes().splitlines()
-        found = [json.loads(line) for line in lines]
+        path = self.folder / "records.jsonl"
+        found = [json.loads(line) for line in (path.read_bytes().splitlines() if path.exists() else ())]
         return [record for record in found if event in (None, record["event"])]
 
     def log(self) -> bytes:

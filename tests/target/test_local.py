@@ -204,14 +204,6 @@ async def test_a_job_of_another_boot_is_lost_and_says_so(site: Site) -> None:
         await target.remove(handle)
 
 
-async def test_an_endpoint_is_on_this_machine(site: Site) -> None:
-    async with opened(site) as target:
-        handle = await target.submit(site.job("true"), {})
-        async with target.endpoint(handle, 8033) as address:
-            assert address == "127.0.0.1:8033"
-        await target.remove(handle)
-
-
 async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_and_ended(site: Site) -> None:
     job = site.job("setsid sleep 1406 & sleep 1407")
     target = site.open()

@@ -17,6 +17,7 @@ from .box import Box
 from .cgroup import Cgroup
 from .ending import Ending
 from .process import living, send
+from .readiness import listens_in
 from .steps import Context, Ended, Prepared, Result, read_along
 
 INSIDE = "/seatrial"
@@ -70,6 +71,7 @@ class Container:
         self._request = request
         self._engine: str = spec["engine"]
         self._name: str = spec["name"]
+        self._idle = 0
 
     def start(self) -> Box:
         """The container, idle, with what the job finds in it."""
@@ -79,7 +81,12 @@ class Container:
         group = Cgroup([])
         if idle and os.path.exists("/proc/%d" % idle):
             group.join(idle)
+            self._idle = idle
         return ContainerBox(group, idle)
+
+    def listens(self, port: int) -> bool:
+        """Whether something in the container does. True where that cannot be known: it runs on another kernel."""
+        return not self._idle or listens_in(self._idle, port)
 
     def remove(self) -> None:
         """Whatever is left in it goes with it."""

@@ -15,6 +15,7 @@ from .ending import Ending, Limits
 from .log import Log
 from .mask import Mask
 from .process import living, send, stat, wake_and_terminate
+from .readiness import Readiness
 from .records import RecordError, Records
 from .samples import GpuQuery, Meter
 from .steps import Context, Ended, Prepared, prepare
@@ -30,7 +31,8 @@ STOP_GRACE_S = 1.0  # for a program that said what it never should: what it woul
 
 
 class Runner:
-    """Single-threaded: one selector for output, notes, GPU answers and signals. `stop` may be called from a handler."""
+    """Single-threaded: one selector for output, notes, GPU answers, the server's port and signals. `stop` may be called
+    from a signal handler."""
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Runner:
         prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
         keep_s: float = WATCH_FOLDER_S,
         begun_s: Optional[float] = None,
+        readiness: Optional[Readiness] = None,
     ) -> None:
         self.done: List[Tuple[str, Optional[int]]] = []  # outcome and code of each step that is over
         self._steps = steps
@@ -67,6 +70,7 @@ class Runner:
         self._begun_s = self._last_word_s if begun_s is None else begun_s  # from when on the run limit counts
         self._keep_s = keep_s
         self._next_keep_s = self._last_word_s + keep_s
+        self._readiness = readiness
         self._wake_by_signals()
 
     def stop(self, outcome: str, message: str) -> None:
@@ -86,6 +90,7 @@ class Runner:
         except (RecordError, OSError) as error:  # a full disk; no more processes or descriptors to be had
             self.stop("infra", str(error))
         self._gpu.stop()
+        self._ask_no_more()
         self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
         try:
             self._settle()
@@ -239,13 +244,15 @@ class Runner:
 
     def _read_from(self, fd: int, take: Callable[[bytes], None]) -> None:
         os.set_blocking(fd, False)
-        self._selector.register(fd, selectors.EVENT_READ, take)
+        self._selector.register(fd, selectors.EVENT_READ, lambda: self._read(fd, take))
 
     def _turn(self, timeout_s: Optional[float]) -> bool:
         """Wait for something to happen, deal with it. False: nothing did."""
         events = self._selector.select(timeout_s)
         for key, _ in events:
-            self._read(key)
+            key.data()
+        if self._readiness is not None:
+            self._readiness.turn(self._selector) if self._stopped is None else self._ask_no_more()
         now_s = time.monotonic()
         self._box.look()
         if now_s >= self._next_keep_s:
@@ -257,19 +264,24 @@ class Runner:
             self.stop("stall", "said nothing for %g s" % self._limits.stall_s)
         return bool(events)
 
-    def _read(self, key: selectors.SelectorKey) -> int:
+    def _ask_no_more(self) -> None:
+        if self._readiness is not None:
+            self._readiness.stop()
+            self._readiness = None
+
+    def _read(self, fd: int, take: Callable[[bytes], None]) -> int:
         try:
-            data = os.read(key.fd, READ_BYTES)
+            data = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return 0
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             data = b""
-        key.data(data)
+        take(data)
         if not data:
-            self._selector.unregister(key.fd)
-            os.close(key.fd)
+            self._selector.unregister(fd)
+            os.close(fd)
         return len(data)
 
     def _drain(self) -> None:
@@ -277,7 +289,7 @@ class Runner:
         for key in list(self._selector.get_map().values()):
             taken = 0
             while taken < PIPE_BYTES:
-                size = self._read(key)
+                size = key.data()
                 if not size:
                     break
                 taken += size
@@ -290,6 +302,7 @@ class Runner:
             deadline_s,
             self._box.next_look_s(),
             None if reading is None else reading.due_s(),
+            None if self._readiness is None else self._readiness.due_s,
             None if run_s is None else self._begun_s + run_s,
             None if stall_s is None else self._last_word_s + stall_s,
         ]

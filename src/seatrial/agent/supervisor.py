@@ -12,6 +12,7 @@ The folder of a job:
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ from .log import Log
 from .mask import Mask
 from .out_folder import OutFolder, join
 from .process import become_subreaper, boot_id, stat, write_whole
+from .readiness import Readiness
 from .records import RecordError, Records
 from .runner import Runner
 from .steps import Context, Prepared, prepare
@@ -100,10 +102,20 @@ class Supervisor:
 
     def _run(self, box: Box, records: Records, log: Log) -> Ending:
         self._begin(records)
-        return self._drive(self._request["steps"], box, records, log, prepare, self._request["env"])
+        steps, env = self._request["steps"], self._request["env"]
+        return self._drive(steps, box, records, log, prepare, env, self._readiness(records))
 
     def _begin(self, records: Records) -> None:
         records.begin(hardware(self._request.get("cpus"), self._request.get("memory_bytes")))
+
+    def _readiness(self, records: Records, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
+        """Found from here, also for a container: the port is asked where others will ask it."""
+        ready = self._request.get("ready")
+        if not ready:
+            return None
+        port = int(ready["port"])
+        gate = None if listens is None else functools.partial(listens, port)
+        return Readiness(port, ready.get("path") or "", functools.partial(records.write, "ready"), gate)
 
     def _run_container(self, records: Records, log: Log) -> Ending:
         from .container import Container, ContainerError
@@ -111,14 +123,17 @@ class Supervisor:
         container = Container(self._request)
         try:
             box = container.start()
+            readiness = self._readiness(records, container.listens)
             if container.python is None:
                 self._begin(records)
-                ending = self._drive(self._request["steps"], box, records, log, container.prepare, container.env)
+                ending = self._drive(
+                    self._request["steps"], box, records, log, container.prepare, container.env, readiness
+                )
             else:
                 unrecorded = Records(container.out, self._mask, "outer.jsonl")
                 whole = container.only_step()
                 ending = container.ending(
-                    self._drive(whole, box, unrecorded, log, container.prepare_agent, container.env)
+                    self._drive(whole, box, unrecorded, log, container.prepare_agent, container.env, readiness)
                 )
         except ContainerError as error:
             ending = Ending("refused" if error.refused else "infra", None, str(error))
@@ -136,6 +151,7 @@ class Supervisor:
         log: Log,
         prepare: Callable[[Dict[str, Any], Context], Prepared],
         env: Dict[str, str],
+        readiness: Optional[Readiness],
     ) -> Ending:
         request = self._request
         context = Context(
@@ -153,7 +169,7 @@ class Supervisor:
         def keep_folder() -> None:
             self._out.restore(records, log)
 
-        self._runner = Runner(steps, context, records, log, box, limits, keep_folder, prepare)
+        self._runner = Runner(steps, context, records, log, box, limits, keep_folder, prepare, readiness=readiness)
         if self._cancelled:
             self._cancel()
         ending = self._runner.run()

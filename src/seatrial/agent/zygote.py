@@ -4,7 +4,7 @@ Reads requests, one JSON object a line, from its input:
 
     {"id": 1, "folder": ..., "steps": [...], "limits": {"run_s", "stall_s", "grace_s"},
      "env": {...}, "secrets": [values], "python": ..., "driver": ..., "agent": ..., "work": ..., "files": ...,
-     "cpus": [0, 1], "memory_bytes": ...}
+     "cpus": [0, 1], "memory_bytes": ..., "ready": {"port": number, "path": ""}}
 
 and answers each by a line: {"id": 1, "pid": ..., "start": ...} when the job is known on disk and will run,
 {"id": 1, "taken": true} when it has or had a supervisor already, {"id": 1, "error": "..."} when it was not started.

@@ -111,6 +111,8 @@ def container_request(
         create += ["--label", f"seatrial.{label}={value}"]
     for source, inside in mounts.items():
         create += ["--volume", f"{source}:{INSIDE}/{inside}"]
+    for number in card.ports.values():
+        create += ["--publish", f"127.0.0.1:{number}:{number}"]
     if job.resources.memory_bytes is not None:
         create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
     if job.resources.cpu is not None:
@@ -125,7 +127,7 @@ def container_request(
         "create": [*create, image.name],
         "remove": _remove(image.engine),
         "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
-        "values": {**passed, **job.env, **own, **marks(job)},
+        "values": {**passed, **job.env, **own, **marks(card)},
         "secret_values": dict(secrets),
         "python": image.python,
     }

@@ -44,6 +44,7 @@ class Identity(msgspec.Struct, frozen=True):
     start: int
     host: str
     wall_s: float
+    at_s: float = 0.0  # its monotonic clock, at the same instant
     cgroups: list[str] = []
 
 
@@ -61,6 +62,7 @@ class Card(msgspec.Struct, frozen=True):
     host: str
     created_s: float
     cpus: list[int] = []
+    ports: dict[str, int] = {}  # by name, the first one first
     engine: str = ""  # what runs its container, when it has one
     container: str = ""
 
@@ -104,7 +106,8 @@ class JobFolder:
             os.close(descriptor)
 
     def make(self, card: Card) -> None:
-        """Everything that the job finds when it starts; `job.json` last. Anything half made before is made anew."""
+        """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
+        before is made anew."""
         (self.path / "job.json").unlink(missing_ok=True)
         for name in ("work", "files", "home", "tmp", *(["out"] if card.container else [])):
             folder = self.path / name
@@ -117,6 +120,8 @@ class JobFolder:
                 folder.chmod(0o777)
         for given in card.job.inputs:
             _copy_input(given, self.work)
+
+    def write(self, card: Card) -> None:
         partial = self.path / "job.json.new"
         partial.write_bytes(msgspec.json.encode(card))
         partial.rename(self.path / "job.json")

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from seatrial.job import Job
+from seatrial.target.local.folders import Card
+from seatrial.target.local.ports import port_variables
 
 # How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
 _PASSED = (
@@ -17,12 +18,13 @@ _PASSED = (
 
 
 def job_environment(
-    job: Job,
+    card: Card,
     folder: Path,
     secrets: Mapping[str, str],
     bin_folders: Iterable[Path] = (),
     virtual_env: Path | None = None,
 ) -> dict[str, str]:
+    job = card.job
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     path = os.environ.get("PATH", os.defpath)
     own = {
@@ -32,14 +34,16 @@ def job_environment(
         "PATH": os.pathsep.join([*map(str, bin_folders), path]),
         **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
     }
-    return {**passed, **own, **job.env, **secrets, **marks(job), "SEATRIAL_FILES": str(folder / "files")}
+    return {**passed, **own, **job.env, **secrets, **marks(card), "SEATRIAL_FILES": str(folder / "files")}
 
 
-def marks(job: Job) -> dict[str, str]:
-    """By these its processes are found, whatever became of who started them."""
+def marks(card: Card) -> dict[str, str]:
+    """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
+    job = card.job
     return {
         "SEATRIAL_RUN": job.run,
         "SEATRIAL_CELL": job.cell,
         "SEATRIAL_ATTEMPT": str(job.attempt),
         "SEATRIAL_JOB": job.name,
+        **port_variables(card.ports),
     }

@@ -5,6 +5,7 @@ import builtins
 import contextlib
 import math
 import os
+import re
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from seatrial.target.local.folders import Card, JobFolder, cache_folder, job_pat
 from seatrial.target.local.layer import lay_over
 from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.options import LocalOptions
+from seatrial.target.local.ports import reserved
 from seatrial.target.local.processes import alive, gone, send
 from seatrial.target.local.strays import remove_stray, strays
 from seatrial.target.local.surroundings import job_environment
@@ -37,6 +39,7 @@ T = TypeVar("T")
 
 FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
 APPEAR_S = 10.0
+_PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
 class LocalTarget:
@@ -102,8 +105,10 @@ class LocalTarget:
         card = Card(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
         if place.container is not None:
             card = msgspec.structs.replace(card, engine=place.container.engine, container=container_name(folder.path))
-        if not await self._made(folder, card):
+        made = await self._made(folder, card)
+        if made is None:
             return
+        card = made
         place = _layered(place, folder.path / "layer")
         try:
             answer = await _to_its_end(self._zygote.spawn(self._request(card, folder, place, secrets)))
@@ -115,20 +120,19 @@ class LocalTarget:
         if "taken" in answer:
             await self._made(folder, card)
 
-    async def _made(self, folder: JobFolder, card: Card) -> bool:
-        """Make the folder. False: it was started meanwhile, by a process that asked before this one."""
+    async def _made(self, folder: JobFolder, card: Card) -> Card | None:
+        """Make the folder. None: it was started meanwhile, by a process that asked before this one."""
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
             try:
                 folder.path.mkdir(0o700, parents=True, exist_ok=True)
                 with folder.locked() as free:
                     if folder.identity() is not None:
-                        return False
+                        return None
+                    if free and (card.job.inputs or card.job.ports):  # takes a while
+                        return await _to_its_end(asyncio.to_thread(_make, folder, card))
                     if free:
-                        await _to_its_end(asyncio.to_thread(folder.make, card)) if card.job.inputs else folder.make(
-                            card
-                        )
-                        return True
+                        return _make(folder, card)
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
             except TargetError:
@@ -146,13 +150,14 @@ class LocalTarget:
             "files": str(folder.files),
             "steps": [_step(step) for step in job.steps],
             "limits": {"run_s": job.limits.run_s, "stall_s": job.limits.stall_s, "grace_s": job.limits.grace_s},
-            "env": job_environment(job, folder.path, secrets, place.bin_folders, place.virtual_env),
+            "env": job_environment(card, folder.path, secrets, place.bin_folders, place.virtual_env),
             "secrets": [value for value in secrets.values() if value],
             "python": str(place.python) if place.python else None,
             "driver": place.driver,
             "agent": str(self._agent),
             "cpus": card.cpus,
             "memory_bytes": job.resources.memory_bytes,
+            "ready": _ready(card),
             "container": container_request(card, folder.path, place.container, secrets, str(self._agent)),
         }
 
@@ -184,9 +189,16 @@ class LocalTarget:
         return fetch(folder.path, path, into)
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
-        self._folder(handle)
-        yield f"127.0.0.1:{port}"
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
+        folder = self._folder(handle)
+        card = folder.card()
+        ports = card.ports if card is not None else {}
+        if port not in ports:
+            there = f"it has {', '.join(ports)}" if ports else "it has none"
+            raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
+        if folder.end() is not None or not alive(folder.identity()):
+            raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
+        yield f"127.0.0.1:{ports[port]}"
 
     async def list(self, run: str | None = None) -> list[Found]:
         jobs = self._state / "jobs"
@@ -270,6 +282,31 @@ class LocalTarget:
 def _check(job: Job) -> None:
     if job.resources.select:
         raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
+    names = [port.name for port in job.ports]
+    for name in names:
+        if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:
+            why = "a port is named by lower case letters, digits and dashes, at most 15, and no two alike"
+            raise TargetError(f"{name!r} cannot be the name of a port: {why}", Outcome.REFUSED)
+    if job.ready is not None and job.ready.port not in names:
+        raise TargetError(f"the job is ready when its port {job.ready.port!r} is, and has none", Outcome.REFUSED)
+
+
+def _make(folder: JobFolder, card: Card) -> Card:
+    before = folder.card()
+    folder.make(card)
+    with reserved(folder, card, before) as ports:
+        card = msgspec.structs.replace(card, ports=ports)
+        folder.write(card)
+    return card
+
+
+def _ready(card: Card) -> dict[str, Any] | None:
+    """What the agent has to ask for to know that the job can be asked."""
+    ready = card.job.ready
+    if ready is None:
+        return None
+    path = quote(ready.path, safe="/?[]@!$&'()*+,;=:%~")
+    return {"port": card.ports[ready.port], "path": f"/{path.lstrip('/')}" if path else ""}
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -27,6 +27,7 @@ class _Watched:
         self.pidfd: int | None = None
         self.cancelled = False
         self.offset = 0
+        self.ready = card.job.ready is None  # or has been told
         self.progress = Progress([step.name for step in card.job.steps])
 
 
@@ -90,6 +91,7 @@ class Watcher:
         if self._running.pop(watched.handle, None) is None:
             return
         self._let_go(watched)
+        self._tell_ready_before_the_end(watched)
         end = watched.folder.end()
         if end is not None:
             exit_ = Exit(end.outcome, end.code, message=end.message)
@@ -132,25 +134,37 @@ class Watcher:
     def _tell(self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = "") -> None:
         self._events.put_nowait(Event(watched.handle, known, exit_, watched.identity.host, progress))
 
-    # ---- progress
+    # ---- what its records say
 
     async def _follow(self) -> None:
         """Only while something runs."""
         while self._running:
             await asyncio.sleep(PROGRESS_S)
             for watched in list(self._running.values()):
-                told = _latest_progress(watched)
-                if told:
-                    self._tell(watched, None, progress=told)
+                progress = self._read_on(watched)
+                if progress:
+                    self._tell(watched, None, progress=progress)
 
+    def _read_on(self, watched: _Watched) -> str:
+        """One block at most of what is new in the records; how far they say that the job is."""
+        try:
+            with open(watched.folder.records, "rb") as file:
+                file.seek(watched.offset)
+                data = file.read(READ_BYTES)
+        except OSError:
+            return ""
+        watched.offset += len(data)
+        progress = watched.progress.feed(data)
+        at_s = watched.progress.ready_at_s
+        if at_s is not None and not watched.ready:
+            watched.ready = True
+            wall_s = watched.identity.wall_s + at_s - watched.identity.at_s
+            self._tell(watched, StageTime(Stage.READY, wall_s, "supervisor"))
+        return progress
 
-def _latest_progress(watched: _Watched) -> str:
-    """What has been told since the last look. At most one block is read."""
-    try:
-        with open(watched.folder.records, "rb") as file:
-            file.seek(watched.offset)
-            data = file.read(READ_BYTES)
-    except OSError:
-        return ""
-    watched.offset += len(data)
-    return watched.progress.feed(data)
+    def _tell_ready_before_the_end(self, watched: _Watched) -> None:
+        """Of a job that ended before its records were read."""
+        before = -1
+        while not watched.ready and watched.offset > before:
+            before = watched.offset
+            self._read_on(watched)
