@@ -228,7 +228,7 @@ def test_secrets_are_masked_in_notes_and_in_the_kept_notebook(place: Place) -> N
 
 
 def test_nothing_of_a_secret_is_in_a_command_line(place: Place) -> None:
-    from seatrial.agent.steps import prepare
+    from seatrial.agent.steps.kinds import prepare
 
     place.secrets = ["hunter2-sesame"]
     prepared = prepare({"name": "n", "kind": "notebook", "args": {"path": "a.ipynb"}}, place.context())
@@ -315,7 +315,7 @@ def test_a_disk_that_takes_no_copy_leaves_the_verdict(place: Place, tmp_path: Pa
 
 
 def test_ended_from_outside_it_keeps_what_there_is_and_leaves_no_kernel(place: Place, tmp_path: Path) -> None:
-    from seatrial.agent.steps import prepare
+    from seatrial.agent.steps.kinds import prepare
 
     place.notebook("nowhere_to_be_found")  # makes the folders
     source = Path(__file__).parent.parent / "notebooks" / "silent.ipynb"

@@ -303,7 +303,7 @@ class TestHosts:
         assert "which of 3 hosts this is cannot be known" in end["message"]
 
     def test_may_be_known_by_the_name_of_the_pod(self) -> None:
-        from seatrial.agent.pod import host_number
+        from seatrial.agent.pod.pod import host_number
 
         assert host_number(3, {}, "trial-worker-2") == 2
 
@@ -352,8 +352,8 @@ def test_it_runs_as_a_user_without_a_name(tmp_path: Path, agent: Path) -> None:
 
 
 def test_a_message_of_signs_that_json_writes_long_still_fits() -> None:
-    from seatrial.agent.ending import Ending
-    from seatrial.agent.termination import MOST_BYTES, message
+    from seatrial.agent.pod.termination import MOST_BYTES, message
+    from seatrial.agent.run.ending import Ending
 
     data = message(Ending("infra", None, "\x01" * 5000), [("exited", 0)] * 500)
     assert len(data) <= MOST_BYTES

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.agent.box import Box
-from seatrial.agent.pod_box import PodBox, pod_box
+from seatrial.agent.contain.pod_sandbox import PodBox, pod_box
+from seatrial.agent.contain.sandbox import Box
 
 LIMIT = 1 << 30
 
@@ -55,7 +55,7 @@ def test_without_any_control_group_no_kill_is_claimed(tmp_path: Path) -> None:
 CHILD = """
 import os, subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from seatrial.agent.pod_box import pod_box
+from seatrial.agent.contain.pod_sandbox import pod_box
 box = pod_box(%d, sys.argv[2], sys.argv[3])
 child = subprocess.Popen(["sleep", "1000"])
 print(child.pid, flush=True)

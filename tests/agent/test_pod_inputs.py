@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pods import PodPlace
 
-from seatrial.agent.ending import Unready
-from seatrial.agent.unpack import unpack
+from seatrial.agent.pod.unpack import unpack
+from seatrial.agent.run.ending import Unready
 
 Member = tuple[str, bytes, str]  # type, content, link
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from driven import Place
 
-from seatrial.agent.steps import hide
+from seatrial.agent.steps.kinds import hide
 from seatrial.target.agent_file import agent_file
 
 NVIDIA_SMI = """#!/bin/sh

@@ -98,7 +98,7 @@ def container_name(job: Path) -> str:
 def container_request(
     card: "Card", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
 ) -> dict[str, Any] | None:
-    """What `agent/container.py` asks for; None for a job without an image."""
+    """What `agent/start/container.py` asks for; None for a job without an image."""
     if image is None:
         return None
     job, podman = card.job, Path(image.engine).name == "podman"

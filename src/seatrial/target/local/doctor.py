@@ -21,7 +21,7 @@ MESSAGE_CHARACTERS = 500
 _TRY_LIMIT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from seatrial_agent import cgroup
+from seatrial_agent.contain import cgroup
 groups = cgroup.Cgroup(cgroup.plan(sys.argv[2]))
 groups.create(64 << 20)
 print("limited" if groups.memory_limited else "not limited", len(groups.folders))

@@ -68,7 +68,7 @@ class Card(msgspec.Struct, frozen=True):
 
 
 class JobFolder:
-    """`agent/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
+    """`agent/start/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -142,7 +142,7 @@ class LocalTarget:
         raise TargetError(f"{folder.path} is locked by another process that does not start it")
 
     def _request(self, card: Card, folder: JobFolder, place: Place, secrets: Mapping[str, str]) -> dict[str, Any]:
-        """What `agent/zygote.py` asks for. The only place that the values of secrets go to."""
+        """What `agent/start/zygote.py` asks for. The only place that the values of secrets go to."""
         job = card.job
         return {
             "folder": str(folder.path),

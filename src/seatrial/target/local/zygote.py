@@ -26,7 +26,7 @@ class Zygote:
         self._count = 0
 
     async def spawn(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer, as `agent/zygote.py` describes it. Raises TargetError when there was none."""
+        """The answer, as `agent/start/zygote.py` describes it. Raises TargetError when there was none."""
         process = await self._running()
         assert process.stdin is not None
         self._count += 1

@@ -1,0 +1,274 @@
+"""`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once, and leaves all that is to be told in the box.
+
+JOB.json: {"version": 1, "name", "steps": [...], "limits": {"run_s", "stall_s", "grace_s"}, "secret_variables": [names],
+"hosts": N, "inputs": whether there are any, "environment": {"name", "python", "packages", "interpreter"},
+"memory_bytes", "log": {"segments"}}. The environment of the steps is the one that this is started with.
+
+`box/out` is as the folder of a local job: records.jsonl, log.txt, log.txt.N, files/, lock, end.json; and `cancel`, made
+by somebody who wants the end. The end is also told by the termination message and the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pwd
+import re
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional
+
+from ..contain.pod_sandbox import pod_box
+from ..contain.process import become_subreaper
+from ..masking.files import mask_files
+from ..masking.mask import Mask
+from ..run.ending import Ending, Limits, Unready
+from ..run.hardware import hardware
+from ..run.log import SEGMENTS
+from ..run.out_folder import END, OutFolder, join
+from ..run.records import RecordError, Records
+from ..run.runner import Runner
+from ..steps.kinds import Context, Ended, Prepared, prepare
+from . import termination
+from .environment import Environments
+from .layout import ALIVE, CANCEL, LOCK, STARTED, Place
+from .tee_log import CopiedLog
+from .unpack import unpack
+
+LOOK_S = 0.25  # how often somebody may have asked for the end
+RESTORE_S = 1.0
+HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
+BY_SIGNAL = "ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down"
+
+
+class Again(Exception):
+    """The box of this container was used before: the container was started anew, its steps must not be."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.message)
+        self.ending = ending
+
+
+def main(arguments: List[str]) -> int:
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: what is opened next would pass for it
+            os.open(os.devnull, os.O_RDWR)
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python AGENT pod JOB.json\n")
+        return 2
+    return Pod(Place(), arguments[0]).run()
+
+
+class Pod:
+    def __init__(self, place: Place, job_file: str) -> None:
+        self._place = place
+        self._job_file = job_file
+        self._job: Dict[str, Any] = {}
+        self._mask = Mask()
+        self._secrets: List[str] = []
+        self._runner: Optional[Runner] = None
+        self._cancelled: Optional[str] = None  # and why
+        self._begun_s = self._next_restore_s = time.monotonic()
+        self._done: termination.Done = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: self._cancel(BY_SIGNAL))
+
+    def run(self) -> int:
+        """To the end, whatever that is. The exit code."""
+        self._ending = Ending("infra")
+        try:
+            self._whole()
+        except Again as again:
+            self._ending = again.ending
+        except (OSError, RecordError) as error:
+            self._ending = self._ending._replace(message=join(self._ending.message, self._mask.text(str(error))))
+        except BaseException as error:  # noqa: BLE001 - the last place to say what broke; the process ends here
+            traceback.print_exc()
+            text = "the agent broke: %s: %s" % (type(error).__name__, error)
+            self._ending = Ending("infra", None, self._mask.text(text))
+        termination.write(termination.message(self._ending, self._done))
+        return termination.exit_code(self._ending)
+
+    def _whole(self) -> None:
+        self._take()
+        problem = self._read_job()
+        self._out = OutFolder(self._place.out(), self._mask)
+        self._out.reserve_end()
+        segments = (self._job.get("log") or {}).get("segments") or SEGMENTS
+        log = self._log = CopiedLog(self._place.out(), segments)
+        records: Optional[Records] = None
+        try:
+            if problem is not None:
+                raise problem
+            records = Records(self._place.out(), self._mask)
+            self._ending = self._work(records)
+        except Unready as unready:
+            self._ending = Ending(unready.outcome, None, str(unready))
+        except (RecordError, OSError) as error:
+            self._ending = Ending("infra", None, str(error))
+        self._ending = self._ending._replace(message=self._mask.text(self._ending.message))
+        log.last()
+        facts = self._out.finish(self._ending, records, log)
+        self._ending = self._ending._replace(message=facts["message"])
+
+    # ---- before the steps
+
+    def _take(self) -> None:
+        """Become the one trial of this box. The lock comes before the mark: who sees the mark may wait for the lock."""
+        self._place.make()
+        lock = os.open(self._place.out(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        text = (
+            "the container was started a second time, and what its first start did is not known: it was not run again"
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(os.open(self._place.out(STARTED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except (BlockingIOError, FileExistsError):
+            raise Again(self._earlier() or Ending("lost", None, text)) from None
+        become_subreaper()
+
+    def _earlier(self) -> Optional[Ending]:
+        """How the first start ended, when it got to say it."""
+        try:
+            with open(self._place.out(END)) as file:
+                facts = json.load(file)
+            return Ending(str(facts["outcome"]), facts["code"], str(facts["message"]), int(facts["left"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _read_job(self) -> Optional[Unready]:
+        """What is wrong with it."""
+        try:
+            with open(self._job_file, encoding="utf-8") as file:
+                job = json.load(file)
+            if job["version"] != 1:
+                raise ValueError("its version is %r, and this agent reads 1" % job["version"])
+            names = list(job.get("secret_variables") or ())
+            self._secrets = [os.environ[name] for name in names if os.environ.get(name)]
+            for step in job["steps"]:
+                step["name"], step["kind"]
+            self._limits = Limits.of(job.get("limits"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            text = "%s is not a job that can be run: %s: %s" % (self._job_file, type(error).__name__, error)
+            return Unready("infra", text)
+        self._job, self._mask = job, Mask(self._secrets)
+        return None
+
+    def _work(self, records: Records) -> Ending:
+        memory_bytes = self._job.get("memory_bytes")
+        self._records = records
+        self._box = pod_box(memory_bytes, self._place.out("oom"))
+        self._begun_s = records.begin(hardware(None, memory_bytes))
+        hosts = int(self._job.get("hosts") or 1)
+        host = host_number(hosts, dict(os.environ), os.uname().nodename) if hosts > 1 else None
+        if self._job.get("inputs"):
+            unpack(self._place.inputs, self._place.work)
+        steps = self._job["steps"]
+        notebooks = any(step["kind"] == "notebook" for step in steps)
+        python = Environments(self._place.box(""), self._env(host, hosts), self._do).ready(
+            self._job.get("environment") or {}, notebooks
+        )
+        context = self._context(python.env)
+        context.python, context.driver = python.path, python.driver
+        context.host, context.hosts, context.begun_s = host, hosts, self._begun_s
+        ending = self._drive(steps, context, records, self._limits, prepare)
+        problems = mask_files(self._place.files, self._mask)
+        if problems:
+            ending = Ending("infra", None, join(ending.message, problems), ending.left)
+        return ending
+
+    def _env(self, host: Optional[int], hosts: int) -> Dict[str, str]:
+        env = dict(os.environ, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(hosts))
+        env.setdefault("HOME", self._place.box("home"))
+        env.setdefault("TMPDIR", self._place.box("tmp"))
+        env.setdefault("SEATRIAL_FILES", self._place.files)
+        try:
+            pwd.getpwuid(os.getuid())
+        except KeyError:  # a user by number alone, as clusters like to have it; many libraries ask for the name
+            env.setdefault("USER", "seatrial")
+            env.setdefault("LOGNAME", env["USER"])
+        return env
+
+    def _context(self, env: Dict[str, str]) -> Context:
+        return Context(
+            work=self._place.work,
+            files=self._place.files,
+            env=env,
+            agent=os.path.abspath(sys.argv[0]),
+            secrets=self._secrets,
+            oom_file=self._box.oom_file,
+        )
+
+    # ---- running
+
+    def _do(self, name: str, argv: List[str], env: Dict[str, str]) -> Ended:
+        """A program that comes before the steps: in the log, within the run limit, ended when that is asked for."""
+        seen: List[Ended] = []
+
+        def finish(ended: Ended) -> Dict[str, Any]:
+            seen.append(ended)
+            return {}
+
+        records = Records(self._place.box(""), self._mask, "environment.jsonl")
+        limits = self._limits._replace(stall_s=None)  # an installer says nothing while it fetches
+        step = {"name": name, "kind": "run", "timeout_s": None}
+        ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
+        records.close()
+        self._done = []
+        if ending.outcome != "exited" or not seen:
+            raise Unready(ending.outcome, join(ending.message, "while its environment was made (%s)" % name))
+        return seen[-1]
+
+    def _drive(
+        self,
+        steps: List[Dict[str, Any]],
+        context: Context,
+        records: Records,
+        limits: Limits,
+        prepare: Callable[[Dict[str, Any], Context], Prepared],
+    ) -> Ending:
+        self._runner = Runner(
+            steps, context, records, self._log, self._box, limits, self._look, prepare, LOOK_S, self._begun_s
+        )
+        self._done = self._runner.done
+        self._look()
+        if self._cancelled is not None:
+            self._cancel(self._cancelled)
+        return self._runner.run()
+
+    def _cancel(self, why: str) -> None:
+        self._cancelled = self._cancelled or why
+        if self._runner is not None:
+            self._runner.stop("cancelled", self._cancelled)
+
+    def _look(self) -> None:
+        """Every so often: whether the end is asked for; and that all is still there."""
+        if self._cancelled is None and os.path.lexists(self._place.out(CANCEL)):
+            self._cancel("cancelled")
+        self._log.pump()
+        now_s = time.monotonic()
+        if now_s >= self._next_restore_s:
+            self._next_restore_s = now_s + RESTORE_S
+            self._out.restore(self._records, self._log)
+            # What does not work on a full disk is told by what matters more.
+            with contextlib.suppress(OSError), open(self._place.out(ALIVE), "w") as file:
+                file.write("%d\n" % now_s)
+
+
+def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
+    """Which of `hosts` this is: as Kubernetes says, else by the name of the pod."""
+    given = next((env[variable] for variable in HOST_VARIABLES if env.get(variable)), None)
+    if given is None:
+        found = re.search(r"-(\d+)$", name)
+        given = found.group(1) if found else ""
+    if not given.isdigit() or int(given) >= hosts:
+        told = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
+        text = "which of %d hosts this is cannot be known: %s; the pod is called %s"
+        raise Unready("infra", text % (hosts, told, name))
+    return int(given)

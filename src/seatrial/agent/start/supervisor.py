@@ -1,0 +1,187 @@
+"""Watches over one job: owns its folder, holds it to its limits, proves at the end that nothing of it is left.
+
+The folder of a job:
+
+    lock              held (flock) by the supervisor as long as it lives
+    job.json          written last by who submits; without it nothing is started
+    supervisor.json   who supervises (boot, pid, start time), which control groups it makes; before the first step
+    records.jsonl, log.txt, log.txt.N, files/, work/, home/, tmp/
+    end.json          how it ended; written when nothing of the job runs any more. Not there, and no supervisor: killed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import signal
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from ..contain import cgroup
+from ..contain.process import become_subreaper, boot_id, stat, write_whole
+from ..contain.sandbox import Box
+from ..masking.files import mask_files
+from ..masking.mask import Mask
+from ..run.ending import Ending, Limits
+from ..run.hardware import hardware
+from ..run.log import Log
+from ..run.out_folder import OutFolder, join
+from ..run.readiness import Readiness
+from ..run.records import RecordError, Records
+from ..run.runner import Runner
+from ..steps.kinds import Context, Prepared, prepare
+
+
+class Taken(Exception):
+    """Another supervisor has, or had, this job."""
+
+
+class Supervisor:
+    """`request` is what `zygote.py` describes."""
+
+    def __init__(self, request: Dict[str, Any]) -> None:
+        self._request = request
+        self._folder: str = request["folder"]
+        self._mask = Mask(request.get("secrets") or ())
+        self._out = OutFolder(self._folder, self._mask)
+        self._runner: Optional[Runner] = None
+        self._cancelled = False
+        self._identity: Dict[str, Any] = {}
+
+    def take(self) -> Dict[str, Any]:
+        """Become the one supervisor of this job, and say who that is. Raises Taken."""
+        signal.signal(signal.SIGTERM, lambda number, frame: self._cancel())
+        self._lock = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Taken(self._folder) from None
+        if os.path.exists(self._path("supervisor.json")):
+            raise Taken(self._folder)
+        with open(self._path("job.json"), "rb") as file:
+            self._out.kept["job.json"] = file.read()
+        become_subreaper()
+        self._out.reserve_end()
+        own = stat(os.getpid())
+        self._identity = {
+            "version": 1,
+            "boot_id": boot_id(),
+            "pid": os.getpid(),
+            "start": own.start if own else 0,
+            "host": os.uname().nodename,
+            "wall_s": time.time(),
+            "at_s": time.monotonic(),
+            "cgroups": cgroup.plan(self._folder),
+        }
+        self._out.kept["supervisor.json"] = json.dumps(self._identity).encode()
+        write_whole(self._path("supervisor.json"), self._out.kept["supervisor.json"])
+        return self._identity
+
+    def supervise(self) -> None:
+        """Run the job to its end, whatever that is."""
+        group = cgroup.Cgroup(self._identity["cgroups"])
+        memory_bytes = self._request.get("memory_bytes")
+        log = Log(self._folder)
+        records: Optional[Records] = None
+        try:
+            records = Records(self._folder, self._mask)
+            if self._request.get("container"):
+                ending = self._run_container(records, log)
+            else:
+                group.create(memory_bytes)
+                box = Box(group, self._request.get("cpus"), memory_bytes, self._path("oom"))
+                ending = self._run(box, records, log)
+        except (RecordError, OSError) as error:
+            ending = Ending("infra", None, str(error))
+        stuck = group.remove()
+        if stuck:
+            ending = ending._replace(message=join(ending.message, "cannot remove %s" % ", ".join(stuck)))
+        self._out.finish(ending, records, log)
+
+    def _run(self, box: Box, records: Records, log: Log) -> Ending:
+        self._begin(records)
+        steps, env = self._request["steps"], self._request["env"]
+        return self._drive(steps, box, records, log, prepare, env, self._readiness(records))
+
+    def _begin(self, records: Records) -> None:
+        records.begin(hardware(self._request.get("cpus"), self._request.get("memory_bytes")))
+
+    def _readiness(self, records: Records, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
+        """Found from here, also for a container: the port is asked where others will ask it."""
+        ready = self._request.get("ready")
+        if not ready:
+            return None
+        port = int(ready["port"])
+        gate = None if listens is None else functools.partial(listens, port)
+        return Readiness(port, ready.get("path") or "", functools.partial(records.write, "ready"), gate)
+
+    def _run_container(self, records: Records, log: Log) -> Ending:
+        from .container import Container, ContainerError
+
+        container = Container(self._request)
+        try:
+            box = container.start()
+            readiness = self._readiness(records, container.listens)
+            if container.python is None:
+                self._begin(records)
+                ending = self._drive(
+                    self._request["steps"], box, records, log, container.prepare, container.env, readiness
+                )
+            else:
+                unrecorded = Records(container.out, self._mask, "outer.jsonl")
+                whole = container.only_step()
+                ending = container.ending(
+                    self._drive(whole, box, unrecorded, log, container.prepare_agent, container.env, readiness)
+                )
+        except ContainerError as error:
+            ending = Ending("refused" if error.refused else "infra", None, str(error))
+        try:
+            container.remove()
+        except ContainerError as error:
+            ending = ending._replace(message=join(ending.message, str(error)))
+        return ending
+
+    def _drive(
+        self,
+        steps: List[Dict[str, Any]],
+        box: Box,
+        records: Records,
+        log: Log,
+        prepare: Callable[[Dict[str, Any], Context], Prepared],
+        env: Dict[str, str],
+        readiness: Optional[Readiness],
+    ) -> Ending:
+        request = self._request
+        context = Context(
+            work=request["work"],
+            files=request["files"],
+            env=env,
+            python=request.get("python"),
+            driver=request.get("driver"),
+            agent=request.get("agent") or "",
+            secrets=request.get("secrets"),
+            oom_file=box.oom_file,
+        )
+        limits = Limits.of(request["limits"])
+
+        def keep_folder() -> None:
+            self._out.restore(records, log)
+
+        self._runner = Runner(steps, context, records, log, box, limits, keep_folder, prepare, readiness=readiness)
+        if self._cancelled:
+            self._cancel()
+        ending = self._runner.run()
+        problems = mask_files(request["files"], self._mask)
+        if problems:
+            ending = Ending("infra", None, join(ending.message, problems), ending.left)
+        return ending
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        if self._runner is not None:
+            self._runner.stop("cancelled", "cancelled")
+
+    def _path(self, name: str) -> str:
+        return self._out.path(name)
