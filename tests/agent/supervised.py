@@ -26,7 +26,7 @@ class Zygote:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._count += 1
-        self.process.stdin.write(json.dumps({**request, "id": self._count}).encode() + b"\n")
+        self.process.stdin.write(json.dumps({"id": self._count, "job": request}).encode() + b"\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         assert answer["id"] == self._count
@@ -46,10 +46,12 @@ class Supervised:
 
     def request(self, *commands: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
         steps = [{"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": timeout_s} for c in commands]
+        secrets = {f"SECRET_{number}": value for number, value in enumerate(fields.pop("secrets", []))}
         env = {"PATH": os.environ["PATH"], "SEATRIAL_FILES": str(self.folder / "files"), **fields.pop("env", {})}
+        folders = {"out": str(self.folder), "work": str(self.folder / "work"), "files": str(self.folder / "files")}
         return {
-            "folder": str(self.folder), "work": str(self.folder / "work"), "files": str(self.folder / "files"),
-            "steps": steps, "limits": {"grace_s": 0.5}, "env": env, "secrets": [], **fields,
+            "version": 1, "folders": folders, "steps": steps, "limits": {"grace_s": 0.5},
+            "variables": {**env, **secrets}, "secret_variables": list(secrets), **fields,
         }  # fmt: skip
 
     def start(self, *commands: str, **fields: Any) -> dict[str, Any]:

@@ -250,7 +250,8 @@ def test_files_are_read_in_the_foreground_too(agent: Path, tmp_path: Path) -> No
     (tmp_path / "m.json").write_text('{"a": 5}')
     entry = {"it": {"match": "m.json", "reader": "json", "keys": ["a"]}}
     steps = [{"name": "files", "kind": "files", "args": {"entries": entry}}]
-    spec = {"steps": steps, "folder": str(tmp_path), "work": str(tmp_path), "files": "f"}
+    folders = {"out": str(tmp_path), "work": str(tmp_path), "files": "f"}
+    spec = {"version": 1, "steps": steps, "folders": folders}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     subprocess.run([sys.executable, agent, "run", tmp_path / "spec.json"], capture_output=True, check=True)
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_bytes().splitlines()]

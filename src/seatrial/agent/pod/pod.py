@@ -1,8 +1,6 @@
 """`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once, and leaves all that is to be told in the box.
 
-JOB.json: {"version": 1, "name", "steps": [...], "limits": {"run_s", "stall_s", "grace_s"}, "secret_variables": [names],
-"hosts": N, "inputs": whether there are any, "environment": {"name", "python", "packages", "interpreter"},
-"memory_bytes", "log": {"segments"}}. The environment of the steps is the one that this is started with.
+JOB.json is as in `job_file.py`.
 
 `box/out` is as the folder of a local job: records.jsonl, log.txt, log.txt.N, files/, lock, end.json; and `cancel`, made
 by somebody who wants the end. The end is also told by the termination message and the exit code.
@@ -20,10 +18,11 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from ..contain.pod_sandbox import pod_box
 from ..contain.process import become_subreaper
+from ..job_file import BadJobFile, JobFile, read_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
 from ..run.ending import Ending, Limits, Unready
@@ -32,7 +31,7 @@ from ..run.log import SEGMENTS
 from ..run.out_folder import END, OutFolder, join
 from ..run.records import RecordError, Records
 from ..run.runner import Runner
-from ..steps.kinds import Context, Ended, Prepared, prepare
+from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from . import termination
 from .environment import Environments
 from .layout import ALIVE, CANCEL, LOCK, STARTED, Place
@@ -69,9 +68,7 @@ class Pod:
     def __init__(self, place: Place, job_file: str) -> None:
         self._place = place
         self._job_file = job_file
-        self._job: Dict[str, Any] = {}
         self._mask = Mask()
-        self._secrets: List[str] = []
         self._runner: Optional[Runner] = None
         self._cancelled: Optional[str] = None  # and why
         self._begun_s = self._next_restore_s = time.monotonic()
@@ -97,16 +94,17 @@ class Pod:
 
     def _whole(self) -> None:
         self._take()
-        problem = self._read_job()
+        job = self._read_job()
+        segments = SEGMENTS if isinstance(job, Unready) else job.log_segments
         self._out = OutFolder(self._place.out(), self._mask)
         self._out.reserve_end()
-        segments = (self._job.get("log") or {}).get("segments") or SEGMENTS
         log = self._log = CopiedLog(self._place.out(), segments)
         records: Optional[Records] = None
         try:
-            if problem is not None:
-                raise problem
+            if isinstance(job, Unready):
+                raise job
             records = Records(self._place.out(), self._mask)
+            self._job = job
             self._ending = self._work(records)
         except Unready as unready:
             self._ending = Ending(unready.outcome, None, str(unready))
@@ -142,49 +140,36 @@ class Pod:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _read_job(self) -> Optional[Unready]:
-        """What is wrong with it."""
+    def _read_job(self) -> Union[JobFile, Unready]:
+        """The job, or what is wrong with it, to be told where its log is."""
         try:
-            with open(self._job_file, encoding="utf-8") as file:
-                job = json.load(file)
-            if job["version"] != 1:
-                raise ValueError("its version is %r, and this agent reads 1" % job["version"])
-            names = list(job.get("secret_variables") or ())
-            self._secrets = [os.environ[name] for name in names if os.environ.get(name)]
-            for step in job["steps"]:
-                step["name"], step["kind"]
-            self._limits = Limits.of(job.get("limits"))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            text = "%s is not a job that can be run: %s: %s" % (self._job_file, type(error).__name__, error)
-            return Unready("infra", text)
-        self._job, self._mask = job, Mask(self._secrets)
-        return None
+            job = read_file(self._job_file, os.environ)
+        except (BadJobFile, OSError) as error:
+            return Unready("infra", "%s is not a job that can be run: %s" % (self._job_file, error))
+        self._mask = Mask(job.secrets)
+        return job
 
     def _work(self, records: Records) -> Ending:
-        memory_bytes = self._job.get("memory_bytes")
+        job, memory_bytes = self._job, self._job.memory_bytes
         self._records = records
         self._box = pod_box(memory_bytes, self._place.out("oom"))
         self._begun_s = records.begin(hardware(None, memory_bytes))
-        hosts = int(self._job.get("hosts") or 1)
-        host = host_number(hosts, dict(os.environ), os.uname().nodename) if hosts > 1 else None
-        if self._job.get("inputs"):
+        host = host_number(job.hosts, job.env, os.uname().nodename) if job.hosts > 1 else None
+        if job.inputs:
             unpack(self._place.inputs, self._place.work)
-        steps = self._job["steps"]
-        notebooks = any(step["kind"] == "notebook" for step in steps)
-        python = Environments(self._place.box(""), self._env(host, hosts), self._do).ready(
-            self._job.get("environment") or {}, notebooks
-        )
+        notebooks = any(step["kind"] == "notebook" for step in job.steps)
+        python = Environments(self._place.box(""), self._env(host), self._do).ready(job.environment, notebooks)
         context = self._context(python.env)
         context.python, context.driver = python.path, python.driver
-        context.host, context.hosts, context.begun_s = host, hosts, self._begun_s
-        ending = self._drive(steps, context, records, self._limits, prepare)
+        context.host, context.hosts, context.begun_s = host, job.hosts, self._begun_s
+        ending = self._drive(job.steps, context, records, job.limits, prepare)
         problems = mask_files(self._place.files, self._mask)
         if problems:
             ending = Ending("infra", None, join(ending.message, problems), ending.left)
         return ending
 
-    def _env(self, host: Optional[int], hosts: int) -> Dict[str, str]:
-        env = dict(os.environ, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(hosts))
+    def _env(self, host: Optional[int]) -> Dict[str, str]:
+        env = dict(self._job.env, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(self._job.hosts))
         env.setdefault("HOME", self._place.box("home"))
         env.setdefault("TMPDIR", self._place.box("tmp"))
         env.setdefault("SEATRIAL_FILES", self._place.files)
@@ -200,8 +185,8 @@ class Pod:
             work=self._place.work,
             files=self._place.files,
             env=env,
-            agent=os.path.abspath(sys.argv[0]),
-            secrets=self._secrets,
+            agent=agent_path(),
+            secrets=self._job.secrets,
             oom_file=self._box.oom_file,
         )
 
@@ -216,7 +201,7 @@ class Pod:
             return {}
 
         records = Records(self._place.box(""), self._mask, "environment.jsonl")
-        limits = self._limits._replace(stall_s=None)  # an installer says nothing while it fetches
+        limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
         step = {"name": name, "kind": "run", "timeout_s": None}
         ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
         records.close()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import NamedTuple, Optional
 
 
 class Limits(NamedTuple):
     run_s: Optional[float] = None
     stall_s: Optional[float] = None
     grace_s: float = 10.0
-
-    @classmethod
-    def of(cls, given: Optional[Dict[str, Any]]) -> Limits:
-        """Those that are given, of whatever else is said beside them."""
-        return cls(**{key: value for key, value in (given or {}).items() if key in cls._fields})
 
 
 class Ending(NamedTuple):

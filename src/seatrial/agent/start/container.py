@@ -1,7 +1,7 @@
 """A job in a container: started idle, entered for its steps, removed at the end.
 
 Where the image has a Python, the agent runs inside it and does everything; where it has none, plain commands are
-started from here. The `container` of a request: {"engine": path of podman or docker, "name": ..., "create": arguments
+started from here. The `container` of a job: {"engine": path of podman or docker, "name": ..., "create": arguments
 of `run`, "remove": those of `rm`, "env": of the engine itself, "values": variables of the job, "secret_values":
 likewise, "python": inside, or null}.
 """
@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Set
 from ..contain.cgroup import Cgroup
 from ..contain.process import living, send
 from ..contain.sandbox import Box
+from ..job_file import JobFile
 from ..run.ending import Ending
 from ..run.readiness import listens_in
 from ..steps.kinds import Context, Ended, Prepared, Result, read_along
@@ -62,13 +63,12 @@ def _found(ended: Ended) -> Result:
 
 
 class Container:
-    def __init__(self, request: Dict[str, Any]) -> None:
-        spec = request["container"]
+    def __init__(self, job: JobFile, spec: Dict[str, Any]) -> None:
         self.python: Optional[str] = spec.get("python")
         self.env: Dict[str, str] = {**spec["env"], **spec["secret_values"]}
-        self.out = os.path.join(request["folder"], "out")
+        self.out = os.path.join(job.in_folders().out, "out")
         self._spec = spec
-        self._request = request
+        self._job = job
         self._engine: str = spec["engine"]
         self._name: str = spec["name"]
         self._idle = 0
@@ -99,7 +99,7 @@ class Container:
     # ---- with a Python inside
 
     def only_step(self) -> List[Dict[str, Any]]:
-        return [{"name": "%d steps in %s" % (len(self._request["steps"]), self._name), "kind": "agent", "args": {}}]
+        return [{"name": "%d steps in %s" % (len(self._job.steps), self._name), "kind": "agent", "args": {}}]
 
     def prepare_agent(self, step: Dict[str, Any], context: Context) -> Prepared:
         arguments = [str(self.python), INSIDE + "/agent.pyz", "run", INSIDE + "/out/job.json"]
@@ -117,16 +117,12 @@ class Container:
             return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
 
     def _write_inner_job(self) -> None:
-        inner = {
-            "steps": self._request["steps"],
-            "limits": self._request["limits"],
-            "folder": INSIDE + "/out",
-            "work": INSIDE + "/work",
-            "files": INSIDE + "/files",
-            "agent": INSIDE + "/agent.pyz",
-            "secret_variables": sorted(self._spec["secret_values"]),
-            "ending": INSIDE + "/out/ending.json",
-        }
+        """The same job, as it looks from inside: there is no other Python, and what it is held to is the engine's
+        business."""
+        folders = {"out": INSIDE + "/out", "work": INSIDE + "/work", "files": INSIDE + "/files"}
+        outside = ("variables", "environment", "cpus", "memory_bytes", "ready", "container")
+        inner = {name: value for name, value in self._job.given.items() if name not in outside}
+        inner.update(folders=folders, ending=INSIDE + "/out/ending.json")
         with open(os.path.join(self.out, "job.json"), "w") as file:
             json.dump(inner, file)
         os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # whoever the image's user is

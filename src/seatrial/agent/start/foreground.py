@@ -1,8 +1,6 @@
 """`python AGENT run JOB.json`: runs the steps in the foreground, unsupervised, for use inside a container.
 
-JOB.json: {"steps": [...], "folder": for records.jsonl, "work": ..., "files": ..., "python": ..., "limits": {...},
-"secret_variables": [names], "ending": a file to write the end to, when it is somebody else who records it}.
-The environment of the steps is the one that this is started with. Output of the steps is this program's output.
+JOB.json is as in `job_file.py`. Output of the steps is this program's output.
 """
 
 from __future__ import annotations
@@ -11,18 +9,18 @@ import json
 import os
 import signal
 import sys
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
 from ..contain.pod_sandbox import oom_file
 from ..contain.process import become_subreaper, write_whole
 from ..contain.sandbox import Box
+from ..job_file import BadJobFile, read_file
 from ..masking.mask import Mask
-from ..run.ending import Limits
 from ..run.hardware import hardware
 from ..run.log import Log
 from ..run.records import Records
 from ..run.runner import Runner
-from ..steps.kinds import Context
+from ..steps.kinds import Context, agent_path
 
 
 class Standard(Log):
@@ -39,28 +37,32 @@ class Standard(Log):
 
 
 def main(arguments: List[str]) -> int:
-    with open(arguments[0]) as file:
-        job: Dict[str, Any] = json.load(file)
-    secrets = [os.environ[name] for name in job.get("secret_variables") or () if name in os.environ]
+    try:
+        job = read_file(arguments[0], os.environ)
+        folders = job.in_folders()
+    except (BadJobFile, OSError) as error:
+        sys.stderr.write("%s is not a job that can be run: %s\n" % (arguments[0], error))
+        return 2
     become_subreaper()
     counted = oom_file()
-    records = Records(job["folder"], Mask(secrets))
+    records = Records(folders.out, Mask(job.secrets))
     context = Context(
-        work=job["work"],
-        files=job["files"],
-        env=dict(os.environ),
-        python=job.get("python") or sys.executable,
-        agent=job.get("agent") or "",
-        secrets=secrets,
+        work=folders.work,
+        files=folders.files,
+        env=job.env,
+        python=job.environment.get("interpreter") or sys.executable,
+        driver=job.environment.get("driver"),
+        agent=agent_path(),
+        secrets=job.secrets,
         oom_file=counted,
     )
     records.begin(hardware())
     log = Standard("")
-    runner = Runner(job["steps"], context, records, log, Box(oom_file=counted), Limits.of(job.get("limits")))
+    runner = Runner(job.steps, context, records, log, Box(oom_file=counted), job.limits)
     signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))
     ending = runner.run()
-    if job.get("ending"):
-        write_whole(job["ending"], json.dumps(ending._asdict()).encode())
+    if job.ending is not None:
+        write_whole(job.ending, json.dumps(ending._asdict()).encode())
     else:
         records.last(
             "end",

@@ -22,16 +22,17 @@ from typing import Any, Callable, Dict, List, Optional
 from ..contain import cgroup
 from ..contain.process import become_subreaper, boot_id, stat, write_whole
 from ..contain.sandbox import Box
+from ..job_file import JobFile
 from ..masking.files import mask_files
 from ..masking.mask import Mask
-from ..run.ending import Ending, Limits
+from ..run.ending import Ending
 from ..run.hardware import hardware
 from ..run.log import Log
 from ..run.out_folder import OutFolder, join
 from ..run.readiness import Readiness
 from ..run.records import RecordError, Records
 from ..run.runner import Runner
-from ..steps.kinds import Context, Prepared, prepare
+from ..steps.kinds import Context, Prepared, agent_path, prepare
 
 
 class Taken(Exception):
@@ -39,12 +40,11 @@ class Taken(Exception):
 
 
 class Supervisor:
-    """`request` is what `zygote.py` describes."""
-
-    def __init__(self, request: Dict[str, Any]) -> None:
-        self._request = request
-        self._folder: str = request["folder"]
-        self._mask = Mask(request.get("secrets") or ())
+    def __init__(self, job: JobFile) -> None:
+        self._job = job
+        self._folders = job.in_folders()
+        self._folder = self._folders.out
+        self._mask = Mask(job.secrets)
         self._out = OutFolder(self._folder, self._mask)
         self._runner: Optional[Runner] = None
         self._cancelled = False
@@ -82,16 +82,16 @@ class Supervisor:
     def supervise(self) -> None:
         """Run the job to its end, whatever that is."""
         group = cgroup.Cgroup(self._identity["cgroups"])
-        memory_bytes = self._request.get("memory_bytes")
-        log = Log(self._folder)
+        memory_bytes = self._job.memory_bytes
+        log = Log(self._folder, self._job.log_segments)
         records: Optional[Records] = None
         try:
             records = Records(self._folder, self._mask)
-            if self._request.get("container"):
-                ending = self._run_container(records, log)
+            if self._job.container is not None:
+                ending = self._run_container(self._job.container, records, log)
             else:
                 group.create(memory_bytes)
-                box = Box(group, self._request.get("cpus"), memory_bytes, self._path("oom"))
+                box = Box(group, self._job.cpus, memory_bytes, self._path("oom"))
                 ending = self._run(box, records, log)
         except (RecordError, OSError) as error:
             ending = Ending("infra", None, str(error))
@@ -102,33 +102,30 @@ class Supervisor:
 
     def _run(self, box: Box, records: Records, log: Log) -> Ending:
         self._begin(records)
-        steps, env = self._request["steps"], self._request["env"]
-        return self._drive(steps, box, records, log, prepare, env, self._readiness(records))
+        readiness = self._readiness(records)
+        return self._drive(self._job.steps, box, records, log, prepare, self._job.env, readiness)
 
     def _begin(self, records: Records) -> None:
-        records.begin(hardware(self._request.get("cpus"), self._request.get("memory_bytes")))
+        records.begin(hardware(self._job.cpus, self._job.memory_bytes))
 
     def _readiness(self, records: Records, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
         """Found from here, also for a container: the port is asked where others will ask it."""
-        ready = self._request.get("ready")
-        if not ready:
+        ready = self._job.ready
+        if ready is None:
             return None
-        port = int(ready["port"])
-        gate = None if listens is None else functools.partial(listens, port)
-        return Readiness(port, ready.get("path") or "", functools.partial(records.write, "ready"), gate)
+        gate = None if listens is None else functools.partial(listens, ready.number)
+        return Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
 
-    def _run_container(self, records: Records, log: Log) -> Ending:
+    def _run_container(self, spec: Dict[str, Any], records: Records, log: Log) -> Ending:
         from .container import Container, ContainerError
 
-        container = Container(self._request)
+        container = Container(self._job, spec)
         try:
             box = container.start()
             readiness = self._readiness(records, container.listens)
             if container.python is None:
                 self._begin(records)
-                ending = self._drive(
-                    self._request["steps"], box, records, log, container.prepare, container.env, readiness
-                )
+                ending = self._drive(self._job.steps, box, records, log, container.prepare, container.env, readiness)
             else:
                 unrecorded = Records(container.out, self._mask, "outer.jsonl")
                 whole = container.only_step()
@@ -153,27 +150,27 @@ class Supervisor:
         env: Dict[str, str],
         readiness: Optional[Readiness],
     ) -> Ending:
-        request = self._request
         context = Context(
-            work=request["work"],
-            files=request["files"],
+            work=self._folders.work,
+            files=self._folders.files,
             env=env,
-            python=request.get("python"),
-            driver=request.get("driver"),
-            agent=request.get("agent") or "",
-            secrets=request.get("secrets"),
+            python=self._job.environment.get("interpreter"),
+            driver=self._job.environment.get("driver"),
+            agent=agent_path(),
+            secrets=self._job.secrets,
             oom_file=box.oom_file,
         )
-        limits = Limits.of(request["limits"])
 
         def keep_folder() -> None:
             self._out.restore(records, log)
 
-        self._runner = Runner(steps, context, records, log, box, limits, keep_folder, prepare, readiness=readiness)
+        self._runner = Runner(
+            steps, context, records, log, box, self._job.limits, keep_folder, prepare, readiness=readiness
+        )
         if self._cancelled:
             self._cancel()
         ending = self._runner.run()
-        problems = mask_files(request["files"], self._mask)
+        problems = mask_files(self._folders.files, self._mask)
         if problems:
             ending = Ending("infra", None, join(ending.message, problems), ending.left)
         return ending

@@ -1,13 +1,8 @@
 """Starts supervisors by a fork instead of an interpreter each: `python -I -S AGENT spawn`.
 
-Reads requests, one JSON object a line, from its input:
-
-    {"id": 1, "folder": ..., "steps": [...], "limits": {"run_s", "stall_s", "grace_s"},
-     "env": {...}, "secrets": [values], "python": ..., "driver": ..., "agent": ..., "work": ..., "files": ...,
-     "cpus": [0, 1], "memory_bytes": ..., "ready": {"port": number, "path": ""}}
-
-and answers each by a line: {"id": 1, "pid": ..., "start": ...} when the job is known on disk and will run,
-{"id": 1, "taken": true} when it has or had a supervisor already, {"id": 1, "error": "..."} when it was not started.
+Reads requests, one JSON object a line, from its input: {"id": 1, "job": as in `job_file.py`}, and answers each by a
+line: {"id": 1, "pid": ..., "start": ...} when the job is known on disk and will run, {"id": 1, "taken": true} when it
+has or had a supervisor already, {"id": 1, "error": "..."} when it was not started.
 The answer comes from the supervisor itself; the zygote answers for one that died before it could. When its input ends
 the zygote ends; supervisors are in sessions of their own and go on.
 """
@@ -24,8 +19,10 @@ import sys
 import traceback
 from typing import Any, Dict, List
 
+from .. import job_file
 from ..contain import cgroup
 from ..contain.process import boot_id
+from ..steps.kinds import agent_path
 from .supervisor import Supervisor, Taken
 
 
@@ -36,7 +33,7 @@ def main(arguments: List[str]) -> int:
     os.set_blocking(reader, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    boot_id(), cgroup.plan("")  # found once here, known to all children
+    boot_id(), cgroup.plan(""), agent_path()  # found once here, known to all children
     gc.collect()
     gc.freeze()  # what is here now is never looked at again, so that children share it
     waiting: Dict[int, int] = {}
@@ -54,12 +51,16 @@ def main(arguments: List[str]) -> int:
             for line in lines:
                 request = json.loads(line)
                 try:
-                    waiting[_fork(request, reader, writer)] = request["id"]
+                    job = job_file.read(request["job"], {})
+                    job.in_folders()
+                    waiting[_fork(request["id"], job, reader, writer)] = request["id"]
+                except job_file.BadJobFile as error:
+                    _answer(1, {"id": request["id"], "error": "not a job that can be run: %s" % error})
                 except OSError as error:  # no more processes, no more memory: this one fails, the next may not
                     _answer(1, {"id": request["id"], "error": "cannot fork: %s" % error})
 
 
-def _fork(request: Dict[str, Any], *unneeded: int) -> int:
+def _fork(number: int, job: job_file.JobFile, *unneeded: int) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -68,14 +69,14 @@ def _fork(request: Dict[str, Any], *unneeded: int) -> int:
         signal.set_wakeup_fd(-1)
         for fd in unneeded:
             os.close(fd)
-        code = _become_supervisor(request)
+        code = _become_supervisor(number, job)
     except BaseException:  # noqa: BLE001 - the last place to say what broke; the process ends here
-        _say_what_broke(request["folder"])
+        _say_what_broke(job.in_folders().out)
     finally:
         os._exit(code)
 
 
-def _become_supervisor(request: Dict[str, Any]) -> int:
+def _become_supervisor(number: int, job: job_file.JobFile) -> int:
     os.setsid()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
@@ -83,16 +84,16 @@ def _become_supervisor(request: Dict[str, Any]) -> int:
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
-    supervisor = Supervisor(request)
+    supervisor = Supervisor(job)
     try:
         identity = supervisor.take()
     except Taken:
-        _answer(answers, {"id": request["id"], "taken": True})
+        _answer(answers, {"id": number, "taken": True})
         return 0
     except OSError as error:
-        _answer(answers, {"id": request["id"], "error": str(error)[:2000]})
+        _answer(answers, {"id": number, "error": str(error)[:2000]})
         return 0
-    _answer(answers, {"id": request["id"], "pid": identity["pid"], "start": identity["start"]})
+    _answer(answers, {"id": number, "pid": identity["pid"], "start": identity["start"]})
     os.close(answers)
     supervisor.supervise()
     return 0

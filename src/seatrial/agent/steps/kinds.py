@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..masking.mask import MASK, Mask
@@ -282,6 +283,12 @@ def _files(args: Result, context: Context) -> Prepared:
 
     paths = ["/proc/%d/fd/%d" % (os.getpid(), memory) for memory in (asked, told)]
     return Prepared([sys.executable, "-I", "-S", context.agent or sys.argv[0], "files", *paths], finish=finish)
+
+
+@lru_cache(maxsize=None)
+def agent_path() -> str:
+    """What this runs from, to start it again: `python AGENT ...`. To be asked before the folder is changed."""
+    return os.path.abspath(sys.argv[0])
 
 
 def source(module: str) -> str:

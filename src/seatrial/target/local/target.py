@@ -111,7 +111,7 @@ class LocalTarget:
         card = made
         place = _layered(place, folder.path / "layer")
         try:
-            answer = await _to_its_end(self._zygote.spawn(self._request(card, folder, place, secrets)))
+            answer = await _to_its_end(self._zygote.spawn(self._job_file(card, folder, place, secrets)))
         except asyncio.CancelledError:
             await self._end_and_remove(folder)  # asked for and started, but nobody will ever hear of it
             raise
@@ -141,20 +141,18 @@ class LocalTarget:
             await asyncio.sleep(0.01)
         raise TargetError(f"{folder.path} is locked by another process that does not start it")
 
-    def _request(self, card: Card, folder: JobFolder, place: Place, secrets: Mapping[str, str]) -> dict[str, Any]:
-        """What `agent/start/zygote.py` asks for. The only place that the values of secrets go to."""
+    def _job_file(self, card: Card, folder: JobFolder, place: Place, secrets: Mapping[str, str]) -> dict[str, Any]:
+        """As `agent/job_file.py` describes it. The only place that the values of secrets go to."""
         job = card.job
         return {
-            "folder": str(folder.path),
-            "work": str(folder.work),
-            "files": str(folder.files),
+            "version": 1,
+            "name": job.name,
             "steps": [_step(step) for step in job.steps],
             "limits": {"run_s": job.limits.run_s, "stall_s": job.limits.stall_s, "grace_s": job.limits.grace_s},
-            "env": job_environment(card, folder.path, secrets, place.bin_folders, place.virtual_env),
-            "secrets": [value for value in secrets.values() if value],
-            "python": str(place.python) if place.python else None,
-            "driver": place.driver,
-            "agent": str(self._agent),
+            "folders": {"out": str(folder.path), "work": str(folder.work), "files": str(folder.files)},
+            "variables": job_environment(card, folder.path, secrets, place.bin_folders, place.virtual_env),
+            "secret_variables": sorted(secrets),
+            "environment": {"interpreter": str(place.python) if place.python else None, "driver": place.driver},
             "cpus": card.cpus,
             "memory_bytes": job.resources.memory_bytes,
             "ready": _ready(card),
