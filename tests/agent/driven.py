@@ -40,7 +40,7 @@ class Driven:
 
 
 @dataclass
-class Place:
+class StepRunner:
     """Where steps are run: a work folder, an agent, an interpreter."""
 
     folder: Path

@@ -84,9 +84,9 @@ def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
     entries: Dict[str, Any] = spec.get("entries") or {}
     if not entries:
         return {}
-    from .files.read_files import gather, look  # and with it the readers of files, for who has any
+    from .files.read_files import gather, read_files  # and with it the readers of files, for who has any
 
     lines: List[bytes] = []
     asked = {"roots": roots, "labels": [""] * len(roots), "entries": entries}
-    look(asked, limited, lambda line: lines.append(json.dumps(line).encode("utf-8")))
+    read_files(asked, limited, lambda line: lines.append(json.dumps(line).encode("utf-8")))
     return gather(lines, entries, True, "")

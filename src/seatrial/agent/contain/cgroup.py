@@ -48,7 +48,7 @@ class Cgroup:
                 self._take(folder)
 
     def count(self, folder: str) -> None:
-        """Instead of `create`: only read what a group has of memory; nobody is put into it, nor ended by it."""
+        """Instead of `create`: only read what a group has of memory; no process is put into it, nor ended by it."""
         self._take(folder)
         self.folders = []
 

@@ -1,4 +1,10 @@
-"""What holds a job's processes: its control groups, its CPUs, its memory; and who is in there."""
+"""What holds a job's processes: its control groups, its CPUs, its memory; and who is in there.
+
+In a pod the container's own limits hold, which the kernel keeps. Where the kernel, out of memory, ends all of a
+container at once (`memory.oom.group`, as kubelets set it on version 2 of control groups), the agent would go too, and
+with it what only it can report. There memory is watched from here, a little below the limit, so that the step dies and
+the agent lives.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +17,13 @@ from typing import Iterable, List, Optional, Set
 from .cgroup import Cgroup
 from .process import descendants, read, send, stat
 
-LOOK_S = 0.05  # how often memory is looked at where the kernel does not limit it
+CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
+GROUPS = "/sys/fs/cgroup"
+OOM_FILES = ("memory.events", "memory/memory.oom_control")
+SHARE = 0.95  # of a pod's memory: more than that, and the kernel may be quicker
 
 
-class Box:
+class Sandbox:
     """`oom_file` has a line `oom_kill N`, of the kernel or of ours: how often memory ran out so far."""
 
     def __init__(
@@ -29,7 +38,7 @@ class Box:
         self._cpus = cpus
         self._watched_bytes = None if self.cgroup.memory_limited else memory_bytes
         self._own_count = 0
-        self._next_look_s = 0.0
+        self._next_check_s = 0.0
         if self._watched_bytes is not None and oom_file is not None:
             self._own_file: Optional[str] = oom_file
             self.oom_file: Optional[str] = oom_file
@@ -45,14 +54,14 @@ class Box:
             os.sched_setaffinity(0, self._cpus)
         if self._watched_bytes is not None:
             # It counts what is reserved, which may be far more than what is used (stacks of threads): so it stops only
-            # who asks for much too much at once; all else is seen by `look`.
+            # who asks for much too much at once; all else is seen by `check_memory`.
             ceiling = 2 * self._watched_bytes
             hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
             allowed = ceiling if hard == resource.RLIM_INFINITY else min(ceiling, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
 
     def members(self) -> Set[int]:
-        """All that run for the job. A zombie counts: somebody has yet to be told of its end."""
+        """All that run for the job. A zombie counts: its parent has yet to ask for its end."""
         found = (self.cgroup.members() | descendants(os.getpid())) - {os.getpid()}
         if found and self.apart is not None:
             found = {pid for pid in found for seen in [stat(pid)] if seen is not None and seen.group != self.apart}
@@ -80,16 +89,16 @@ class Box:
             return counted
         return sum(seen.resident_bytes for seen in map(stat, self.members()) if seen is not None)
 
-    def next_look_s(self) -> Optional[float]:
-        """When `look` is due, on the monotonic clock; None: never, the kernel does it."""
-        return None if self._watched_bytes is None else self._next_look_s
+    def next_check_s(self) -> Optional[float]:
+        """When `check_memory` is due, on the monotonic clock; None: never, the kernel does it."""
+        return None if self._watched_bytes is None else self._next_check_s
 
-    def look(self) -> None:
+    def check_memory(self) -> None:
         """Do what the kernel would: over the limit, the largest process is killed, and counted."""
         now_s = time.monotonic()
-        if self._watched_bytes is None or now_s < self._next_look_s:
+        if self._watched_bytes is None or now_s < self._next_check_s:
             return
-        self._next_look_s = now_s + LOOK_S
+        self._next_check_s = now_s + CHECK_S
         sizes = {pid: seen.resident_bytes for pid in self.members() for seen in [stat(pid)] if seen is not None}
         if sizes and self._held_bytes(sizes.values()) > self._watched_bytes:
             self._own_count += 1
@@ -108,3 +117,35 @@ class Box:
                 file.write("oom_kill %d\n" % self._own_count)
         except OSError:
             pass  # the disk is full or the folder gone; `oom_kills` goes by the count in memory then
+
+
+class PodSandbox(Sandbox):
+    """Memory counts once, however many processes share it: by the container's own counter where it can be read."""
+
+    def __init__(self, memory_bytes: Optional[int], oom_file: Optional[str], groups: str) -> None:
+        super().__init__(None, None, memory_bytes, oom_file)
+        self._container = Cgroup([])
+        self._container.count(groups)
+
+    def _held_bytes(self, sizes: Iterable[int]) -> int:
+        held = self._container.memory_bytes()
+        return sum(sizes) if held is None else held
+
+
+def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS) -> Sandbox:
+    """`own_file`: where the count of kills is kept when it is this agent that does them."""
+    if memory_bytes and _all_at_once(groups):
+        return PodSandbox(int(memory_bytes * SHARE), own_file, groups)
+    return Sandbox(oom_file=oom_file(groups))
+
+
+def oom_file(groups: str = GROUPS) -> Optional[str]:
+    """The kernel's file with a line `oom_kill N` for this container."""
+    return next((path for name in OOM_FILES for path in [os.path.join(groups, name)] if os.path.exists(path)), None)
+
+
+def _all_at_once(groups: str) -> bool:
+    try:
+        return read(os.path.join(groups, "memory.oom.group")).strip() == b"1"
+    except OSError:
+        return False

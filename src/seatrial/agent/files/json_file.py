@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Dict, List, Optional, Protocol, Set, Tuple, Union
 
-from ..logs.figures import told
+from ..logs.figures import to_json
 
 MISSING = object()
 TEXT_CHARACTERS = 500
@@ -61,7 +61,7 @@ def read(file: Source, keys: List[str]) -> Dict[str, Any]:
 def read_lines(file: Source, keys: List[str]) -> Dict[str, Any]:
     """The last value of each key in a file with one JSON object a line, and how many there were.
 
-    A last line that is cut off is what a writer leaves that was ended: it is told, and the others count."""
+    A last line that is cut off is what a writer leaves that was ended: it is reported, and the others count."""
     twice: List[str] = []
     decoder = _decoder(twice)
     last: Dict[str, Any] = dict.fromkeys(keys, MISSING)
@@ -129,7 +129,7 @@ def _plain(value: Any) -> Tuple[Any, Optional[str]]:
     if isinstance(value, bool):
         return ("true" if value else "false"), None
     if isinstance(value, float):
-        return (value if math.isfinite(value) else told(value)), None
+        return (value if math.isfinite(value) else to_json(value)), None
     if isinstance(value, (int, str)):
         return (value[:TEXT_CHARACTERS] if isinstance(value, str) else value), None
     return None, "is %s, not a figure" % ("a list" if isinstance(value, list) else "an object")

@@ -1,9 +1,9 @@
-"""Reads what a job made: `python AGENT files ASKED TOLD`. A process of its own, held to its memory and its time, for a
-file may be made to break who reads it.
+"""Reads what a job made: `python AGENT files REQUEST REPORT`. A process of its own, held to its memory and its time,
+for a file may be made to break who reads it.
 
-ASKED is the path of a JSON file: {"roots": [folders], "labels": [what their files are called by], "entries": {name:
-{"match", "reader", "keys", "most_bytes"}}, "memory_bytes", "seconds"}. TOLD gets a JSON line for each file before it is
-read and one after, so that what was read is known when this process is ended by what it reads; `gather` puts them
+REQUEST is the path of a JSON file: {"roots": [folders], "labels": [what their files are called by], "entries": {name:
+{"match", "reader", "keys", "most_bytes"}}, "memory_bytes", "seconds"}. REPORT gets a JSON line for each file before it
+is read and one after, so that what was read is known when this process is ended by what it reads; `gather` puts them
 together.
 """
 
@@ -23,10 +23,10 @@ from . import json_file, kineto, xplane
 from .limited import Limited, OverTime
 from .search import BadPattern, Found, Search
 
-MOST_FILES = 1_000  # of an entry that are told one by one
+MOST_FILES = 1_000  # of an entry that are reported one by one
 MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
-MOST_TOLD_BYTES = 32 << 20
-Tell = Callable[[Dict[str, Any]], None]
+MOST_REPORT_BYTES = 32 << 20
+Report = Callable[[Dict[str, Any]], None]
 
 
 class Unreadable(Exception):
@@ -35,40 +35,40 @@ class Unreadable(Exception):
 
 def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
-        asked = json.load(file)
-    limited = Limited(asked.get("memory_bytes"), asked.get("seconds"))
-    with open(arguments[1], "wb", buffering=0) as told:
-        look(asked, limited, lambda line: _write(told, line))
+        request = json.load(file)
+    limited = Limited(request.get("memory_bytes"), request.get("seconds"))
+    with open(arguments[1], "wb", buffering=0) as file:
+        read_files(request, limited, lambda line: _write(file, line))
     return 0
 
 
-def _write(told: IO[bytes], line: Dict[str, Any]) -> None:
-    told.write(json.dumps(line).encode("utf-8") + b"\n")
+def _write(file: IO[bytes], line: Dict[str, Any]) -> None:
+    file.write(json.dumps(line).encode("utf-8") + b"\n")
 
 
-def look(asked: Dict[str, Any], limited: Limited, tell: Tell) -> None:
-    """All entries. When the time is over, what is left is told as not read."""
+def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> None:
+    """All entries. When the time is over, what is left is reported as not read."""
     search: Optional[Search] = None
-    for name, entry in asked["entries"].items():
+    for name, entry in request["entries"].items():
         found: List[Found] = []
         try:
             with limited.reading():
-                search = search or Search(asked["roots"], asked["labels"])
+                search = search or Search(request["roots"], request["labels"])
                 found = search.matching(str(entry.get("match") or ""))
-            tell({"entry": name, "count": len(found), "cut": search.cut})
+            report({"entry": name, "count": len(found), "cut": search.cut})
         except (OverTime, BadPattern) as error:
-            tell({"entry": name, "count": 0, "error": str(error)})
+            report({"entry": name, "count": 0, "error": str(error)})
         for one in found[:MOST_FILES]:
-            _look_at(name, entry, one, limited, tell)
+            _read_reported(name, entry, one, limited, report)
 
 
-def _look_at(name: str, entry: Dict[str, Any], found: Found, limited: Limited, tell: Tell) -> None:
-    """One file. What is wrong with it is told."""
+def _read_reported(name: str, entry: Dict[str, Any], found: Found, limited: Limited, report: Report) -> None:
+    """One file. What is wrong with it is reported."""
     size, modified_s = found.seen.st_size, found.seen.st_mtime
     seen: Dict[str, Any] = {"path": found.shown, "bytes": size, "modified_s": modified_s, "error": None, "values": {}}
     reader = str(entry.get("reader") or "")
     if reader:
-        tell({"entry": name, "begun": seen})
+        report({"entry": name, "begun": seen})
         began_s = time.monotonic()
         try:
             with limited.reading():
@@ -82,7 +82,7 @@ def _look_at(name: str, entry: Dict[str, Any], found: Found, limited: Limited, t
             seen["error"] = str(error)
         except (OSError, zlib.error, EOFError) as error:
             seen["error"] = "cannot be read: %s" % error
-    tell({"entry": name, "file": seen})
+    report({"entry": name, "file": seen})
 
 
 def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
@@ -153,7 +153,7 @@ def _unpacked(file: IO[bytes]) -> IO[bytes]:
 
 
 def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str) -> Dict[str, Any]:
-    """What was told, by entry; with the file that was being read when the reader ended badly, if it did."""
+    """The report, by entry; with the file that was being read when the reader ended badly, if it did."""
     result: Dict[str, Any] = {name: {"count": 0, "files": []} for name in entries}
     begun: Optional[Dict[str, Any]] = None
     done = set()
@@ -161,21 +161,21 @@ def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str
     for line in lines:
         taken_bytes += len(line)
         try:
-            told = json.loads(line.decode("utf-8", "replace"))
-            into = result[told["entry"]]
+            said = json.loads(line.decode("utf-8", "replace"))
+            into = result[said["entry"]]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if taken_bytes > MOST_TOLD_BYTES:
-            into["error"] = "more was found than can be told"
+        if taken_bytes > MOST_REPORT_BYTES:
+            into["error"] = "more was found than can be reported"
             break
-        if "file" in told:
-            into["files"].append(told["file"])
+        if "file" in said:
+            into["files"].append(said["file"])
             begun = None
-        elif "begun" in told:
-            begun = dict(told["begun"], entry=told["entry"])
+        elif "begun" in said:
+            begun = dict(said["begun"], entry=said["entry"])
         else:
-            done.add(told["entry"])
-            into.update({key: value for key, value in told.items() if key != "entry" and value not in ("", None)})
+            done.add(said["entry"])
+            into.update({key: value for key, value in said.items() if key != "entry" and value not in ("", None)})
     if begun is not None:
         name = begun.pop("entry")
         result[name]["files"].append(dict(begun, error="reading it ended badly: the reader %s" % how))

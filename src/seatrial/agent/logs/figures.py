@@ -33,7 +33,7 @@ def whole(value: Optional[float]) -> Optional[int]:
 
 
 def all_plain(tokens: Sequence[bytes]) -> bool:
-    """Whether every token is surely a finite number: told for thousands at once, by the letters that they lack."""
+    """Whether every token is surely a finite number: found for thousands at once, by the letters that they lack."""
     joined = b" ".join(tokens)
     letters = joined.translate(None, _PLAIN)
     if letters and (letters.translate(None, b"eE") or _OVERFLOW.search(joined)):
@@ -41,7 +41,7 @@ def all_plain(tokens: Sequence[bytes]) -> bool:
     return b"" not in tokens
 
 
-def told(value: Optional[float]) -> Any:
+def to_json(value: Optional[float]) -> Any:
     """As records have it: JSON has no word for some numbers, and for what was no number at all there is `?`."""
     if value is None:
         return "?"
@@ -50,5 +50,5 @@ def told(value: Optional[float]) -> Any:
     return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
-def told_all(values: Sequence[Optional[float]]) -> List[Any]:
-    return [told(value) for value in values]
+def all_to_json(values: Sequence[Optional[float]]) -> List[Any]:
+    return [to_json(value) for value in values]

@@ -10,8 +10,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Dict, Iterator, List, Optional, Tuple, Union
 
-from .long_line import TEXT_CHARACTERS, LongLine, Window
-from .plain import host_of, plain
+from .long_line import TEXT_CHARACTERS, LongLine, Window, host_of, plain
 
 LINE_BYTES = 64 << 10
 GRAIN = 1 << 10

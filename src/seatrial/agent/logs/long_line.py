@@ -7,16 +7,29 @@ OVERLAP_BYTES only those are surely found that start and end in one window.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, Optional, Set
+import re
+from typing import Dict, Iterator, Optional, Set, Tuple
 
 from ..masking.escapes import unfinished
-from .plain import host_of, plain
 
 WINDOW_BYTES = 64 << 10
 OVERLAP_BYTES = 8 << 10
 BEFORE_BYTES = 256
 TEXT_BEFORE = 40  # bytes of a line that are shown before what was found in it
 TEXT_CHARACTERS = 500
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
+_PREFIX = re.compile(rb"\[(\d{1,6})\] ?")
+
+
+def plain(data: bytes) -> bytes:
+    """As patterns see it: without what acts on a terminal."""
+    return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
+
+
+def host_of(line: bytes) -> Tuple[int, int]:
+    """The host that a line is of (`[h] text`), and how long what says so is. A line that does not say is host 0's."""
+    prefix = _PREFIX.match(line)
+    return (int(prefix.group(1)), prefix.end()) if prefix else (0, 0)
 
 
 class Window:
@@ -41,7 +54,7 @@ class Window:
         return before + (text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…")
 
     def by_host(self) -> Dict[int, "Window"]:
-        """The same window, with whose it is, which is told at the start of the line alone."""
+        """The same window, with its host, which stands at the start of the line alone."""
         if self.line.host is None:
             self.line.host, self.line.prefix = host_of(self.data)
         cut = self.line.prefix if self.offset == 0 else 0

@@ -103,7 +103,7 @@ class Pattern:
         return [found.group(self._group) or b"" for found in self._line.finditer(line)]
 
     def tokens(self, block: Block) -> List[bytes]:
-        """All figures, as quickly as can be: where they are is not told, and one that is none is empty."""
+        """All figures, as quickly as can be: without where they are, and one that is none is empty."""
         if not self._by_line and self._block.groups <= 1:
             found: List[bytes] = self._block.findall(block.data)
             return found
@@ -176,7 +176,7 @@ class Pattern:
 
 
 class Patterns:
-    """Compiled once; those that are broken or do not end are left out from then on, and told."""
+    """Compiled once; those that are broken or do not end are left out from then on, and reported."""
 
     def __init__(self, guard: Optional[Guard] = None) -> None:
         self._guard = guard or Guard()

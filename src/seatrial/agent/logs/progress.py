@@ -53,7 +53,7 @@ class HostProgress:
 class Progress:
     """A stall is no new step of one host for `factor` times the median time between its steps, at least `least_s`.
 
-    It is never told before a host has made `steps` steps (the first ones compile), so a host that tells none is not
+    It is never reported before a host has made `steps` steps (the first ones compile), so a host that tells none is not
     waited for. A step number that is not the last one of its host is a new step, also a lower one: many programs count
     anew in each epoch."""
 

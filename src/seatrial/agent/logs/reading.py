@@ -58,7 +58,7 @@ class Reading:
         self._next_batch_s = self._next_progress_s = 0.0
         self._shown_steps = 0
         self._fed_s: Optional[float] = None
-        self._looked_at_rest = True
+        self._rest_searched = True
         self.stopped: Optional[Dict[str, Any]] = None
         self._stopped_s = 0.0
 
@@ -71,7 +71,7 @@ class Reading:
     def feed(self, data: bytes, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
         """`host`: whose log this is, where each has one of its own."""
         host = self._host if host is None else host
-        self._fed_s, self._looked_at_rest = now_s, False
+        self._fed_s, self._rest_searched = now_s, False
         for part in self._stream(host).feed(data):
             self._take(part, host, now_s)
 
@@ -170,14 +170,14 @@ class Reading:
             times.append(self._stopped_s + LINGER_S)
         if any(series.waiting for series in self._values.series.values()):
             times.append(self._next_batch_s)
-        if not self._looked_at_rest and self._fed_s is not None:
+        if not self._rest_searched and self._fed_s is not None:
             times.append(self._fed_s + QUIET_S)
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def over(self, now_s: float) -> Optional[str]:
         """The outcome, when the program must be ended."""
-        if not self._looked_at_rest and self._fed_s is not None and now_s >= self._fed_s + QUIET_S:
-            self._look_at_rest(now_s)
+        if not self._rest_searched and self._fed_s is not None and now_s >= self._fed_s + QUIET_S:
+            self._search_rest(now_s)
         if self.stopped is not None:
             return "stopped" if now_s >= self._stopped_s + LINGER_S else None
         due = self._progress.next()
@@ -195,9 +195,9 @@ class Reading:
         whose = host if self._several else None
         return {"what": "stall", "host": whose, "line": None, "text": text, "step": progress.last_step}
 
-    def _look_at_rest(self, now_s: float) -> None:
+    def _search_rest(self, now_s: float) -> None:
         """A line that does not end, because the program hangs in it or draws over it: only for what ends a program."""
-        self._looked_at_rest = True
+        self._rest_searched = True
         for host, stream in self._streams.items():
             rest = stream.unfinished()
             for of_host, block in self._apart(rest, host) if rest is not None else ():
@@ -209,7 +209,7 @@ class Reading:
                 for name, pattern in self._values.patterns.items():
                     with self._patterns.guarded(pattern, block) as active:
                         if active:
-                            self._values.look(name, block, of_host, now_s)
+                            self._values.find_not_finite(name, block, of_host, now_s)
 
     def notes(self, now_s: Optional[float], last: bool = False) -> List[Dict[str, Any]]:
         """What is due to be recorded: once a second at first, once a minute after an hour."""

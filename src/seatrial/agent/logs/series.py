@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Any, Dict, List, Optional
 
-from .figures import told, told_all
+from .figures import all_to_json, to_json
 
 FULL = 10_000  # are kept one by one; after that every second, fourth, ... of
 MORE = 250  # further ones each
@@ -89,7 +89,7 @@ class Series:
             "name": self.name,
             "host": self.host,
             "steps": self._steps,
-            "values": told_all(self._values),
+            "values": all_to_json(self._values),
             "lines": self._lines,
             "at": self._at,
         }
@@ -101,8 +101,8 @@ class Series:
             "count": self.count,
             "kept": self.kept,
             "unread": self.unread,
-            "first": told(self.first) if self.count else None,
-            "last": told(self.last) if self.count else None,
+            "first": to_json(self.first) if self.count else None,
+            "last": to_json(self.last) if self.count else None,
             "last_line": self.last_line,
             "last_step": self.last_step,
         }

@@ -30,7 +30,7 @@ class Shapes:
         self._ready = False
 
     def count(self, pattern: Pattern, block: Block) -> Optional[int]:
-        """How many figures there are; None when that cannot be told so, or when not all of them are finite numbers."""
+        """How many figures there are; None when that cannot be known so, or when not all of them are finite numbers."""
         shapes = self._shapes(block) if pattern.digits_alike else None
         if shapes is None:
             return None

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
-from .figures import all_plain, number, told, whole
+from .figures import all_plain, number, to_json, whole
 from .lines import Block, Part
 from .long_line import Window
 from .patterns import Match, Pattern
@@ -152,7 +152,7 @@ class Values:
         line = block.line_at(offset)
         series.add(value, line, step, self._since_begin(now_s))
         if series.name in self._finite and value is not None and not math.isfinite(value):
-            seen = {"name": series.name, "host": series.host, "line": line, "step": step, "value": told(value)}
+            seen = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
             self._stop("value", dict(seen, text=block.text_at(offset)), now_s)
 
     def _step_at(self, block: Part, offset: int) -> Optional[int]:
@@ -180,7 +180,7 @@ class Values:
         """From where a window is read: not again what is inside of a figure of the one before."""
         return max(window.start, window.line.read_to.get(name, 0) - window.offset)
 
-    def look(self, name: str, block: Part, host: int, now_s: float) -> None:
+    def find_not_finite(self, name: str, block: Part, host: int, now_s: float) -> None:
         """Only for what is not finite: the block will come again."""
         if name not in self._finite:
             return
@@ -193,7 +193,7 @@ class Values:
         for token, offset in found:
             value = number(token)
             if value is not None and not math.isfinite(value):
-                seen = {"name": name, "host": host, "line": block.line_at(offset), "value": told(value)}
+                seen = {"name": name, "host": host, "line": block.line_at(offset), "value": to_json(value)}
                 self._stop("value", dict(seen, text=block.text_at(offset)), now_s)
 
     def result(self) -> Dict[str, Any]:
@@ -208,5 +208,5 @@ class Values:
         for name in (STEP, LOSS, "step_time"):
             series = next((self.series[key] for key in sorted(self.series) if key[0] == name), None)
             if series is not None and series.last is not None:
-                parts.append("%s %s" % (name, told(series.last)))
+                parts.append("%s %s" % (name, to_json(series.last)))
         return ", ".join(parts)

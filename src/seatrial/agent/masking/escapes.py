@@ -1,4 +1,4 @@
-"""What is in a text and nobody sees: escape sequences, control characters, marks without width. And what is left of a
+"""What is in a text and is not seen: escape sequences, control characters, marks without width. And what is left of a
 text without them, with the way back to where each of its characters was.
 
 Who shows a text takes these out, so a word that they split is whole again there: a secret must be found through them.

@@ -14,7 +14,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def mask_files(folder: str, mask: Mask) -> str:
-    """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and told in words."""
+    """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and reported in words."""
     if not mask.values or os.path.islink(folder):
         return ""
     problems = []
@@ -56,7 +56,7 @@ def _mask_file(path: str, mask: Mask) -> None:
 
 def _write_masked(source: int, path: str, mask: Mask, mode: int) -> None:
     new = os.path.join(os.path.dirname(path), ".seatrial-%s" % os.urandom(8).hex())
-    # A name that nobody can know, made by us and by nobody else: the job may have put links where we would write.
+    # A name that cannot be guessed, and a new file: the job may have put links where we would write.
     sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         stream = mask.stream(exact=True)

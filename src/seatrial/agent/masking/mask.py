@@ -1,5 +1,5 @@
 """Secrets are replaced in all that leaves a job, also when one is cut in two: by the way its bytes arrive, by
-the end of the job in the middle of it, or by colours and other things that nobody sees."""
+the end of the job in the middle of it, or by colours and other things that are not seen."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Mask:
         return value
 
     def stream(self, exact: bool = False) -> "StreamMask":
-        """`exact`: for a file, which is whole, and which nobody shows without what is unseen in it."""
+        """`exact`: for a file, which is whole, and which is not shown without what is unseen in it."""
         return StreamMask(self.values, exact)
 
 

@@ -125,7 +125,7 @@ def kept_path(files: str, path: str, name: str) -> str:
 
 
 def keep(notebook: Data, path: str, mask: Mask) -> Optional[str]:
-    """Write the executed notebook, whole or not at all. What went wrong is told, not raised: a verdict matters more."""
+    """Write the executed notebook, whole or not at all. What went wrong, not raised: a verdict matters more."""
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             cell["outputs"] = _joined(cell["outputs"])

@@ -91,7 +91,7 @@ def _command(argv: List[str], python: str) -> List[str]:
 def _socket_folder() -> str:
     """A new folder whose name is short enough for sockets: as seen from here, when its full name is too long.
 
-    It lies in the job's own temporary folder, so that it goes with the job even if nobody here lives to remove it.
+    It lies in the job's own temporary folder, so that it goes with the job even if nothing here lives to remove it.
     """
     folder = tempfile.mkdtemp(prefix="k")
     for name in (folder, os.path.relpath(folder)):
@@ -214,7 +214,7 @@ class Kernel:
                     raise
                 continue
             if reply["parent_header"].get("msg_id") == message:
-                return told(reply)
+                return evaluated(reply)
 
     async def interrupt(self) -> None:
         await self.km.interrupt_kernel()
@@ -246,7 +246,7 @@ class Kernel:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def told(reply: Dict[str, Any]) -> Optional[str]:
+def evaluated(reply: Dict[str, Any]) -> Optional[str]:
     """The value of our expression in a reply, when the kernel evaluated it."""
     import ast
 

@@ -18,7 +18,7 @@ from nbformat import from_dict
 from ..steps.probe import memory_limit
 from . import usage
 from .document import INJECTED_TAG, RAISES_TAG, SKIP_TAGS, plain, tags
-from .kernel import told
+from .kernel import evaluated
 from .setup import SETUP, TAKE
 
 node: Callable[[Any], Any] = from_dict
@@ -29,7 +29,7 @@ SAMPLE_S = 0.2
 GPU_SAMPLE_S = 2.0
 INTERRUPT_S = 5.0  # how long a kernel has to heed an interrupt
 KEPT_STREAM_CHARS = 4 << 20  # of one cell's printed text
-OUTPUT_CHARS = 2000  # of a failed cell's printed text, to be told with its failure
+OUTPUT_CHARS = 2000  # of a failed cell's printed text, to be reported with its failure
 _GPU_MEMORY = re.compile(r"(CUDA|HIP|XLA|GPU|device|ROCm|CUBLAS|cuDNN)[^\n]*out of memory|RESOURCE_EXHAUSTED", re.I)
 
 
@@ -131,7 +131,7 @@ class Pass:
             pass  # the reply says it
         except DeadKernelError:
             return await self._dead()
-        shell = json.loads(told(reply) or "[]")
+        shell = json.loads(evaluated(reply) or "[]")
         if reply["content"]["status"] != "ok":  # the kernel was not asked then
             shell = json.loads(await self.kernel.ask("", TAKE, 5.0) or "[]")
         return judge(cell, reply["content"], shell)

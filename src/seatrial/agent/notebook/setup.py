@@ -1,4 +1,4 @@
-"""What a kernel is told before the first cell: note each shell command that fails. This text runs inside the kernel.
+"""What a kernel runs before the first cell: note each shell command that fails. This text runs inside the kernel.
 
 IPython lets `!command` fail in silence. The wrappers below keep what a command printed and returned as it was; they
 only note the command and its exit code, to be asked for after each cell. Variables in a command (`{name}`, `$name`) are

@@ -132,7 +132,7 @@ def gpu_memory(nvidia_smi: str, pids: List[int]) -> Tuple[Optional[int], Optiona
 
 def _query(nvidia_smi: str, query: str) -> List[Tuple[str, str]]:
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [nvidia_smi, query, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -141,7 +141,7 @@ def _query(nvidia_smi: str, query: str) -> List[Tuple[str, str]]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return []
-    rows = [line.split(",") for line in told.stdout.decode("utf-8", "replace").splitlines()]
+    rows = [line.split(",") for line in done.stdout.decode("utf-8", "replace").splitlines()]
     pairs = [(row[0].strip(), row[1].strip()) for row in rows if len(row) == 2]
     return [(first, used) for first, used in pairs if first.isdigit() and used.isdigit()]
 

@@ -83,7 +83,7 @@ class Environments:
         path = os.path.abspath(path)
         works, said = ask([path, "-c", "import sys; print(sys.version)"], self._env)
         if not works:
-            raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _told(said)))
+            raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _reason(said)))
         return Python(path, entered(self._env, path))
 
     def _check_version(self, wanted: Optional[str]) -> None:
@@ -117,11 +117,11 @@ class Environments:
         path = os.path.join(folder, "bin", "python")
         if not made or not os.path.exists(path):
             if "No space left" in said:
-                raise Unready("infra", "no environment could be made: %s" % _told(said))
+                raise Unready("infra", "no environment could be made: %s" % _reason(said))
             text = (
                 "no environment could be made, use an image whose Python has `venv`, or one that has the packages: %s"
             )
-            raise Unready("refused", text % _told(said))
+            raise Unready("refused", text % _reason(said))
         # The image's Python may itself be an environment. A layer sees only what is below that one.
         seen = [entry for entry in self._site_packages() if os.path.isdir(entry)]
         for parent, folders, _ in os.walk(os.path.join(folder, "lib")):
@@ -143,14 +143,14 @@ class Environments:
             return
         env = dict(env, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", NO_COLOR="1")
         env.setdefault("PIP_PROGRESS_BAR", "off")
-        told = env.setdefault("PIP_LOG", os.path.join(self._folder, "pip.log"))
+        log = env.setdefault("PIP_LOG", os.path.join(self._folder, "pip.log"))
         if "PIP_CACHE_DIR" not in env:
             env.setdefault("PIP_NO_CACHE_DIR", "1")  # the pod goes, and its cache with it
         argv = [*self._installer(python, env), "--", *packages]
         ended = self._do("install %s" % names(packages), argv, env)
         if ended.code != 0:
-            refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or unreachable(told))
-            text = "%s could not be installed: %s" % (names(packages), _told(ended.output) or ended.how())
+            refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or unreachable(log))
+            text = "%s could not be installed: %s" % (names(packages), _reason(ended.output) or ended.how())
             raise Unready("refused" if refused else "infra", text)
 
     def _installer(self, python: str, env: Dict[str, str]) -> List[str]:
@@ -212,7 +212,7 @@ def entered(env: Dict[str, str], python: str) -> Dict[str, str]:
     return dict(found, PATH=path)
 
 
-def _told(output: str) -> str:
+def _reason(output: str) -> str:
     """The lines of an installer that say why, as one."""
     lines = [line.strip() for line in _URL_PASSWORD.sub("://", output).splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|×|╰)", line)] or lines[-3:]

@@ -1,9 +1,9 @@
-"""`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once, and leaves all that is to be told in the box.
+"""`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once, and leaves its report in a volume.
 
 JOB.json is as in `job_file.py`.
 
-`box/out` is as the folder of a local job: records.jsonl, log.txt, log.txt.N, files/, lock, end.json; and `cancel`, made
-by somebody who wants the end. The end is also told by the termination message and the exit code.
+`out` there is as the folder of a local job: records.jsonl, log.txt, log.txt.N, files/, lock, end.json; and `cancel`,
+made by whoever wants the end. The end is also in the termination message and the exit code.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Union
 
-from ..contain.pod_sandbox import pod_box
 from ..contain.process import become_subreaper
+from ..contain.sandbox import pod_sandbox
 from ..job_file import BadJobFile, JobFile, read_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
@@ -34,18 +34,18 @@ from ..run.runner import Runner
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from . import termination
 from .environment import Environments
-from .layout import ALIVE, CANCEL, LOCK, STARTED, Place
-from .tee_log import CopiedLog
+from .layout import ALIVE, CANCEL, LOCK, STARTED, PodFolders
+from .tee_log import TeeLog
 from .unpack import unpack
 
-LOOK_S = 0.25  # how often somebody may have asked for the end
+POLL_S = 0.25  # how often somebody may have asked for the end
 RESTORE_S = 1.0
 HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
 BY_SIGNAL = "ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down"
 
 
 class Again(Exception):
-    """The box of this container was used before: the container was started anew, its steps must not be."""
+    """The volume of this container was used before: the container was started anew, its steps must not be."""
 
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.message)
@@ -61,12 +61,12 @@ def main(arguments: List[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python AGENT pod JOB.json\n")
         return 2
-    return Pod(Place(), arguments[0]).run()
+    return Pod(PodFolders(), arguments[0]).run()
 
 
 class Pod:
-    def __init__(self, place: Place, job_file: str) -> None:
-        self._place = place
+    def __init__(self, folders: PodFolders, job_file: str) -> None:
+        self._folders = folders
         self._job_file = job_file
         self._mask = Mask()
         self._runner: Optional[Runner] = None
@@ -96,14 +96,14 @@ class Pod:
         self._take()
         job = self._read_job()
         segments = SEGMENTS if isinstance(job, Unready) else job.log_segments
-        self._out = OutFolder(self._place.out(), self._mask)
+        self._out = OutFolder(self._folders.out(), self._mask)
         self._out.reserve_end()
-        log = self._log = CopiedLog(self._place.out(), segments)
+        log = self._log = TeeLog(self._folders.out(), segments)
         records: Optional[Records] = None
         try:
             if isinstance(job, Unready):
                 raise job
-            records = Records(self._place.out(), self._mask)
+            records = Records(self._folders.out(), self._mask)
             self._job = job
             self._ending = self._work(records)
         except Unready as unready:
@@ -118,15 +118,15 @@ class Pod:
     # ---- before the steps
 
     def _take(self) -> None:
-        """Become the one trial of this box. The lock comes before the mark: who sees the mark may wait for the lock."""
-        self._place.make()
-        lock = os.open(self._place.out(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Become the one trial of this pod. The lock comes before the mark: who sees the mark may wait for the lock."""
+        self._folders.make()
+        lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         text = (
             "the container was started a second time, and what its first start did is not known: it was not run again"
         )
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.close(os.open(self._place.out(STARTED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(os.open(self._folders.out(STARTED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except (BlockingIOError, FileExistsError):
             raise Again(self._earlier() or Ending("lost", None, text)) from None
         become_subreaper()
@@ -134,14 +134,14 @@ class Pod:
     def _earlier(self) -> Optional[Ending]:
         """How the first start ended, when it got to say it."""
         try:
-            with open(self._place.out(END)) as file:
+            with open(self._folders.out(END)) as file:
                 facts = json.load(file)
             return Ending(str(facts["outcome"]), facts["code"], str(facts["message"]), int(facts["left"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def _read_job(self) -> Union[JobFile, Unready]:
-        """The job, or what is wrong with it, to be told where its log is."""
+        """The job, or what is wrong with it, to be reported where its log is."""
         try:
             job = read_file(self._job_file, os.environ)
         except (BadJobFile, OSError) as error:
@@ -152,27 +152,27 @@ class Pod:
     def _work(self, records: Records) -> Ending:
         job, memory_bytes = self._job, self._job.memory_bytes
         self._records = records
-        self._box = pod_box(memory_bytes, self._place.out("oom"))
+        self._sandbox = pod_sandbox(memory_bytes, self._folders.out("oom"))
         self._begun_s = records.begin(hardware(None, memory_bytes))
         host = host_number(job.hosts, job.env, os.uname().nodename) if job.hosts > 1 else None
         if job.inputs:
-            unpack(self._place.inputs, self._place.work)
+            unpack(self._folders.inputs, self._folders.work)
         notebooks = any(step["kind"] == "notebook" for step in job.steps)
-        python = Environments(self._place.box(""), self._env(host), self._do).ready(job.environment, notebooks)
+        python = Environments(self._folders.volume(""), self._env(host), self._do).ready(job.environment, notebooks)
         context = self._context(python.env)
         context.python, context.driver = python.path, python.driver
         context.host, context.hosts, context.begun_s = host, job.hosts, self._begun_s
         ending = self._drive(job.steps, context, records, job.limits, prepare)
-        problems = mask_files(self._place.files, self._mask)
+        problems = mask_files(self._folders.files, self._mask)
         if problems:
             ending = Ending("infra", None, join(ending.message, problems), ending.left)
         return ending
 
     def _env(self, host: Optional[int]) -> Dict[str, str]:
         env = dict(self._job.env, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(self._job.hosts))
-        env.setdefault("HOME", self._place.box("home"))
-        env.setdefault("TMPDIR", self._place.box("tmp"))
-        env.setdefault("SEATRIAL_FILES", self._place.files)
+        env.setdefault("HOME", self._folders.volume("home"))
+        env.setdefault("TMPDIR", self._folders.volume("tmp"))
+        env.setdefault("SEATRIAL_FILES", self._folders.files)
         try:
             pwd.getpwuid(os.getuid())
         except KeyError:  # a user by number alone, as clusters like to have it; many libraries ask for the name
@@ -182,12 +182,12 @@ class Pod:
 
     def _context(self, env: Dict[str, str]) -> Context:
         return Context(
-            work=self._place.work,
-            files=self._place.files,
+            work=self._folders.work,
+            files=self._folders.files,
             env=env,
             agent=agent_path(),
             secrets=self._job.secrets,
-            oom_file=self._box.oom_file,
+            oom_file=self._sandbox.oom_file,
         )
 
     # ---- running
@@ -200,7 +200,7 @@ class Pod:
             seen.append(ended)
             return {}
 
-        records = Records(self._place.box(""), self._mask, "environment.jsonl")
+        records = Records(self._folders.volume(""), self._mask, "environment.jsonl")
         limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
         step = {"name": name, "kind": "run", "timeout_s": None}
         ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
@@ -219,10 +219,10 @@ class Pod:
         prepare: Callable[[Dict[str, Any], Context], Prepared],
     ) -> Ending:
         self._runner = Runner(
-            steps, context, records, self._log, self._box, limits, self._look, prepare, LOOK_S, self._begun_s
+            steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, POLL_S, self._begun_s
         )
         self._done = self._runner.done
-        self._look()
+        self._poll()
         if self._cancelled is not None:
             self._cancel(self._cancelled)
         return self._runner.run()
@@ -232,17 +232,17 @@ class Pod:
         if self._runner is not None:
             self._runner.stop("cancelled", self._cancelled)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Every so often: whether the end is asked for; and that all is still there."""
-        if self._cancelled is None and os.path.lexists(self._place.out(CANCEL)):
+        if self._cancelled is None and os.path.lexists(self._folders.out(CANCEL)):
             self._cancel("cancelled")
         self._log.pump()
         now_s = time.monotonic()
         if now_s >= self._next_restore_s:
             self._next_restore_s = now_s + RESTORE_S
             self._out.restore(self._records, self._log)
-            # What does not work on a full disk is told by what matters more.
-            with contextlib.suppress(OSError), open(self._place.out(ALIVE), "w") as file:
+            # A full disk is reported by what matters more.
+            with contextlib.suppress(OSError), open(self._folders.out(ALIVE), "w") as file:
                 file.write("%d\n" % now_s)
 
 
@@ -253,7 +253,7 @@ def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
         found = re.search(r"-(\d+)$", name)
         given = found.group(1) if found else ""
     if not given.isdigit() or int(given) >= hosts:
-        told = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
+        known = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
         text = "which of %d hosts this is cannot be known: %s; the pod is called %s"
-        raise Unready("infra", text % (hosts, told, name))
+        raise Unready("infra", text % (hosts, known, name))
     return int(given)

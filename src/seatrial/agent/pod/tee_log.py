@@ -16,7 +16,7 @@ BACKLOG_BYTES = 4 << 20  # that wait for a reader; what comes beyond is in the f
 LAST_S = 1.0  # at the end, for a reader that is merely slow
 
 
-class CopiedLog(Log):
+class TeeLog(Log):
     """The file has all of it; the output what its reader takes, and a line where something is left out."""
 
     def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
@@ -50,7 +50,7 @@ class CopiedLog(Log):
                 taken = os.write(self._to, self._waiting[0])
             except BlockingIOError:
                 return
-            except OSError:  # nobody reads any more
+            except OSError:  # its reader has gone
                 self._forget()
                 return
             self._waiting_bytes -= taken

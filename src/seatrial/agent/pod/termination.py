@@ -41,7 +41,7 @@ def message(ending: Ending, steps: Done) -> bytes:
 
 
 def write(data: bytes) -> None:
-    """Kubernetes makes the file before it starts the container; where there is none, nobody asks."""
+    """Kubernetes makes the file before it starts the container; where there is none, it is not asked for."""
     try:
         fd = os.open(os.environ.get(VARIABLE) or DEFAULT, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     except OSError:
@@ -49,7 +49,7 @@ def write(data: bytes) -> None:
     try:
         os.write(fd, data)
     except OSError:
-        pass  # the node's disk is full: the exit code is still told
+        pass  # the node's disk is full: there is still the exit code
     finally:
         os.close(fd)
 

@@ -1,4 +1,4 @@
-"""The program of a step: how it is started inside the job's box, and what is kept of it while it runs."""
+"""The program of a step: how it is started inside the job's sandbox, and what is kept of it while it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from ..contain.sandbox import Box
+from ..contain.sandbox import Sandbox
 from ..masking.mask import Mask
 from ..steps.kinds import Context, Prepared
 from .capture import Notes, Output
@@ -40,7 +40,7 @@ class Child:
         return os.WEXITSTATUS(self.status), None
 
 
-def start(prepared: Prepared, context: Context, box: Box, mask: Mask) -> Tuple[Child, int, int]:
+def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) -> Tuple[Child, int, int]:
     """The child, and the pipes to read its output and its notes from. Raises OSError when there can be no more."""
     child = Child(mask, prepared.reading)
     output, child_output = os.pipe()
@@ -49,13 +49,13 @@ def start(prepared: Prepared, context: Context, box: Box, mask: Mask) -> Tuple[C
         fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
     child.pid = os.fork()
     if child.pid == 0:
-        _become(prepared, context, box, child_output, child_notes)
+        _become(prepared, context, sandbox, child_output, child_notes)
     os.close(child_output)
     os.close(child_notes)
     return child, output, notes
 
 
-def _become(prepared: Prepared, context: Context, box: Box, output: int, notes: int) -> None:
+def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> None:
     """In the new process: become the program. Never returns."""
     code = 126
     try:
@@ -67,7 +67,7 @@ def _become(prepared: Prepared, context: Context, box: Box, output: int, notes: 
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        box.enter()
+        sandbox.enter()
         os.makedirs(context.work, exist_ok=True)  # a step before may have deleted it
         os.chdir(context.work)
         env = dict(context.env, SEATRIAL_NOTES_FD=str(NOTES_FD), **prepared.env)

@@ -14,7 +14,7 @@ NOTES_BYTES = 32 << 20  # of all notes of a job; what goes beyond is counted
 
 
 class RecordError(Exception):
-    """A record could not be written: what the job does from here on would not be told."""
+    """A record could not be written: what the job does from here on would not be known."""
 
     def __init__(self, path: str, reason: OSError) -> None:
         super().__init__("cannot write %s: %s" % (path, reason))

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..contain.process import living, send, stat, wake_and_terminate
-from ..contain.sandbox import Box
+from ..contain.sandbox import Sandbox
 from ..masking.mask import Mask
 from ..steps.kinds import Context, Ended, Prepared, prepare
 from .child import PIPE_BYTES, Child, start
@@ -40,7 +40,7 @@ class Runner:
         context: Context,
         records: Records,
         log: Log,
-        box: Box,
+        sandbox: Sandbox,
         limits: Limits,
         keep_folder: Optional[Callable[[], None]] = None,
         prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
@@ -53,12 +53,12 @@ class Runner:
         self._context = context
         self._records = records
         self._log = log
-        self._box = box
+        self._sandbox = sandbox
         self._limits = limits
         self._prepare = prepare
         self._keep_folder = keep_folder or (lambda: None)
         self._mask = Mask(context.secrets)
-        self._meter = Meter(box)
+        self._meter = Meter(sandbox)
         self._gpu = GpuQuery(context.env)
         self._selector = selectors.DefaultSelector()
         self._child: Optional[Child] = None
@@ -94,12 +94,12 @@ class Runner:
         self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
         try:
             self._settle()
-            left = self._end(self._box.members)
+            left = self._end(self._sandbox.members)
         except RecordError as error:  # raised once at most, by a note that came now
             self.stop("infra", str(error))
-            left = self._end(self._box.members)
+            left = self._end(self._sandbox.members)
         ending = self._stopped or Ending("exited", self._first_code)
-        unended = living(self._box.members())
+        unended = living(self._sandbox.members())
         if unended:
             text = "processes that SIGKILL does not end: %s" % ", ".join(map(str, sorted(unended)))
             ending = Ending("infra", None, text)
@@ -116,24 +116,24 @@ class Runner:
             self.done.append((prepared.outcome, code))
             self._records.write("done", step=self._index, outcome=prepared.outcome, code=code, result=prepared.result)
             return
-        before = self._box.members()
+        before = self._sandbox.members()
         sessions = {seen.session for seen in map(stat, before) if seen is not None}
-        oom_before = self._box.oom_kills()
+        oom_before = self._sandbox.oom_kills()
         self._meter.begin()
         child = self._child = self._start(prepared)
         outcome = self._wait(child, step.get("timeout_s"))
         if outcome is not None:
             self._end(
-                lambda: self._of_step(before, sessions) if self._stopped is None else self._box.members(),
+                lambda: self._of_step(before, sessions) if self._stopped is None else self._sandbox.members(),
                 STOP_GRACE_S if outcome == "stopped" else None,
             )
-        self._done(child, prepared, outcome, self._box.oom_kills() - oom_before)
+        self._done(child, prepared, outcome, self._sandbox.oom_kills() - oom_before)
         self._child = None
 
     def _of_step(self, before: Set[int], sessions: Set[int]) -> Set[int]:
         """Those that came with this step; what an earlier step left running on purpose is not touched."""
         found = set()
-        for pid in self._box.members() - before:
+        for pid in self._sandbox.members() - before:
             seen = stat(pid)
             if seen is not None and seen.session not in sessions:
                 found.add(pid)
@@ -200,7 +200,7 @@ class Runner:
     # ---- the program of a step
 
     def _start(self, prepared: Prepared) -> Child:
-        child, output, notes = start(prepared, self._context, self._box, self._mask)
+        child, output, notes = start(prepared, self._context, self._sandbox, self._mask)
         index = self._index
         self._read_from(output, lambda data: self._take_output(child, data))
         self._read_from(notes, lambda data: self._take_notes(child, index, data))
@@ -254,7 +254,7 @@ class Runner:
         if self._readiness is not None:
             self._readiness.turn(self._selector) if self._stopped is None else self._ask_no_more()
         now_s = time.monotonic()
-        self._box.look()
+        self._sandbox.check_memory()
         if now_s >= self._next_keep_s:
             self._next_keep_s = now_s + self._keep_s
             self._keep_folder()
@@ -300,7 +300,7 @@ class Runner:
             self._meter.due_s,
             self._next_keep_s,
             deadline_s,
-            self._box.next_look_s(),
+            self._sandbox.next_check_s(),
             None if reading is None else reading.due_s(),
             None if self._readiness is None else self._readiness.due_s,
             None if run_s is None else self._begun_s + run_s,
@@ -327,7 +327,7 @@ class Runner:
         self._records.write("sample", step=self._index, **self._meter.sample())
         pipe = self._gpu.ask()
         if pipe is not None and self._gpu.pid is not None:
-            self._box.apart = self._gpu.pid
+            self._sandbox.apart = self._gpu.pid
             child = self._child
             self._read_from(pipe, lambda data: self._take_gpu(child, data))
 
@@ -345,7 +345,7 @@ class Runner:
     def _settle(self) -> None:
         """Give what is about to end by itself the time to."""
         until_s = time.monotonic() + SETTLE_S
-        while living(self._box.members()) and time.monotonic() < until_s:
+        while living(self._sandbox.members()) and time.monotonic() < until_s:
             self._turn(0.01)
         self._reap()
 
@@ -365,8 +365,8 @@ class Runner:
             there = members()
             if not there:
                 break
-            if there == self._box.members():
-                self._box.kill(there)
+            if there == self._sandbox.members():
+                self._sandbox.kill(there)
             else:
                 send(there, signal.SIGKILL)
             self._turn(0.02)

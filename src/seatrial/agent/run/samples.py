@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from ..contain.process import stat
-from ..contain.sandbox import Box
+from ..contain.sandbox import Sandbox
 
 FIRST_S = 0.1
 EVERY_S = 0.5
@@ -23,8 +23,8 @@ GPU_ANSWER_BYTES = 1 << 16
 class Meter:
     """CPU time is that of all processes reaped so far and of those that live; memory is what they hold now."""
 
-    def __init__(self, box: Box) -> None:
-        self._box = box
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
         self._reaped_s = 0.0
         self._taken = 0
         self._every_s = EVERY_S
@@ -39,11 +39,11 @@ class Meter:
         """A step starts."""
         self._begin_cpu_s = self._cpu_s()
         self._peak_bytes = 0
-        self._box.cgroup.forget_highest()
+        self._sandbox.cgroup.forget_highest()
         self.due_s = time.monotonic() + FIRST_S
 
     def sample(self) -> Dict[str, Any]:
-        memory_bytes = self._box.memory_bytes()
+        memory_bytes = self._sandbox.memory_bytes()
         self._peak_bytes = max(self._peak_bytes, memory_bytes)
         self._taken += 1
         if self._taken % THIN_AFTER == 0:
@@ -58,13 +58,13 @@ class Meter:
     def peak_bytes(self, largest_process_bytes: int) -> int:
         """The most that was seen at once, or that one process alone had. To the latter the kernel adds what was held
         before it became another program, so what was charged to the job is its upper bound."""
-        highest_bytes = self._box.cgroup.highest_bytes()
+        highest_bytes = self._sandbox.cgroup.highest_bytes()
         if highest_bytes is not None:
             largest_process_bytes = min(largest_process_bytes, highest_bytes)
         return max(self._peak_bytes, largest_process_bytes)
 
     def _cpu_s(self) -> float:
-        return self._reaped_s + sum(seen.cpu_s for seen in map(stat, self._box.members()) if seen is not None)
+        return self._reaped_s + sum(seen.cpu_s for seen in map(stat, self._sandbox.members()) if seen is not None)
 
 
 class GpuQuery:

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional, Set
 
 from ..contain.cgroup import Cgroup
 from ..contain.process import living, send
-from ..contain.sandbox import Box
+from ..contain.sandbox import Sandbox
 from ..job_file import JobFile
 from ..run.ending import Ending
 from ..run.readiness import listens_in
@@ -33,7 +33,7 @@ class ContainerError(Exception):
         self.refused = refused
 
 
-class ContainerBox(Box):
+class ContainerSandbox(Sandbox):
     """The processes inside, but for the idle one that keeps the container up. Its limits are the engine's business."""
 
     def __init__(self, cgroup: Cgroup, idle: int) -> None:
@@ -73,7 +73,7 @@ class Container:
         self._name: str = spec["name"]
         self._idle = 0
 
-    def start(self) -> Box:
+    def start(self) -> Sandbox:
         """The container, idle, with what the job finds in it."""
         self._write_inner_job()
         self._do(self._spec["create"] + ["-c", IDLE])
@@ -82,7 +82,7 @@ class Container:
         if idle and os.path.exists("/proc/%d" % idle):
             group.join(idle)
             self._idle = idle
-        return ContainerBox(group, idle)
+        return ContainerSandbox(group, idle)
 
     def listens(self, port: int) -> bool:
         """Whether something in the container does. True where that cannot be known: it runs on another kernel."""

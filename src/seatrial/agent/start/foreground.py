@@ -11,9 +11,8 @@ import signal
 import sys
 from typing import List, Optional
 
-from ..contain.pod_sandbox import oom_file
 from ..contain.process import become_subreaper, write_whole
-from ..contain.sandbox import Box
+from ..contain.sandbox import Sandbox, oom_file
 from ..job_file import BadJobFile, read_file
 from ..masking.mask import Mask
 from ..run.hardware import hardware
@@ -58,7 +57,7 @@ def main(arguments: List[str]) -> int:
     )
     records.begin(hardware())
     log = Standard("")
-    runner = Runner(job.steps, context, records, log, Box(oom_file=counted), job.limits)
+    runner = Runner(job.steps, context, records, log, Sandbox(oom_file=counted), job.limits)
     signal.signal(signal.SIGTERM, lambda number, frame: runner.stop("cancelled", "cancelled"))
     ending = runner.run()
     if job.ending is not None:

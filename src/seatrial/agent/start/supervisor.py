@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from ..contain import cgroup
 from ..contain.process import become_subreaper, boot_id, stat, write_whole
-from ..contain.sandbox import Box
+from ..contain.sandbox import Sandbox
 from ..job_file import JobFile
 from ..masking.files import mask_files
 from ..masking.mask import Mask
@@ -91,8 +91,8 @@ class Supervisor:
                 ending = self._run_container(self._job.container, records, log)
             else:
                 group.create(memory_bytes)
-                box = Box(group, self._job.cpus, memory_bytes, self._path("oom"))
-                ending = self._run(box, records, log)
+                sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._path("oom"))
+                ending = self._run(sandbox, records, log)
         except (RecordError, OSError) as error:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
@@ -100,10 +100,10 @@ class Supervisor:
             ending = ending._replace(message=join(ending.message, "cannot remove %s" % ", ".join(stuck)))
         self._out.finish(ending, records, log)
 
-    def _run(self, box: Box, records: Records, log: Log) -> Ending:
+    def _run(self, sandbox: Sandbox, records: Records, log: Log) -> Ending:
         self._begin(records)
         readiness = self._readiness(records)
-        return self._drive(self._job.steps, box, records, log, prepare, self._job.env, readiness)
+        return self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
 
     def _begin(self, records: Records) -> None:
         records.begin(hardware(self._job.cpus, self._job.memory_bytes))
@@ -121,16 +121,18 @@ class Supervisor:
 
         container = Container(self._job, spec)
         try:
-            box = container.start()
+            sandbox = container.start()
             readiness = self._readiness(records, container.listens)
             if container.python is None:
                 self._begin(records)
-                ending = self._drive(self._job.steps, box, records, log, container.prepare, container.env, readiness)
+                ending = self._drive(
+                    self._job.steps, sandbox, records, log, container.prepare, container.env, readiness
+                )
             else:
                 unrecorded = Records(container.out, self._mask, "outer.jsonl")
                 whole = container.only_step()
                 ending = container.ending(
-                    self._drive(whole, box, unrecorded, log, container.prepare_agent, container.env, readiness)
+                    self._drive(whole, sandbox, unrecorded, log, container.prepare_agent, container.env, readiness)
                 )
         except ContainerError as error:
             ending = Ending("refused" if error.refused else "infra", None, str(error))
@@ -143,7 +145,7 @@ class Supervisor:
     def _drive(
         self,
         steps: List[Dict[str, Any]],
-        box: Box,
+        sandbox: Sandbox,
         records: Records,
         log: Log,
         prepare: Callable[[Dict[str, Any], Context], Prepared],
@@ -158,14 +160,14 @@ class Supervisor:
             driver=self._job.environment.get("driver"),
             agent=agent_path(),
             secrets=self._job.secrets,
-            oom_file=box.oom_file,
+            oom_file=sandbox.oom_file,
         )
 
         def keep_folder() -> None:
             self._out.restore(records, log)
 
         self._runner = Runner(
-            steps, context, records, log, box, self._job.limits, keep_folder, prepare, readiness=readiness
+            steps, context, records, log, sandbox, self._job.limits, keep_folder, prepare, readiness=readiness
         )
         if self._cancelled:
             self._cancel()

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Dict, List, Optional
 
-LINE_BYTES = 1 << 20  # a longer line is told in pieces,
+LINE_BYTES = 1 << 20  # a longer line comes in pieces,
 WORD_BYTES = 64 << 10  # and a word of at most so many bytes is in one of them
 AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
 AFTER_TERM_S = 5.0  # and from there to SIGKILL

@@ -44,7 +44,7 @@ class Context:
         self.oom_file = oom_file  # has a line `oom_kill N`
         self.host = host  # which of `hosts` this is, where each of them runs an agent; None: all that there are
         self.hosts = hosts
-        self.begun_s = time.monotonic()  # since when times of the job are told
+        self.begun_s = time.monotonic()  # times of the job count from here
 
     def interpreter(self) -> Optional[str]:
         """The runtime's Python, else the one that a terminal would find."""
@@ -261,27 +261,27 @@ def _notebook(args: Result, context: Context) -> Prepared:
 
 
 def _files(args: Result, context: Context) -> Prepared:
-    """What the job made is read in a process of its own, which may be ended by what it reads. It tells as it goes, into
-    memory of this process, so that what it had read by then is known."""
-    asked, told = os.memfd_create("asked"), os.memfd_create("told")
+    """What the job made is read in a process of its own, which may be ended by what it reads. It reports as it goes,
+    into memory of this process, so that what it had read by then is known."""
+    request, report = os.memfd_create("request"), os.memfd_create("report")
     named = args.get("roots") or [".", "files"]
     roots = [{".": context.work, "files": context.files}.get(root, root) for root in named]
     labels = ["files/" if root == "files" else "" for root in named]
-    with os.fdopen(os.dup(asked), "w", encoding="utf-8") as file:
+    with os.fdopen(os.dup(request), "w", encoding="utf-8") as file:
         json.dump(dict(args, roots=roots, labels=labels), file)
 
     def finish(ended: Ended) -> Result:
         from ..files.read_files import gather
 
-        with os.fdopen(told, "rb") as lines:
+        with os.fdopen(report, "rb") as lines:
             lines.seek(0)
             result = gather(
                 lines, args.get("entries") or {}, ended.outcome == "exited" and ended.code == 0, ended.how()
             )
-        os.close(asked)
+        os.close(request)
         return result
 
-    paths = ["/proc/%d/fd/%d" % (os.getpid(), memory) for memory in (asked, told)]
+    paths = ["/proc/%d/fd/%d" % (os.getpid(), memory) for memory in (request, report)]
     return Prepared([sys.executable, "-I", "-S", context.agent or sys.argv[0], "files", *paths], finish=finish)
 
 

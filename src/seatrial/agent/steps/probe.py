@@ -221,12 +221,12 @@ def _kernel_python() -> Optional[str]:
 
 def _output(argv: List[str], timeout_s: float = 30.0) -> str:
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.decode("utf-8", "replace") if told.returncode == 0 else ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 
 
 def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
@@ -236,14 +236,14 @@ def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
         return [], None, ""
     query = [nvidia_smi, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             query, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], None, "nvidia-smi did not answer: %s" % error
-    text = told.stdout.decode("utf-8", "replace")
-    if told.returncode != 0:
-        return [], None, "nvidia-smi failed with exit code %d: %s" % (told.returncode, text.strip()[:500])
+    text = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        return [], None, "nvidia-smi failed with exit code %d: %s" % (done.returncode, text.strip()[:500])
     gpus = []
     for line in text.splitlines():
         fields = [field.strip() for field in line.rsplit(",", 2)]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.agent.contain.pod_sandbox import PodBox, pod_box
-from seatrial.agent.contain.sandbox import Box
+from seatrial.agent.contain.sandbox import PodSandbox, Sandbox, pod_sandbox
 
 LIMIT = 1 << 30
 
@@ -33,36 +32,36 @@ def held(folder: Path, anonymous: int) -> None:
 
 def test_the_kernel_counts_where_it_ends_single_processes(groups: Path, tmp_path: Path) -> None:
     (groups / "memory.oom.group").write_text("0\n")
-    box = pod_box(LIMIT, str(tmp_path / "oom"), str(groups))
-    assert (type(box), box.oom_kills(), box.next_look_s()) == (Box, 3, None)
+    sandbox = pod_sandbox(LIMIT, str(tmp_path / "oom"), str(groups))
+    assert (type(sandbox), sandbox.oom_kills(), sandbox.next_check_s()) == (Sandbox, 3, None)
 
 
 def test_the_kernel_counts_on_version_1(tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
-    assert pod_box(LIMIT, str(tmp_path / "oom"), str(tmp_path)).oom_kills() == 2
+    assert pod_sandbox(LIMIT, str(tmp_path / "oom"), str(tmp_path)).oom_kills() == 2
 
 
 def test_nothing_is_watched_without_a_limit(groups: Path, tmp_path: Path) -> None:
-    assert pod_box(None, str(tmp_path / "oom"), str(groups)).next_look_s() is None
+    assert pod_sandbox(None, str(tmp_path / "oom"), str(groups)).next_check_s() is None
 
 
 def test_without_any_control_group_no_kill_is_claimed(tmp_path: Path) -> None:
-    assert pod_box(LIMIT, str(tmp_path / "oom"), str(tmp_path / "none")).oom_kills() == 0
+    assert pod_sandbox(LIMIT, str(tmp_path / "oom"), str(tmp_path / "none")).oom_kills() == 0
 
 
-# A process of its own, for a box kills what is below it.
+# A process of its own, for a sandbox kills what is below it.
 CHILD = """
 import os, subprocess, sys, time
 sys.path.insert(0, sys.argv[1])
-from seatrial.agent.contain.pod_sandbox import pod_box
-box = pod_box(%d, sys.argv[2], sys.argv[3])
+from seatrial.agent.contain.sandbox import pod_sandbox
+sandbox = pod_sandbox(%d, sys.argv[2], sys.argv[3])
 child = subprocess.Popen(["sleep", "1000"])
 print(child.pid, flush=True)
 while child.poll() is None:
-    box.look()
+    sandbox.check_memory()
     time.sleep(0.01)
-print(child.returncode, box.oom_kills(), flush=True)
+print(child.returncode, sandbox.oom_kills(), flush=True)
 """
 
 
@@ -86,6 +85,6 @@ def test_where_the_whole_container_would_go_the_largest_process_goes_a_little_be
 
 def test_without_a_counter_that_can_be_read_the_processes_are_counted(groups: Path, tmp_path: Path) -> None:
     (groups / "memory.stat").unlink()
-    box = pod_box(LIMIT, str(tmp_path / "oom"), str(groups))
-    assert isinstance(box, PodBox)
-    assert box._held_bytes([5, 6]) == 11
+    sandbox = pod_sandbox(LIMIT, str(tmp_path / "oom"), str(groups))
+    assert isinstance(sandbox, PodSandbox)
+    assert sandbox._held_bytes([5, 6]) == 11
