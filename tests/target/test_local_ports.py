@@ -29,7 +29,7 @@ def waits(site: Site, name: str, count: int = 1) -> Job:
 
 def given(site: Site) -> list[int]:
     folders = map(JobFolder, (site.shared.parent / "state").glob("jobs/*/*"))
-    return [number for folder in folders for number in folder.card().ports.values()]  # type: ignore[union-attr]
+    return [number for folder in folders for number in folder.submission().ports.values()]  # type: ignore[union-attr]
 
 
 def only(monkeypatch: pytest.MonkeyPatch, count: int) -> list[int]:
@@ -115,14 +115,14 @@ async def test_a_job_that_was_submitted_but_never_started_keeps_its_ports_for_wh
         await target.remove(await target.submit(job, {}))
         handle = await target.submit(job, {})
         (path,) = (site.shared.parent / "state").glob("jobs/*/*")
-        before = JobFolder(path).card()
+        before = JobFolder(path).submission()
         await target.remove(handle)
         assert before is not None
         path.mkdir(parents=True)
         JobFolder(path).write(before)
         other = await target.submit(waits(site, "other"), {})
         assert await target.submit(job, {}) == handle
-        assert JobFolder(path).card().ports == before.ports  # type: ignore[union-attr]
+        assert JobFolder(path).submission().ports == before.ports  # type: ignore[union-attr]
         assert len(set(given(site))) == 2
         await asyncio.gather(*map(target.remove, (handle, other)))
 
@@ -169,10 +169,10 @@ async def test_a_job_of_another_machine_that_shares_the_folder_takes_none_of_thi
     async with opened(site) as target:
         handle = await target.submit(waits(site, "here"), {})
         (path,) = (site.shared.parent / "state").glob("jobs/*/*")
-        card = JobFolder(path).card()
+        submission = JobFolder(path).submission()
         await target.remove(handle)
-        assert card is not None
+        assert submission is not None
         path.mkdir(parents=True)
-        JobFolder(path).write(msgspec.structs.replace(card, host="another"))
+        JobFolder(path).write(msgspec.structs.replace(submission, host="another"))
         other = await target.submit(waits(site, "other"), {})
         await target.remove(other)

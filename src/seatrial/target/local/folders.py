@@ -55,7 +55,7 @@ class End(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Card(msgspec.Struct, frozen=True):
+class Submission(msgspec.Struct, frozen=True):
     """`job.json`: the job, without any value of a secret, and when it was submitted."""
 
     job: Job
@@ -76,8 +76,8 @@ class JobFolder:
         self.files = path / "files"
         self.records = path / "records.jsonl"
 
-    def card(self) -> Card | None:
-        return self._read("job.json", Card)
+    def submission(self) -> Submission | None:
+        return self._read("job.json", Submission)
 
     def identity(self) -> Identity | None:
         return self._read("supervisor.json", Identity)
@@ -105,25 +105,25 @@ class JobFolder:
         finally:
             os.close(descriptor)
 
-    def make(self, card: Card) -> None:
+    def make(self, submission: Submission) -> None:
         """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
         before is made anew."""
         (self.path / "job.json").unlink(missing_ok=True)
-        for name in ("work", "files", "home", "tmp", *(["out"] if card.container else [])):
+        for name in ("work", "files", "home", "tmp", *(["out"] if submission.container else [])):
             folder = self.path / name
             try:
                 folder.mkdir(0o700)
             except FileExistsError:
                 shutil.rmtree(folder)
                 folder.mkdir(0o700)
-            if card.container:  # whoever the image's user is; nobody else gets past the folder above
+            if submission.container:  # whoever the image's user is; others do not get past the folder above
                 folder.chmod(0o777)
-        for given in card.job.inputs:
+        for given in submission.job.inputs:
             _copy_input(given, self.work)
 
-    def write(self, card: Card) -> None:
+    def write(self, submission: Submission) -> None:
         partial = self.path / "job.json.new"
-        partial.write_bytes(msgspec.json.encode(card))
+        partial.write_bytes(msgspec.json.encode(submission))
         partial.rename(self.path / "job.json")
 
     def remove(self) -> None:

@@ -7,10 +7,10 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seatrial.target.local.folders import Card, JobFolder
+from seatrial.target.local.folders import JobFolder, Submission
 from seatrial.target.local.processes import alive
 from seatrial.target.protocol import TargetError
 
@@ -21,29 +21,21 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @contextlib.contextmanager
-def reserved(folder: JobFolder, card: Card, before: Card | None) -> Iterator[dict[str, int]]:
+def reserved(folder: JobFolder, submission: Submission, before: Submission | None) -> Iterator[dict[str, int]]:
     """A free port for each that the job names. No other job is given one before the block ends: by then they have to be
     in the folder of the job. `before`: what was there, of a submit that did not come to its end; its ports stay, for
     whoever asked may yet start it."""
-    names = [port.name for port in card.job.ports]
+    names = [port.name for port in submission.job.ports]
     if not names:
         yield {}
         return
     jobs = folder.path.parent.parent
     with _locked(jobs.parent / LOCK):
-        taken = _taken(jobs, folder.path, card.host)
+        taken = _taken(jobs, folder.path, submission.host)
         if before is not None and list(before.ports) == names and _all_free(before.ports.values(), taken):
             yield before.ports
         else:
             yield dict(zip(names, _choose(len(names), taken), strict=True))
-
-
-def port_variables(ports: Mapping[str, int]) -> dict[str, str]:
-    """By which the job learns them."""
-    variables = {f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()}
-    if ports:
-        variables["SEATRIAL_PORT"] = str(next(iter(ports.values())))
-    return variables
 
 
 def _choose(count: int, taken: set[int]) -> list[int]:
@@ -96,11 +88,11 @@ def _taken(jobs: Path, own: Path, host: str) -> set[int]:
     found: set[int] = set()
     for path in jobs.glob("*/*"):
         folder = JobFolder(path)
-        card = folder.card() if path != own else None
-        if card is not None and card.ports and card.host == host:
+        submission = folder.submission() if path != own else None
+        if submission is not None and submission.ports and submission.host == host:
             identity = folder.identity()
             if identity is None or alive(identity):
-                found.update(card.ports.values())
+                found.update(submission.ports.values())
     return found
 
 

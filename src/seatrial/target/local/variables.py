@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from seatrial.target.local.folders import Card
-from seatrial.target.local.ports import port_variables
+from seatrial.target.local.folders import Submission
 
 # How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
 _PASSED = (
@@ -18,13 +17,13 @@ _PASSED = (
 
 
 def job_environment(
-    card: Card,
+    submission: Submission,
     folder: Path,
     secrets: Mapping[str, str],
     bin_folders: Iterable[Path] = (),
     virtual_env: Path | None = None,
 ) -> dict[str, str]:
-    job = card.job
+    job = submission.job
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     path = os.environ.get("PATH", os.defpath)
     own = {
@@ -34,16 +33,24 @@ def job_environment(
         "PATH": os.pathsep.join([*map(str, bin_folders), path]),
         **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
     }
-    return {**passed, **own, **job.env, **secrets, **marks(card), "SEATRIAL_FILES": str(folder / "files")}
+    return {**passed, **own, **job.env, **secrets, **marks(submission), "SEATRIAL_FILES": str(folder / "files")}
 
 
-def marks(card: Card) -> dict[str, str]:
+def marks(submission: Submission) -> dict[str, str]:
     """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
-    job = card.job
+    job = submission.job
     return {
         "SEATRIAL_RUN": job.run,
         "SEATRIAL_CELL": job.cell,
         "SEATRIAL_ATTEMPT": str(job.attempt),
         "SEATRIAL_JOB": job.name,
-        **port_variables(card.ports),
+        **_port_variables(submission.ports),
     }
+
+
+def _port_variables(ports: Mapping[str, int]) -> dict[str, str]:
+    """By which the job learns them."""
+    variables = {f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()}
+    if ports:
+        variables["SEATRIAL_PORT"] = str(next(iter(ports.values())))
+    return variables
