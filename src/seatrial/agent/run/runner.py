@@ -16,12 +16,12 @@ from ..steps.kinds import Context, Ended, Prepared, prepare
 from .child import PIPE_BYTES, Child, start
 from .ending import Ending, Limits
 from .log import Log
-from .readiness import Readiness
 from .records import RecordError, Records
 from .samples import GpuQuery, Meter
 
 if TYPE_CHECKING:
     from ..logs.reading import Reading
+    from .readiness import Readiness
 
 READ_BYTES = 1 << 18
 SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over

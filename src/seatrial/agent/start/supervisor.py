@@ -17,7 +17,7 @@ import json
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ..contain import cgroup
 from ..contain.process import become_subreaper, boot_id, stat, write_whole
@@ -29,10 +29,12 @@ from ..run.ending import Ending
 from ..run.hardware import hardware
 from ..run.log import Log
 from ..run.out_folder import OutFolder, join
-from ..run.readiness import Readiness
 from ..run.records import RecordError, Records
 from ..run.runner import Runner
 from ..steps.kinds import Context, Prepared, agent_path, prepare
+
+if TYPE_CHECKING:
+    from ..run.readiness import Readiness
 
 
 class Taken(Exception):
@@ -113,6 +115,8 @@ class Supervisor:
         ready = self._job.ready
         if ready is None:
             return None
+        from ..run.readiness import Readiness  # and with it what few jobs need
+
         gate = None if listens is None else functools.partial(listens, ready.number)
         return Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
 

@@ -47,8 +47,8 @@ class LocalTarget:
         self.name = name
         self._options = options
         self._host = socket.gethostname()
-        self._state = options.state or state_folder()
-        self._cache = options.cache or cache_folder()
+        self._state = (options.state or state_folder()).absolute()  # the zygote works in another folder
+        self._cache = (options.cache or cache_folder()).absolute()
         self._watcher = Watcher()
         self._environments = Environments(self._cache, options.engine)
         self._zygote: Zygote | None = None
