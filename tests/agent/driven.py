@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.agent.steps import Context, Ended, prepare
+from seatrial.agent.steps.kinds import Context, Ended, prepare
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 
@@ -40,7 +40,7 @@ class Driven:
 
 
 @dataclass
-class Place:
+class StepRunner:
     """Where steps are run: a work folder, an agent, an interpreter."""
 
     folder: Path

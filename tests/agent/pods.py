@@ -12,7 +12,7 @@ from typing import Any
 WAIT_S = 60.0
 
 
-class PodPlace:
+class PodProcesses:
     """As the volumes of a pod are: `agent`, `job` and `inputs` handed in, `box` shared by both containers."""
 
     def __init__(self, root: Path, agent: Path, python: str = sys.executable) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ class Zygote:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._count += 1
-        self.process.stdin.write(json.dumps({**request, "id": self._count}).encode() + b"\n")
+        self.process.stdin.write(json.dumps({"id": self._count, "job": request}).encode() + b"\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         assert answer["id"] == self._count
@@ -45,10 +46,12 @@ class Supervised:
 
     def request(self, *commands: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
         steps = [{"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": timeout_s} for c in commands]
+        secrets = {f"SECRET_{number}": value for number, value in enumerate(fields.pop("secrets", []))}
         env = {"PATH": os.environ["PATH"], "SEATRIAL_FILES": str(self.folder / "files"), **fields.pop("env", {})}
+        folders = {"out": str(self.folder), "work": str(self.folder / "work"), "files": str(self.folder / "files")}
         return {
-            "folder": str(self.folder), "work": str(self.folder / "work"), "files": str(self.folder / "files"),
-            "steps": steps, "limits": {"grace_s": 0.5}, "env": env, "secrets": [], **fields,
+            "version": 1, "folders": folders, "steps": steps, "limits": {"grace_s": 0.5},
+            "variables": {**env, **secrets}, "secret_variables": list(secrets), **fields,
         }  # fmt: skip
 
     def start(self, *commands: str, **fields: Any) -> dict[str, Any]:
@@ -65,6 +68,10 @@ class Supervised:
         assert "pid" in answer, answer
         return self.wait()
 
+    def stop(self) -> dict[str, Any]:
+        os.kill(self.pid, signal.SIGTERM)
+        return self.wait()
+
     def wait(self) -> dict[str, Any]:
         until_s = time.monotonic() + WAIT_S
         while not (self.folder / "end.json").exists():
@@ -74,8 +81,8 @@ class Supervised:
         return end
 
     def records(self, event: str | None = None) -> list[dict[str, Any]]:
-        lines = (self.folder / "records.jsonl").read_bytes().splitlines()
-        found = [json.loads(line) for line in lines]
+        path = self.folder / "records.jsonl"
+        found = [json.loads(line) for line in (path.read_bytes().splitlines() if path.exists() else ())]
         return [record for record in found if event in (None, record["event"])]
 
     def log(self) -> bytes:

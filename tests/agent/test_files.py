@@ -12,8 +12,8 @@ import pytest
 from reads import large_profile
 from supervised import Supervised
 
-from seatrial.agent.json_file import MISSING, look_up
-from seatrial.agent.search import BadPattern, Search, compiled
+from seatrial.agent.files.json_file import MISSING, look_up
+from seatrial.agent.files.search import BadPattern, Search, compiled
 
 
 def look(job: Supervised, entries: dict[str, Any], make: str = "true", **args: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_a_broken_pattern_of_files_says_so() -> None:
 
 
 def test_the_looking_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.agent.search.MOST_ENTRIES", 10)
+    monkeypatch.setattr("seatrial.agent.files.search.MOST_ENTRIES", 10)
     for number in range(20):
         (tmp_path / str(number)).touch()
     search = Search([str(tmp_path)], [""])
@@ -250,7 +250,8 @@ def test_files_are_read_in_the_foreground_too(agent: Path, tmp_path: Path) -> No
     (tmp_path / "m.json").write_text('{"a": 5}')
     entry = {"it": {"match": "m.json", "reader": "json", "keys": ["a"]}}
     steps = [{"name": "files", "kind": "files", "args": {"entries": entry}}]
-    spec = {"steps": steps, "folder": str(tmp_path), "work": str(tmp_path), "files": "f"}
+    folders = {"out": str(tmp_path), "work": str(tmp_path), "files": "f"}
+    spec = {"version": 1, "steps": steps, "folders": folders}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     subprocess.run([sys.executable, agent, "run", tmp_path / "spec.json"], capture_output=True, check=True)
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_bytes().splitlines()]

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pods import WAIT_S, PodPlace, until
+from pods import WAIT_S, PodProcesses, until
 
 from seatrial.target.kubernetes.plain import script
 
 
 @pytest.fixture
-def pod(tmp_path: Path, agent: Path) -> PodPlace:
-    place = PodPlace(tmp_path / "place", agent)
+def pod(tmp_path: Path, agent: Path) -> PodProcesses:
+    place = PodProcesses(tmp_path / "place", agent)
     for name in ("start", "keep"):
         (place.root / f"agent/{name}.sh").write_text(script(name))
     return place
 
 
-Keeper = Callable[[PodPlace, int], "subprocess.Popen[bytes]"]
+Keeper = Callable[[PodProcesses, int], "subprocess.Popen[bytes]"]
 
 
-def by_agent(pod: PodPlace, seconds: int) -> "subprocess.Popen[bytes]":
+def by_agent(pod: PodProcesses, seconds: int) -> "subprocess.Popen[bytes]":
     return pod.keep(seconds)
 
 
-def by_shell(pod: PodPlace, seconds: int) -> "subprocess.Popen[bytes]":
+def by_shell(pod: PodProcesses, seconds: int) -> "subprocess.Popen[bytes]":
     """In an image that has no Python."""
     bare = pod.root / "bare"
     bare.mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ both = pytest.mark.parametrize("keeper", [by_agent, by_shell])
 
 
 @both
-def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodPlace, keeper: Keeper) -> None:
+def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodProcesses, keeper: Keeper) -> None:
     kept = keeper(pod, 1)
     time.sleep(0.5)
     assert kept.poll() is None  # there is no trial yet
@@ -60,7 +60,7 @@ def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodPlace
 
 
 @both
-def test_it_leaves_at_once_when_all_is_collected(pod: PodPlace, keeper: Keeper) -> None:
+def test_it_leaves_at_once_when_all_is_collected(pod: PodProcesses, keeper: Keeper) -> None:
     pod.run("true")
     kept = keeper(pod, 1000)
     time.sleep(0.5)
@@ -70,14 +70,14 @@ def test_it_leaves_at_once_when_all_is_collected(pod: PodPlace, keeper: Keeper) 
 
 
 @both
-def test_it_leaves_at_once_when_it_is_told_to(pod: PodPlace, keeper: Keeper) -> None:
+def test_it_leaves_at_once_when_it_is_told_to(pod: PodProcesses, keeper: Keeper) -> None:
     kept = keeper(pod, 1000)
     time.sleep(1)
     kept.terminate()
     assert kept.wait(WAIT_S) == 0
 
 
-def test_a_trial_that_was_killed_has_ended(pod: PodPlace) -> None:
+def test_a_trial_that_was_killed_has_ended(pod: PodProcesses) -> None:
     pod.write("echo ready; sleep 2")
     trial = pod.start()
     kept = pod.keep(0.5)
@@ -89,7 +89,7 @@ def test_a_trial_that_was_killed_has_ended(pod: PodPlace) -> None:
     assert not (pod.out / "end.json").exists()
 
 
-def test_a_keeper_never_keeps_a_trial_from_its_lock(pod: PodPlace) -> None:
+def test_a_keeper_never_keeps_a_trial_from_its_lock(pod: PodProcesses) -> None:
     keepers = [pod.keep(1000) for _ in range(3)]
     assert pod.run("true")["exit"] == 0
     for kept in keepers:
@@ -97,7 +97,7 @@ def test_a_keeper_never_keeps_a_trial_from_its_lock(pod: PodPlace) -> None:
         kept.wait(WAIT_S)
 
 
-def test_without_seconds_it_says_how_it_is_called(pod: PodPlace) -> None:
+def test_without_seconds_it_says_how_it_is_called(pod: PodProcesses) -> None:
     argv = [pod.python, str(pod.root / "agent/agent.pyz"), "keep"]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert (done.returncode, "keep SECONDS" in done.stderr) == (2, True)

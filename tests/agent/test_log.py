@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.agent import log as agent_log
-from seatrial.agent.log import HEAD_BYTES, SEGMENT_BYTES, SEGMENTS, Log
+from seatrial.agent.run import log as agent_log
+from seatrial.agent.run.log import HEAD_BYTES, SEGMENT_BYTES, SEGMENTS, Log
 from seatrial.target import job_files as reading
 
 

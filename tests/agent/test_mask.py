@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.agent.mask import MASK, Mask
+from seatrial.agent.masking.mask import MASK, Mask
 from seatrial.check.evidence import tidy
 from seatrial.job import MASK as MASK_OF_ALL
 from seatrial.job import Mask as MaskOfAll

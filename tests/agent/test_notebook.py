@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from driven import Place
+from driven import StepRunner
 
 from seatrial.target.agent_file import agent_file
 
@@ -41,13 +41,13 @@ FAILURES = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_each_way_to_fail_has_its_class_and_says_what_happened(name: str, place: Place) -> None:
-    driven = place.notebook(name)
+def test_each_way_to_fail_has_its_class_and_says_what_happened(name: str, runner: StepRunner) -> None:
+    driven = runner.notebook(name)
     class_, message = FAILURES[name]
     seen = driven.passes["fresh"]
     assert (seen["state"], seen["class"]) == ("failed", class_)
@@ -56,8 +56,8 @@ def test_each_way_to_fail_has_its_class_and_says_what_happened(name: str, place:
     assert "Task exception" not in driven.output  # nothing of the driver's own insides
 
 
-def test_a_notebook_that_works_passes_and_each_cell_has_its_figures(place: Place) -> None:
-    driven = place.notebook("plain")
+def test_a_notebook_that_works_passes_and_each_cell_has_its_figures(runner: StepRunner) -> None:
+    driven = runner.notebook("plain")
     assert driven.ended.code == 0
     assert driven.passes["fresh"]["state"] == "passed"
     assert [cell["cell"] for cell in driven.cells()] == [2, 3, 4]
@@ -71,8 +71,8 @@ def test_a_notebook_that_works_passes_and_each_cell_has_its_figures(place: Place
     assert "hello" in driven.output  # and in the log, as it happens
 
 
-def test_commands_that_end_well_change_nothing_and_see_local_variables(place: Place) -> None:
-    driven = place.notebook("shell_fine")
+def test_commands_that_end_well_change_nothing_and_see_local_variables(runner: StepRunner) -> None:
+    driven = runner.notebook("shell_fine")
     assert driven.passes["fresh"]["state"] == "passed", driven.passes
     assert "said local local {braces}" in driven.output
     assert "kept local" in driven.output
@@ -80,8 +80,8 @@ def test_commands_that_end_well_change_nothing_and_see_local_variables(place: Pl
     assert "['a', 'b'] SList" in driven.output
 
 
-def test_cells_after_a_failure_are_reported_as_not_run(place: Place) -> None:
-    driven = place.notebook("error")
+def test_cells_after_a_failure_are_reported_as_not_run(runner: StepRunner) -> None:
+    driven = runner.notebook("error")
     assert [cell["state"] for cell in driven.cells()] == ["passed", "failed", "skipped"]
     assert driven.cells()[2]["message"] == "not run: cell 2 did not pass"
     failed = driven.cells()[1]
@@ -91,8 +91,8 @@ def test_cells_after_a_failure_are_reported_as_not_run(place: Place) -> None:
     assert driven.kept("error")["cells"][1]["outputs"][0]["ename"] == "ValueError"
 
 
-def test_rerun_is_in_the_same_kernel_and_restart_in_a_new_one(place: Place) -> None:
-    driven = place.notebook("once", passes=["fresh", "rerun", "restart"])
+def test_rerun_is_in_the_same_kernel_and_restart_in_a_new_one(runner: StepRunner) -> None:
+    driven = runner.notebook("once", passes=["fresh", "rerun", "restart"])
     assert {name: seen["state"] for name, seen in driven.passes.items()} == {
         "fresh": "passed",
         "rerun": "failed",
@@ -106,26 +106,26 @@ def test_rerun_is_in_the_same_kernel_and_restart_in_a_new_one(place: Place) -> N
     ]
 
 
-def test_shell_failures_are_seen_after_a_restart_too(place: Place) -> None:
-    driven = place.notebook("shell_captured", passes=["fresh", "rerun", "restart"])
+def test_shell_failures_are_seen_after_a_restart_too(runner: StepRunner) -> None:
+    driven = runner.notebook("shell_captured", passes=["fresh", "rerun", "restart"])
     assert [seen["class"] for seen in driven.passes.values()] == ["shell"] * 3
 
 
-def test_a_pass_that_was_not_asked_for_is_run_when_another_builds_on_it(place: Place) -> None:
-    driven = place.notebook("once", passes=["rerun"])
+def test_a_pass_that_was_not_asked_for_is_run_when_another_builds_on_it(runner: StepRunner) -> None:
+    driven = runner.notebook("once", passes=["rerun"])
     assert driven.passes["fresh"]["implied"] is True
     assert driven.passes["rerun"]["state"] == "failed"
     assert "restart" not in driven.passes
 
 
-def test_a_later_pass_runs_in_a_new_kernel_when_the_one_before_died(place: Place) -> None:
-    driven = place.notebook("dies", passes=["fresh", "rerun"])
+def test_a_later_pass_runs_in_a_new_kernel_when_the_one_before_died(runner: StepRunner) -> None:
+    driven = runner.notebook("dies", passes=["fresh", "rerun"])
     assert [seen["class"] for seen in driven.passes.values()] == ["dead", "dead"]
     assert "in a new kernel, because the one before was gone" in driven.passes["rerun"]["message"]
 
 
-def test_a_cell_over_its_limit_is_interrupted(place: Place) -> None:
-    driven = place.notebook("endless", cell_timeout_s=1, passes=["fresh", "rerun"])
+def test_a_cell_over_its_limit_is_interrupted(runner: StepRunner) -> None:
+    driven = runner.notebook("endless", cell_timeout_s=1, passes=["fresh", "rerun"])
     seen = driven.passes["fresh"]
     assert seen["class"] == "timeout"
     assert seen["message"] == "cell 1: over the cell's limit of 1 s; an interrupt ended it"
@@ -133,39 +133,39 @@ def test_a_cell_over_its_limit_is_interrupted(place: Place) -> None:
     assert "begins" in json.dumps(driven.kept("endless"))  # what it had printed is kept
 
 
-def test_a_kernel_that_ignores_the_interrupt_is_killed(place: Place) -> None:
-    seen = place.notebook("stubborn", timeout_s=1).passes["fresh"]
+def test_a_kernel_that_ignores_the_interrupt_is_killed(runner: StepRunner) -> None:
+    seen = runner.notebook("stubborn", timeout_s=1).passes["fresh"]
     assert seen["class"] == "timeout"
     assert "over the pass's limit of 1 s; it ignored the interrupt and was killed" in seen["message"]
 
 
-def test_silence_is_a_timeout_that_says_stalled(place: Place) -> None:
-    seen = place.notebook("silent", stall_s=1).passes["fresh"]
+def test_silence_is_a_timeout_that_says_stalled(runner: StepRunner) -> None:
+    seen = runner.notebook("silent", stall_s=1).passes["fresh"]
     assert seen["class"] == "timeout"
     assert seen["message"].startswith("cell 1: stalled: no output for 1 s")
 
 
-def test_a_cell_that_keeps_talking_does_not_stall(place: Place) -> None:
-    assert place.notebook("talking", stall_s=2).passes["fresh"]["state"] == "passed"
+def test_a_cell_that_keeps_talking_does_not_stall(runner: StepRunner) -> None:
+    assert runner.notebook("talking", stall_s=2).passes["fresh"]["state"] == "passed"
 
 
-def test_parameters_follow_the_tagged_cell_as_python_values(place: Place) -> None:
+def test_parameters_follow_the_tagged_cell_as_python_values(runner: StepRunner) -> None:
     values = {"epochs": 1, "rate": math.nan, "nothing": None, "flags": [True, {"a": "it's"}], "name": "ä\n"}
-    driven = place.notebook("parameters", parameters=values)
+    driven = runner.notebook("parameters", parameters=values)
     assert driven.passes["fresh"]["state"] == "passed"
     assert """(1, nan, None, [True, {'a': "it's"}], 'ä\\n')""" in driven.output
     kept = driven.kept("parameters")
     assert [cell["metadata"].get("tags") for cell in kept["cells"]] == [["parameters"], ["injected-parameters"], None]
 
 
-def test_parameters_come_first_when_no_cell_is_tagged(place: Place) -> None:
-    driven = place.notebook("no_parameters", parameters={"epochs": -1.5})
+def test_parameters_come_first_when_no_cell_is_tagged(runner: StepRunner) -> None:
+    driven = runner.notebook("no_parameters", parameters={"epochs": -1.5})
     assert "-1.5" in driven.output
     assert driven.passes["fresh"]["state"] == "passed"
 
 
-def test_tagged_cells_are_skipped_or_must_raise(place: Place) -> None:
-    driven = place.notebook("tags")
+def test_tagged_cells_are_skipped_or_must_raise(runner: StepRunner) -> None:
+    driven = runner.notebook("tags")
     assert driven.passes["fresh"]["state"] == "passed"
     assert [cell["state"] for cell in driven.cells()] == ["skipped", "passed", "passed", "passed"]
     assert driven.cells()[0]["message"] == "tagged `skip`"
@@ -180,22 +180,22 @@ def test_tagged_cells_are_skipped_or_must_raise(place: Place) -> None:
     ],
 )
 def test_what_it_requires_and_is_not_there_skips_it_with_the_reason(
-    requires: dict[str, list[str]], reason: str, place: Place
+    requires: dict[str, list[str]], reason: str, runner: StepRunner
 ) -> None:
-    driven = place.notebook("plain", requires=requires, passes=["fresh", "restart"])
+    driven = runner.notebook("plain", requires=requires, passes=["fresh", "restart"])
     assert [(seen["state"], seen["message"]) for seen in driven.passes.values()] == [
         ("skipped", f"skipped: {reason}")
     ] * 2
     assert driven.ended.code == 0
 
 
-def test_what_it_requires_and_is_there_lets_it_run(place: Place) -> None:
+def test_what_it_requires_and_is_there_lets_it_run(runner: StepRunner) -> None:
     requires = {"paths": ["plain.ipynb"], "variables": ["PATH"], "commands": ["sh"]}
-    assert place.notebook("plain", requires=requires).passes["fresh"]["state"] == "passed"
+    assert runner.notebook("plain", requires=requires).passes["fresh"]["state"] == "passed"
 
 
-def test_peak_memory_and_cpu_are_of_each_cell_and_of_its_children(place: Place) -> None:
-    small, big, child, loop = place.notebook("peaks").cells()
+def test_peak_memory_and_cpu_are_of_each_cell_and_of_its_children(runner: StepRunner) -> None:
+    small, big, child, loop = runner.notebook("peaks").cells()
     base = small["peak_memory_bytes"]
     assert big["peak_memory_bytes"] > base + 180_000_000
     assert base + 100_000_000 < child["peak_memory_bytes"] < base + 250_000_000
@@ -205,7 +205,7 @@ def test_peak_memory_and_cpu_are_of_each_cell_and_of_its_children(place: Place) 
 
 @pytest.mark.parametrize(("apps", "peak", "source"), [("", 7 << 20, "device"), ("$PARENT, 5", 5 << 20, "process")])
 def test_gpu_memory_is_of_the_kernel_or_where_that_is_not_known_of_the_device(
-    apps: str, peak: int, source: str, place: Place, tmp_path: Path
+    apps: str, peak: int, source: str, runner: StepRunner, tmp_path: Path
 ) -> None:
     """nvidia-smi as data; the one process that it may name is a child of the driver: the kernel."""
     smi = tmp_path / "bin" / "nvidia-smi"
@@ -213,63 +213,63 @@ def test_gpu_memory_is_of_the_kernel_or_where_that_is_not_known_of_the_device(
     kernel = "PARENT=$(cat /proc/$PPID/task/$PPID/children | tr ' ' '\\n' | grep -vx $$ | head -n 1)"
     smi.write_text(f'#!/bin/sh\n{kernel}\ncase "$*" in *compute-apps*) echo "{apps}" ;; *) echo "0, 7" ;; esac\n')
     smi.chmod(0o755)
-    place.env = {"PATH": f"{smi.parent}:{os.environ['PATH']}"}
-    (cell,) = place.notebook("talking").cells()
+    runner.env = {"PATH": f"{smi.parent}:{os.environ['PATH']}"}
+    (cell,) = runner.notebook("talking").cells()
     assert (cell["gpu_peak_memory_bytes"], cell["gpu_memory_source"]) == (peak, source)
 
 
-def test_secrets_are_masked_in_notes_and_in_the_kept_notebook(place: Place) -> None:
-    place.env, place.secrets = {"TOKEN": "hunter2-sesame"}, ["hunter2-sesame"]
-    driven = place.notebook("secret")
+def test_secrets_are_masked_in_notes_and_in_the_kept_notebook(runner: StepRunner) -> None:
+    runner.env, runner.secrets = {"TOKEN": "hunter2-sesame"}, ["hunter2-sesame"]
+    driven = runner.notebook("secret")
     assert driven.passes["fresh"]["message"].endswith("RuntimeError: sent •••")
     told = json.dumps([*driven.notes, driven.kept("secret")], ensure_ascii=False)
     assert "hunter2" not in told
     assert "the token is •••" in told
 
 
-def test_nothing_of_a_secret_is_in_a_command_line(place: Place) -> None:
-    from seatrial.agent.steps import prepare
+def test_nothing_of_a_secret_is_in_a_command_line(runner: StepRunner) -> None:
+    from seatrial.agent.steps.kinds import prepare
 
-    place.secrets = ["hunter2-sesame"]
-    prepared = prepare({"name": "n", "kind": "notebook", "args": {"path": "a.ipynb"}}, place.context())
+    runner.secrets = ["hunter2-sesame"]
+    prepared = prepare({"name": "n", "kind": "notebook", "args": {"path": "a.ipynb"}}, runner.context())
     assert prepared.argv
     assert "hunter2" not in " ".join(prepared.argv)
-    prepared.finish(place.do("run", command="true").ended)
+    prepared.finish(runner.do("run", command="true").ended)
 
 
-def test_what_a_cell_prints_is_bounded_in_the_kept_notebook(place: Place) -> None:
-    driven = place.notebook("loud")
+def test_what_a_cell_prints_is_bounded_in_the_kept_notebook(runner: StepRunner) -> None:
+    driven = runner.notebook("loud")
     assert driven.passes["fresh"]["state"] == "passed"
     size = (driven.files / "notebooks" / "loud.fresh.ipynb").stat().st_size
     assert size < 5 << 20
     assert "characters more were printed and are left out here" in json.dumps(driven.kept("loud"))
 
 
-def test_a_python_notebook_of_another_kernel_name_gets_the_runtimes_kernel_with_a_remark(place: Place) -> None:
-    driven = place.notebook("other_name")
+def test_a_python_notebook_of_another_kernel_name_gets_the_runtimes_kernel_with_a_remark(runner: StepRunner) -> None:
+    driven = runner.notebook("other_name")
     assert driven.passes["fresh"]["state"] == "passed"
     assert any("'my-environment' is not installed" in note.get("message", "") for note in driven.notes)
     assert sys.prefix in driven.output
 
 
-def test_an_old_format_is_read(place: Place) -> None:
-    driven = place.notebook("old_format")
+def test_an_old_format_is_read(runner: StepRunner) -> None:
+    driven = runner.notebook("old_format")
     assert driven.passes["fresh"]["state"] == "passed"
     assert "from 2013" in driven.output
 
 
-def test_a_notebook_runs_in_its_own_folder_even_where_names_are_long(place: Place, tmp_path: Path) -> None:
+def test_a_notebook_runs_in_its_own_folder_even_where_names_are_long(runner: StepRunner, tmp_path: Path) -> None:
     deep = "/".join(["a-folder-with-quite-a-long-name"] * 5)
     (tmp_path / "work" / deep).mkdir(parents=True)
     source = Path(__file__).parent.parent / "notebooks" / "plain.ipynb"
     (tmp_path / "work" / deep / "deep.ipynb").write_bytes(source.read_bytes())
-    driven = place.do("notebook", path=f"{deep}/deep.ipynb")
+    driven = runner.do("notebook", path=f"{deep}/deep.ipynb")
     assert driven.passes["fresh"]["state"] == "passed", driven.passes
     assert "a-folder-with-quite-a-long-name" in driven.output
     assert (driven.files / "notebooks" / deep / "deep.fresh.ipynb").exists()
 
 
-def test_a_runtime_without_nbclient_is_driven_by_another_python(place: Place, tmp_path: Path) -> None:
+def test_a_runtime_without_nbclient_is_driven_by_another_python(runner: StepRunner, tmp_path: Path) -> None:
     """The kernel is still the runtime's own: a Python that has ipykernel's modules, but no nbclient."""
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
@@ -278,49 +278,49 @@ def test_a_runtime_without_nbclient_is_driven_by_another_python(place: Place, tm
     for entry in ours.iterdir():
         if not entry.name.startswith(("nbclient", "nbformat")) and entry.suffix != ".pth":
             (site / entry.name).symlink_to(entry)
-    place.python, place.driver = str(bare / "bin" / "python"), sys.executable
-    driven = place.notebook("other_name")
+    runner.python, runner.driver = str(bare / "bin" / "python"), sys.executable
+    driven = runner.notebook("other_name")
     assert driven.passes["fresh"]["state"] == "passed", (driven.notes, driven.output)
     assert str(bare) in driven.output
 
 
-def test_a_runtime_without_any_kernel_is_broken_and_says_what_to_add(place: Place, tmp_path: Path) -> None:
+def test_a_runtime_without_any_kernel_is_broken_and_says_what_to_add(runner: StepRunner, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
-    place.python, place.driver = str(bare / "bin" / "python"), sys.executable
-    seen = place.notebook("plain", passes=["fresh", "rerun"]).passes
+    runner.python, runner.driver = str(bare / "bin" / "python"), sys.executable
+    seen = runner.notebook("plain", passes=["fresh", "rerun"]).passes
     assert [one["class"] for one in seen.values()] == ["broken", "broken"]
     assert "has no ipykernel; add it to the runtime" in seen["fresh"]["message"]
 
 
-def test_a_kernel_killed_for_memory_is_told_from_one_that_died(place: Place, tmp_path: Path) -> None:
+def test_a_kernel_killed_for_memory_is_told_from_one_that_died(runner: StepRunner, tmp_path: Path) -> None:
     """The counter of the memory group, as data: the notebook raises it before it dies."""
-    place.oom_file = tmp_path / "memory.oom_control"
-    place.oom_file.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
-    place.env = {"COUNTER": str(place.oom_file)}
+    runner.oom_file = tmp_path / "memory.oom_control"
+    runner.oom_file.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    runner.env = {"COUNTER": str(runner.oom_file)}
     raised = "open(os.environ['COUNTER'], 'w').write('oom_kill 4\\n')"
     cells = [f"import os, signal\n{raised}\nos.kill(os.getpid(), signal.SIGKILL)"]
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "oom.ipynb").write_text(json.dumps(_notebook(cells)))
-    seen = place.do("notebook", path="oom.ipynb").passes["fresh"]
+    seen = runner.do("notebook", path="oom.ipynb").passes["fresh"]
     assert seen["class"] == "memory"
     assert seen["message"].startswith("cell 1: out of memory")
 
 
-def test_a_disk_that_takes_no_copy_leaves_the_verdict(place: Place, tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_copy_leaves_the_verdict(runner: StepRunner, tmp_path: Path) -> None:
     (tmp_path / "files").write_text("a file where the folder should be")
-    seen = place.notebook("plain").passes["fresh"]
+    seen = runner.notebook("plain").passes["fresh"]
     assert seen["state"] == "passed"
     assert "the executed notebook could not be kept" in seen["message"]
 
 
-def test_ended_from_outside_it_keeps_what_there_is_and_leaves_no_kernel(place: Place, tmp_path: Path) -> None:
-    from seatrial.agent.steps import prepare
+def test_ended_from_outside_it_keeps_what_there_is_and_leaves_no_kernel(runner: StepRunner, tmp_path: Path) -> None:
+    from seatrial.agent.steps.kinds import prepare
 
-    place.notebook("nowhere_to_be_found")  # makes the folders
+    runner.notebook("nowhere_to_be_found")  # makes the folders
     source = Path(__file__).parent.parent / "notebooks" / "silent.ipynb"
     (tmp_path / "work" / "silent.ipynb").write_bytes(source.read_bytes())
-    context = place.context()
+    context = runner.context()
     prepared = prepare({"name": "n", "kind": "notebook", "args": {"path": "silent.ipynb"}}, context)
     assert prepared.argv
     process = subprocess.Popen(prepared.argv, cwd=context.work, env=context.env, stdout=subprocess.PIPE, text=True)

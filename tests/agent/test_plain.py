@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pods import WAIT_S, PodPlace, until
+from pods import WAIT_S, PodProcesses, until
 
 from seatrial.job import Environment, Input, Job, Limits, Step
 from seatrial.job.observation import Records, read_records
@@ -36,7 +36,7 @@ def job(steps: tuple[Step, ...], **fields: Any) -> Job:
 class Plain:
     """The program of a job, in a place of its own."""
 
-    def __init__(self, pod: PodPlace, shell: list[str]) -> None:
+    def __init__(self, pod: PodProcesses, shell: list[str]) -> None:
         self.pod = pod
         self.shell = shell
         self.steps: tuple[Step, ...] = ()
@@ -62,7 +62,7 @@ class Plain:
 
 @pytest.fixture(params=SHELLS, ids=["busybox", "sh"])
 def plain(request: pytest.FixtureRequest, tmp_path: Path, agent: Path) -> Plain:
-    return Plain(PodPlace(tmp_path / "place", agent), request.param)
+    return Plain(PodProcesses(tmp_path / "place", agent), request.param)
 
 
 class TestAnEnd:
@@ -256,7 +256,7 @@ class TestInputs:
         assert (end["exit"], end["outcome"], end["steps"]) == (1, "infra", [])
 
     def test_cannot_be_had_without_tar(self, tmp_path: Path, agent: Path) -> None:
-        plain = Plain(PodPlace(tmp_path / "place", agent), ["/bin/sh"])  # busybox's shell has a tar of its own
+        plain = Plain(PodProcesses(tmp_path / "place", agent), ["/bin/sh"])  # busybox's shell has a tar of its own
         bare = tools(tmp_path / "bare", "sh", "mkdir", "tee", "tail", "date", "wc", "mv", "sleep", "printf")
         end = plain.run(self.given(), env=plain.pod.env(PATH=str(bare)))
         assert (end["exit"], end["outcome"]) == (1, "refused")
@@ -307,7 +307,7 @@ class TestAnImageOfBusyboxAlone:
     """The container itself: the shell is process 1, and there is no other program than busybox."""
 
     @pytest.fixture
-    def image(self, tmp_path: Path, agent: Path) -> PodPlace:
+    def image(self, tmp_path: Path, agent: Path) -> PodProcesses:
         image = tmp_path / "image"
         (image / "bin").mkdir(parents=True)
         (image / "bin/busybox").write_bytes(BUSYBOX.read_bytes())
@@ -320,18 +320,18 @@ class TestAnImageOfBusyboxAlone:
         os.mknod(image / "dev/null", 0o20666, os.makedev(1, 3))
         os.mknod(image / "dev/zero", 0o20666, os.makedev(1, 5))
         (image / "dev/termination-log").touch()
-        pod = PodPlace(image / "seatrial", agent)
+        pod = PodProcesses(image / "seatrial", agent)
         for name in ("start", "keep"):
             (pod.root / f"agent/{name}.sh").write_text(script(name))
         return pod
 
-    def container(self, pod: PodPlace, program: str, **env: str) -> "subprocess.Popen[bytes]":
+    def container(self, pod: PodProcesses, program: str, **env: str) -> "subprocess.Popen[bytes]":
         inside = f"mount -t proc proc /proc && exec /bin/sh /seatrial/agent/{program}"
         argv = ["unshare", "--pid", "--fork", "--mount", "--kill-child", "chroot", str(pod.root.parent), "/bin/sh"]
         given = {"PATH": "/bin:/usr/bin:/usr/sbin:/sbin", **env}
         return subprocess.Popen([*argv, "-c", inside], env=given, stdout=subprocess.DEVNULL)
 
-    def test_runs_its_steps_and_ends_what_they_leave(self, image: PodPlace) -> None:
+    def test_runs_its_steps_and_ends_what_they_leave(self, image: PodProcesses) -> None:
         steps = run("sleep 1000 & echo $! > ../pid", "sleep 1001", "kill -0 $(cat ../pid) && echo there", timeout_s=1)
         (image.root / "job/plain.sh").write_text(plain_script(job(steps)))
         trial = self.container(image, "start.sh")
@@ -344,7 +344,7 @@ class TestAnImageOfBusyboxAlone:
         assert (seen.broken, seen.steps[2].output, seen.steps[1].output) == (0, "there\n", "")
         assert kept.wait(WAIT_S) == 0
 
-    def test_is_ended_by_a_file_with_all_that_its_steps_left(self, image: PodPlace) -> None:
+    def test_is_ended_by_a_file_with_all_that_its_steps_left(self, image: PodProcesses) -> None:
         steps = run("sleep 1000 & true", "trap 'echo polite; exit' TERM; echo ready; while :; do sleep 0.1; done")
         (image.root / "job/plain.sh").write_text(plain_script(job(steps)))
         trial = self.container(image, "start.sh")
@@ -358,18 +358,18 @@ class TestAnImageOfBusyboxAlone:
 
 class TestStart:
     @pytest.fixture
-    def pod(self, tmp_path: Path, agent: Path) -> PodPlace:
-        pod = PodPlace(tmp_path / "place", agent)
+    def pod(self, tmp_path: Path, agent: Path) -> PodProcesses:
+        pod = PodProcesses(tmp_path / "place", agent)
         text = script("start").replace("/usr/", "/nowhere/").replace("/opt/", "/nowhere/")
         (pod.root / "agent/start.sh").write_text(text)
         (pod.root / "job/plain.sh").write_text("echo plain\n")
         return pod
 
-    def start(self, pod: PodPlace, path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def start(self, pod: PodProcesses, path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
         argv = ["/bin/sh", str(pod.root / "agent/start.sh"), *arguments]
         return subprocess.run(argv, env=pod.env(PATH=str(path)), capture_output=True, text=True, timeout=WAIT_S)
 
-    def test_runs_the_agent_by_the_first_python_that_is_new_enough(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_runs_the_agent_by_the_first_python_that_is_new_enough(self, pod: PodProcesses, tmp_path: Path) -> None:
         folder = tmp_path / "bin"
         folder.mkdir()
         (folder / "python3").write_text("#!/bin/sh\nexit 1\n")  # as one that is too old answers
@@ -380,6 +380,6 @@ class TestStart:
         assert (done.returncode, "by the agent\n" in done.stdout) == (0, True)
         assert self.start(pod, folder, "find").stdout == f"{folder}/python\n"
 
-    def test_without_one_leaves_it_to_the_shell(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_without_one_leaves_it_to_the_shell(self, pod: PodProcesses, tmp_path: Path) -> None:
         assert self.start(pod, tmp_path).stdout == "plain\n"
         assert self.start(pod, tmp_path, "find").returncode == 1

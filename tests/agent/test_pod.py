@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pods import PodPlace, until
+from pods import PodProcesses, until
 from reads import LOSS, STEP, pattern
 
 from seatrial.job import Step
@@ -21,12 +21,12 @@ ROOT = os.geteuid() == 0
 
 
 @pytest.fixture
-def pod(tmp_path: Path, agent: Path) -> PodPlace:
-    return PodPlace(tmp_path / "place", agent)
+def pod(tmp_path: Path, agent: Path) -> PodProcesses:
+    return PodProcesses(tmp_path / "place", agent)
 
 
 class TestAnEnd:
-    def test_is_told_by_message_code_records_log_and_file(self, pod: PodPlace) -> None:
+    def test_is_told_by_message_code_records_log_and_file(self, pod: PodProcesses) -> None:
         end = pod.run("echo hello > $SEATRIAL_FILES/kept; echo out; pwd", "exit 3", "exit 4")
         assert end["exit"] == 3
         told = (end["seatrial"], end["outcome"], end["code"], end["message"], end["left"])
@@ -41,23 +41,23 @@ class TestAnEnd:
         ]  # fmt: skip
         assert (pod.end()["outcome"], pod.end()["code"], pod.end()["version"]) == ("exited", 3, 1)
 
-    def test_is_0_when_all_steps_ended_so(self, pod: PodPlace) -> None:
+    def test_is_0_when_all_steps_ended_so(self, pod: PodProcesses) -> None:
         end = pod.run("true")
         assert (end["exit"], end["outcome"], end["code"]) == (0, "exited", 0)
 
-    def test_over_the_run_limit_is_124(self, pod: PodPlace) -> None:
+    def test_over_the_run_limit_is_124(self, pod: PodProcesses) -> None:
         end = pod.run("sleep 1000", "echo never", limits={"run_s": 0.5, "grace_s": 0.2})
         assert (end["exit"], end["outcome"], end["message"]) == (124, "timeout", "not done after 0.5 s")
         assert [record["outcome"] for record in pod.records("done")] == ["timeout"]
 
-    def test_by_silence_is_124(self, pod: PodPlace) -> None:
+    def test_by_silence_is_124(self, pod: PodProcesses) -> None:
         end = pod.run("sleep 1000", limits={"stall_s": 0.4, "grace_s": 0.2})
         assert (end["exit"], end["outcome"]) == (124, "stall")
 
-    def test_counts_what_outlived_its_step(self, pod: PodPlace) -> None:
+    def test_counts_what_outlived_its_step(self, pod: PodProcesses) -> None:
         assert pod.run("setsid sleep 1000 & true")["left"] == 1
 
-    def test_fits_into_a_message_with_a_thousand_steps(self, pod: PodPlace) -> None:
+    def test_fits_into_a_message_with_a_thousand_steps(self, pod: PodProcesses) -> None:
         steps = [{"name": "nothing", "kind": "command", "args": {"command": "no-such-command"}}] * 1000
         end = pod.run(steps=steps)
         assert (end["outcome"], "steps" in end) == ("exited", False)
@@ -69,17 +69,17 @@ class TestWhatIsHanded:
         "text", ["", "{", "[]", '{"version": 1}', '{"version": 7, "steps": []}', '{"version": 1, "steps": [{}]}',
                  '{"version": 1, "steps": 5}', "\x00\xff"]
     )  # fmt: skip
-    def test_in_vain_is_told_as_infra(self, pod: PodPlace, text: str) -> None:
+    def test_in_vain_is_told_as_infra(self, pod: PodProcesses, text: str) -> None:
         (pod.root / "job/job.json").write_text(text)
         end = pod.ended(pod.start())
         assert (end["exit"], end["outcome"]) == (1, "infra")
         assert "job.json is not a job that can be run" in end["message"]
         assert pod.end()["outcome"] == "infra"
 
-    def test_not_at_all_is_told_as_infra(self, pod: PodPlace) -> None:
+    def test_not_at_all_is_told_as_infra(self, pod: PodProcesses) -> None:
         assert "No such file" in pod.ended(pod.start())["message"]
 
-    def test_of_secrets_is_in_nothing_that_is_left(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_of_secrets_is_in_nothing_that_is_left(self, pod: PodProcesses, tmp_path: Path) -> None:
         secret = "correct-horse-battery"
         shown = tmp_path / "shown"
         pod.write("echo token $TOKEN; echo $TOKEN > $SEATRIAL_FILES/kept; exit 1", secret_variables=["TOKEN", "OTHER"])
@@ -89,7 +89,7 @@ class TestWhatIsHanded:
         for path in [shown, *filter(Path.is_file, pod.root.rglob("*"))]:
             assert secret.encode() not in path.read_bytes(), path
 
-    def test_into_a_box_that_cannot_be_written_is_told_as_infra(self, pod: PodPlace) -> None:
+    def test_into_a_box_that_cannot_be_written_is_told_as_infra(self, pod: PodProcesses) -> None:
         pod.write("true")
         (pod.root / "box").rmdir()
         (pod.root / "box").write_text("a file")
@@ -99,7 +99,7 @@ class TestWhatIsHanded:
 
 
 class TestTheEndThatIsAskedFor:
-    def test_by_a_file_is_cancelled(self, pod: PodPlace) -> None:
+    def test_by_a_file_is_cancelled(self, pod: PodProcesses) -> None:
         pod.write("trap 'echo polite; exit' TERM; echo ready; sleep 1000 & wait", "echo never")
         trial = pod.start()
         until(lambda: (pod.out / "log.txt").exists() and "ready\n" in pod.log())
@@ -109,7 +109,7 @@ class TestTheEndThatIsAskedFor:
         assert "polite" in pod.log()
         assert pod.records("end")[0]["outcome"] == "cancelled"
 
-    def test_by_sigterm_says_so(self, pod: PodPlace) -> None:
+    def test_by_sigterm_says_so(self, pod: PodProcesses) -> None:
         pod.write("echo ready; sleep 1000")
         trial = pod.start()
         until(lambda: (pod.out / "log.txt").exists() and "ready\n" in pod.log())
@@ -118,14 +118,14 @@ class TestTheEndThatIsAskedFor:
         assert (end["exit"], end["outcome"]) == (143, "cancelled")
         assert "SIGTERM" in end["message"]
 
-    def test_before_the_start_runs_no_step(self, pod: PodPlace) -> None:
+    def test_before_the_start_runs_no_step(self, pod: PodProcesses) -> None:
         pod.out.mkdir(parents=True)
         (pod.out / "cancel").touch()
         end = pod.run("echo never")
         assert (end["outcome"], end["steps"]) == ("cancelled", [])
         assert pod.records("step") == []
 
-    def test_is_heard_by_a_step_that_deleted_the_folder(self, pod: PodPlace) -> None:
+    def test_is_heard_by_a_step_that_deleted_the_folder(self, pod: PodProcesses) -> None:
         pod.write("rm -rf ../out; echo gone; sleep 1000")
         trial = pod.start()
         until(lambda: (pod.out / "log.txt").exists() and "gone\n" in pod.log())
@@ -135,7 +135,7 @@ class TestTheEndThatIsAskedFor:
 
 
 class TestASecondStart:
-    def test_says_what_the_first_said(self, pod: PodPlace) -> None:
+    def test_says_what_the_first_said(self, pod: PodProcesses) -> None:
         pod.run("echo x >> ../count; exit 7")
         (pod.root / "termination").write_bytes(b"")
         end = pod.ended(pod.start())
@@ -143,7 +143,7 @@ class TestASecondStart:
         assert (pod.root / "box/count").read_text() == "x\n"
 
     @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.4, 0.8])
-    def test_after_a_kill_at_any_time_runs_no_step_again(self, pod: PodPlace, after_s: float) -> None:
+    def test_after_a_kill_at_any_time_runs_no_step_again(self, pod: PodProcesses, after_s: float) -> None:
         pod.write(*["echo x >> ../count; sleep 1"] * 3)
         first = pod.start()
         time.sleep(after_s)
@@ -165,7 +165,7 @@ class TestASecondStart:
             assert end["outcome"] == "exited"
             assert (pod.root / "box/count").read_text() == "x\n" * 3
 
-    def test_beside_a_first_that_lives_is_lost(self, pod: PodPlace) -> None:
+    def test_beside_a_first_that_lives_is_lost(self, pod: PodProcesses) -> None:
         pod.write("echo ready; sleep 1000")
         first = pod.start()
         until(lambda: (pod.out / "log.txt").exists() and "ready\n" in pod.log())
@@ -174,7 +174,7 @@ class TestASecondStart:
         assert pod.ended(first)["outcome"] == "cancelled"
 
 
-def left(pod: PodPlace) -> list[str]:
+def left(pod: PodProcesses) -> list[str]:
     """Processes whose working directory is in the box."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -187,14 +187,14 @@ def left(pod: PodPlace) -> list[str]:
 
 
 class TestOutput:
-    def test_is_the_log(self, pod: PodPlace) -> None:
+    def test_is_the_log(self, pod: PodProcesses) -> None:
         pod.write("for n in $(seq 10000); do echo line $n; done")
         trial = pod.start(stdout=subprocess.PIPE)
         shown, _ = trial.communicate()
         assert shown.decode() == pod.log()
         assert shown.count(b"\n") == 10001
 
-    def test_that_nobody_takes_holds_nobody_up(self, pod: PodPlace) -> None:
+    def test_that_nobody_takes_holds_nobody_up(self, pod: PodProcesses) -> None:
         pod.write("head -c 12000000 /dev/zero | tr '\\0' '\\053'", "echo after", log={"segments": 20})
         trial = pod.start(stdout=subprocess.PIPE)
         end = pod.ended(trial)
@@ -205,7 +205,7 @@ class TestOutput:
         assert sum(path.read_bytes().count(b"+") for path in parts) == 12000000
         assert pod.end()["log_omitted_bytes"] == 0
 
-    def test_whose_reader_went_away_does_not_end_the_job(self, pod: PodPlace) -> None:
+    def test_whose_reader_went_away_does_not_end_the_job(self, pod: PodProcesses) -> None:
         pod.write("echo one; sleep 0.3", "echo two")
         trial = pod.start(stdout=subprocess.PIPE)
         assert trial.stdout is not None
@@ -213,7 +213,7 @@ class TestOutput:
         assert pod.ended(trial)["exit"] == 0
         assert "two\n" in pod.log()
 
-    def test_that_came_too_fast_is_said_to_be_missing_where_it_is(self, pod: PodPlace) -> None:
+    def test_that_came_too_fast_is_said_to_be_missing_where_it_is(self, pod: PodProcesses) -> None:
         flood = "head -c 9000000 /dev/zero | tr '\\0' x; echo; touch ../written"
         pod.write(f"{flood}; while [ ! -e ../read ]; do sleep 0.1; done; echo after")
         trial = pod.start(stdout=subprocess.PIPE)
@@ -227,7 +227,7 @@ class TestOutput:
         assert b"bytes are not shown here" in shown
         assert shown.endswith(b"after\n")
 
-    def test_of_a_log_is_as_long_as_asked_for(self, pod: PodPlace) -> None:
+    def test_of_a_log_is_as_long_as_asked_for(self, pod: PodProcesses) -> None:
         pod.run("head -c 9437184 /dev/zero", log={"segments": 2})
         kept = sorted(path.name for path in pod.out.glob("log.txt*"))
         assert kept == ["log.txt", "log.txt.4", "log.txt.5", "log.txt.6"]
@@ -236,12 +236,12 @@ class TestOutput:
 
 @pytest.mark.skipif(not ROOT, reason="needs root: a small disk")
 class TestAFullDisk:
-    def mounted(self, pod: PodPlace, size: str) -> Path:
+    def mounted(self, pod: PodProcesses, size: str) -> Path:
         disk = pod.root / "box"
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
         return disk
 
-    def test_while_it_runs_is_told_as_infra(self, pod: PodPlace) -> None:
+    def test_while_it_runs_is_told_as_infra(self, pod: PodProcesses) -> None:
         disk = self.mounted(pod, "512k")
         try:
             end = pod.run("cat /dev/zero > fill; seq 1 5000", "echo never")
@@ -251,7 +251,7 @@ class TestAFullDisk:
         finally:
             subprocess.run(["umount", "-l", disk], check=True)
 
-    def test_before_it_begins_is_told_as_infra(self, pod: PodPlace) -> None:
+    def test_before_it_begins_is_told_as_infra(self, pod: PodProcesses) -> None:
         disk = self.mounted(pod, "64k")
         try:
             (disk / "fill").write_bytes(bytes(60 << 10))
@@ -278,7 +278,7 @@ class TestHosts:
         ]
 
     @pytest.mark.parametrize("env", [{"JOB_COMPLETION_INDEX": "2", "RANK": "1"}, {"RANK": "2"}])
-    def test_each_is_one_process_and_all_of_it_says_which(self, pod: PodPlace, env: dict[str, str]) -> None:
+    def test_each_is_one_process_and_all_of_it_says_which(self, pod: PodProcesses, env: dict[str, str]) -> None:
         end = pod.run(steps=self.steps(), hosts=3, env=env)
         assert end["code"] == 5
         done = pod.records("done")
@@ -290,20 +290,20 @@ class TestHosts:
         assert [note for note in notes if note["note"] == "host"] == [{"note": "host", "host": 2, "code": 5}]
         assert {note["host"] for note in notes if note["note"] == "values"} == {2}
 
-    def test_one_alone_starts_several_processes_as_on_this_machine(self, pod: PodPlace) -> None:
+    def test_one_alone_starts_several_processes_as_on_this_machine(self, pod: PodProcesses) -> None:
         pod.run(steps=self.steps())
         done = pod.records("done")
         assert {f"[{n}] step: {n} loss: 0.5 host {n} of 3" for n in range(3)} <= set(done[0]["output"].splitlines())
         assert done[1]["output"] == "0/1\n"
 
     @pytest.mark.parametrize("number", ["3", "-1", "x", ""])
-    def test_without_a_number_of_their_own_are_infra(self, pod: PodPlace, number: str) -> None:
+    def test_without_a_number_of_their_own_are_infra(self, pod: PodProcesses, number: str) -> None:
         end = pod.run(steps=self.steps(), hosts=3, env={"JOB_COMPLETION_INDEX": number})
         assert (end["exit"], end["outcome"]) == (1, "infra")
         assert "which of 3 hosts this is cannot be known" in end["message"]
 
     def test_may_be_known_by_the_name_of_the_pod(self) -> None:
-        from seatrial.agent.pod import host_number
+        from seatrial.agent.pod.pod import host_number
 
         assert host_number(3, {}, "trial-worker-2") == 2
 
@@ -320,7 +320,7 @@ PYTHONS = sorted(
 @pytest.mark.skipif(not PYTHONS, reason="there are no other Pythons below ~/.pyenv")
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
 def test_it_runs_with_every_python_from_3_8(tmp_path: Path, agent: Path, python: Path) -> None:
-    pod = PodPlace(tmp_path / "place", agent, str(python))
+    pod = PodProcesses(tmp_path / "place", agent, str(python))
     with tarfile.open(pod.root / "inputs/part-0000", "w:gz") as tar:
         tar.add(__file__, "here.py")
     environment = {"python": ".".join(map(str, version(python)[:2])), "packages": []}
@@ -338,7 +338,7 @@ def test_it_runs_with_every_python_from_3_8(tmp_path: Path, agent: Path, python:
 def test_it_runs_as_a_user_without_a_name(tmp_path: Path, agent: Path) -> None:
     with tempfile.TemporaryDirectory() as open_to_all:
         os.chmod(open_to_all, 0o755)
-        pod = PodPlace(Path(open_to_all), agent, "/usr/bin/python3")
+        pod = PodProcesses(Path(open_to_all), agent, "/usr/bin/python3")
         for path in (pod.root / "box", pod.root / "termination"):
             path.chmod(0o777)
         pod.write("id -u; echo $USER; touch $HOME/mine", "echo two")
@@ -352,8 +352,8 @@ def test_it_runs_as_a_user_without_a_name(tmp_path: Path, agent: Path) -> None:
 
 
 def test_a_message_of_signs_that_json_writes_long_still_fits() -> None:
-    from seatrial.agent.ending import Ending
-    from seatrial.agent.termination import MOST_BYTES, message
+    from seatrial.agent.pod.termination import MOST_BYTES, message
+    from seatrial.agent.run.ending import Ending
 
     data = message(Ending("infra", None, "\x01" * 5000), [("exited", 0)] * 500)
     assert len(data) <= MOST_BYTES

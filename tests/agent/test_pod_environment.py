@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pods import PodPlace, until
+from pods import PodProcesses, until
 
 BASE = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 HAS_PIP = subprocess.run([BASE, "-c", "import pip, venv"], capture_output=True).returncode == 0
@@ -19,9 +19,9 @@ NOW = "{}.{}".format(*sys.version_info)
 
 
 @pytest.fixture
-def pod(tmp_path: Path, agent: Path) -> PodPlace:
+def pod(tmp_path: Path, agent: Path) -> PodProcesses:
     """In an image whose Python is this one, without the packages of these tests."""
-    return PodPlace(tmp_path / "place", agent, str(BASE))
+    return PodProcesses(tmp_path / "place", agent, str(BASE))
 
 
 def wheel(folder: Path, version: str = "1.0") -> None:
@@ -52,7 +52,7 @@ def asking(*packages: str, python: str = NOW) -> dict[str, Any]:
 
 @needs_pip
 class TestPackages:
-    def test_are_installed_beside_what_the_image_has(self, pod: PodPlace, index: dict[str, str]) -> None:
+    def test_are_installed_beside_what_the_image_has(self, pod: PodProcesses, index: dict[str, str]) -> None:
         end = pod.run(WHERE, "python -c 'import pip'", environment=asking("seatrial-probe>=1"), env=index)
         assert (end["exit"], end["steps"]) == (0, [["exited", 0], ["exited", 0]])
         made = pod.root / "box/env"
@@ -61,14 +61,14 @@ class TestPackages:
         assert "Successfully installed seatrial-probe-1.0" in pod.log()
         assert pod.records("begin")[0]["at_s"] < pod.records("step")[0]["at_s"] - 0.1  # its time is the job's
 
-    def test_that_are_there_already_need_no_installer(self, pod: PodPlace) -> None:
+    def test_that_are_there_already_need_no_installer(self, pod: PodProcesses) -> None:
         dead = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
         end = pod.run("echo $VIRTUAL_ENV", environment=asking("pip"), env=dead)
         assert end["exit"] == 0
         assert pod.records("done")[0]["output"] == f"{pod.root / 'box/env'}\n"
         assert "install" not in pod.log()
 
-    def test_that_do_not_exist_are_refused(self, pod: PodPlace, index: dict[str, str]) -> None:
+    def test_that_do_not_exist_are_refused(self, pod: PodProcesses, index: dict[str, str]) -> None:
         end = pod.run("echo never", environment=asking("seatrial-probe==2.0"), env=index)
         assert (end["exit"], end["outcome"], end["steps"]) == (1, "refused", [])
         assert "seatrial-probe==2.0 could not be installed: " in end["message"]
@@ -76,7 +76,7 @@ class TestPackages:
         assert pod.records("end")[0]["outcome"] == "refused"
         assert pod.end()["message"] == end["message"]
 
-    def test_from_an_index_that_cannot_be_reached_are_infra(self, pod: PodPlace) -> None:
+    def test_from_an_index_that_cannot_be_reached_are_infra(self, pod: PodProcesses) -> None:
         env = {"PIP_INDEX_URL": "http://user:hidden@127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_INDEX": "0"}
         end = pod.run("echo never", environment=asking("seatrial-probe"), env=env)
         assert (end["exit"], end["outcome"]) == (1, "infra")
@@ -88,18 +88,18 @@ class TestPackages:
         image = tmp_path / "image"
         subprocess.run([BASE, "-m", "venv", "--without-pip", image], check=True)
         (image / f"lib/python{NOW}/site-packages/of_the_image.py").write_text("")
-        pod = PodPlace(tmp_path / "place", agent, str(image / "bin/python"))
+        pod = PodProcesses(tmp_path / "place", agent, str(image / "bin/python"))
         end = pod.run(WHERE, "python -c 'import of_the_image'", environment=asking("seatrial-probe"), env=index)
         assert (end["exit"], end["steps"]) == (0, [["exited", 0], ["exited", 0]])
 
-    def test_take_of_the_run_limit(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_take_of_the_run_limit(self, pod: PodProcesses, tmp_path: Path) -> None:
         pod.python = str(slow_pip(tmp_path))
         end = pod.run("echo never", environment=asking("seatrial-probe"), limits={"run_s": 3, "grace_s": 0.2})
         assert (end["exit"], end["outcome"]) == (124, "timeout")
         assert end["message"].startswith("not done after 3 s; while its environment was made")
         assert end["steps"] == []
 
-    def test_are_not_waited_for_when_the_end_is_asked_for(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_are_not_waited_for_when_the_end_is_asked_for(self, pod: PodProcesses, tmp_path: Path) -> None:
         pod.python = str(slow_pip(tmp_path))
         pod.write("echo never", environment=asking("seatrial-probe"))
         trial = pod.start()
@@ -108,7 +108,7 @@ class TestPackages:
         end = pod.ended(trial)
         assert (end["exit"], end["outcome"], end["steps"]) == (143, "cancelled", [])
 
-    def test_are_refused_where_nothing_can_install_them(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_are_refused_where_nothing_can_install_them(self, pod: PodProcesses, tmp_path: Path) -> None:
         hidden = tmp_path / "hidden"
         hidden.mkdir()
         for name in ("pip", "ensurepip"):
@@ -118,7 +118,7 @@ class TestPackages:
         assert (end["outcome"], "no pip, no uv and no ensurepip" in end["message"]) == ("refused", True)
 
     @pytest.mark.skipif(shutil.which("uv", path=VENV) is None, reason="needs uv")
-    def test_are_installed_by_uv_where_there_is_no_pip(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_are_installed_by_uv_where_there_is_no_pip(self, pod: PodProcesses, tmp_path: Path) -> None:
         wheel(tmp_path / "wheels")
         (tmp_path / "hidden").mkdir()
         (tmp_path / "hidden/pip.py").write_text("raise ImportError")
@@ -128,13 +128,13 @@ class TestPackages:
         index = {"UV_OFFLINE": "1", "UV_FIND_LINKS": str(tmp_path / "wheels")}
         end = pod.run(WHERE, environment=asking("seatrial-probe"), env={**env, **index})
         assert (end["exit"], end["steps"]) == (0, [["exited", 0]]), end
-        end = PodPlace(tmp_path / "other", pod.root / "agent/agent.pyz", pod.python).run(
+        end = PodProcesses(tmp_path / "other", pod.root / "agent/agent.pyz", pod.python).run(
             WHERE, environment=asking("seatrial-probe==9"), env={**env, **index}
         )
         assert (end["outcome"], "No solution found" in end["message"]) == ("refused", True)
 
     @pytest.mark.parametrize("package", ["-r/etc/passwd", "--index-url=http://x", "a\n-rb", ""])
-    def test_that_are_options_are_refused(self, pod: PodPlace, package: str) -> None:
+    def test_that_are_options_are_refused(self, pod: PodProcesses, package: str) -> None:
         end = pod.run("echo never", environment=asking(package))
         assert (end["outcome"], "is not a package requirement" in end["message"]) == ("refused", True)
 
@@ -155,17 +155,17 @@ def slow_pip(folder: Path) -> Path:
 
 
 class TestPython:
-    def test_of_another_version_is_refused_and_both_are_told(self, pod: PodPlace) -> None:
+    def test_of_another_version_is_refused_and_both_are_told(self, pod: PodProcesses) -> None:
         end = pod.run("echo never", environment=asking(python="3.1"))
         assert (end["exit"], end["outcome"]) == (1, "refused")
         assert "python: 3.1 is asked for" in end["message"]
         assert "{}.{}.{}".format(*sys.version_info) in end["message"]
 
-    def test_of_no_version_at_all_is_refused(self, pod: PodPlace) -> None:
+    def test_of_no_version_at_all_is_refused(self, pod: PodProcesses) -> None:
         end = pod.run("echo never", environment=asking(python="snake"))
         assert (end["outcome"], "neither a version" in end["message"]) == ("refused", True)
 
-    def test_that_is_named_is_the_one_of_the_steps(self, pod: PodPlace, tmp_path: Path) -> None:
+    def test_that_is_named_is_the_one_of_the_steps(self, pod: PodProcesses, tmp_path: Path) -> None:
         made = tmp_path / "named"
         subprocess.run([BASE, "-m", "venv", "--without-pip", made], check=True)
         steps = [
@@ -178,7 +178,7 @@ class TestPython:
         assert pod.records("done")[1]["result"]["state"] == "imported"
 
     @pytest.mark.parametrize("text", [None, "#!/bin/sh\necho no Python here; exit 3\n"])
-    def test_that_is_named_and_is_none_is_refused(self, pod: PodPlace, tmp_path: Path, text: str | None) -> None:
+    def test_that_is_named_and_is_none_is_refused(self, pod: PodProcesses, tmp_path: Path, text: str | None) -> None:
         named = tmp_path / "python"
         if text is not None:
             named.write_text(text)
@@ -187,7 +187,7 @@ class TestPython:
         assert (end["exit"], end["outcome"]) == (1, "refused")
         assert str(named) in end["message"]
 
-    def test_of_the_image_is_used_as_it_is(self, pod: PodPlace) -> None:
+    def test_of_the_image_is_used_as_it_is(self, pod: PodProcesses) -> None:
         pod.run("echo none $VIRTUAL_ENV", environment={"name": "image"})
         assert pod.records("done")[0]["output"] == "none\n"
         assert not (pod.root / "box/env").exists()
@@ -204,7 +204,7 @@ NOTEBOOK = {
 
 
 @needs_pip
-def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(pod: PodPlace) -> None:
+def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(pod: PodProcesses) -> None:
     if subprocess.run([BASE, "-c", "import nbclient"], capture_output=True).returncode == 0:
         pytest.skip(f"{BASE} has an nbclient")
     (pod.root / "box/work").mkdir(parents=True)
@@ -220,7 +220,7 @@ def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(po
 
 
 def test_a_notebook_is_run_by_an_image_that_has_nbclient(tmp_path: Path, agent: Path) -> None:
-    pod = PodPlace(tmp_path / "place", agent)
+    pod = PodProcesses(tmp_path / "place", agent)
     (pod.root / "box/work").mkdir(parents=True)
     (pod.root / "box/work/a.ipynb").write_text(json.dumps(NOTEBOOK))
     end = pod.run(steps=[{"name": "notebook", "kind": "notebook", "args": {"path": "a.ipynb"}}])

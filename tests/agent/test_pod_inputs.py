@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from pods import PodPlace
+from pods import PodProcesses
 
-from seatrial.agent.ending import Unready
-from seatrial.agent.unpack import unpack
+from seatrial.agent.pod.unpack import unpack
+from seatrial.agent.run.ending import Unready
 
 Member = tuple[str, bytes, str]  # type, content, link
 
@@ -43,7 +43,7 @@ def refused(tmp_path: Path, members: Iterable[tuple[str, dict[str, object], byte
     return raised.value
 
 
-def test_files_folders_links_and_modes_are_there(pod: PodPlace) -> None:
+def test_files_folders_links_and_modes_are_there(pod: PodProcesses) -> None:
     members: list[tuple[str, dict[str, object], bytes]] = [
         ("./data", {"type": tarfile.DIRTYPE, "mode": 0o555}, b""),
         ("./data/big", {}, os.urandom(50_000)),
@@ -62,8 +62,8 @@ def test_files_folders_links_and_modes_are_there(pod: PodPlace) -> None:
 
 
 @pytest.fixture
-def pod(tmp_path: Path, agent: Path) -> PodPlace:
-    return PodPlace(tmp_path / "place", agent)
+def pod(tmp_path: Path, agent: Path) -> PodProcesses:
+    return PodProcesses(tmp_path / "place", agent)
 
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/tmp/seatrial-test-out", "a/.."])
@@ -103,7 +103,7 @@ def test_the_later_of_two_files_of_a_name_is_meant(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["garbage", "cut", "flipped", "none"])
-def test_what_is_no_archive_is_infra(pod: PodPlace, broken: str) -> None:
+def test_what_is_no_archive_is_infra(pod: PodProcesses, broken: str) -> None:
     data = archive([("a", {}, os.urandom(20_000))])
     flipped = data[:10_000] + bytes(10) + data[10_010:]
     given = {"garbage": b"not an archive at all" * 50, "cut": data[:-5000], "flipped": flipped, "none": b""}[broken]

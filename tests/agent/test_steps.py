@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from driven import Place
+from driven import StepRunner
 
-from seatrial.agent.steps import hide
+from seatrial.agent.steps.kinds import hide
 from seatrial.target.agent_file import agent_file
 
 NVIDIA_SMI = """#!/bin/sh
@@ -20,58 +20,58 @@ esac
 
 
 @pytest.fixture
-def place(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    return Place(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
 
 
-def package(place: Place, files: dict[str, str]) -> None:
+def package(runner: StepRunner, files: dict[str, str]) -> None:
     """Modules that the interpreter finds."""
-    folder = place.folder / "modules"
+    folder = runner.folder / "modules"
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    place.env = {"PYTHONPATH": str(folder)}
+    runner.env = {"PYTHONPATH": str(folder)}
 
 
-def script(place: Place, name: str, text: str) -> None:
+def script(runner: StepRunner, name: str, text: str) -> None:
     """A command that is first on PATH."""
-    path = place.folder / "bin" / name
+    path = runner.folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
-    place.env = {"PATH": f"{path.parent}:{os.environ['PATH']}"}
+    runner.env = {"PATH": f"{path.parent}:{os.environ['PATH']}"}
 
 
-def test_run_is_a_shell_line_in_the_work_folder(place: Place) -> None:
-    driven = place.do("run", command="pwd; echo err >&2; exit 3")
+def test_run_is_a_shell_line_in_the_work_folder(runner: StepRunner) -> None:
+    driven = runner.do("run", command="pwd; echo err >&2; exit 3")
     assert driven.ended.code == 3
-    assert driven.output.splitlines() == [str(place.folder / "work"), "err"]
+    assert driven.output.splitlines() == [str(runner.folder / "work"), "err"]
     assert driven.result == {}
 
 
-def test_a_module_that_imports_tells_version_and_file(place: Place) -> None:
-    package(place, {"here/__init__.py": "__version__ = '1.2.3'\n"})
-    result = place.do("import", module="here").result
+def test_a_module_that_imports_tells_version_and_file(runner: StepRunner) -> None:
+    package(runner, {"here/__init__.py": "__version__ = '1.2.3'\n"})
+    result = runner.do("import", module="here").result
     assert result["state"] == "imported"
     assert result["version"] == "1.2.3"
     assert result["file"].endswith("here/__init__.py")
 
 
-def test_a_version_is_found_by_the_name_of_the_distribution_that_brought_the_module(place: Place) -> None:
+def test_a_version_is_found_by_the_name_of_the_distribution_that_brought_the_module(runner: StepRunner) -> None:
     package(
-        place,
+        runner,
         {
             "pictures/__init__.py": "",
             "sunflower-9.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: sunflower\nVersion: 9.1\n",
             "sunflower-9.1.dist-info/RECORD": "pictures/__init__.py,,\n",
         },
     )
-    assert place.do("import", module="pictures").result["version"] == "9.1"
+    assert runner.do("import", module="pictures").result["version"] == "9.1"
 
 
 @pytest.mark.parametrize("module", ["no_such_module", "no_such.part", "xml.no_such_part"])
-def test_a_module_that_is_not_installed_is_absent(module: str, place: Place) -> None:
-    result = place.do("import", module=module).result
+def test_a_module_that_is_not_installed_is_absent(module: str, runner: StepRunner) -> None:
+    result = runner.do("import", module=module).result
     assert result["state"] == "absent"
     assert result["error"].startswith("ModuleNotFoundError: No module named")
 
@@ -91,57 +91,57 @@ def test_a_module_that_is_not_installed_is_absent(module: str, place: Place) -> 
         ),
     ],
 )
-def test_a_module_that_is_there_and_fails_has_crashed(text: str, error: str, place: Place) -> None:
-    package(place, {"crashing/__init__.py": text})
-    result = place.do("import", module="crashing").result
+def test_a_module_that_is_there_and_fails_has_crashed(text: str, error: str, runner: StepRunner) -> None:
+    package(runner, {"crashing/__init__.py": text})
+    result = runner.do("import", module="crashing").result
     assert result["state"] == "crashed"
     assert error in result["error"]
     if "os._exit" not in text:
         assert "crashing/__init__.py" in result["traceback"]
 
 
-def test_a_module_of_the_agents_own_name_is_the_runtimes(place: Place) -> None:
-    package(place, {"notebook/__init__.py": "__version__ = '7.0'\n", "steps.py": "", "probe.py": ""})
-    assert place.do("import", module="notebook").result["version"] == "7.0"
-    assert place.do("import", module="probe").result["file"].endswith("modules/probe.py")
+def test_a_module_of_the_agents_own_name_is_the_runtimes(runner: StepRunner) -> None:
+    package(runner, {"notebook/__init__.py": "__version__ = '7.0'\n", "steps.py": "", "probe.py": ""})
+    assert runner.do("import", module="notebook").result["version"] == "7.0"
+    assert runner.do("import", module="probe").result["file"].endswith("modules/probe.py")
 
 
-def test_an_import_without_any_python_says_so(place: Place) -> None:
-    place.python, place.env = None, {"PATH": "/no/such/folder"}
-    result = place.do("import", module="json").result
+def test_an_import_without_any_python_says_so(runner: StepRunner) -> None:
+    runner.python, runner.env = None, {"PATH": "/no/such/folder"}
+    result = runner.do("import", module="json").result
     assert result["state"] == "crashed"
     assert "there is no Python on PATH" in result["error"]
 
 
-def test_a_command_tells_path_and_version(place: Place) -> None:
-    script(place, "tool", "#!/bin/sh\necho\nprintf '\\033[1mtool 4.2\\033[0m\\nmore\\n'\n")
-    assert place.do("command", command="tool").result == {
-        "path": str(place.folder / "bin" / "tool"),
+def test_a_command_tells_path_and_version(runner: StepRunner) -> None:
+    script(runner, "tool", "#!/bin/sh\necho\nprintf '\\033[1mtool 4.2\\033[0m\\nmore\\n'\n")
+    assert runner.do("command", command="tool").result == {
+        "path": str(runner.folder / "bin" / "tool"),
         "version": "tool 4.2",
     }
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\necho usage; exit 2\n", "#!/bin/sh\n", "not a program"])
-def test_a_command_without_a_version_is_still_there(text: str, place: Place) -> None:
-    script(place, "tool", text)
-    assert place.do("command", command="tool").result == {"path": str(place.folder / "bin" / "tool"), "version": None}
+def test_a_command_without_a_version_is_still_there(text: str, runner: StepRunner) -> None:
+    script(runner, "tool", text)
+    assert runner.do("command", command="tool").result == {"path": str(runner.folder / "bin" / "tool"), "version": None}
 
 
-def test_a_command_that_hangs_when_asked_for_its_version_is_still_there(place: Place) -> None:
-    script(place, "tool", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
-    driven = place.do("command", command="tool")
+def test_a_command_that_hangs_when_asked_for_its_version_is_still_there(runner: StepRunner) -> None:
+    script(runner, "tool", "#!/bin/sh\nsleep 1000 & sleep 1000\n")
+    driven = runner.do("command", command="tool")
     assert driven.result["path"]
     assert driven.result["version"] is None
 
 
-def test_a_command_that_is_not_on_path_has_no_path(place: Place) -> None:
-    assert place.do("command", command="no-such-command").result == {"path": None, "version": None}
+def test_a_command_that_is_not_on_path_has_no_path(runner: StepRunner) -> None:
+    assert runner.do("command", command="no-such-command").result == {"path": None, "version": None}
 
 
-def test_facts_are_those_of_the_runtime(place: Place) -> None:
-    script(place, "nvidia-smi", NVIDIA_SMI)
-    place.env["PATH"] = f"{Path(sys.executable).parent}:{place.env['PATH']}"
-    facts = place.do("facts").result
+def test_facts_are_those_of_the_runtime(runner: StepRunner) -> None:
+    script(runner, "nvidia-smi", NVIDIA_SMI)
+    runner.env["PATH"] = f"{Path(sys.executable).parent}:{runner.env['PATH']}"
+    facts = runner.do("facts").result
     assert facts["python"]["terminal"] == facts["python"]["kernel"]
     assert facts["python"]["kernel"]["prefix"] == sys.prefix
     assert facts["cpu"]["count"] == len(os.sched_getaffinity(0))
@@ -155,32 +155,32 @@ def test_facts_are_those_of_the_runtime(place: Place) -> None:
     assert facts["os"]["kernel"] == os.uname().release
 
 
-def test_facts_of_an_nvidia_smi_that_fails_say_why_there_are_no_gpus(place: Place) -> None:
+def test_facts_of_an_nvidia_smi_that_fails_say_why_there_are_no_gpus(runner: StepRunner) -> None:
     script(
-        place, "nvidia-smi", "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n"
+        runner, "nvidia-smi", "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n"
     )
-    facts = place.do("facts").result
+    facts = runner.do("facts").result
     assert facts["gpu"] == []
     assert "exit code 18: Failed to initialize NVML" in facts["gpu_error"]
 
 
-def test_facts_see_affinity_and_memory_limits(place: Place) -> None:
+def test_facts_see_affinity_and_memory_limits(runner: StepRunner) -> None:
     one, limit = min(os.sched_getaffinity(0)), 2 << 30
     script(
-        place,
+        runner,
         "limited",
         f'#!/bin/sh\nulimit -v {limit >> 10}\nexec taskset -c {one} {sys.executable} "$@"\n',
     )
-    place.python = str(place.folder / "bin" / "limited")
-    facts = place.do("facts").result
+    runner.python = str(runner.folder / "bin" / "limited")
+    facts = runner.do("facts").result
     assert facts["cpu"]["count"] == 1
     assert facts["memory_bytes"] == limit
 
 
-def test_facts_hide_what_looks_like_a_secret_and_what_is_one(place: Place) -> None:
-    place.secrets = ["open-sesame"]
-    place.env = {"MY_API_KEY": "abc", "PLAIN": "said open-sesame", "PROXY": "http://me:pw@host/", "EMPTY_TOKEN": ""}
-    env = place.do("facts").result["env"]
+def test_facts_hide_what_looks_like_a_secret_and_what_is_one(runner: StepRunner) -> None:
+    runner.secrets = ["open-sesame"]
+    runner.env = {"MY_API_KEY": "abc", "PLAIN": "said open-sesame", "PROXY": "http://me:pw@host/", "EMPTY_TOKEN": ""}
+    env = runner.do("facts").result["env"]
     assert env["MY_API_KEY"] == "•••"
     assert env["PLAIN"] == "said •••"
     assert env["PROXY"] == "http://•••@host/"
@@ -188,10 +188,10 @@ def test_facts_hide_what_looks_like_a_secret_and_what_is_one(place: Place) -> No
     assert hide("PATH", "/bin") == "/bin"
 
 
-def test_facts_of_a_python_that_does_not_start_say_so(place: Place) -> None:
-    script(place, "broken-python", "#!/bin/sh\nexit 5\n")
-    place.python = str(place.folder / "bin" / "broken-python")
-    assert place.do("facts").result["error"] == "the facts are not known: Python ended with exit code 5"
+def test_facts_of_a_python_that_does_not_start_say_so(runner: StepRunner) -> None:
+    script(runner, "broken-python", "#!/bin/sh\nexit 5\n")
+    runner.python = str(runner.folder / "bin" / "broken-python")
+    assert runner.do("facts").result["error"] == "the facts are not known: Python ended with exit code 5"
 
 
 @pytest.fixture
@@ -224,27 +224,29 @@ def commit(repository: Path, ref: str) -> str:
 
 
 @pytest.mark.parametrize("ref", [None, "side", "v1", "commit", "short"])
-def test_a_workspace_is_cloned_at_its_ref_beside_what_is_there(ref: str | None, place: Place, repository: Path) -> None:
-    (place.folder / "work").mkdir()
-    (place.folder / "work" / "mine.txt").write_text("kept")
+def test_a_workspace_is_cloned_at_its_ref_beside_what_is_there(
+    ref: str | None, runner: StepRunner, repository: Path
+) -> None:
+    (runner.folder / "work").mkdir()
+    (runner.folder / "work" / "mine.txt").write_text("kept")
     wanted = commit(repository, "v1" if ref in ("v1", "commit", "short") else "HEAD")
     ref = {"commit": wanted, "short": wanted[:10]}.get(ref or "", ref)
-    driven = place.do("workspace", git=f"file://{repository}", ref=ref)
+    driven = runner.do("workspace", git=f"file://{repository}", ref=ref)
     assert driven.result == {"commit": wanted}, driven.output
-    assert (place.folder / "work" / "one.txt").exists()
-    assert (place.folder / "work" / "two.txt").exists() == (wanted != commit(repository, "v1"))
-    assert (place.folder / "work" / "mine.txt").read_text() == "kept"
+    assert (runner.folder / "work" / "one.txt").exists()
+    assert (runner.folder / "work" / "two.txt").exists() == (wanted != commit(repository, "v1"))
+    assert (runner.folder / "work" / "mine.txt").read_text() == "kept"
 
 
-def test_a_ref_that_is_not_there_is_told(place: Place, repository: Path) -> None:
-    driven = place.do("workspace", git=f"file://{repository}", ref="no-such-ref")
+def test_a_ref_that_is_not_there_is_told(runner: StepRunner, repository: Path) -> None:
+    driven = runner.do("workspace", git=f"file://{repository}", ref="no-such-ref")
     assert driven.result == {"commit": None, "unknown_ref": True}
     assert driven.ended.code == 64
     assert "there is no ref no-such-ref" in driven.output
 
 
-def test_a_repository_that_is_not_there_fails_and_asks_nobody(place: Place) -> None:
-    driven = place.do("workspace", git="file:///no/such/repository")
+def test_a_repository_that_is_not_there_fails_and_asks_nobody(runner: StepRunner) -> None:
+    driven = runner.do("workspace", git="file:///no/such/repository")
     assert driven.ended.code not in (0, None)
     assert driven.result == {"commit": None, "unknown_ref": False}
 
@@ -260,8 +262,8 @@ def test_a_repository_that_is_not_there_fails_and_asks_nobody(place: Place) -> N
     ],
 )
 def test_a_step_that_makes_no_sense_fails_and_says_why(
-    kind: str, args: dict[str, str], message: str, place: Place
+    kind: str, args: dict[str, str], message: str, runner: StepRunner
 ) -> None:
-    driven = place.do(kind, **args)
+    driven = runner.do(kind, **args)
     assert driven.ended.code == 2
     assert message in driven.output

@@ -242,7 +242,8 @@ def test_the_agent_runs_with_every_python_from_3_8(agent: Path, tmp_path: Path, 
     zygote.close()
     assert (end["outcome"], end["code"]) == ("exited", 4)
     assert job.records("done")[0]["output"] == "•••\n"
-    spec = {"steps": job.request("echo inside")["steps"], "folder": str(tmp_path), "work": str(tmp_path), "files": "f"}
+    folders = {"out": str(tmp_path), "work": str(tmp_path), "files": "f"}
+    spec = {"version": 1, "steps": job.request("echo inside")["steps"], "folders": folders}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     done = subprocess.run([python, agent, "run", tmp_path / "spec.json"], capture_output=True, check=True)
     assert done.stdout == b"--- [1/1] run echo inside\ninside\n"

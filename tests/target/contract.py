@@ -5,14 +5,14 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from seatrial.job import Event, Input, Job, Limits, Outcome, Resources, Stage, Step
+from seatrial.job import Event, Input, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step
 from seatrial.target import Level, Target, TargetError
 
 WAIT_S = 60.0
@@ -31,6 +31,9 @@ class Site:
     run: str = field(default_factory=lambda: "run-" + uuid.uuid4().hex[:8])
     names: list[str] = field(default_factory=list)
     hosts_apart: bool = False  # several hosts of a job have each a place of their own
+    listen_on: str = "0.0.0.0"  # where a job's server listens, so that it is reached and nobody else's is
+    servers: int = 3  # that run side by side
+    jobs_reach_endpoints: bool = False  # the address that is given here works inside the jobs of the target, too
 
     def job(self, *commands: str, name: str = "cell-1", run: str = "", **fields: object) -> Job:
         run = run or self.run
@@ -38,6 +41,12 @@ class Site:
         self.names.append(name)
         steps = tuple(Step(f"run {command}", "run", {"command": command}) for command in commands)
         return Job(name=name, run=run, cell="69b56f04", attempt=1, title=name, steps=steps, **fields)  # type: ignore[arg-type]
+
+    def server(self, name: str, before: str = "", ready: Ready | None = None, **fields: object) -> Job:
+        """Serves a page with its own name, until it is ended."""
+        serve = f'echo {name} > index.html; exec python3 -u -m http.server --bind {self.listen_on} "$SEATRIAL_PORT"'
+        fields = {"ports": (Port("http"),), "ready": ready or Ready("http"), "limits": Limits(grace_s=0.5), **fields}
+        return self.job(before + serve, name=name, **fields)
 
     def lines(self, name: str) -> list[str]:
         path = self.shared / name
@@ -76,6 +85,44 @@ async def until_exit(target: Target, handle: str) -> list[Event]:
                 if event.exit is not None:
                     return seen
     raise AssertionError("the stream of events ended")
+
+
+@asynccontextmanager
+async def watching(target: Target) -> AsyncIterator[list[Event]]:
+    """The events so far, while the block does something else."""
+    events: list[Event] = []
+
+    async def take() -> None:
+        async for event in target.watch():
+            events.append(event)
+
+    task = asyncio.create_task(take())
+    try:
+        yield events
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def stages(events: list[Event], handle: str) -> list[Stage]:
+    return [event.time.stage for event in events if event.time and event.handle == handle]
+
+
+async def until_ready(target: Target, *handles: str) -> None:
+    async with watching(target) as events:
+        await until(lambda: all(Stage.READY in stages(events, handle) for handle in handles))
+
+
+async def page(address: str) -> str:
+    """What a server of `Site.server` says."""
+    host, _, port = address.rpartition(":")
+    async with asyncio.timeout(WAIT_S):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    return answer.decode().rpartition("\r\n\r\n")[2].strip()
 
 
 async def log_of(target: Target, handle: str) -> bytes:
@@ -362,6 +409,129 @@ class Contract:
                 assert (into / str(host) / "mine").read_text() == "kept\n"
             log = await log_of(target, handle)
             assert (b"[0] said\n" in log and b"[1] said\n" in log) is site.hosts_apart
+            await target.remove(handle)
+
+    async def test_15_a_job_learns_its_ports_by_variables(self, site: Site) -> None:
+        names = "$SEATRIAL_PORT $SEATRIAL_PORT_HTTP $SEATRIAL_PORT_METRICS_2"
+        job = site.job(f"echo {names} > {site.shared}/ports", ports=(Port("http"), Port("metrics-2", 9100)))
+        async with opened(site) as target:
+            handle = await target.submit(job, {})
+            await until_exit(target, handle)
+            first, http, metrics = map(int, site.lines("ports"))
+            assert first == http != metrics
+            assert all(0 < number < 65536 for number in (http, metrics))
+            await target.remove(handle)
+
+    async def test_15_a_job_is_ready_once_when_its_port_accepts_and_not_before(self, site: Site) -> None:
+        before = f"echo up > {site.shared}/up; while ! test -e {site.shared}/go; do sleep 0.05; done; "
+        async with opened(site) as target, watching(target) as events:
+            handle = await target.submit(site.server("late", before), {})
+            await until(lambda: site.lines("up"))
+            await asyncio.sleep(site.long_s)
+            assert Stage.READY not in stages(events, handle)
+            (site.shared / "go").touch()
+            await until(lambda: Stage.READY in stages(events, handle))
+            async with target.endpoint(handle, "http") as address:
+                assert await page(address) == "late"
+            await target.cancel(handle)
+            await until(lambda: Stage.FINISHED in stages(events, handle))
+            found = stages(events, handle)
+            assert found == sorted(found, key=list(Stage).index)
+            assert found.count(Stage.READY) == 1
+            await target.remove(handle)
+
+    async def test_15_a_job_with_a_path_is_ready_when_that_is_answered_well(self, site: Site) -> None:
+        command = f"""cat > server.py <<'END'
+import http.server, os, pathlib
+shared = pathlib.Path("{site.shared}")
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        with open(shared / "asked", "a") as file:
+            print(self.path, file=file)
+        self.send_response(204 if (shared / "good").exists() else 503)
+        self.end_headers()
+http.server.HTTPServer(("{site.listen_on}", int(os.environ["SEATRIAL_PORT"])), Answer).serve_forever()
+END
+exec python3 server.py"""
+        fields = {"ports": (Port("http"),), "ready": Ready("http", "/health?deep=1"), "limits": Limits(grace_s=0.5)}
+        async with opened(site) as target, watching(target) as events:
+            handle = await target.submit(site.job(command, **fields), {})
+            await until(lambda: len(site.lines("asked")) >= 3)
+            assert Stage.READY not in stages(events, handle)
+            (site.shared / "good").touch()
+            await until(lambda: Stage.READY in stages(events, handle))
+            assert set(site.lines("asked")) == {"/health?deep=1"}
+            await target.remove(handle)
+
+    async def test_15_a_job_that_ends_before_it_listens_is_never_ready(self, site: Site) -> None:
+        for name, ready in (("tcp", Ready("http")), ("path", Ready("http", "/"))):
+            async with opened(site) as target:
+                job = site.job(f"sleep {site.long_s:g}; exit 3", name=name, ports=(Port("http"),), ready=ready)
+                handle = await target.submit(job, {})
+                events = await until_exit(target, handle)
+                assert events[-1].exit.code == 3  # type: ignore[union-attr]
+                assert Stage.READY not in stages(events, handle)
+                await target.remove(handle)
+
+    async def test_15_that_a_job_was_ready_is_known_to_who_takes_it_up_later(self, site: Site) -> None:
+        async with opened(site) as first:
+            handle = await first.submit(site.server("taken-up"), {})
+            await until_ready(first, handle)
+        async with opened(site) as second:
+            await second.adopt(handle)
+            await until_ready(second, handle)
+            await second.cancel(handle)
+            await until_exit(second, handle)
+        async with opened(site) as third:
+            await third.adopt(handle)
+            found = stages(await until_exit(third, handle), handle)
+            assert found.count(Stage.READY) == 1
+            assert found == sorted(found, key=list(Stage).index)
+            await third.remove(handle)
+
+    async def test_15_and_16_servers_side_by_side_are_each_reached_by_their_own_address(self, site: Site) -> None:
+        names = [f"server-{number}" for number in range(site.servers)]
+        async with opened(site) as target, AsyncExitStack() as addresses:
+            handles = await asyncio.gather(*(target.submit(site.server(name), {}) for name in names))
+            await until_ready(target, *handles)
+            given = [await addresses.enter_async_context(target.endpoint(handle, "http")) for handle in handles]
+            assert len(set(given)) == site.servers
+            assert await asyncio.gather(*map(page, given)) == names
+            if site.jobs_reach_endpoints:
+                get = "import sys, urllib.request as r; [print(r.urlopen(a).read().decode()) for a in sys.argv[1:]]"
+                urls = " ".join(f"http://{address}/" for address in given)
+                asking = await target.submit(site.job(f"python3 -c '{get}' {urls}", name="asks"), {})
+                assert (await until_exit(target, asking))[-1].exit.code == 0  # type: ignore[union-attr]
+                assert (await log_of(target, asking)).decode().split()[-site.servers :] == names
+                await target.remove(asking)
+            await asyncio.gather(*map(target.remove, handles))
+
+    async def test_16_a_port_is_reached_from_a_process_that_knows_no_more_than_the_handle(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.server("known"), {})
+            await until_ready(target, handle)
+        async with opened(site) as other:
+            async with other.endpoint(handle, "http") as one, other.endpoint(handle, "http") as two:
+                assert await page(one) == await page(two) == "known"
+            await other.remove(handle)
+
+    async def test_16_a_port_that_a_job_does_not_have_is_refused(self, site: Site) -> None:
+        async with opened(site) as target:
+            for job in (site.server("one"), site.job("sleep 1000", name="none", limits=Limits(grace_s=0.1))):
+                handle = await target.submit(job, {})
+                with pytest.raises(TargetError, match="metrics") as caught:
+                    async with target.endpoint(handle, "metrics"):
+                        pass
+                assert caught.value.outcome is Outcome.REFUSED
+                await target.remove(handle)
+
+    async def test_16_a_port_of_a_job_that_has_ended_is_a_target_error(self, site: Site) -> None:
+        async with opened(site) as target:
+            handle = await target.submit(site.job("true", ports=(Port("http"),)), {})
+            await until_exit(target, handle)
+            with pytest.raises(TargetError):
+                async with target.endpoint(handle, "http"):
+                    pass
             await target.remove(handle)
 
     async def test_secrets_reach_the_job_and_nothing_else(self, site: Site) -> None:

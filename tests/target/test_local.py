@@ -108,7 +108,7 @@ async def test_jobs_get_different_cpus_and_share_when_there_are_too_few(site: Si
         for number in range(2 * count):
             job = site.job("sleep 1000", name=f"c-{number}", resources=Resources(cpu=1), limits=Limits(grace_s=0.1))
             handles.append(await target.submit(job, {}))
-        cpus = [JobFolder(path).card().cpus for path in (site.shared.parent / "state").glob("jobs/*/*")]  # type: ignore[union-attr]
+        cpus = [JobFolder(path).submission().cpus for path in (site.shared.parent / "state").glob("jobs/*/*")]  # type: ignore[union-attr]
         assert sorted(cpu for (cpu,) in cpus) == sorted([*os.sched_getaffinity(0)] * 2)
         await asyncio.gather(*map(target.remove, handles))
 
@@ -204,22 +204,14 @@ async def test_a_job_of_another_boot_is_lost_and_says_so(site: Site) -> None:
         await target.remove(handle)
 
 
-async def test_an_endpoint_is_on_this_machine(site: Site) -> None:
-    async with opened(site) as target:
-        handle = await target.submit(site.job("true"), {})
-        async with target.endpoint(handle, 8033) as address:
-            assert address == "127.0.0.1:8033"
-        await target.remove(handle)
-
-
 async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_and_ended(site: Site) -> None:
     job = site.job("setsid sleep 1406 & sleep 1407")
     target = site.open()
     await target.open()
     handle = await target.submit(job, {})
     await until(lambda: len(site.living()) >= 3)
-    (card,) = (site.shared.parent / "state").glob("jobs/*/*/supervisor.json")
-    supervisor = msgspec.json.decode(card.read_bytes())["pid"]
+    (submission,) = (site.shared.parent / "state").glob("jobs/*/*/supervisor.json")
+    supervisor = msgspec.json.decode(submission.read_bytes())["pid"]
     await target.close()
     os.kill(supervisor, signal.SIGSTOP)
     shutil.rmtree(site.shared.parent / "state" / "jobs")

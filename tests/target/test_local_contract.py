@@ -15,7 +15,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     shared = tmp_path / "shared"
     shared.mkdir()
     submitter = [sys.executable, str(Path(__file__).with_name("local_submitter.py"))]
-    return Site(lambda: kind.open("here", kind.options()), shared, submitter)
+    return Site(
+        lambda: kind.open("here", kind.options()),
+        shared,
+        submitter,
+        listen_on="127.0.0.1",
+        servers=10,
+        jobs_reach_endpoints=True,
+    )
 
 
 class TestLocal(Contract):

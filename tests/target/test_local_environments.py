@@ -13,8 +13,7 @@ import pytest
 
 from seatrial.job import Environment, Outcome
 from seatrial.target import TargetError
-from seatrial.target.local.environments import COMPLETE, Environments, Place
-from seatrial.target.local.layer import lay_over
+from seatrial.target.local.environments import COMPLETE, Environments, PreparedEnvironment, lay_over
 
 VERSION = "{}.{}".format(*sys.version_info)
 
@@ -47,7 +46,7 @@ def only_these_wheels(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_NO_INDEX", "1")
 
 
-async def ready(cache: Path, *packages: str, python: str | None = VERSION) -> Place:
+async def ready(cache: Path, *packages: str, python: str | None = VERSION) -> PreparedEnvironment:
     environments = Environments(cache)
     try:
         return await environments.ready(Environment(python=python, packages=packages))
@@ -55,7 +54,7 @@ async def ready(cache: Path, *packages: str, python: str | None = VERSION) -> Pl
         await environments.close()
 
 
-def says(place: Place, code: str) -> str:
+def says(place: PreparedEnvironment, code: str) -> str:
     return subprocess.check_output([str(place.python), "-c", code], text=True).strip()
 
 
@@ -173,7 +172,7 @@ async def test_what_a_job_installs_is_its_own_and_the_shared_environment_stays_a
     install = [layer / "bin" / "pip", "install", "--no-index", "--find-links", wheels, "other", "tiny==1.0"]
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     await asyncio.to_thread(subprocess.run, install, check=True, capture_output=True, env=env)
-    own = Place(python=layer / "bin" / "python")
+    own = PreparedEnvironment(python=layer / "bin" / "python")
     assert says(own, "import other, tiny; print(other.version, tiny.version)") == "1.0 1.0"
     assert says(own, "import sys; print(sys.prefix)") == str(layer)
     assert says(place, "import tiny; print(tiny.version)") == "2.0"

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contract import Site, log_of, opened, until, until_exit
+from contract import Site, log_of, opened, page, stages, until, until_exit, watching
 
-from seatrial.job import Environment, Job, Limits, Outcome, Resources, Step, StepSeen, read_records
+from seatrial.job import Environment, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step, StepSeen, read_records
 from seatrial.target import TargetError
 from seatrial.target.local import kind
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
-TOOLS = ("sh", "sleep", "tail", "echo", "cat", "tr", "kill", "ls", "dd")
+TOOLS = ("sh", "sleep", "tail", "echo", "cat", "tr", "kill", "ls", "dd", "test")
 LEFT_OUT = {"test", "site-packages", "idlelib", "tkinter", "__pycache__", "ensurepip", "turtledemo", "lib2to3"}
 
 pytestmark = [
@@ -222,6 +222,30 @@ async def test_an_import_in_an_image_without_python_says_what_is_missing(site: S
     job = msgspec.structs.replace(site.job(environment=Environment(image=bare)), steps=(step,))
     _, steps, _ = await seen(site, job)
     assert "needs a Python" in steps[0].result["error"]
+
+
+async def test_a_server_in_a_container_is_ready_when_it_listens_there_and_is_reached_from_here(
+    site: Site, image: str
+) -> None:
+    """What forwards its port accepts connections all the time; that alone makes nobody ready."""
+    wait = "echo up > up; while ! test -e go; do sleep 0.05; done; echo served > index.html"
+    serve = '/bin/busybox httpd -f -p "$SEATRIAL_PORT_HTTP"'
+    job = site.job(
+        f"{wait}; exec {serve}", environment=Environment(image=image), limits=Limits(grace_s=0.5),
+        ports=(Port("http"), Port("other")), ready=Ready("http"),
+    )  # fmt: skip
+    async with opened(site) as target, watching(target) as events:
+        handle = await target.submit(job, {})
+        (work,) = (site.shared.parent / "state").glob("jobs/*/*/work")
+        await until(lambda: (work / "up").exists())
+        await asyncio.sleep(0.5)
+        assert Stage.READY not in stages(events, handle)
+        (work / "go").touch()
+        await until(lambda: Stage.READY in stages(events, handle))
+        async with target.endpoint(handle, "http") as address:
+            assert await page(address) == "served"
+        await target.remove(handle)
+        assert containers(site) == []
 
 
 async def test_an_import_runs_in_the_python_of_the_image(site: Site, with_python: str) -> None:

@@ -8,13 +8,13 @@ import sys
 from typing import List
 
 COMMANDS = {
-    "spawn": "zygote",
-    "run": "foreground",
-    "pod": "pod",
-    "keep": "keep",
-    "probe": "probe",
-    "notebook": "notebook",
-    "files": "look",
+    "spawn": "start.zygote",
+    "run": "start.foreground",
+    "pod": "pod.pod",
+    "keep": "pod.keep",
+    "probe": "steps.probe",
+    "notebook": "notebook.drive",
+    "files": "files.read_files",
     "read": "read_existing",
 }
 

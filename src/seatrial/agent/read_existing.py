@@ -15,9 +15,9 @@ import time
 import zlib
 from typing import IO, Any, Dict, List
 
-from .hardware import hardware
-from .limited import Limited, OverTime
-from .reading import Reading
+from .files.limited import Limited, OverTime
+from .logs.reading import Reading
+from .run.hardware import hardware
 
 READ_BYTES = 1 << 18
 
@@ -39,7 +39,7 @@ def _record(event: str, **fields: Any) -> None:
     try:
         text = json.dumps(record, separators=(",", ":"), allow_nan=False)
     except ValueError:  # a number that JSON has no word for
-        from .mask import Mask
+        from .masking.mask import Mask
 
         text = json.dumps(Mask().data(record), separators=(",", ":"))
     sys.stdout.write(text + "\n")
@@ -84,9 +84,9 @@ def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
     entries: Dict[str, Any] = spec.get("entries") or {}
     if not entries:
         return {}
-    from .look import gather, look  # and with it the readers of files, for who has any
+    from .files.read_files import gather, read_files  # and with it the readers of files, for who has any
 
     lines: List[bytes] = []
     asked = {"roots": roots, "labels": [""] * len(roots), "entries": entries}
-    look(asked, limited, lambda line: lines.append(json.dumps(line).encode("utf-8")))
+    read_files(asked, limited, lambda line: lines.append(json.dumps(line).encode("utf-8")))
     return gather(lines, entries, True, "")

@@ -9,6 +9,7 @@ The agent writes one JSON object a line while it works, so that a job killed at 
     {"event": "note", "step": 0, "at_s": ..., "data": {...}}        what the step's own program reported
     {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ...,
      "gpu": [{"index": 0, "utilization": 93.0, "memory_bytes": ...}]}
+    {"event": "ready", "at_s": ...}                                 the job's port answered, for the first time
     {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "output": "...",
      "output_omitted_bytes": 0, "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0, "result": {...}}
     {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ...,
@@ -124,7 +125,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
                 began_s = float(record["wall_s"]) if "wall_s" in record else None
             elif event == "end":
                 ending = dict(record, at_s=at_s - (origin or at_s))
-            else:
+            elif event != "ready":
                 _take(seen[record["step"]], event, at_s - (origin or 0.0), record)
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError):
             broken += 1

@@ -51,7 +51,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that the agent does; `kind` is one of the agent's (see `agent/steps.py`), `args` are its own."""
+    """One thing that the agent does; `kind` is one of the agent's (see `agent/steps/kinds.py`), `args` are its own."""
 
     name: str
     kind: str

@@ -5,8 +5,10 @@ import io
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 MAIN = b"import sys\nfrom seatrial_agent.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
@@ -29,10 +31,17 @@ def agent_file(place: Path) -> Path:
 
 @cache
 def agent_bytes() -> bytes:
-    sources = {f"seatrial_agent/{entry.name}": entry.read_bytes() for entry in files("seatrial.agent").iterdir()
-               if entry.name.endswith(".py")}  # fmt: skip
+    sources = dict(_sources(files("seatrial.agent"), "seatrial_agent"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted({**sources, "__main__.py": MAIN}.items()):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{name}/{entry.name}")
+        elif entry.name.endswith(".py"):
+            yield f"{name}/{entry.name}", entry.read_bytes()

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from seatrial.target.protocol import TargetError
 
-# As in `agent/log.py`, whose form this reads.
+# As in `agent/run/log.py`, whose form this reads.
 LOG_NAME = "log.txt"
 SEGMENT_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 18

@@ -13,12 +13,15 @@ class Progress:
 
     def __init__(self, steps: Sequence[str]) -> None:
         """`steps`: the names of the job's steps."""
+        self.ready_at_s: float | None = None  # by the agent's clock, once its port has answered
         self._steps = steps
         self._rest = b""
 
     def feed(self, data: bytes) -> str:
         """The last of what `data` tells: the step that has started, or how far one says that it is; "": nothing."""
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if self.ready_at_s is None:
+            self.ready_at_s = next((at_s for at_s in map(_ready_at_s, lines) if at_s is not None), None)
         for line in reversed(lines):
             with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, AttributeError):
                 if b'"event":"step"' in line:
@@ -29,6 +32,15 @@ class Progress:
                     if text:
                         return text
         return ""
+
+
+def _ready_at_s(line: bytes) -> float | None:
+    if b'"event":"ready"' not in line:
+        return None
+    with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, ValueError):
+        record = msgspec.json.decode(line)
+        return float(record["at_s"]) if record["event"] == "ready" else None
+    return None
 
 
 def _one_line(text: str) -> str:

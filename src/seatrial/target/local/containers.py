@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.target.local.surroundings import marks
+from seatrial.target.local.variables import marks
 from seatrial.target.protocol import TargetError
 
 if TYPE_CHECKING:
-    from seatrial.target.local.folders import Card
+    from seatrial.target.local.folders import Submission
 
 INSIDE = "/seatrial"
 MESSAGE_CHARACTERS = 1000
@@ -96,21 +96,32 @@ def container_name(job: Path) -> str:
 
 
 def container_request(
-    card: "Card", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
+    submission: "Submission", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
 ) -> dict[str, Any] | None:
-    """What `agent/container.py` asks for; None for a job without an image."""
+    """What `agent/start/container.py` asks for; None for a job without an image."""
     if image is None:
         return None
-    job, podman = card.job, Path(image.engine).name == "podman"
+    job, podman = submission.job, Path(image.engine).name == "podman"
     mounts = {
         folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
         folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
     }  # fmt: skip
-    create = ["run", "--detach", "--name", card.container, "--security-opt", "label=disable", "--entrypoint", "/bin/sh"]
+    create = [
+        "run",
+        "--detach",
+        "--name",
+        submission.container,
+        "--security-opt",
+        "label=disable",
+        "--entrypoint",
+        "/bin/sh",
+    ]
     for label, value in (("run", job.run), ("job", job.name)):
         create += ["--label", f"seatrial.{label}={value}"]
     for source, inside in mounts.items():
         create += ["--volume", f"{source}:{INSIDE}/{inside}"]
+    for number in submission.ports.values():
+        create += ["--publish", f"127.0.0.1:{number}:{number}"]
     if job.resources.memory_bytes is not None:
         create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
     if job.resources.cpu is not None:
@@ -121,11 +132,11 @@ def container_request(
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     return {
         "engine": image.engine,
-        "name": card.container,
+        "name": submission.container,
         "create": [*create, image.name],
         "remove": _remove(image.engine),
         "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
-        "values": {**passed, **job.env, **own, **marks(job)},
+        "values": {**passed, **job.env, **own, **marks(submission)},
         "secret_values": dict(secrets),
         "python": image.python,
     }

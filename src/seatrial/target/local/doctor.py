@@ -21,7 +21,7 @@ MESSAGE_CHARACTERS = 500
 _TRY_LIMIT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from seatrial_agent import cgroup
+from seatrial_agent.contain import cgroup
 groups = cgroup.Cgroup(cgroup.plan(sys.argv[2]))
 groups.create(64 << 20)
 print("limited" if groups.memory_limited else "not limited", len(groups.folders))
@@ -31,7 +31,7 @@ _GPU_QUERY = ("--query-gpu=name,memory.total,driver_version", "--format=csv,nohe
 
 
 async def examine(state: Path, cache: Path, engine: str | None) -> list[Remark]:
-    """Of a local target with these folders; `engine` is what it is told to run images with."""
+    """Of a local target with these folders; `engine` is what it is to run images with."""
     asked = await asyncio.gather(
         _folder("folder of jobs", state, "state"),
         _folder("folder of environments", cache, "cache"),
@@ -52,10 +52,10 @@ async def _folder(what: str, path: Path, option: str) -> Remark:
             free = shutil.disk_usage(there).free
     except OSError as error:
         return Remark(Level.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
-    told = f"{path}, {free / (1 << 30):,.1f} GiB free"
+    found = f"{path}, {free / (1 << 30):,.1f} GiB free"
     if free < TOO_LITTLE_BYTES:
-        return Remark(Level.PROBLEM, what, told, fix)
-    return Remark(Level.WARNING, what, told, fix) if free < LITTLE_BYTES else Remark(Level.OK, what, told)
+        return Remark(Level.PROBLEM, what, found, fix)
+    return Remark(Level.WARNING, what, found, fix) if free < LITTLE_BYTES else Remark(Level.OK, what, found)
 
 
 async def _python() -> Remark:
@@ -66,7 +66,7 @@ async def _python() -> Remark:
         return Remark(Level.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
     code, out = await _asked(found, "-I", "-c", "import platform; print(platform.python_version())")
     if code != 0:
-        return Remark(Level.WARNING, what, f"{found} does not start: {out}", "mend it, or put another on the PATH")
+        return Remark(Level.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
     return Remark(Level.OK, what, f"{out}, {found}")
 
 
@@ -151,5 +151,5 @@ async def _asked(program: str, *arguments: str) -> tuple[int, str]:
         await process.wait()
         return 124, f"it does not answer within {PATIENCE_S:g} s"
     code = process.returncode or 0
-    told = (out if code == 0 else error_text or out).decode(errors="replace").strip()
-    return code, told if code == 0 else told[-MESSAGE_CHARACTERS:] or f"exit code {code}"
+    text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
+    return code, text if code == 0 else text[-MESSAGE_CHARACTERS:] or f"exit code {code}"

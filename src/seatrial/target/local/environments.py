@@ -24,6 +24,7 @@ RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; ask
 START_S = 60.0  # for an interpreter to say what it is
 AT_ONCE = 2  # builds: they share the network and the disk
 COMPLETE = ".complete"
+PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 # What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
 _REFUSED = re.compile(
     r"No solution found|No interpreter found|No download found|[Ii]nvalid version|Failed to parse|Couldn't parse|"
@@ -34,14 +35,14 @@ _NETWORK = re.compile(
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class PreparedEnvironment(msgspec.Struct, frozen=True):
     """What a job finds of its runtime."""
 
     python: Path | None = None
     bin_folders: tuple[Path, ...] = ()
     virtual_env: Path | None = None
     built: bool = False  # by us, for all cells that want it: a job gets a layer of its own over it
-    container: Image | None = None
+    image: Image | None = None
     driver: str | None = sys.executable  # an interpreter with nbclient, for a runtime that has none
 
 
@@ -52,36 +53,36 @@ class Environments:
         self._images = Images(engine)
         self._folder = cache / "environments"
         self._turn = asyncio.Semaphore(AT_ONCE)
-        self._places: dict[tuple[str | None, tuple[str, ...]], asyncio.Task[Place]] = {}
+        self._prepared: dict[tuple[str | None, tuple[str, ...]], asyncio.Task[PreparedEnvironment]] = {}
 
-    async def ready(self, environment: Environment) -> Place:
+    async def ready(self, environment: Environment) -> PreparedEnvironment:
         """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
         if environment.image is not None:
-            container = await self._images.ready(environment.image)
-            return Place(container=container, driver=None)
+            image = await self._images.ready(environment.image)
+            return PreparedEnvironment(image=image, driver=None)
         if environment.interpreter is not None:
             return await _existing(environment.interpreter)
         if environment.python is None and not environment.packages:
             found = shutil.which("python3")
-            return Place(python=Path(found) if found else None)
+            return PreparedEnvironment(python=Path(found) if found else None)
         key = (environment.python, environment.packages)
-        if key not in self._places or (self._places[key].done() and _failed(self._places[key])):
-            self._places[key] = asyncio.create_task(self._in_turn(*key))
+        if key not in self._prepared or (self._prepared[key].done() and _failed(self._prepared[key])):
+            self._prepared[key] = asyncio.create_task(self._in_turn(*key))
         # Shielded: other cells wait for the same; who is cancelled just waits no longer.
-        return await asyncio.shield(self._places[key])
+        return await asyncio.shield(self._prepared[key])
 
     async def close(self) -> None:
-        for task in self._places.values():
+        for task in self._prepared.values():
             task.cancel()
-        for task in self._places.values():
+        for task in self._prepared.values():
             with contextlib.suppress(asyncio.CancelledError, TargetError):
                 await task
 
-    async def _in_turn(self, python: str | None, packages: tuple[str, ...]) -> Place:
+    async def _in_turn(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
         async with self._turn:
             return await self._built(python, packages)
 
-    async def _built(self, python: str | None, packages: tuple[str, ...]) -> Place:
+    async def _built(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
         for package in packages:
             if "\n" in package or package.lstrip().startswith("-"):
                 raise TargetError(f"{package!r} is not a package requirement", Outcome.REFUSED)
@@ -95,7 +96,7 @@ class Environments:
         async with BuildLock(path.with_suffix(".lock")) as lock:
             if not await _complete(path, content):
                 await _build(path, interpreter, pins, content, lock)
-        return Place(path / "bin" / "python", (path / "bin",), path, built=True)
+        return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
 
     async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
         """The exact versions that these requirements mean today. Every runtime has pip: notebooks install with it."""
@@ -122,7 +123,7 @@ class Environments:
             raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
 
 
-def _failed(task: "asyncio.Task[Place]") -> bool:
+def _failed(task: "asyncio.Task[PreparedEnvironment]") -> bool:
     return task.cancelled() or task.exception() is not None
 
 
@@ -156,7 +157,7 @@ async def _build(path: Path, interpreter: str, pins: str, content: str, lock: Bu
         raise TargetError(f"cannot build the environment {path}: {error}") from error
 
 
-async def _existing(interpreter: str) -> Place:
+async def _existing(interpreter: str) -> PreparedEnvironment:
     found = shutil.which(os.path.expanduser(interpreter))
     if found is None:
         raise TargetError(f"interpreter {interpreter} is not there or cannot be executed", Outcome.REFUSED)
@@ -166,7 +167,7 @@ async def _existing(interpreter: str) -> Place:
     except TargetError as error:
         raise TargetError(str(error), Outcome.REFUSED) from error
     environment = path.parent.parent
-    return Place(path, (path.parent,), environment if (environment / "pyvenv.cfg").exists() else None)
+    return PreparedEnvironment(path, (path.parent,), environment if (environment / "pyvenv.cfg").exists() else None)
 
 
 async def _find_python(request: str, folder: Path) -> str:
@@ -201,10 +202,10 @@ async def _uv(*arguments: str, folder: Path, given: str = "", request: str = "",
     refused = _REFUSED.search(text) and not _NETWORK.search(text)
     if len(text) > MESSAGE_CHARACTERS:
         text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
-    told = " ".join(
+    reason = " ".join(
         line.strip(" ×╰─▶│├") for line in text.splitlines()
     )  # one sentence, for a person who reads one line
-    raise TargetError(f"uv {' '.join(arguments[:2])}: {told}", Outcome.REFUSED if refused else Outcome.INFRA)
+    raise TargetError(f"uv {' '.join(arguments[:2])}: {reason}", Outcome.REFUSED if refused else Outcome.INFRA)
 
 
 def uv_path() -> str:
@@ -255,3 +256,46 @@ async def _run(
         await process.wait()
         raise
     return process.returncode or 0, out.decode(errors="replace"), error_text.decode(errors="replace")
+
+
+# ---- a job's own layer over an environment
+
+
+def layered(environment: PreparedEnvironment, layer: Path) -> PreparedEnvironment:
+    """With a layer of the job's own where it was built for all, so that a notebook's `pip install` changes nothing for
+    other cells."""
+    if not environment.built or environment.virtual_env is None:
+        return environment
+    try:
+        lay_over(environment.virtual_env, layer)
+    except OSError as error:
+        raise TargetError(f"cannot make {layer}: {error}") from error
+    return PreparedEnvironment(layer / "bin" / "python", (layer / "bin", *environment.bin_folders), layer)
+
+
+def lay_over(environment: Path, layer: Path) -> None:
+    """Make `layer`, over anything half made before. Raises OSError.
+
+    It is a virtual environment by itself, made of a few links: what is installed goes there and is gone with the job;
+    everything else is found in the environment below it, which all cells share."""
+    site = next(environment.glob("lib/python*/site-packages"))
+    own_site = layer / site.relative_to(environment)
+    own_site.mkdir(parents=True, exist_ok=True)
+    (layer / "bin").mkdir(exist_ok=True)
+    (layer / "pyvenv.cfg").write_bytes((environment / "pyvenv.cfg").read_bytes())
+    # addsitedir also follows the .pth files that are in there; a plain path would not.
+    (own_site / "_below.pth").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+    for name in ("python", "python3", site.parent.name):
+        _link(layer / "bin" / name, (environment / "bin" / "python").resolve())
+    for name in ("share", "etc"):  # kernels and settings of Jupyter
+        if (environment / name).is_dir():
+            _link(layer / name, environment / name)
+    if (environment / "bin" / "pip").exists():  # its own would install below
+        for name in ("pip", "pip3"):
+            (layer / "bin" / name).write_text(PIP)
+            (layer / "bin" / name).chmod(0o755)
+
+
+def _link(path: Path, to: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(to)

@@ -44,6 +44,7 @@ class Identity(msgspec.Struct, frozen=True):
     start: int
     host: str
     wall_s: float
+    at_s: float = 0.0  # its monotonic clock, at the same instant
     cgroups: list[str] = []
 
 
@@ -54,19 +55,20 @@ class End(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Card(msgspec.Struct, frozen=True):
+class Submission(msgspec.Struct, frozen=True):
     """`job.json`: the job, without any value of a secret, and when it was submitted."""
 
     job: Job
     host: str
     created_s: float
     cpus: list[int] = []
+    ports: dict[str, int] = {}  # by name, the first one first
     engine: str = ""  # what runs its container, when it has one
     container: str = ""
 
 
 class JobFolder:
-    """`agent/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
+    """`agent/start/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,8 +76,8 @@ class JobFolder:
         self.files = path / "files"
         self.records = path / "records.jsonl"
 
-    def card(self) -> Card | None:
-        return self._read("job.json", Card)
+    def submission(self) -> Submission | None:
+        return self._read("job.json", Submission)
 
     def identity(self) -> Identity | None:
         return self._read("supervisor.json", Identity)
@@ -103,22 +105,25 @@ class JobFolder:
         finally:
             os.close(descriptor)
 
-    def make(self, card: Card) -> None:
-        """Everything that the job finds when it starts; `job.json` last. Anything half made before is made anew."""
+    def make(self, submission: Submission) -> None:
+        """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
+        before is made anew."""
         (self.path / "job.json").unlink(missing_ok=True)
-        for name in ("work", "files", "home", "tmp", *(["out"] if card.container else [])):
+        for name in ("work", "files", "home", "tmp", *(["out"] if submission.container else [])):
             folder = self.path / name
             try:
                 folder.mkdir(0o700)
             except FileExistsError:
                 shutil.rmtree(folder)
                 folder.mkdir(0o700)
-            if card.container:  # whoever the image's user is; nobody else gets past the folder above
+            if submission.container:  # whoever the image's user is; others do not get past the folder above
                 folder.chmod(0o777)
-        for given in card.job.inputs:
+        for given in submission.job.inputs:
             _copy_input(given, self.work)
+
+    def write(self, submission: Submission) -> None:
         partial = self.path / "job.json.new"
-        partial.write_bytes(msgspec.json.encode(card))
+        partial.write_bytes(msgspec.json.encode(submission))
         partial.rename(self.path / "job.json")
 
     def remove(self) -> None:

@@ -1,15 +1,20 @@
-"""What a job leaves behind when its supervisor was killed: found by its control groups and by its mark, and ended."""
+"""What a job leaves behind when its supervisor was killed, or when its folder is gone: found by its control groups, by
+the mark of its processes and by the label of its container, and ended."""
 
+import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from seatrial.target.local.containers import ENGINES, container_name, labelled_containers, remove_container
 from seatrial.target.protocol import TargetError
 
 END_S = 30.0
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
@@ -46,11 +51,11 @@ def _members(folders: Iterable[Path]) -> set[int]:
 def _marked(job: Path) -> set[int]:
     """Processes that were started with the job's mark in their environment: its folder, for that is only one."""
     mark = f"SEATRIAL_FILES={job}/files".encode()
-    found = {pid for pid, text in process_environments() if mark in text and mark in text.split(b"\0")}
+    found = {pid for pid, text in _process_environments() if mark in text and mark in text.split(b"\0")}
     return {pid for pid in found if not _ended(pid)}
 
 
-def process_environments() -> Iterator[tuple[int, bytes]]:
+def _process_environments() -> Iterator[tuple[int, bytes]]:
     """The environment of each process that may be ours, as it was started with."""
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # gone, or another user's: then it is not ours
@@ -79,3 +84,40 @@ def _remove_group(folder: Path) -> None:
 def _write(path: Path, text: str) -> None:
     with contextlib.suppress(OSError), open(path, "r+") as file:
         file.write(text)
+
+
+async def strays(jobs: Path) -> set[Path]:
+    """Folders, not there any more, of jobs of which processes or containers still are. `jobs`: where they would be."""
+    found = await asyncio.to_thread(_of_processes, jobs)
+    for engine in filter(None, map(shutil.which, ENGINES)):
+        for name, run, job in await labelled_containers(engine):
+            folder = jobs / run / job
+            if name == container_name(folder):
+                found.add(folder)
+    return {folder for folder in found if not folder.exists()}
+
+
+async def remove_stray(folder: Path) -> None:
+    """Nothing of that job is there any more afterwards."""
+    groups = await asyncio.to_thread(_groups, folder.name)
+    await asyncio.to_thread(end_leftovers, folder, groups)
+    for engine in filter(None, map(shutil.which, ENGINES)):
+        if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
+            await remove_container(engine, container_name(folder))
+
+
+def _groups(job: str) -> list[str]:
+    """os.walk minds no folder that goes while it looks: those of other jobs do."""
+    below = (os.path.join(at, name) for at, names, _ in os.walk(CGROUPS) for name in names)
+    return [path for path in below if os.path.basename(path).startswith(f"seatrial-{job}-")]
+
+
+def _of_processes(jobs: Path) -> set[Path]:
+    mark = f"SEATRIAL_FILES={jobs}/".encode()
+    return {
+        Path(os.fsdecode(line.removeprefix(b"SEATRIAL_FILES="))).parent
+        for _, environment in _process_environments()
+        if mark in environment
+        for line in environment.split(b"\0")
+        if line.startswith(mark)
+    }

@@ -5,6 +5,7 @@ import builtins
 import contextlib
 import math
 import os
+import re
 import signal
 import socket
 import time
@@ -16,19 +17,18 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from seatrial.job import Environment, Event, Job, Outcome, Step
+from seatrial.job import Environment, Event, Job, Outcome
 from seatrial.target.agent_file import agent_file
 from seatrial.target.job_files import fetch, read_log
 from seatrial.target.local import doctor
-from seatrial.target.local.containers import container_name, container_request, remove_container
-from seatrial.target.local.environments import Environments, Place
-from seatrial.target.local.folders import Card, JobFolder, cache_folder, job_path, state_folder
-from seatrial.target.local.layer import lay_over
-from seatrial.target.local.leftovers import end_leftovers
+from seatrial.target.local.containers import container_name, remove_container
+from seatrial.target.local.environments import Environments, layered
+from seatrial.target.local.folders import JobFolder, Submission, cache_folder, job_path, state_folder
+from seatrial.target.local.job_file import job_file
+from seatrial.target.local.leftovers import end_leftovers, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
+from seatrial.target.local.ports import reserved
 from seatrial.target.local.processes import alive, gone, send
-from seatrial.target.local.strays import remove_stray, strays
-from seatrial.target.local.surroundings import job_environment
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
 from seatrial.target.protocol import Found, Remark, TargetError
@@ -37,6 +37,7 @@ T = TypeVar("T")
 
 FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
 APPEAR_S = 10.0
+_PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
 class LocalTarget:
@@ -46,8 +47,8 @@ class LocalTarget:
         self.name = name
         self._options = options
         self._host = socket.gethostname()
-        self._state = options.state or state_folder()
-        self._cache = options.cache or cache_folder()
+        self._state = (options.state or state_folder()).absolute()  # the zygote works in another folder
+        self._cache = (options.cache or cache_folder()).absolute()
         self._watcher = Watcher()
         self._environments = Environments(self._cache, options.engine)
         self._zygote: Zygote | None = None
@@ -90,45 +91,48 @@ class LocalTarget:
         self._take_up(handle, self._folder(handle))
 
     def _take_up(self, handle: str, folder: JobFolder) -> None:
-        card, identity = folder.card(), folder.identity()
-        if card is None or identity is None:
+        submission, identity = folder.submission(), folder.identity()
+        if submission is None or identity is None:
             raise TargetError(f"there is no job {handle}: {folder.path} does not say that it was started")
-        self._watcher.add(handle, folder, card, identity)
+        self._watcher.add(handle, folder, submission, identity)
 
     async def _start(self, job: Job, folder: JobFolder, secrets: Mapping[str, str]) -> None:
         assert self._zygote is not None, "open() comes first"
         _check(job)
-        place = await self._environments.ready(job.environment)
-        card = Card(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
-        if place.container is not None:
-            card = msgspec.structs.replace(card, engine=place.container.engine, container=container_name(folder.path))
-        if not await self._made(folder, card):
+        environment = await self._environments.ready(job.environment)
+        submission = Submission(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
+        if environment.image is not None:
+            container = container_name(folder.path)
+            submission = msgspec.structs.replace(submission, engine=environment.image.engine, container=container)
+        made = await self._made(folder, submission)
+        if made is None:
             return
-        place = _layered(place, folder.path / "layer")
+        submission = made
+        environment = layered(environment, folder.path / "layer")
         try:
-            answer = await _to_its_end(self._zygote.spawn(self._request(card, folder, place, secrets)))
+            given = job_file(submission, folder, environment, secrets, str(self._agent))
+            answer = await _to_its_end(self._zygote.spawn(given))
         except asyncio.CancelledError:
-            await self._end_and_remove(folder)  # asked for and started, but nobody will ever hear of it
+            await self._end_and_remove(folder)  # asked for and started, but its submitter will not hear of it
             raise
         if "error" in answer:
             raise TargetError(f"cannot start {job.name}: {answer['error']}")
         if "taken" in answer:
-            await self._made(folder, card)
+            await self._made(folder, submission)
 
-    async def _made(self, folder: JobFolder, card: Card) -> bool:
-        """Make the folder. False: it was started meanwhile, by a process that asked before this one."""
+    async def _made(self, folder: JobFolder, submission: Submission) -> Submission | None:
+        """Make the folder. None: it was started meanwhile, by a process that asked before this one."""
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
             try:
                 folder.path.mkdir(0o700, parents=True, exist_ok=True)
                 with folder.locked() as free:
                     if folder.identity() is not None:
-                        return False
+                        return None
+                    if free and (submission.job.inputs or submission.job.ports):  # takes a while
+                        return await _to_its_end(asyncio.to_thread(_make, folder, submission))
                     if free:
-                        await _to_its_end(asyncio.to_thread(folder.make, card)) if card.job.inputs else folder.make(
-                            card
-                        )
-                        return True
+                        return _make(folder, submission)
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
             except TargetError:
@@ -136,25 +140,6 @@ class LocalTarget:
                 raise
             await asyncio.sleep(0.01)
         raise TargetError(f"{folder.path} is locked by another process that does not start it")
-
-    def _request(self, card: Card, folder: JobFolder, place: Place, secrets: Mapping[str, str]) -> dict[str, Any]:
-        """What `agent/zygote.py` asks for. The only place that the values of secrets go to."""
-        job = card.job
-        return {
-            "folder": str(folder.path),
-            "work": str(folder.work),
-            "files": str(folder.files),
-            "steps": [_step(step) for step in job.steps],
-            "limits": {"run_s": job.limits.run_s, "stall_s": job.limits.stall_s, "grace_s": job.limits.grace_s},
-            "env": job_environment(job, folder.path, secrets, place.bin_folders, place.virtual_env),
-            "secrets": [value for value in secrets.values() if value],
-            "python": str(place.python) if place.python else None,
-            "driver": place.driver,
-            "agent": str(self._agent),
-            "cpus": card.cpus,
-            "memory_bytes": job.resources.memory_bytes,
-            "container": container_request(card, folder.path, place.container, secrets, str(self._agent)),
-        }
 
     def _choose_cpus(self, wanted: float | None) -> list[int]:
         """The least used; shared when there are too few. None wanted: all."""
@@ -187,17 +172,24 @@ class LocalTarget:
         return fetch(folder.path, path, into)
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
-        self._folder(handle)
-        yield f"127.0.0.1:{port}"
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
+        folder = self._folder(handle)
+        submission = folder.submission()
+        ports = submission.ports if submission is not None else {}
+        if port not in ports:
+            there = f"it has {', '.join(ports)}" if ports else "it has none"
+            raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
+        if folder.end() is not None or not alive(folder.identity()):
+            raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
+        yield f"127.0.0.1:{ports[port]}"
 
     async def list(self, run: str | None = None) -> list[Found]:
         jobs = self._state / "jobs"
         found = []
         for path in sorted(jobs.glob("*/*" if run is None else f"{quote(run)}/*")):
             folder = JobFolder(path)
-            card, identity = folder.card(), folder.identity()
-            if card is not None and card.host != self._host:
+            submission, identity = folder.submission(), folder.identity()
+            if submission is not None and submission.host != self._host:
                 continue  # a home that several machines share: what is theirs is for them to find
             found.append(
                 Found(
@@ -205,8 +197,8 @@ class LocalTarget:
                     name=path.name,
                     run=path.parent.name,
                     alive=alive(identity),
-                    labels=card.job.labels if card else {},
-                    created_s=card.created_s if card else path.stat().st_mtime,
+                    labels=submission.job.labels if submission else {},
+                    created_s=submission.created_s if submission else path.stat().st_mtime,
                 )
             )
         if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
@@ -232,17 +224,17 @@ class LocalTarget:
 
     async def _end_and_remove(self, folder: JobFolder) -> None:
         await self._stop(folder)
-        identity, card = folder.identity(), folder.card()
+        identity, submission = folder.identity(), folder.submission()
         if identity is not None and folder.end() is None:
             await asyncio.to_thread(end_leftovers, folder.path, identity.cgroups)
-            if card is not None and card.container:
-                await remove_container(card.engine, card.container)
+            if submission is not None and submission.container:
+                await remove_container(submission.engine, submission.container)
         await asyncio.to_thread(folder.remove)
 
     async def _stop(self, folder: JobFolder) -> None:
         """Politely; its supervisor by force when it does not end within its grace and some more."""
-        identity, card = folder.identity(), folder.card()
-        within_s = FORCE_S + (card.job.limits.grace_s if card else 0.0)
+        identity, submission = folder.identity(), folder.submission()
+        within_s = FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
         for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, FORCE_S)):
             descriptor = send(identity, number) if identity is not None else None
             if descriptor is None or await gone(descriptor, wait_s):
@@ -273,6 +265,22 @@ class LocalTarget:
 def _check(job: Job) -> None:
     if job.resources.select:
         raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
+    names = [port.name for port in job.ports]
+    for name in names:
+        if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:
+            why = "a port is named by lower case letters, digits and dashes, at most 15, and no two alike"
+            raise TargetError(f"{name!r} cannot be the name of a port: {why}", Outcome.REFUSED)
+    if job.ready is not None and job.ready.port not in names:
+        raise TargetError(f"the job is ready when its port {job.ready.port!r} is, and has none", Outcome.REFUSED)
+
+
+def _make(folder: JobFolder, submission: Submission) -> Submission:
+    before = folder.submission()
+    folder.make(submission)
+    with reserved(folder, submission, before) as ports:
+        submission = msgspec.structs.replace(submission, ports=ports)
+        folder.write(submission)
+    return submission
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
@@ -283,17 +291,3 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
-
-
-def _layered(place: Place, layer: Path) -> Place:
-    if not place.built or place.virtual_env is None:
-        return place
-    try:
-        lay_over(place.virtual_env, layer)
-    except OSError as error:
-        raise TargetError(f"cannot make {layer}: {error}") from error
-    return Place(layer / "bin" / "python", (layer / "bin", *place.bin_folders), layer)
-
-
-def _step(step: Step) -> dict[str, Any]:
-    return {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s}

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.target.local.containers import remove_container
-from seatrial.target.local.folders import Card, Identity, JobFolder
+from seatrial.target.local.folders import Identity, JobFolder, Submission
 from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.processes import boot_id, open_process
 from seatrial.target.progress import Progress
@@ -19,15 +19,16 @@ READ_BYTES = 1 << 20
 
 
 class _Watched:
-    def __init__(self, handle: str, folder: JobFolder, card: Card, identity: Identity) -> None:
+    def __init__(self, handle: str, folder: JobFolder, submission: Submission, identity: Identity) -> None:
         self.handle = handle
         self.folder = folder
-        self.card = card
+        self.submission = submission
         self.identity = identity
         self.pidfd: int | None = None
         self.cancelled = False
         self.offset = 0
-        self.progress = Progress([step.name for step in card.job.steps])
+        self.ready = submission.job.ready is None  # or an event has said so
+        self.progress = Progress([step.name for step in submission.job.steps])
 
 
 class Watcher:
@@ -42,14 +43,14 @@ class Watcher:
         while True:
             yield await self._events.get()
 
-    def add(self, handle: str, folder: JobFolder, card: Card, identity: Identity) -> None:
+    def add(self, handle: str, folder: JobFolder, submission: Submission, identity: Identity) -> None:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._known:
             return
         self._known.add(handle)
-        watched = _Watched(handle, folder, card, identity)
-        self._tell(watched, StageTime(Stage.CREATED, card.created_s, "submitter"))
-        self._tell(watched, StageTime(Stage.STARTED, identity.wall_s, "supervisor"))
+        watched = _Watched(handle, folder, submission, identity)
+        self._report(watched, StageTime(Stage.CREATED, submission.created_s, "submitter"))
+        self._report(watched, StageTime(Stage.STARTED, identity.wall_s, "supervisor"))
         watched.pidfd = open_process(identity)
         self._running[handle] = watched
         loop = asyncio.get_running_loop()
@@ -72,7 +73,7 @@ class Watcher:
 
     def cpus(self) -> list[list[int]]:
         """Of each job that runs."""
-        return [watched.card.cpus for watched in self._running.values()]
+        return [watched.submission.cpus for watched in self._running.values()]
 
     async def close(self) -> None:
         for handle in list(self._running):
@@ -90,10 +91,11 @@ class Watcher:
         if self._running.pop(watched.handle, None) is None:
             return
         self._let_go(watched)
+        self._report_ready_before_the_end(watched)
         end = watched.folder.end()
         if end is not None:
             exit_ = Exit(end.outcome, end.code, message=end.message)
-            self._tell(watched, StageTime(Stage.FINISHED, end.wall_s, "supervisor"), exit_)
+            self._report(watched, StageTime(Stage.FINISHED, end.wall_s, "supervisor"), exit_)
             return
         task = asyncio.create_task(self._lost(watched))
         self._ending.add(task)
@@ -108,8 +110,8 @@ class Watcher:
             message = "its folder is gone"
         try:
             count = await asyncio.to_thread(end_leftovers, watched.folder.path, identity.cgroups)
-            if watched.card.container:
-                await remove_container(watched.card.engine, watched.card.container)
+            if watched.submission.container:
+                await remove_container(watched.submission.engine, watched.submission.container)
             if count:
                 message += f"; {count} of its processes were still running and have been ended"
         except TargetError as error:
@@ -121,7 +123,7 @@ class Watcher:
         except OSError:
             last_s = identity.wall_s
         known = StageTime(Stage.FINISHED, now_s, "target", uncertainty_s=max(0.0, now_s - last_s))
-        self._tell(watched, known, Exit(outcome, message=message))
+        self._report(watched, known, Exit(outcome, message=message))
 
     def _let_go(self, watched: _Watched) -> None:
         if watched.pidfd is not None:
@@ -129,28 +131,42 @@ class Watcher:
             os.close(watched.pidfd)
             watched.pidfd = None
 
-    def _tell(self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = "") -> None:
+    def _report(
+        self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = ""
+    ) -> None:
         self._events.put_nowait(Event(watched.handle, known, exit_, watched.identity.host, progress))
 
-    # ---- progress
+    # ---- what its records say
 
     async def _follow(self) -> None:
         """Only while something runs."""
         while self._running:
             await asyncio.sleep(PROGRESS_S)
             for watched in list(self._running.values()):
-                told = _latest_progress(watched)
-                if told:
-                    self._tell(watched, None, progress=told)
+                progress = self._read_on(watched)
+                if progress:
+                    self._report(watched, None, progress=progress)
 
+    def _read_on(self, watched: _Watched) -> str:
+        """One block at most of what is new in the records; how far they say that the job is."""
+        try:
+            with open(watched.folder.records, "rb") as file:
+                file.seek(watched.offset)
+                data = file.read(READ_BYTES)
+        except OSError:
+            return ""
+        watched.offset += len(data)
+        progress = watched.progress.feed(data)
+        at_s = watched.progress.ready_at_s
+        if at_s is not None and not watched.ready:
+            watched.ready = True
+            wall_s = watched.identity.wall_s + at_s - watched.identity.at_s
+            self._report(watched, StageTime(Stage.READY, wall_s, "supervisor"))
+        return progress
 
-def _latest_progress(watched: _Watched) -> str:
-    """What has been told since the last look. At most one block is read."""
-    try:
-        with open(watched.folder.records, "rb") as file:
-            file.seek(watched.offset)
-            data = file.read(READ_BYTES)
-    except OSError:
-        return ""
-    watched.offset += len(data)
-    return watched.progress.feed(data)
+    def _report_ready_before_the_end(self, watched: _Watched) -> None:
+        """Of a job that ended before its records were read."""
+        before = -1
+        while not watched.ready and watched.offset > before:
+            before = watched.offset
+            self._read_on(watched)

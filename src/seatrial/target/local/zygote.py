@@ -25,15 +25,15 @@ class Zygote:
         self._starting = asyncio.Lock()
         self._count = 0
 
-    async def spawn(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer, as `agent/zygote.py` describes it. Raises TargetError when there was none."""
+    async def spawn(self, job: dict[str, Any]) -> dict[str, Any]:
+        """The answer, as `agent/start/zygote.py` describes it. Raises TargetError when there was none."""
         process = await self._running()
         assert process.stdin is not None
         self._count += 1
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number := self._count] = answer
         try:
-            process.stdin.write(msgspec.json.encode({**request, "id": number}) + b"\n")
+            process.stdin.write(msgspec.json.encode({"id": number, "job": job}) + b"\n")
             await process.stdin.drain()
             return await asyncio.wait_for(answer, ANSWER_S)
         except (ConnectionError, TimeoutError) as error:

@@ -1,0 +1,202 @@
+"""The job's own control groups: one where memory is counted and limited, one to end all of its processes by.
+
+Works with version 2, with version 1, and with both side by side. They are made below the group that this process is in,
+where that may be written; where it may not, `plan` gives fewer or none, and the caller does without.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from functools import lru_cache
+from typing import Dict, List, Optional, Set, Tuple
+
+from .process import read
+
+PREFIX = "seatrial-"
+
+
+class Cgroup:
+    """`memory_limited`: the kernel holds the job to its memory, and counts when it had to kill for it."""
+
+    def __init__(self, folders: List[str]) -> None:
+        self.folders: List[str] = []
+        self.memory_limited = False
+        self._planned = folders
+        self._memory: Optional[str] = None
+        self._second = False  # of the version, for the group that counts memory
+
+    def create(self, memory_bytes: Optional[int]) -> None:
+        for folder in self._planned:
+            if memory_bytes is not None:  # version 2 hands controllers down only when told; version 1 has no such file
+                _write(os.path.join(os.path.dirname(folder), "cgroup.subtree_control"), "+memory")
+            try:
+                os.mkdir(folder, 0o755)
+            except FileExistsError:
+                pass  # of this job: a supervisor that was killed right here left it
+            except OSError:
+                continue
+            self._take(folder)
+        if self._memory is not None and memory_bytes is not None:
+            self.memory_limited = self._limit(self._memory, memory_bytes)
+
+    def join(self, pid: int) -> None:
+        """Instead of `create`: the groups that somebody else made and that process `pid` is in."""
+        own = _groups("self")
+        for kind, folder in _groups(str(pid)).items():
+            if kind in ("unified", "memory") and folder != own.get(kind) and os.path.isdir(folder):
+                self._take(folder)
+
+    def count(self, folder: str) -> None:
+        """Instead of `create`: only read what a group has of memory; no process is put into it, nor ended by it."""
+        self._take(folder)
+        self.folders = []
+
+    def _take(self, folder: str) -> None:
+        self.folders.append(folder)
+        for name in ("memory.current", "memory.usage_in_bytes"):
+            if os.path.exists(os.path.join(folder, name)):
+                self._memory, self._second = folder, name == "memory.current"
+
+    def _limit(self, folder: str, memory_bytes: int) -> bool:
+        names = ("memory.max", "memory.swap.max") if self._second else (
+            "memory.limit_in_bytes", "memory.memsw.limit_in_bytes")  # fmt: skip
+        swap = 0 if self._second else memory_bytes
+        if not _write(os.path.join(folder, names[0]), str(memory_bytes)):
+            return False
+        _write(os.path.join(folder, names[1]), str(swap))  # where there is no swap there is no such file
+        return True
+
+    def enter(self) -> None:
+        """Called by the process that is to be in it."""
+        for folder in self.folders:
+            fd = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+            os.write(fd, b"0")
+            os.close(fd)
+
+    def members(self) -> Set[int]:
+        found: Set[int] = set()
+        for folder in self.folders:
+            try:
+                found.update(map(int, read(os.path.join(folder, "cgroup.procs")).split()))
+            except OSError:
+                continue
+        return found
+
+    def kill(self) -> bool:
+        """SIGKILL to all at once, where the kernel can do that; False where it cannot."""
+        done = False
+        for folder in self.folders:
+            path = os.path.join(folder, "cgroup.kill")
+            if os.path.exists(path):
+                done = _write(path, "1") or done
+            else:
+                _write(os.path.join(folder, "pids.max"), "0")  # no new ones while the old ones are being killed
+        return done
+
+    @property
+    def oom_file(self) -> Optional[str]:
+        """A file of the kernel with a line `oom_kill N`."""
+        if self._memory is None:
+            return None
+        return os.path.join(self._memory, "memory.events" if self._second else "memory.oom_control")
+
+    def memory_bytes(self) -> Optional[int]:
+        """What the job's processes hold; not the cache of the files that they read."""
+        if self._memory is None:
+            return None
+        counts = _read_counts(os.path.join(self._memory, "memory.stat"))
+        names = ("anon", "shmem") if self._second else ("total_rss", "total_shmem")
+        return sum(counts.get(name, 0) for name in names) if counts else None
+
+    def highest_bytes(self) -> Optional[int]:
+        """The most that was ever charged, cache included: nothing can have held more."""
+        if self._memory is None:
+            return None
+        return _read_number(os.path.join(self._memory, "memory.peak" if self._second else "memory.max_usage_in_bytes"))
+
+    def forget_highest(self) -> None:
+        """Count the highest anew, for the next step (version 1 can; version 2 keeps the job's)."""
+        if self._memory is not None and not self._second:
+            _write(os.path.join(self._memory, "memory.max_usage_in_bytes"), "0")
+
+    def remove(self) -> List[str]:
+        """Those that could not be removed."""
+        remaining = []
+        for folder in self.folders:
+            try:
+                os.rmdir(folder)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                remaining.append(folder)
+        self.folders = remaining
+        return remaining
+
+
+def plan(job_folder: str) -> List[str]:
+    """The folders of the job's groups, to be made by `create`: known before that, so that a kill loses none.
+
+    They carry the job's name, and a number for its folder: two users may have jobs of the same name."""
+    name = "%s%s-%08x" % (PREFIX, os.path.basename(job_folder)[:200], zlib.crc32(job_folder.encode()))
+    parents = _parents()
+    wanted = [parents[kind] for kind in ("unified", "memory") if kind in parents]
+    if "unified" not in parents and "pids" in parents:
+        wanted.append(parents["pids"])
+    return [os.path.join(parent, name) for parent in wanted if os.access(parent, os.W_OK)]
+
+
+@lru_cache(maxsize=None)
+def _parents() -> Dict[str, str]:
+    """The groups that this process is in. Read once: a zygote's children are where it is."""
+    return _groups("self")
+
+
+def _groups(process: str) -> Dict[str, str]:
+    """Kind -> folder of the group that a process is in."""
+    groups: Dict[str, str] = {}
+    try:
+        with open("/proc/self/mountinfo") as file:
+            mounts = [_mount(line) for line in file if " - cgroup" in line]
+        with open("/proc/%s/cgroup" % process) as file:
+            lines = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return groups
+    for _, controllers, path in lines:
+        for kind in controllers.split(",") if controllers else ["unified"]:
+            for root, point, options in mounts:
+                if kind in options and (path + "/").startswith(root.rstrip("/") + "/"):
+                    groups.setdefault(kind, os.path.normpath(os.path.join(point, os.path.relpath(path, root))))
+    return groups
+
+
+def _mount(line: str) -> Tuple[str, str, List[str]]:
+    before, _, after = line.rstrip("\n").partition(" - ")
+    fields, (kind, _, options) = before.split(), after.split()[:3]
+    return fields[3], fields[4], ["unified"] if kind == "cgroup2" else options.split(",")
+
+
+def _write(path: str, text: str) -> bool:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # makes no file: what the kernel does not know is False
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+        return True
+    except OSError:
+        return False
+
+
+def _read_number(path: str) -> Optional[int]:
+    try:
+        return int(read(path))
+    except (OSError, ValueError):
+        return None
+
+
+def _read_counts(path: str) -> Dict[str, int]:
+    try:
+        return {name: int(value) for name, value in (line.split() for line in read(path).decode().splitlines())}
+    except (OSError, ValueError):
+        return {}

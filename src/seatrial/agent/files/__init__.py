@@ -1,0 +1,1 @@
+"""Reads the files that a job made: JSON and profiles."""

@@ -1,0 +1,135 @@
+"""Figures from JSON files by path, whatever else such a file may hold: `a.b.0` is item 0 of `b` of `a`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Dict, List, Optional, Protocol, Set, Tuple, Union
+
+from ..logs.figures import to_json
+
+MISSING = object()
+TEXT_CHARACTERS = 500
+LINE_BYTES = 16 << 20
+MOST_WARNINGS = 20
+
+
+class Source(Protocol):
+    def read(self) -> bytes: ...
+
+    def readline(self, size: int) -> bytes: ...
+
+
+class BrokenJson(Exception):
+    """What is not JSON; the text says where."""
+
+
+def _decoder(twice: List[str]) -> json.JSONDecoder:
+    def pairs(found: List[Tuple[str, Any]]) -> Dict[str, Any]:
+        made = dict(found)
+        if len(made) < len(found) and len(twice) < MOST_WARNINGS:
+            seen: Set[str] = set()
+            twice.append(next(name for name, _ in found if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+        return made
+
+    return json.JSONDecoder(object_pairs_hook=pairs, parse_int=whole_number)
+
+
+def whole_number(text: str) -> Union[int, float]:
+    """One of a million digits would take hours to become one of Python's: a float is enough for a figure."""
+    return int(text) if len(text) < 19 else float(text)
+
+
+def _decode(decoder: json.JSONDecoder, data: bytes) -> Any:
+    try:
+        return decoder.decode(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise BrokenJson("not UTF-8 at byte %d" % error.start) from None
+    except RecursionError:
+        raise BrokenJson("nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise BrokenJson("not JSON: %s at line %d column %d" % (error.msg, error.lineno, error.colno)) from None
+
+
+def read(file: Source, keys: List[str]) -> Dict[str, Any]:
+    """{"values": {key: number, text or None}, "missing": [keys], "warnings": [...]}."""
+    twice: List[str] = []
+    data = _decode(_decoder(twice), file.read())
+    return _found({key: look_up(data, key.split(".")) for key in keys}, twice)
+
+
+def read_lines(file: Source, keys: List[str]) -> Dict[str, Any]:
+    """The last value of each key in a file with one JSON object a line, and how many there were.
+
+    A last line that is cut off is what a writer leaves that was ended: it is reported, and the others count."""
+    twice: List[str] = []
+    decoder = _decoder(twice)
+    last: Dict[str, Any] = dict.fromkeys(keys, MISSING)
+    counts = dict.fromkeys(keys, 0)
+    number, broken = 0, ""
+    while True:
+        line = file.readline(LINE_BYTES)
+        if not line:
+            break
+        number += 1
+        if broken:
+            raise BrokenJson(broken)
+        if not line.strip():
+            continue
+        try:
+            record = _decode(decoder, line.strip())
+        except BrokenJson as error:
+            broken = "line %d: %s" % (number, error)
+            continue
+        for key in keys:
+            value = look_up(record, key.split("."))
+            if value is not MISSING:
+                last[key], counts[key] = value, counts[key] + 1
+    if broken and not any(counts.values()):
+        raise BrokenJson(broken)
+    made = _found(last, twice)
+    made["counts"] = counts
+    if broken:
+        made["warnings"].append("the last line is cut off: " + broken)
+    return made
+
+
+def look_up(data: Any, parts: List[str]) -> Any:
+    """A key may have dots of its own: the longest that is there counts."""
+    if not parts:
+        return data
+    if isinstance(data, list):
+        index = parts[0][1:] if parts[0].startswith("-") else parts[0]
+        if not index.isascii() or not index.isdigit() or len(index) > 9 or int(index) > len(data):
+            return MISSING
+        place = int(parts[0])
+        return look_up(data[place], parts[1:]) if -len(data) <= place < len(data) else MISSING
+    if isinstance(data, dict):
+        for size in range(len(parts), 0, -1):
+            key = ".".join(parts[:size])
+            if key in data:
+                return look_up(data[key], parts[size:])
+    return MISSING
+
+
+def _found(raw: Dict[str, Any], twice: List[str]) -> Dict[str, Any]:
+    warnings = ["the key %r is there twice; the last one counts" % name[:100] for name in twice]
+    values: Dict[str, Any] = {}
+    for key, value in raw.items():
+        values[key], remark = _plain(value)
+        if remark:
+            warnings.append("%s %s" % (key, remark))
+    missing = [key for key, value in raw.items() if value is MISSING]
+    return {"values": values, "missing": missing, "warnings": warnings}
+
+
+def _plain(value: Any) -> Tuple[Any, Optional[str]]:
+    if value is MISSING or value is None:
+        return None, None
+    if isinstance(value, bool):
+        return ("true" if value else "false"), None
+    if isinstance(value, float):
+        return (value if math.isfinite(value) else to_json(value)), None
+    if isinstance(value, (int, str)):
+        return (value[:TEXT_CHARACTERS] if isinstance(value, str) else value), None
+    return None, "is %s, not a figure" % ("a list" if isinstance(value, list) else "an object")

@@ -1,0 +1,186 @@
+"""Reads what a job made: `python AGENT files REQUEST REPORT`. A process of its own, held to its memory and its time,
+for a file may be made to break who reads it.
+
+REQUEST is the path of a JSON file: {"roots": [folders], "labels": [what their files are called by], "entries": {name:
+{"match", "reader", "keys", "most_bytes"}}, "memory_bytes", "seconds"}. REPORT gets a JSON line for each file before it
+is read and one after, so that what was read is known when this process is ended by what it reads; `gather` puts them
+together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import mmap
+import os
+import stat
+import time
+import zlib
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional
+
+from . import json_file, kineto, xplane
+from .limited import Limited, OverTime
+from .search import BadPattern, Found, Search
+
+MOST_FILES = 1_000  # of an entry that are reported one by one
+MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
+MOST_REPORT_BYTES = 32 << 20
+Report = Callable[[Dict[str, Any]], None]
+
+
+class Unreadable(Exception):
+    pass
+
+
+def main(arguments: List[str]) -> int:
+    with open(arguments[0], encoding="utf-8") as file:
+        request = json.load(file)
+    limited = Limited(request.get("memory_bytes"), request.get("seconds"))
+    with open(arguments[1], "wb", buffering=0) as file:
+        read_files(request, limited, lambda line: _write(file, line))
+    return 0
+
+
+def _write(file: IO[bytes], line: Dict[str, Any]) -> None:
+    file.write(json.dumps(line).encode("utf-8") + b"\n")
+
+
+def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> None:
+    """All entries. When the time is over, what is left is reported as not read."""
+    search: Optional[Search] = None
+    for name, entry in request["entries"].items():
+        found: List[Found] = []
+        try:
+            with limited.reading():
+                search = search or Search(request["roots"], request["labels"])
+                found = search.matching(str(entry.get("match") or ""))
+            report({"entry": name, "count": len(found), "cut": search.cut})
+        except (OverTime, BadPattern) as error:
+            report({"entry": name, "count": 0, "error": str(error)})
+        for one in found[:MOST_FILES]:
+            _read_reported(name, entry, one, limited, report)
+
+
+def _read_reported(name: str, entry: Dict[str, Any], found: Found, limited: Limited, report: Report) -> None:
+    """One file. What is wrong with it is reported."""
+    size, modified_s = found.seen.st_size, found.seen.st_mtime
+    seen: Dict[str, Any] = {"path": found.shown, "bytes": size, "modified_s": modified_s, "error": None, "values": {}}
+    reader = str(entry.get("reader") or "")
+    if reader:
+        report({"entry": name, "begun": seen})
+        began_s = time.monotonic()
+        try:
+            with limited.reading():
+                seen.update(read_one(found.path, reader, entry))
+        except OverTime as error:
+            took_s = time.monotonic() - began_s
+            seen["error"] = "not read to its end: %s, after %.0f s on this file" % (error, took_s)
+        except MemoryError:
+            seen["error"] = "reading it takes more memory than there is for that"
+        except (Unreadable, xplane.BrokenProfile, json_file.BrokenJson) as error:
+            seen["error"] = str(error)
+        except (OSError, zlib.error, EOFError) as error:
+            seen["error"] = "cannot be read: %s" % error
+    report({"entry": name, "file": seen})
+
+
+def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
+    if reader not in MOST_BYTES:
+        raise Unreadable("there is no reader %r; there are %s" % (reader, ", ".join(MOST_BYTES)))
+    most_bytes = int(entry.get("most_bytes") or MOST_BYTES[reader])
+    keys = [str(key) for key in entry.get("keys") or ()]
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most_bytes:
+            raise Unreadable("not read: it has %d bytes, and at most %d are read" % (size, most_bytes))
+        if size == 0:
+            raise Unreadable("the file is empty")
+        if reader == "xplane":
+            with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
+                return {"profile": _profile(data)}
+        plain = _unpacked(file)
+        if reader == "kineto":
+            return {"profile": kineto.read(plain, most_bytes)}
+        lines = path.endswith((".jsonl", ".ndjson", ".jsonl.gz"))
+        bounded = _Bounded(plain, most_bytes)
+        return json_file.read_lines(bounded, keys) if lines else json_file.read(bounded, keys)
+
+
+def _profile(data: mmap.mmap) -> Dict[str, Any]:
+    if data[:2] == b"\x1f\x8b":
+        raise Unreadable("it is compressed, and an .xplane.pb is not")
+    try:
+        return xplane.read(data)
+    except IndexError:
+        raise xplane.BrokenProfile("it ends in the middle of a number") from None
+
+
+class _Bounded:
+    """A file of which at most so much is read: what is compressed may be far larger than it looks."""
+
+    def __init__(self, file: IO[bytes], most_bytes: int) -> None:
+        self._file = file
+        self._left = most_bytes
+
+    def _count(self, data: bytes) -> bytes:
+        self._left -= len(data)
+        if self._left < 0:
+            raise Unreadable("not read: it is larger than it may be when unpacked")
+        return data
+
+    def read(self) -> bytes:
+        return self._count(self._file.read(self._left + 1))
+
+    def readline(self, size: int) -> bytes:
+        return self._count(self._file.readline(size))
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    """It was a plain file when it was found; what runs still may have put something else there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Unreadable("no plain file any more")
+        yield file
+
+
+def _unpacked(file: IO[bytes]) -> IO[bytes]:
+    packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file, mode="rb") if packed else file  # type: ignore[return-value]
+
+
+def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str) -> Dict[str, Any]:
+    """The report, by entry; with the file that was being read when the reader ended badly, if it did."""
+    result: Dict[str, Any] = {name: {"count": 0, "files": []} for name in entries}
+    begun: Optional[Dict[str, Any]] = None
+    done = set()
+    taken_bytes = 0
+    for line in lines:
+        taken_bytes += len(line)
+        try:
+            said = json.loads(line.decode("utf-8", "replace"))
+            into = result[said["entry"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if taken_bytes > MOST_REPORT_BYTES:
+            into["error"] = "more was found than can be reported"
+            break
+        if "file" in said:
+            into["files"].append(said["file"])
+            begun = None
+        elif "begun" in said:
+            begun = dict(said["begun"], entry=said["entry"])
+        else:
+            done.add(said["entry"])
+            into.update({key: value for key, value in said.items() if key != "entry" and value not in ("", None)})
+    if begun is not None:
+        name = begun.pop("entry")
+        result[name]["files"].append(dict(begun, error="reading it ended badly: the reader %s" % how))
+    if not well:
+        for name in result:
+            if name not in done:
+                result[name]["error"] = "not looked for: the reader %s before" % how
+    return result

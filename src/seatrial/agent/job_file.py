@@ -1,0 +1,160 @@
+"""What the agent is to do: one JSON object, of the same form wherever a job runs.
+
+The zygote gets it as the `job` of a request; `run` and `pod` get the path of a file that holds it. A field that is left
+out, or null, is as it is here; only `version` and `steps` must be there, and of a step its `name` and `kind`.
+
+    {"version": 1,
+     "name": "",
+     "steps": [{"name": ..., "kind": ..., "args": {}, "timeout_s": null}],    one after the other (`steps/kinds.py`)
+     "limits": {"run_s": null, "stall_s": null, "grace_s": 10},
+     "folders": null,             {"out": for the log and the records, "work": ..., "files": what is kept}; those of a
+                                  pod are always the same
+     "variables": null,           the environment of the steps; null: the one that the agent is started with
+     "secret_variables": [],      names of those whose values are masked in all that leaves the job
+     "environment": {},           the Python of the steps: {"name", "python": a version, "packages": [...],
+                                  "interpreter": a path, "driver": another, which has nbclient}
+     "hosts": 1,                  that each run an agent for this job; which one this is, the pod says
+     "inputs": false,             whether there is an archive to unpack into the work folder
+     "cpus": [],                  that the job is held to; empty: all
+     "memory_bytes": null,
+     "log": {"segments": 4},      how much is kept of the end of a long log (`run/log.py`)
+     "ready": null,               {"port": number, "path": ""}: to be asked until it answers (`run/readiness.py`)
+     "ending": null,              a file to write the end to, where somebody else records it
+     "container": null}           how to make the container that the steps run in (`start/container.py`)
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
+
+from .run.ending import Limits
+from .run.log import SEGMENTS
+
+VERSION = 1
+T = TypeVar("T")
+
+
+class BadJobFile(Exception):
+    """It does not have the form that is described above."""
+
+
+class Folders(NamedTuple):
+    out: str
+    work: str
+    files: str
+
+
+class Port(NamedTuple):
+    number: int
+    path: str
+
+
+class JobFile(NamedTuple):
+    """`given` is the object as it came."""
+
+    given: Dict[str, Any]
+    name: str
+    steps: List[Dict[str, Any]]
+    limits: Limits
+    folders: Optional[Folders]
+    env: Dict[str, str]
+    secrets: List[str]  # values
+    environment: Dict[str, Any]
+    hosts: int
+    inputs: bool
+    cpus: List[int]
+    memory_bytes: Optional[int]
+    log_segments: int
+    ready: Optional[Port]
+    ending: Optional[str]
+    container: Optional[Dict[str, Any]]
+
+    def in_folders(self) -> Folders:
+        """Where something else than a pod runs it."""
+        if self.folders is None:
+            raise BadJobFile("it names no `folders`")
+        return self.folders
+
+
+def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
+    """Raises BadJobFile; OSError when there is no such file."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        given = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise BadJobFile("it is not JSON: %s" % error) from None
+    return read(given, own_env)
+
+
+def read(given: Any, own_env: Mapping[str, str]) -> JobFile:
+    """`own_env`: of this process, for a job that brings none. Raises BadJobFile."""
+    if not isinstance(given, dict):
+        raise BadJobFile("it is %s, not an object" % _called(given))
+    if given.get("version") != VERSION:
+        raise BadJobFile("its version is %r, and this agent reads %d" % (given.get("version"), VERSION))
+    variables = _field(given, "variables", dict, None)
+    env = dict(own_env) if variables is None else {str(name): str(value) for name, value in variables.items()}
+    names = map(str, _field(given, "secret_variables", list, []))
+    ready, folders = _field(given, "ready", dict, None), _field(given, "folders", dict, None)
+    return JobFile(
+        given=given,
+        name=_field(given, "name", str, ""),
+        steps=[_step(number, step) for number, step in enumerate(_field(given, "steps", list, None, required=True))],
+        limits=_limits(_field(given, "limits", dict, {})),
+        folders=None if folders is None else Folders(*(_named(folders, "folders", name) for name in Folders._fields)),
+        env=env,
+        secrets=[env[name] for name in names if env.get(name)],
+        environment=_field(given, "environment", dict, {}),
+        hosts=_field(given, "hosts", int, 1),
+        inputs=_field(given, "inputs", bool, False),
+        cpus=_field(given, "cpus", list, []),
+        memory_bytes=_field(given, "memory_bytes", int, None),
+        log_segments=_field(_field(given, "log", dict, {}), "segments", int, SEGMENTS),
+        ready=None if ready is None else Port(_field(ready, "port", int, 0, True), _field(ready, "path", str, "")),
+        ending=_field(given, "ending", str, None),
+        container=_field(given, "container", dict, None),
+    )
+
+
+def _step(number: int, step: Any) -> Dict[str, Any]:
+    if not isinstance(step, dict):
+        raise BadJobFile("step %d is %s, not an object" % (number, _called(step)))
+    for name in ("name", "kind"):
+        _named(step, "step %d" % number, name)
+    _field(step, "args", dict, {})
+    _field(step, "timeout_s", (int, float), None)
+    return step
+
+
+def _limits(given: Dict[str, Any]) -> Limits:
+    for name in Limits._fields:
+        _field(given, name, (int, float), None)
+    return Limits(**{name: given[name] for name in Limits._fields if given.get(name) is not None})
+
+
+def _named(given: Dict[str, Any], where: str, name: str) -> str:
+    if not isinstance(given.get(name), str):
+        raise BadJobFile("%s: `%s` is %s, not a text" % (where, name, _called(given.get(name))))
+    return str(given[name])
+
+
+def _field(
+    given: Dict[str, Any],
+    name: str,
+    kind: Union[Type[T], Tuple[Type[Any], ...]],
+    default: Any,
+    required: bool = False,
+) -> Any:
+    value = given.get(name)
+    if value is None and not required:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise BadJobFile("`%s` is %s, which it cannot be" % (name, _called(value)))
+    return value
+
+
+def _called(value: Any) -> str:
+    text = json.dumps(value) if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
+    return text[:100]

@@ -1,0 +1,168 @@
+"""Whole lines out of bytes that come in any pieces: what a log is read by while it is being written.
+
+What a terminal would not show is not matched either: colours are taken out, and each state of a progress bar (what a
+carriage return draws over) is a line of its own. A line is numbered as an editor would, by line feeds alone. A line of
+more than LINE_BYTES comes in windows (`long_line.py`), so memory is bounded whatever a job writes.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Dict, Iterator, List, Optional, Tuple, Union
+
+from .long_line import TEXT_CHARACTERS, LongLine, Window, host_of, plain
+
+LINE_BYTES = 64 << 10
+GRAIN = 1 << 10
+BOM = b"\xef\xbb\xbf"
+
+
+class Block:
+    """Whole lines, each ended by one `\\n` in `data` (the last may lack it), and which lines of the log they are."""
+
+    def __init__(self, data: bytes, counted: bytes, first_line: int, numbers: Optional[List[int]] = None) -> None:
+        self.data = data
+        self._counted = counted  # as long as `data`, with only those line feeds that the log has
+        self._first_line = first_line
+        self._numbers = numbers
+        count = counted.count
+        # Line feeds before each GRAIN bytes: counted once, for all who ask for the number of a line.
+        self._before = [0, *accumulate([count(b"\n", at, at + GRAIN) for at in range(0, len(counted), GRAIN)])]
+
+    @property
+    def line_feeds(self) -> int:
+        return self._before[-1]
+
+    def line_at(self, offset: int) -> int:
+        """The number of the line in the log, from 1."""
+        grain = offset // GRAIN
+        found = self._before[grain] + self._counted.count(b"\n", grain * GRAIN, offset)
+        return self._first_line + found if self._numbers is None else self._numbers[found]
+
+    def bounds(self, offset: int) -> Tuple[int, int]:
+        """Where the line around `offset` starts, and where it ends, without its line feed."""
+        end = self.data.find(b"\n", offset)
+        return self.data.rfind(b"\n", 0, offset) + 1, len(self.data) if end < 0 else end
+
+    def text_at(self, offset: int) -> str:
+        """The line around `offset`, for a person."""
+        start, end = self.bounds(offset)
+        text = self.data[start : min(end, start + 4 * TEXT_CHARACTERS)].decode("utf-8", "replace")
+        return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
+
+    def by_host(self) -> Dict[int, "Block"]:
+        """Lines of several hosts, apart, without the `[h] ` that says whose each is. A line without is host 0's."""
+        lines: Dict[int, List[bytes]] = {}
+        numbers: Dict[int, List[int]] = {}
+        offset = 0
+        for line in self.data.split(b"\n"):
+            if line:
+                host, prefix = host_of(line)
+                lines.setdefault(host, []).append(line[prefix:])
+                numbers.setdefault(host, []).append(self.line_at(offset))
+            offset += len(line) + 1
+        return {
+            host: Block(data, data, 0, [*numbers[host], numbers[host][-1]])
+            for host in sorted(lines)
+            for data in [b"\n".join(lines[host]) + b"\n"]
+        }
+
+
+Part = Union[Block, Window]
+
+
+class Lines:
+    """Takes what comes, gives blocks of lines that have ended, and windows of a line that is too long for one."""
+
+    def __init__(self) -> None:
+        self.long_lines = 0
+        self.lines = 0  # that have ended; with the rest, if there is one, all that there are
+        self._rest = b""  # the line that has not ended,
+        self._long: Optional[LongLine] = None  # or one that is long already
+        self._first = True
+
+    def feed(self, data: bytes) -> Iterator[Part]:
+        if self._long is not None:
+            end = _end_of_line(data, 0)
+            yield from self._long.feed(data[:end])
+            if end == len(data):
+                return
+            yield from self._ended(data[end : end + 1])
+            data = data[end + 1 :]
+        cut = data.rfind(b"\n") + 1
+        cut = max(cut, data.rfind(b"\r", cut) + 1)
+        if cut:
+            whole = b"".join((self._rest, memoryview(data)[:cut]))
+            self._rest = data[cut:]
+            yield from self._parts(whole)
+        else:
+            self._rest += data
+        if len(self._rest) > LINE_BYTES:
+            rest, self._rest = self._rest, b""
+            yield from self._begun(rest)
+
+    def flush(self) -> Iterator[Part]:
+        """The last line may lack its end."""
+        rest, self._rest = self._rest, b""
+        if self._long is not None:
+            yield from self._ended(b"\n")
+        elif rest:
+            yield self._block(rest)
+            self.lines += 1
+
+    def unfinished(self) -> Optional[Part]:
+        """The line that has not ended yet, to look at; it will come again."""
+        if self._long is not None:
+            return self._long.rest()
+        if not self._rest:
+            return None
+        data = plain(self._rest)
+        return Block(data, data, self.lines + 1)
+
+    def _parts(self, data: bytes) -> Iterator[Part]:
+        """Whole lines, of which some may be long."""
+        taken = position = 0
+        while len(data) - position > LINE_BYTES:
+            window = position + LINE_BYTES
+            end = max(data.rfind(b"\n", position, window + 1), data.rfind(b"\r", position, window + 1)) + 1
+            if end:
+                position = end
+                continue
+            if position > taken:
+                yield self._block(data[taken:position])
+            end = _end_of_line(data, window)
+            yield from self._begun(data[position:end])
+            yield from self._ended(data[end : end + 1])
+            taken = position = end + 1
+        if taken < len(data):
+            yield self._block(data[taken:])
+
+    def _begun(self, data: bytes) -> Iterator[Part]:
+        self._long = LongLine(self.lines + 1)
+        self.long_lines += 1
+        yield from self._long.feed(self._without_mark(data))
+
+    def _ended(self, by: bytes) -> Iterator[Part]:
+        if self._long is not None:
+            yield self._long.rest()
+        self._long = None
+        self.lines += by == b"\n"
+
+    def _block(self, data: bytes) -> Block:
+        seen = plain(self._without_mark(data))
+        shown = seen.replace(b"\r", b"\n") if b"\r" in seen else seen
+        block = Block(shown, seen, self.lines + 1)
+        self.lines += block.line_feeds
+        return block
+
+    def _without_mark(self, data: bytes) -> bytes:
+        first, self._first = self._first, False
+        return data[len(BOM) :] if first and data.startswith(BOM) else data
+
+
+def _end_of_line(data: bytes, start: int) -> int:
+    """Where the line that is there at `start` ends; the end of `data` when it does not."""
+    end = data.find(b"\n", start)
+    end = len(data) if end < 0 else end
+    drawn_over = data.find(b"\r", start, end)
+    return end if drawn_over < 0 else drawn_over

@@ -1,0 +1,302 @@
+"""The regular expressions that a log is read by: kept to one line each, quick on blocks of lines, stopped when endless.
+
+They are compiled for bytes: `\\w`, `\\d` and `(?i)` know ASCII, a character beyond it is its bytes in UTF-8. `^` and
+`$` are the ends of a line, and no match reaches over one. Each has literals, one of which is in every match; a block
+without them is not searched at all, which is what makes ten patterns cheap.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .lines import Block, Part
+from .long_line import Window
+
+GUARD_S = 0.5  # of CPU time, for one pattern on one block
+SLOW_S = 0.2  # a block that takes longer counts against the pattern,
+MOST_SLOW_S = 5.0  # and that much of it in all drops the pattern
+LOOK_BACK = 20  # lines, for the figure that belongs to another
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]()]")
+_BEFORE = r"(?:\\b|\\B|\^|\(\?<[!=](?:\[\^?\]?(?:\\.|[^\]\\])*\]|\\.|[^()\[\]\\|])+\))+"
+_LEADING = re.compile(_BEFORE)
+_ANY_DIGIT = re.compile(r"\\d|0-9|\{\d*,?\d*\}")
+_NAMES_DIGITS = re.compile(r"\d|\(\?P=")  # a digit itself, a character by its number, the text of a group again
+_ANYTHING = re.compile(r"\^?\.\*\??(?![+*?{])")  # at the start of a pattern: it says nothing about a line
+_SAFE_SPACE = " \\t\\r\\f\\v"
+
+
+class TooSlow(Exception):
+    pass
+
+
+class Guard:
+    """Ends a search that does not end: `re` looks for signals while it searches. One for each process."""
+
+    def __init__(self) -> None:
+        self._armed = False
+        signal.signal(signal.SIGVTALRM, self._ring)
+
+    def __enter__(self) -> None:
+        self._armed = True
+        signal.setitimer(signal.ITIMER_VIRTUAL, GUARD_S)
+
+    def __exit__(self, *exception: object) -> None:
+        self._armed = False
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    def _ring(self, number: int, frame: object) -> None:
+        if self._armed:
+            raise TooSlow
+
+
+Match = Tuple[Optional[bytes], int]  # a figure in a block: its text, and where that is
+
+
+class Pattern:
+    """`text` is what the user wrote. Raises re.error for what is no regular expression."""
+
+    def __init__(self, text: str, literal: str = "") -> None:
+        self.text = text
+        self.slow_s = 0.0
+        self.literals = [literal.encode("utf-8")] if literal else _branches(text)
+        self._rare: List[bytes] = []  # of each literal, its byte that is rarest in this log
+        bound = _line_bound(text)
+        self._by_line = bound is None  # it could see more than its line in a block of several
+        self._line = re.compile(text.encode("utf-8"), re.MULTILINE)
+        self._block = self._line
+        if bound is not None:
+            self._block = re.compile(_literal_first(bound, literal).encode("utf-8"), re.MULTILINE)
+        self.digits_alike = not _NAMES_DIGITS.search(_ANY_DIGIT.sub("", text))
+        self._group = 1 if self._line.groups else 0
+        self._window: Optional["re.Pattern[bytes]"] = None  # for a part of a line, where `^.*` would not match
+
+    def may_match(self, data: bytes) -> bool:
+        """Asked for every block: a byte that the block lacks is found missing ten times as quickly as a word."""
+        if len(self._rare) < len(self.literals):
+            self._rare = [min((bytes([char]) for char in set(word)), key=data.count) for word in self.literals]
+        for number, word in enumerate(self.literals):
+            if self._rare[number] in data and word in data:
+                return True
+        return not self.literals
+
+    def lines(self, block: Block) -> Iterator[int]:
+        """The offset of the start of each line that matches."""
+        data, position = block.data, 0
+        while position < len(data):
+            at = self._next(data, position)
+            if at < 0:
+                return
+            start, end = block.bounds(at)
+            if self._line.search(data[start:end]):
+                yield start
+            position = end + 1
+
+    def on_line(self, line: bytes) -> Optional[bytes]:
+        """The first figure of one line."""
+        found = self._line.search(line)
+        return None if found is None else found.group(self._group)
+
+    def on_line_all(self, line: bytes) -> List[bytes]:
+        return [found.group(self._group) or b"" for found in self._line.finditer(line)]
+
+    def tokens(self, block: Block) -> List[bytes]:
+        """All figures, as quickly as can be: without where they are, and one that is none is empty."""
+        if not self._by_line and self._block.groups <= 1:
+            found: List[bytes] = self._block.findall(block.data)
+            return found
+        return [token or b"" for token, _ in self.matches(block)]
+
+    def matches(self, block: Block) -> Iterator[Match]:
+        group = self._group
+        if not self._by_line:
+            for found in self._block.finditer(block.data):
+                at = found.start(group)
+                yield found.group(group), at if at >= 0 else found.start()
+            return
+        for start in self.lines(block):
+            for found in self._line.finditer(block.data[start : block.bounds(start)[1]]):
+                yield found.group(group), start + max(found.start(), found.start(group))
+
+    def is_in(self, window: Window) -> int:
+        """Where it is in a part of a long line; -1: not there. What reaches to the end of the part may be different
+        with what follows: the next window has all of it, unless it is longer than what windows share."""
+        if self._window is None:
+            whatever = _ANYTHING.match(self.text)
+            self._window = (
+                re.compile(self.text[whatever.end() :].encode("utf-8"), re.MULTILINE) if whatever else self._line
+            )
+        found = self._window.search(window.data, window.start)
+        if found is None or (not window.last and found.end() == len(window.data) and found.start() >= window.end):
+            return -1
+        return found.start()
+
+    def in_window(self, window: Window, position: int) -> Iterator[Tuple[Optional[bytes], int, int]]:
+        """The figures that start at `position` or later in the window's own part; with the end of each match."""
+        for found in (self._line if self._by_line else self._block).finditer(window.data, position):
+            if not window.last and found.start() >= window.end:
+                return
+            yield found.group(self._group), max(found.start(), found.start(self._group)), found.end()
+
+    def between(self, block: Block, start: int, end: int) -> Iterator[Match]:
+        """The figures of the lines from one line's start to another's."""
+        while start < end:
+            line = block.data[start : block.bounds(start)[1]]
+            for found in self._line.finditer(line) if self.may_match(line) else ():
+                yield found.group(self._group), start + max(found.start(), found.start(self._group))
+            start += len(line) + 1
+
+    def last_before(self, block: Block, offset: int) -> Optional[Match]:
+        """The last figure that starts before `offset`, if it is on one of the nearest lines that may have one."""
+        for _ in range(LOOK_BACK):
+            at = max((block.data.rfind(literal, 0, offset) for literal in self.literals), default=-1)
+            if at < 0:
+                break
+            start, end = block.bounds(at)
+            group = self._group
+            found = [
+                (match.group(group), start + max(match.start(), match.start(group)))
+                for match in self._line.finditer(block.data[start:end])
+                if start + match.start() < offset
+            ]
+            if found:
+                return found[-1]
+            offset = start
+        return None
+
+    def _next(self, data: bytes, position: int) -> int:
+        if self.literals:
+            return min((at for at in (data.find(word, position) for word in self.literals) if at >= 0), default=-1)
+        if self._by_line:
+            return position
+        found = self._block.search(data, position)
+        return -1 if found is None else found.start()
+
+
+class Patterns:
+    """Compiled once; those that are broken or do not end are left out from then on, and reported."""
+
+    def __init__(self, guard: Optional[Guard] = None) -> None:
+        self._guard = guard or Guard()
+        self.dropped: Dict[str, str] = {}
+
+    def compiled(self, spec: Dict[str, Any]) -> Optional[Pattern]:
+        text = str(spec.get("pattern", ""))
+        try:
+            return Pattern(text, str(spec.get("literal") or ""))
+        except (re.error, OverflowError, RecursionError, ValueError) as error:
+            self.dropped[text] = "it is no regular expression for bytes: %s" % error
+        return None
+
+    def guarded(self, pattern: Pattern, block: Part) -> "_Guarded":
+        """`with patterns.guarded(pattern, block) as active:` - skip the body's work when not active."""
+        return _Guarded(self, self._guard, pattern, block)
+
+
+class _Guarded:
+    """Enters False when there is nothing to search; swallows only the guard's own end."""
+
+    def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: Part) -> None:
+        self._owner, self._guard, self._pattern, self._block = owner, guard, pattern, block
+        self._began_s = -1.0
+
+    def __enter__(self) -> bool:
+        if self._pattern.text in self._owner.dropped or not self._pattern.may_match(self._block.data):
+            return False
+        self._began_s = time.process_time()
+        self._guard.__enter__()
+        return True
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if self._began_s < 0:
+            return False
+        self._guard.__exit__()
+        took_s = time.process_time() - self._began_s
+        if took_s > SLOW_S:
+            self._pattern.slow_s += took_s
+        over = kind is not None and issubclass(kind, TooSlow)
+        if over or self._pattern.slow_s > MOST_SLOW_S:
+            first = self._block.data[:200].decode("utf-8", "replace").strip()
+            self._owner.dropped[self._pattern.text] = (
+                "it was not done after %.1f s of CPU time on %d bytes of the log, from %r"
+                % (max(took_s, GUARD_S), len(self._block.data), first)
+            )
+        return over
+
+
+def _branches(text: str) -> List[bytes]:
+    """The literals of a pattern that is nothing but words with `|` between them."""
+    words = [] if _SPECIAL.search(text) else text.split("|")
+    return [word.encode("utf-8") for word in words] if all(words) else []
+
+
+def _literal_first(text: str, literal: str) -> str:
+    """The same pattern, with what it says of the text before its literal moved behind it: a search for a literal is ten
+    times as quick as one that asks at every byte what is before it."""
+    before = _LEADING.match(text)
+    if before is None or not literal or _SPECIAL.search(literal) or _alternates(text):
+        return text
+    rest = text[before.end() :]
+    if not rest.startswith(literal) or rest[len(literal) : len(literal) + 1] in ("*", "+", "?", "{"):
+        return text
+    moved = "%s(?<=%s%s)%s" % (literal, before.group(), literal, rest[len(literal) :])
+    try:
+        re.compile(moved.encode("utf-8"))
+    except re.error:  # a form of looking back that cannot be put into another
+        return text
+    return moved
+
+
+def _alternates(text: str) -> bool:
+    """Whether it is one thing or another as a whole, not only inside of parentheses."""
+    bare = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "", text, flags=re.DOTALL)
+    depth = 0
+    for char in bare:
+        depth += (char == "(") - (char == ")")
+        if char == "|" and depth == 0:
+            return True
+    return False
+
+
+def _line_bound(text: str) -> Optional[str]:
+    """The same pattern for a block of lines: nothing in it matches a line feed. None where that cannot be said."""
+    made: List[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if char == "\\":
+            piece, position = _escape(text, position)
+        elif char == "[":
+            piece, position = _class(text, position)
+        elif char == "(" and re.match(r"\(\?[a-zA-Z]*[xsaLu]", text[position:]):
+            return None
+        else:
+            piece, position = char, position + 1
+        if piece is None:
+            return None
+        made.append(piece)
+    return "".join(made)
+
+
+_ESCAPES = {"s": "[%s]" % _SAFE_SPACE, "W": "[^\\w\\n]", "D": "[^\\d\\n]"}
+_OTHERS = "AZnxuUNx01234567"  # the ends of the text, a line feed itself, and characters by their number
+
+
+def _escape(text: str, position: int) -> Tuple[Optional[str], int]:
+    letter = text[position + 1 : position + 2]
+    if letter and letter in _OTHERS and not (letter.isdigit() and letter != "0"):
+        return None, position
+    return _ESCAPES.get(letter, "\\" + letter), position + 2
+
+
+def _class(text: str, position: int) -> Tuple[Optional[str], int]:
+    found = re.match(r"\[(\^?)(\]?(?:\\.|[^\]\\])*)\]", text[position:], re.DOTALL)
+    if found is None:
+        return None, position
+    negated, inside = found.groups()
+    if re.search(r"\\[nxWD0-7]", inside) or (not negated and re.search(r"(?:[\x00-\x0a]|\\[tabfrv])-|\n", inside)):
+        return None, position
+    inside = inside.replace("\\s", _SAFE_SPACE) if not negated else inside
+    return "[%s%s%s]" % (negated, inside, "\\n" if negated else ""), position + found.end()

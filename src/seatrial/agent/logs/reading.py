@@ -1,0 +1,253 @@
+"""Reads the log of a training while it is written: what must and must never be in it, and the figures in it.
+
+`Reading` is fed bytes and says when the program must be ended (`over`), what to note (`notes`), and at the end what was
+seen (`result`). The runner feeds it from a pipe; `read_existing.py` from files that are there already.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
+
+from .lines import Lines, Part
+from .long_line import Window
+from .patterns import Pattern, Patterns
+from .progress import Progress
+from .values import Values
+
+BATCH = 500  # figures that wait to be noted
+LINGER_S = 0.3  # after what ends a program: the lines that say why often follow
+QUIET_S = 1.0  # a line that has not ended by then is looked at as it is
+MOST_WANTED = 10_000  # steps of a recorded curve
+MOST_COUNTED = 1000  # lines of each host that match what must be there: more of them say nothing new, and cost time
+MOST_NOTED = 20  # lines of one forbidden pattern
+
+
+class Sought:
+    """A required or forbidden pattern, and where it was found."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.count = 0
+        self.by_host: Dict[str, int] = {}
+        self.line: Optional[int] = None
+        self.text = ""
+
+    def result(self) -> Dict[str, Any]:
+        return {"count": self.count, "host": self.by_host, "line": self.line, "text": self.text}
+
+
+class Reading:
+    """`args` are those of a step of kind `train`. Times are of the monotonic clock; None: not known, not live. `host`:
+    which of the hosts all that is fed comes from, where each has an agent of its own."""
+
+    def __init__(self, args: Dict[str, Any], begun_s: Optional[float] = None, host: Optional[int] = None) -> None:
+        self._host = host
+        self._patterns = Patterns()
+        self._begun_s = begun_s
+        self._must = self._sought(args.get("must"))
+        self._never = self._sought(args.get("never"))
+        compiled = {name: self._patterns.compiled(spec) for name, spec in (args.get("values") or {}).items()}
+        found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
+        self._progress = Progress(args.get("stall"))
+        finite = set(args.get("finite") or ())
+        self._values = Values(found, finite, self._progress, begun_s, self._stop, _recorded_steps(args.get("curve")))
+        self._several = int(args.get("hosts") or 1) > 1 or host is not None
+        self._any = bool(args.get("any"))  # `must` is asked of one host, no matter which
+        self._streams: Dict[Optional[int], Lines] = {}
+        self._noted: List[Dict[str, Any]] = []
+        self._next_batch_s = self._next_progress_s = 0.0
+        self._shown_steps = 0
+        self._fed_s: Optional[float] = None
+        self._rest_searched = True
+        self.stopped: Optional[Dict[str, Any]] = None
+        self._stopped_s = 0.0
+
+    def _sought(self, specs: Any) -> List[Sought]:
+        found = [self._patterns.compiled(spec) for spec in specs or ()]
+        return [Sought(pattern) for pattern in found if pattern is not None]
+
+    # ---- what comes
+
+    def feed(self, data: bytes, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
+        """`host`: whose log this is, where each has one of its own."""
+        host = self._host if host is None else host
+        self._fed_s, self._rest_searched = now_s, False
+        for part in self._stream(host).feed(data):
+            self._take(part, host, now_s)
+
+    def flush(self, now_s: Optional[float] = None, host: Optional[int] = None) -> None:
+        """There comes no more."""
+        host = self._host if host is None else host
+        for part in self._stream(host).flush():
+            self._take(part, host, now_s)
+
+    def ended(self, host: int) -> None:
+        """One of several hosts has ended by itself: it makes no more steps."""
+        self._progress.over(host)
+
+    def gone(self, code: Optional[int]) -> List[Dict[str, Any]]:
+        """What is noted of the one host that this reads, when it has ended."""
+        return [] if self._host is None else [{"note": "host", "host": self._host, "code": code or 0}]
+
+    def _stream(self, host: Optional[int]) -> Lines:
+        return self._streams.setdefault(host, Lines())
+
+    def _take(self, block: Part, host: Optional[int], now_s: Optional[float]) -> None:
+        for of_host, lines in self._apart(block, host):
+            for sought in self._must:
+                self._seek(sought, lines, of_host)
+            for sought in self._never:
+                self._seek_forbidden(sought, lines, of_host, now_s)
+            self._values.next_block(of_host)
+            for name, pattern in self._values.patterns.items():
+                with self._patterns.guarded(pattern, lines) as active:
+                    if active:
+                        self._values.read(name, lines, of_host, now_s)
+            # A host that has said that it is done: saving what it made is no stall.
+            if self._must and all(sought.by_host.get(str(of_host)) for sought in self._must):
+                self._progress.over(of_host)
+        if self._any and self._must and all(sought.count for sought in self._must):
+            self._progress.over(None)
+
+    def _apart(self, block: Part, host: Optional[int]) -> Iterator[Tuple[int, Part]]:
+        if host is None and self._several:
+            yield from block.by_host().items()
+        else:
+            yield host or 0, block
+
+    # ---- patterns
+
+    def _seek(self, sought: Sought, block: Part, host: int) -> None:
+        if sought.by_host.get(str(host), 0) >= MOST_COUNTED:
+            return
+        with self._patterns.guarded(sought.pattern, block) as active:
+            if active:
+                for start in self._lines(sought, block):
+                    self._found(sought, block, host, start)
+
+    def _lines(self, sought: Sought, block: Part, again: bool = False) -> Iterator[int]:
+        """Where each line that matches starts; in a window of a long line, where the match is. A long line counts once,
+        and is not `again` looked through for what it has."""
+        if not isinstance(block, Window):
+            yield from sought.pattern.lines(block)
+        elif id(sought) not in block.line.found:
+            at = sought.pattern.is_in(block)
+            if at >= 0:
+                if not again:
+                    block.line.found.add(id(sought))
+                yield at
+
+    def _found(self, sought: Sought, block: Part, host: int, start: int) -> None:
+        sought.count += 1
+        sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
+        if sought.line is None:
+            sought.line, sought.text = block.line_at(start), block.text_at(start)
+
+    def _seek_forbidden(self, sought: Sought, block: Part, host: int, now_s: Optional[float]) -> None:
+        with self._patterns.guarded(sought.pattern, block) as active:
+            if not active:
+                return
+            for start in self._lines(sought, block):
+                self._found(sought, block, host, start)
+                if sought.count <= MOST_NOTED:
+                    seen = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
+                    seen["text"] = block.text_at(start)
+                    self._noted.append(dict(seen, note="never"))
+                    self._stop("never", seen, now_s)
+
+    def _stop(self, what: str, seen: Dict[str, Any], now_s: Optional[float]) -> None:
+        """The first reason stays."""
+        if now_s is not None and self.stopped is None:
+            self.stopped, self._stopped_s = dict(seen, what=what), now_s
+
+    # ---- while it runs
+
+    def due_s(self) -> Optional[float]:
+        """When `over` and `notes` have to be asked again, if nothing comes before."""
+        due = self._progress.next()
+        times = [None if due is None else due[0]]
+        if self.stopped is not None:
+            times.append(self._stopped_s + LINGER_S)
+        if any(series.waiting for series in self._values.series.values()):
+            times.append(self._next_batch_s)
+        if not self._rest_searched and self._fed_s is not None:
+            times.append(self._fed_s + QUIET_S)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def over(self, now_s: float) -> Optional[str]:
+        """The outcome, when the program must be ended."""
+        if not self._rest_searched and self._fed_s is not None and now_s >= self._fed_s + QUIET_S:
+            self._search_rest(now_s)
+        if self.stopped is not None:
+            return "stopped" if now_s >= self._stopped_s + LINGER_S else None
+        due = self._progress.next()
+        if due is None or now_s < due[0]:
+            return None
+        self.stopped, self._stopped_s = self._stall(due[1], now_s), now_s
+        return "stall"
+
+    def _stall(self, host: int, now_s: float) -> Dict[str, Any]:
+        progress = self._progress.of(host)
+        text = "no new step for %.1f s, and %.1f s are allowed" % (progress.idle_s(now_s), progress.limit_s)
+        if self._several:
+            last = "" if progress.last_step is None else "; its last was step %d" % progress.last_step
+            text = "host %d: %s%s" % (host, text, last)
+        whose = host if self._several else None
+        return {"what": "stall", "host": whose, "line": None, "text": text, "step": progress.last_step}
+
+    def _search_rest(self, now_s: float) -> None:
+        """A line that does not end, because the program hangs in it or draws over it: only for what ends a program."""
+        self._rest_searched = True
+        for host, stream in self._streams.items():
+            rest = stream.unfinished()
+            for of_host, block in self._apart(rest, host) if rest is not None else ():
+                for sought in self._never:
+                    with self._patterns.guarded(sought.pattern, block) as active:
+                        for start in self._lines(sought, block, again=True) if active else ():
+                            seen = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
+                            self._stop("never", dict(seen, text=block.text_at(start)), now_s)
+                for name, pattern in self._values.patterns.items():
+                    with self._patterns.guarded(pattern, block) as active:
+                        if active:
+                            self._values.find_not_finite(name, block, of_host, now_s)
+
+    def notes(self, now_s: Optional[float], last: bool = False) -> List[Dict[str, Any]]:
+        """What is due to be recorded: once a second at first, once a minute after an hour."""
+        found, self._noted = self._noted, []
+        waiting = [series for series in self._values.series.values() if series.waiting]
+        running_s = 0.0 if now_s is None or self._begun_s is None else now_s - self._begun_s
+        if waiting and (last or now_s is None or now_s >= self._next_batch_s):
+            found += [series.note() for series in waiting]
+            self._next_batch_s = (now_s or 0.0) + min(60.0, max(1.0, running_s / 60))
+        elif waiting:
+            found += [series.note() for series in waiting if series.waiting >= BATCH]
+        if now_s is not None and now_s >= self._next_progress_s and self._progress.steps != self._shown_steps:
+            self._next_progress_s = now_s + max(1.0, running_s / 500)
+            self._shown_steps = self._progress.steps
+            text = self._values.text()
+            found += [{"note": "progress", "text": text}] if text else []
+        return found
+
+    # ---- the end
+
+    def result(self, now_s: Optional[float] = None) -> Dict[str, Any]:
+        stopped = self.stopped
+        if stopped is not None and now_s is not None:
+            stopped = dict(stopped, seconds_after=round(now_s - self._stopped_s, 3))
+        return {
+            "lines": sum(stream.lines for stream in self._streams.values()),
+            "long_lines": sum(stream.long_lines for stream in self._streams.values()),
+            "steps": self._progress.steps,
+            "must": {sought.pattern.text: sought.result() for sought in self._must},
+            "never": {sought.pattern.text: sought.result() for sought in self._never},
+            "values": self._values.result(),
+            "stopped": stopped,
+            "dropped": [{"pattern": text, "why": why} for text, why in self._patterns.dropped.items()],
+        }
+
+
+def _recorded_steps(curve: Any) -> FrozenSet[int]:
+    """Of {"values": [[step, value], ...]}."""
+    points: Iterable[Any] = (curve.get("values") if isinstance(curve, dict) else None) or ()
+    steps = (point[0] for point in points if isinstance(point, (list, tuple)) and point)
+    return frozenset([step for step in steps if isinstance(step, int)][:MOST_WANTED])

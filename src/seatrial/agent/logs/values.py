@@ -1,0 +1,212 @@
+"""Reads the figures in blocks of a log: what each is, on which line, of which step; and the steps themselves."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+
+from .figures import all_plain, number, to_json, whole
+from .lines import Block, Part
+from .long_line import Window
+from .patterns import Match, Pattern
+from .progress import Progress
+from .series import Series
+from .shapes import Shapes
+
+STEP = "step"
+LOSS = "loss"
+STEP_LIKE = ("step_time", LOSS)  # which count the steps where no pattern does
+MANY = 64  # figures of a name in one block; fewer are read one by one
+MANY_BYTES = 4 << 10  # of a block that may have as many
+Stop = Callable[[str, Dict[str, Any], Optional[float]], None]
+
+
+class Values:
+    """`stop` is called for what is not finite and should be. The losses at the steps `wanted` are all kept."""
+
+    def __init__(
+        self,
+        patterns: Dict[str, Pattern],
+        finite: Set[str],
+        progress: Progress,
+        begun_s: Optional[float],
+        stop: Stop,
+        wanted: AbstractSet[int] = frozenset(),
+    ) -> None:
+        # Steps first: other figures belong to them.
+        self.patterns = {name: patterns[name] for name in sorted(patterns, key=lambda name: name != STEP)}
+        self.series: Dict[Tuple[str, int], Series] = {}
+        self._finite = finite
+        self._progress = progress
+        self._begun_s = begun_s
+        self._stop = stop
+        self._wanted = wanted
+        self._counts_steps = next((name for name in (STEP, *STEP_LIKE) if name in patterns), None)
+        self._steps_of: Dict[int, Optional[int]] = {}  # by the start of a line of the block that is being read
+        self._steps_in: Tuple[List[int], List[Optional[int]]] = ([], [])  # a window: where, and which
+        self._shapes = Shapes()
+        self._standing = False  # the same step, again and again
+        self._step_before: Optional[int] = None  # the last one of the blocks before
+
+    def next_block(self, host: int) -> None:
+        steps = self.series.get((STEP, host))
+        self._step_before = steps.last_step if steps is not None else None
+        self._steps_of, self._steps_in = {}, ([], [])
+        self._shapes.next_block()
+
+    def read(self, name: str, block: Part, host: int, now_s: Optional[float]) -> None:
+        pattern = self.patterns[name]
+        series = self.series.get((name, host))
+        if series is None:
+            wanted = self._wanted if name == LOSS else frozenset()
+            series = self.series[name, host] = Series(name, host, wanted)
+        if isinstance(block, Window):
+            for token, offset, end in pattern.in_window(block, self._position(name, block)):
+                block.line.read_to[name] = block.offset + end
+                self._value(series, token, block, offset, now_s)
+            return
+        if series.thinned and pattern.literals and len(block.data) > MANY_BYTES:
+            total = self._shapes.count(pattern, block)
+            if total is None:
+                tokens = pattern.tokens(block)
+                total = len(tokens) if all_plain(tokens) else 0
+            last = pattern.last_before(block, len(block.data)) if total > MANY else None
+            if last is not None:
+                self._sample(series, pattern, block, total, last, now_s)
+                return
+        for token, offset in pattern.matches(block):
+            self._value(series, token, block, offset, now_s)
+
+    def _sample(
+        self, series: Series, pattern: Pattern, block: Block, total: int, last: Match, now_s: Optional[float]
+    ) -> None:
+        """Thousands of plain numbers: some of them, spread evenly, and the last one."""
+        taken = offset = 0
+        wanted = self._of_wanted(pattern, block) if series.wanted else []
+        self._standing = series.name == STEP and whole(number(last[0])) == series.last_step
+        while taken + series.until_due() < total - 1:
+            skip = series.until_due()
+            at = max(offset, len(block.data) * (taken + skip + 1) // total)
+            found = pattern.last_before(block, at)
+            if found is None or not offset <= found[1] < last[1]:
+                self._pass_over(series, skip + 1, now_s)
+            else:
+                self._pass_over(series, skip, now_s)
+                wanted = self._keep_wanted(series, wanted, block, found[1], now_s)
+                self._value(series, found[0], block, found[1], now_s)
+                offset = found[1] + 1
+            taken += skip + 1
+        self._pass_over(series, total - 1 - taken, now_s)
+        self._keep_wanted(series, wanted, block, last[1], now_s)
+        self._value(series, last[0], block, last[1], now_s)
+
+    def _of_wanted(self, pattern: Pattern, block: Block) -> List[Match]:
+        """The figures of steps that are wanted."""
+        steps = self.patterns.get(STEP)
+        if steps is None or self._wanted.isdisjoint([self._step_before, *map(number, steps.tokens(block))]):
+            return []
+        found: List[Match] = []
+        step, begin = self._step_before, 0
+        for token, offset in steps.matches(block):
+            start = block.bounds(offset)[0]
+            if step in self._wanted:
+                found += pattern.between(block, begin, start)
+            step, begin = whole(number(token)), start
+        return found + list(pattern.between(block, begin, len(block.data))) if step in self._wanted else found
+
+    def _keep_wanted(
+        self, series: Series, wanted: List[Match], block: Block, until: int, now_s: Optional[float]
+    ) -> List[Match]:
+        """Those before `until`, where one is that is looked at anyway. What is left of them."""
+        for number_of, (token, offset) in enumerate(wanted):
+            if offset >= until:
+                return wanted[number_of + (offset == until) :]
+            step = self._step_at(block, offset)
+            series.keep_wanted(number(token), block.line_at(offset), step, self._since_begin(now_s))
+        return []
+
+    def _pass_over(self, series: Series, count: int, now_s: Optional[float]) -> None:
+        series.passed(count)
+        if series.name == self._counts_steps and not self._standing:
+            self._progress.passed(series.host, count, now_s)
+
+    def _since_begin(self, now_s: Optional[float]) -> Optional[float]:
+        return None if now_s is None or self._begun_s is None else now_s - self._begun_s
+
+    def _value(self, series: Series, token: Optional[bytes], block: Part, offset: int, now_s: Optional[float]) -> None:
+        value = number(token)
+        if series.name == STEP:
+            step = whole(value)
+            if isinstance(block, Window):
+                self._steps_in[0].append(offset)
+                self._steps_in[1].append(step)
+            else:
+                self._steps_of[block.data.rfind(b"\n", 0, offset) + 1] = step
+            if step is not None:
+                self._progress.saw(series.host, step, now_s)
+        else:
+            step = self._step_at(block, offset)
+            if series.name == self._counts_steps:
+                self._progress.saw(series.host, None, now_s)
+        line = block.line_at(offset)
+        series.add(value, line, step, self._since_begin(now_s))
+        if series.name in self._finite and value is not None and not math.isfinite(value):
+            seen = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
+            self._stop("value", dict(seen, text=block.text_at(offset)), now_s)
+
+    def _step_at(self, block: Part, offset: int) -> Optional[int]:
+        """The step of a figure: of its own line, else the last one before it. In a long line, which may tell many, the
+        last one before it comes first."""
+        pattern = self.patterns.get(STEP)
+        if pattern is None:
+            return None
+        if isinstance(block, Window):
+            offsets, steps = self._steps_in
+            index = bisect_right(offsets, offset) - 1
+            return steps[max(index, 0)] if steps and (index >= 0 or block.start == 0) else self._step_before
+        start = block.data.rfind(b"\n", 0, offset) + 1
+        if start in self._steps_of:
+            return self._steps_of[start]
+        line = block.data[start : block.bounds(offset)[1]]
+        token = pattern.on_line(line) if pattern.may_match(line) else None
+        if token is None:
+            before = pattern.last_before(block, start)
+            token = before[0] if before else None
+        self._steps_of[start] = self._step_before if token is None else whole(number(token))
+        return self._steps_of[start]
+
+    def _position(self, name: str, window: Window) -> int:
+        """From where a window is read: not again what is inside of a figure of the one before."""
+        return max(window.start, window.line.read_to.get(name, 0) - window.offset)
+
+    def find_not_finite(self, name: str, block: Part, host: int, now_s: float) -> None:
+        """Only for what is not finite: the block will come again."""
+        if name not in self._finite:
+            return
+        pattern = self.patterns[name]
+        found: Iterable[Match]
+        if isinstance(block, Window):
+            found = [(token, at) for token, at, _ in pattern.in_window(block, self._position(name, block))]
+        else:
+            found = pattern.matches(block)
+        for token, offset in found:
+            value = number(token)
+            if value is not None and not math.isfinite(value):
+                seen = {"name": name, "host": host, "line": block.line_at(offset), "value": to_json(value)}
+                self._stop("value", dict(seen, text=block.text_at(offset)), now_s)
+
+    def result(self) -> Dict[str, Any]:
+        values: Dict[str, Dict[str, Any]] = {name: {} for name in self.patterns}
+        for (name, host), series in sorted(self.series.items()):
+            values[name][str(host)] = series.result()
+        return values
+
+    def text(self) -> str:
+        """For a person who watches: where it is."""
+        parts = []
+        for name in (STEP, LOSS, "step_time"):
+            series = next((self.series[key] for key in sorted(self.series) if key[0] == name), None)
+            if series is not None and series.last is not None:
+                parts.append("%s %s" % (name, to_json(series.last)))
+        return ", ".join(parts)

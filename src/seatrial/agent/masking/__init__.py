@@ -1,0 +1,1 @@
+"""Secrets are replaced in all that leaves a job."""

@@ -1,0 +1,81 @@
+"""What is in a text and is not seen: escape sequences, control characters, marks without width. And what is left of a
+text without them, with the way back to where each of its characters was.
+
+Who shows a text takes these out, so a word that they split is whole again there: a secret must be found through them.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from typing import AnyStr, Generic, Iterable, List, Match, Optional, Pattern, Tuple
+
+MOST_TITLE = 4096  # characters of a window's title, or a link's address
+_SEQUENCE = (
+    r"\x1b(?:\[[0-?]{0,256}[ -/]{0,16}[@-~]|\][^\x07\x1b\n\r]{0,%d}(?:\x07|\x1b\\)|[ -/]{0,4}[0-Z\\^-~])" % MOST_TITLE
+)
+_CONTROLS = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+_MARKS = "[\x80-\x84\x86-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffe\uffff]"
+_MARKS_BYTES = (
+    rb"\xc2[\x80-\x84\x86-\x9f]|\xe2(?:\x80[\x8b-\x8f\xaa-\xae]|\x81[\xa0-\xa9])|\xef(?:\xbb\xbf|\xbf[\xbe\xbf])"
+)
+UNSEEN_TEXT = re.compile("%s|%s|%s" % (_SEQUENCE, _CONTROLS, _MARKS))
+UNSEEN = re.compile(b"|".join([_SEQUENCE.encode(), _CONTROLS.encode(), _MARKS_BYTES]))
+_UNFINISHED = re.compile(
+    rb"(?:\x1b(?:\[[0-?]{0,256}[ -/]{0,16}|\][^\x07\x1b\n\r]{0,%d}\x1b?|[ -/]{0,4})" % MOST_TITLE
+    + rb"|\xc2|\xe2[\x80\x81]?|\xef[\xbb\xbf]?)\Z"
+)
+_CONTROL_BYTES = bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
+
+
+class Seen(Generic[AnyStr]):
+    """`plain` is what is seen of `data`."""
+
+    def __init__(self, data: AnyStr, unseen: Optional[Pattern[AnyStr]]) -> None:
+        self.data: AnyStr = data
+        self.plain: AnyStr = data if unseen is None else unseen.sub(data[:0], data)
+        self._unseen: Optional[Pattern[AnyStr]] = unseen
+        self._starts: Optional[Tuple[List[int], List[int]]] = None  # of what is seen in one piece: in plain, in data
+
+    def at(self, offset: int) -> int:
+        """Where in `data` the character of `plain` is."""
+        if self._unseen is None or len(self.plain) == len(self.data):
+            return offset
+        if self._starts is None:
+            self._starts = _pieces(self._unseen.finditer(self.data))
+        in_plain, in_data = self._starts
+        piece = bisect_right(in_plain, offset) - 1
+        return in_data[piece] + offset - in_plain[piece]
+
+    def replaced(self, spans: List[Tuple[int, int]], by: AnyStr, end: int) -> AnyStr:
+        """`data` up to `end`, with what is seen between each two offsets, and what is unseen inside of it, replaced."""
+        made: List[AnyStr] = []
+        position = 0
+        for start, stop in spans:
+            made += [self.data[position : self.at(start)], by]
+            position = self.at(stop - 1) + 1
+        made.append(self.data[position:end])
+        return self.data[:0].join(made)
+
+
+def _pieces(unseen: Iterable[Match[AnyStr]]) -> Tuple[List[int], List[int]]:
+    in_plain, in_data, removed = [0], [0], 0
+    for found in unseen:
+        removed += found.end() - found.start()
+        if found.end() - removed == in_plain[-1]:
+            in_data[-1] = found.end()  # nothing was seen between the two
+        else:
+            in_plain.append(found.end() - removed)
+            in_data.append(found.end())
+    return in_plain, in_data
+
+
+def all_seen(data: bytes) -> bool:
+    """Told quickly, for most data: there is nothing unseen in it."""
+    return data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
+
+
+def unfinished(data: bytes) -> int:
+    """Where the start of what may become unseen begins, at the end of `data`."""
+    found = _UNFINISHED.search(data, max(0, len(data) - MOST_TITLE - 4))
+    return found.start() if found else len(data)

@@ -1,0 +1,116 @@
+"""Secrets do not leave a job in the files that it keeps: not in what they hold, not in what they are called."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import Iterator
+
+from .mask import Mask
+
+BLOCK_BYTES = 1 << 20
+
+
+def mask_files(folder: str, mask: Mask) -> str:
+    """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and reported in words."""
+    if not mask.values or os.path.islink(folder):
+        return ""
+    problems = []
+    for parent, folders, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = os.path.join(parent, name)
+            try:
+                _mask_file(path, mask)
+            except OSError as error:
+                where = mask.text(os.path.relpath(path, folder))
+                problems.append("%s was not kept, for a secret may be in it: %s" % (where, error.strerror))
+                _delete(path)
+        for name in names + folders:
+            _mask_name(parent, name, mask)
+    return "; ".join(problems)
+
+
+def _mask_file(path: str, mask: Mask) -> None:
+    """Looked through first: most files hold no secret, and are then not written again, however large they are."""
+    seen = os.lstat(path)
+    if stat.S_ISLNK(seen.st_mode):
+        if mask.text(os.readlink(path)) != os.readlink(path):
+            _delete(path)
+        return
+    if not stat.S_ISREG(seen.st_mode):
+        return
+    stream = mask.stream(exact=True)
+    with _opened(path) as source:
+        for block in _blocks(source):
+            stream.feed(block)
+            if stream.found:
+                break
+        stream.flush()
+        if not stream.found:
+            return
+        os.lseek(source, 0, os.SEEK_SET)
+        _write_masked(source, path, mask, stat.S_IMODE(seen.st_mode))
+
+
+def _write_masked(source: int, path: str, mask: Mask, mode: int) -> None:
+    new = os.path.join(os.path.dirname(path), ".seatrial-%s" % os.urandom(8).hex())
+    # A name that cannot be guessed, and a new file: the job may have put links where we would write.
+    sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        stream = mask.stream(exact=True)
+        for block in iter(lambda: os.read(source, BLOCK_BYTES), b""):
+            _write(sink, stream.feed(block))
+        _write(sink, stream.flush())
+        os.fchmod(sink, mode)
+        os.rename(new, path)
+    finally:
+        os.close(sink)
+        _delete(new)
+
+
+def _mask_name(parent: str, name: str, mask: Mask) -> None:
+    masked = mask.text(name)
+    if masked != name and os.path.lexists(os.path.join(parent, name)):
+        with contextlib.suppress(OSError):
+            os.rename(os.path.join(parent, name), os.path.join(parent, "%s-%s" % (masked, os.urandom(2).hex())))
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _blocks(source: int) -> Iterator[bytes]:
+    """What is in the file, without the holes of a sparse one: a hole is zeros, and takes hours to read."""
+    position = 0
+    while True:
+        try:
+            position = os.lseek(source, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole from here
+                return
+            raise
+        end = os.lseek(source, position, os.SEEK_HOLE)
+        os.lseek(source, position, os.SEEK_SET)
+        while position < end:
+            block = os.read(source, min(BLOCK_BYTES, end - position))
+            if not block:
+                return
+            position += len(block)
+            yield block
+
+
+def _write(sink: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(sink, data) :]
+
+
+def _delete(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

@@ -1,0 +1,1 @@
+"""Drives notebooks with the runtime's own Jupyter."""

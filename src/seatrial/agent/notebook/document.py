@@ -1,0 +1,161 @@
+"""A notebook as a file: reading it, putting parameters in, keeping the executed copy."""
+
+import contextlib
+import json
+import math
+import os
+import re
+from typing import Any, Dict, List, Optional
+
+from ..masking.mask import Mask
+
+Data = Dict[str, Any]
+PARAMETERS_TAG = "parameters"
+INJECTED_TAG = "injected-parameters"
+SKIP_TAGS = ("skip", "skip-execution")
+RAISES_TAG = "raises-exception"
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+class Broken(Exception):
+    """Not a notebook, or not one that can be run here."""
+
+
+def read(path: str) -> Data:
+    """The notebook at `path`, in version 4 of the format, every source one text."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except FileNotFoundError:
+        raise Broken("there is no notebook at %s" % path) from None
+    except OSError as error:
+        raise Broken("%s cannot be read: %s" % (path, error.strerror)) from None
+    except (ValueError, RecursionError) as error:
+        raise Broken("%s is not a notebook: it is not JSON (%s)" % (path, error)) from None
+    if not isinstance(data, dict) or not isinstance(data.get("nbformat"), int):
+        raise Broken("%s is not a notebook: it has no `nbformat`" % path)
+    if data["nbformat"] > 4 or data["nbformat"] < 1:
+        raise Broken("%s has notebook format %d; this reads 1 to 4" % (path, data["nbformat"]))
+    if data["nbformat"] < 4:
+        data = _upgrade(data, path)
+    data.setdefault("metadata", {})
+    data.setdefault("nbformat_minor", 0)
+    _check(data, path)
+    return dict(data)
+
+
+def _upgrade(data: Data, path: str) -> Data:
+    import nbformat
+
+    formats: Any = nbformat
+    try:
+        upgraded: Data = formats.convert(formats.reader.reads(json.dumps(data)), 4)
+    except Exception as error:
+        raise Broken(
+            "%s has the old notebook format %d and cannot be converted: %s" % (path, data["nbformat"], error)
+        ) from error
+    return upgraded
+
+
+def _check(data: Data, path: str) -> None:
+    """Only what running it relies on; a full validation would cost more than a small notebook."""
+    if not isinstance(data["metadata"], dict) or not isinstance(data.get("cells"), list):
+        raise Broken("%s is not a notebook: it has no list of `cells`" % path)
+    for number, cell in enumerate(data["cells"], 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") not in ("code", "markdown", "raw"):
+            raise Broken("%s is not a notebook: its cell %d is no code, markdown or raw cell" % (path, number))
+        source = cell.get("source", "")
+        if isinstance(source, list) and all(isinstance(line, str) for line in source):
+            cell["source"] = "".join(source)
+        elif isinstance(source, str):
+            cell["source"] = source
+        else:
+            raise Broken("%s is not a notebook: the source of its cell %d is no text" % (path, number))
+        if not isinstance(cell.setdefault("metadata", {}), dict):
+            raise Broken("%s is not a notebook: the metadata of its cell %d are no object" % (path, number))
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+
+
+def tags(cell: Data) -> List[str]:
+    found = cell["metadata"].get("tags", [])
+    return [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
+
+
+def inject(notebook: Data, parameters: Data) -> None:
+    """Put the values behind the cell tagged `parameters`, else first. An earlier injected cell gives way."""
+    if not parameters:
+        return
+    cells = [cell for cell in notebook["cells"] if INJECTED_TAG not in tags(cell)]
+    after = next((index for index, cell in enumerate(cells, 1) if PARAMETERS_TAG in tags(cell)), 0)
+    lines = ["# Parameters"] + ["%s = %s" % (name, literal(value)) for name, value in parameters.items()]
+    cell: Data = {
+        "cell_type": "code",
+        "metadata": {"tags": [INJECTED_TAG]},
+        "source": "\n".join(lines),
+        "outputs": [],
+        "execution_count": None,
+    }
+    if notebook["nbformat_minor"] >= 5:
+        cell["id"] = "seatrial-parameters"
+    notebook["cells"] = [*cells[:after], cell, *cells[after:]]
+
+
+def literal(value: Any) -> str:
+    """A value of JSON as Python would write it; also the numbers that have no literal."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return 'float("%s")' % value
+    if isinstance(value, dict):
+        return "{%s}" % ", ".join("%s: %s" % (literal(key), literal(item)) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return "[%s]" % ", ".join(map(literal, value))
+    return repr(value)
+
+
+def plain(text: str) -> str:
+    """Text without the escapes that colour it."""
+    return _ANSI.sub("", text)
+
+
+def kept_path(files: str, path: str, name: str) -> str:
+    """Where the executed copy of a pass goes; whatever `path` is, it stays inside `files`."""
+    parts = [part for part in os.path.normpath(path).split(os.sep) if part not in ("", ".", "..")]
+    stem = os.path.join(*parts) if parts else "notebook"
+    return os.path.join(files, "notebooks", "%s.%s.ipynb" % (stem[:-6] if stem.endswith(".ipynb") else stem, name))
+
+
+def keep(notebook: Data, path: str, mask: Mask) -> Optional[str]:
+    """Write the executed notebook, whole or not at all. What went wrong, not raised: a verdict matters more."""
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = _joined(cell["outputs"])
+    partial = "%s.%d" % (path, os.getpid())
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(partial, "w", encoding="utf-8", errors="backslashreplace") as file:
+            json.dump(mask.data(notebook), file, indent=1, ensure_ascii=False, sort_keys=True)
+            file.write("\n")
+        os.replace(partial, path)
+    except (OSError, ValueError) as error:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        return "the executed notebook could not be kept at %s: %s" % (path, error)
+    return None
+
+
+def _joined(outputs: List[Data]) -> List[Data]:
+    """Neighbouring pieces of one stream as one text, so that a secret cut in two by the kernel is masked too."""
+    joined: List[Data] = []
+    pieces: List[str] = []
+    for output in outputs:
+        last = joined[-1] if joined else {}
+        if output.get("output_type") == "stream" == last.get("output_type") and output["name"] == last["name"]:
+            pieces.append(output["text"])
+            continue
+        if pieces:
+            last["text"] = "".join(pieces)
+        pieces = [output["text"]] if output.get("output_type") == "stream" else []
+        joined.append(output)
+    if pieces:
+        joined[-1]["text"] = "".join(pieces)
+    return joined

@@ -1,0 +1,259 @@
+"""The kernel of a notebook: which one, started with the runtime's own Python, asked, interrupted, ended."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Any, Dict, List, Optional, Tuple
+
+from .document import Broken
+from .setup import TAKE
+
+START_TIMEOUT_S = 120.0
+SHUTDOWN_S = 1.5  # for a kernel's own tidying up; those of ipykernel 7 sometimes hang in it for good
+SOCKET_PATH_BYTES = 107  # the longest name of a Unix socket
+NATIVE_ARGV = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
+# A kernel keeps no history on disk: many at once would wait for one database.
+QUIET_ARGV = ["--HistoryManager.hist_file=:memory:"]
+
+
+class Dead(Exception):
+    """The kernel ended, or never came up."""
+
+
+def choose(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List[str], Dict[str, str], str]:
+    """Command and variables of the kernel that this notebook gets; a remark when it is not the one that it names."""
+    spec = notebook["metadata"].get("kernelspec")
+    spec = spec if isinstance(spec, dict) else {}
+    info = notebook["metadata"].get("language_info") or {}
+    name = spec.get("name") or "python3"
+    language = str(spec.get("language") or info.get("name") or "").lower()
+    if language and language not in ("python", "ipython"):
+        raise Broken("no such kernel: the notebook is for %s (kernel %r), and this runs Python" % (language, name))
+    own = python is None or _same_file(python, sys.executable)
+    found = _installed(name, own, python)
+    if found:
+        if found.get("language", "python").lower() != "python":
+            raise Broken("no such kernel: %r is for %s, and this runs Python" % (name, found["language"]))
+        return _command(found["argv"], python or sys.executable), dict(found.get("env") or {}), ""
+    remark = ""
+    if not name.startswith("python"):
+        if not language:
+            raise Broken(
+                "no such kernel: %r is not installed in the runtime, and the notebook does not say that it is Python"
+                % name
+            )
+        remark = "kernel %r is not installed in the runtime; its Python kernel was taken" % name
+    found = _installed("python3", own, python)
+    if found:
+        return _command(found["argv"], python or sys.executable), dict(found.get("env") or {}), remark
+    if own and importlib.util.find_spec("ipykernel_launcher") is None:
+        raise Broken(
+            "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime" % sys.executable
+        )
+    return [str(python or sys.executable), *NATIVE_ARGV], {}, remark
+
+
+def _same_file(one: str, other: str) -> bool:
+    """The same interpreter of the same environment: a symlink of another environment is another one."""
+    return os.path.abspath(one) == os.path.abspath(other)
+
+
+def _installed(name: str, own: bool, python: Optional[str]) -> Optional[Dict[str, Any]]:
+    """The kernelspec called `name` of the runtime, as Jupyter in it would find it."""
+    if own:
+        from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+        try:
+            spec = KernelSpecManager().get_kernel_spec(name)
+        except (NoSuchKernel, ValueError):
+            return None
+        return {"argv": spec.argv, "env": spec.env, "language": spec.language or "python"}
+    prefix = os.path.dirname(os.path.dirname(str(python)))
+    path = os.path.join(prefix, "share", "jupyter", "kernels", name, "kernel.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("argv"), list) and found["argv"] else None
+
+
+def _command(argv: List[str], python: str) -> List[str]:
+    """A kernelspec that says just `python` means the one of its environment."""
+    return [python if argv[0] in ("python", "python3") else argv[0], *list(argv[1:])]
+
+
+def _socket_folder() -> str:
+    """A new folder whose name is short enough for sockets: as seen from here, when its full name is too long.
+
+    It lies in the job's own temporary folder, so that it goes with the job even if nothing here lives to remove it.
+    """
+    folder = tempfile.mkdtemp(prefix="k")
+    for name in (folder, os.path.relpath(folder)):
+        if len(os.fsencode(os.path.join(name, "0000-ipc-00000"))) <= SOCKET_PATH_BYTES:
+            return name
+    os.rmdir(folder)
+    return tempfile.mkdtemp(prefix="k", dir="/tmp")
+
+
+class Kernel:
+    """One kernel process after another in the current folder, over sockets in a folder of their own."""
+
+    def __init__(self, argv: List[str], env: Dict[str, str]) -> None:
+        self.argv, self.env = argv, env
+        self.km: Any = None
+        self.kc: Any = None
+        self._folder = _socket_folder()
+        self._count = 0
+
+    async def launch(self) -> None:
+        """Start the process; `ready` waits until it answers."""
+        from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+        from jupyter_client.manager import AsyncKernelManager
+
+        spec = KernelSpec(argv=self.argv + QUIET_ARGV, env=self.env, language="python", display_name="Python")
+
+        class OneSpec(KernelSpecManager):
+            def get_kernel_spec(self, kernel_name: str) -> Any:
+                return spec
+
+        self._count += 1
+        connection = os.path.join(self._folder, "%d.json" % self._count)
+        self.km = AsyncKernelManager(
+            kernel_name="python3", kernel_spec_manager=OneSpec(), transport="ipc", connection_file=connection
+        )
+        environment = dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1")
+        try:
+            await self.km.start_kernel(cwd=os.getcwd(), env=environment)
+        except OSError as error:
+            raise Broken("no such kernel: %s cannot be started: %s" % (self.argv[0], error)) from None
+        self._prefer_for_oom()
+
+    def _prefer_for_oom(self) -> None:
+        """When memory runs out, the kernel is to die, and not the one who tells of it."""
+        try:
+            with open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
+                file.write("500")
+        except OSError:
+            pass
+
+    async def ready(self) -> None:
+        self.kc = self.km.client()
+        self.kc.start_channels()
+        waiting = asyncio.ensure_future(self.kc.wait_for_ready(timeout=START_TIMEOUT_S))
+        while not (await asyncio.wait({waiting}, timeout=0.2))[0] and await self.alive():
+            pass
+        if not waiting.done() or waiting.exception() is not None:
+            waiting.cancel()
+            await self._not_ready()
+        self.kc.allow_stdin = False
+        execute = self.kc.execute
+
+        def asking(code: str, **more: Any) -> Any:
+            more.setdefault("user_expressions", {"seatrial": TAKE})
+            return execute(code, **more)
+
+        self.kc.execute = asking
+
+    async def _not_ready(self) -> None:
+        """Say why: a Python that has no kernel at all is the commonest reason, and not the kernel's fault."""
+        code = await self.exit_code()
+        if code is not None and not self._has_ipykernel():
+            raise Broken(
+                "no such kernel: the runtime's Python (%s) has no ipykernel; add it to the runtime" % self.argv[0]
+            )
+        how = (
+            "it ended with exit code %d" % code
+            if code is not None
+            else "it did not answer within %g s" % START_TIMEOUT_S
+        )
+        raise Dead("the kernel did not come up: %s (%s)" % (how, " ".join(self.argv[:3])))
+
+    def _has_ipykernel(self) -> bool:
+        if self.argv[1:3] != NATIVE_ARGV[:2]:
+            return True  # it is started in some way of its own
+        code = (
+            "import importlib.util, sys; sys.exit(3 if importlib.util.find_spec('ipykernel_launcher') is None else 0)"
+        )
+        try:
+            return subprocess.run([self.argv[0], "-c", code], stdin=subprocess.DEVNULL, timeout=60).returncode != 3
+        except (OSError, subprocess.TimeoutExpired):
+            return True
+
+    @property
+    def pid(self) -> int:
+        return int(self.km.provisioner.pid)
+
+    async def alive(self) -> bool:
+        return self.km is not None and bool(await self.km.is_alive())
+
+    async def exit_code(self) -> Optional[int]:
+        provisioner = self.km.provisioner
+        code = await provisioner.poll() if provisioner is not None and provisioner.has_process else None
+        return None if code is None else int(code)
+
+    async def ask(self, code: str, expression: str = "", timeout_s: float = 30.0) -> Optional[str]:
+        """Run `code` unseen; what `expression` gives, if it gives anything."""
+        message = self.kc.execute(
+            code, silent=True, store_history=False, user_expressions={"seatrial": expression} if expression else None
+        )
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0 or not await self.alive():
+                return None
+            try:
+                reply = await self.kc.shell_channel.get_msg(timeout=min(left_s, 1.0))
+            except Exception as error:
+                if type(error).__name__ != "Empty":
+                    raise
+                continue
+            if reply["parent_header"].get("msg_id") == message:
+                return evaluated(reply)
+
+    async def interrupt(self) -> None:
+        await self.km.interrupt_kernel()
+
+    async def end(self, now: bool = False) -> None:
+        """End the process: politely, so that it can tidy up, or at once."""
+        if self.km is None:
+            return
+        km, kc, self.km, self.kc = self.km, self.kc, None, None
+        try:
+            if km.has_kernel:
+                if not now:
+                    await self._politely(km)
+                await km.shutdown_kernel(now=True)
+        finally:
+            if kc is not None:
+                kc.stop_channels()
+            await km.cleanup_resources() if hasattr(km, "cleanup_resources") else None
+
+    async def _politely(self, km: Any) -> None:
+        """Ask it to end and wait; looking often, because a kernel ends within a tenth of a second."""
+        await km.request_shutdown()
+        for _ in range(int(SHUTDOWN_S / 0.02)):
+            if not await km.is_alive():
+                return
+            await asyncio.sleep(0.02)
+
+    def clean(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def evaluated(reply: Dict[str, Any]) -> Optional[str]:
+    """The value of our expression in a reply, when the kernel evaluated it."""
+    import ast
+
+    answer = (reply.get("content", {}).get("user_expressions") or {}).get("seatrial") or {}
+    text = (answer.get("data") or {}).get("text/plain")
+    try:
+        value = ast.literal_eval(text) if isinstance(text, str) else None
+    except (ValueError, SyntaxError):
+        return None
+    return value if isinstance(value, str) else None

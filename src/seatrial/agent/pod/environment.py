@@ -1,0 +1,220 @@
+"""The Python that the steps of a pod find: the image's own, one that is named, or an environment with packages.
+
+An environment is a layer over the image's Python: what the image has is there, what is missing is installed beside it.
+Installing is done by the image's own pip (or uv, or the pip that comes with Python); without any of these it is
+refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ..run.ending import Unready
+from ..steps.kinds import Ended
+from .versions import SATISFIED, allows, names, requirement
+
+MESSAGE_CHARACTERS = 600
+LOG_BYTES = 1 << 20
+ANSWER_S = 300.0  # for a question: an image may be fetched while it is being read
+
+# Runs a program as a step is run, and says how it ended: (what it is for, its arguments, its variables).
+Do = Callable[[str, List[str], Dict[str, str]], Ended]
+
+_NETWORK = re.compile(
+    r"Retrying \(|ConnectionError|NewConnectionError|[Cc]onnection (refused|reset|aborted|timed out|broken)|"
+    r"Name or service not known|Temporary failure in name resolution|dns error|timed out|Network is unreachable|"
+    r"No route to host|ProxyError|Cannot connect to proxy|SSLError|CERTIFICATE_VERIFY_FAILED|error sending request|"
+    r"[Ff]ailed to fetch|HTTP error 5\d\d|5\d\d Server Error|No space left on device"
+)
+_REFUSED = re.compile(
+    r"No matching distribution|Could not find a version|Invalid requirement|ResolutionImpossible|"
+    r"conflicting dependencies|requires a different Python|"
+    r"No solution found|[Ff]ailed to parse|is not a valid|Expected (one of|package name)|"
+    r"Invalid wheel filename|is not a supported wheel"
+)
+_URL_PASSWORD = re.compile(r"://[^@/\s]*@")
+
+
+class Python:
+    """What the steps find of it; `env` has it first on PATH."""
+
+    def __init__(self, path: str, env: Dict[str, str], driver: Optional[str] = None) -> None:
+        self.path = path
+        self.env = env
+        self.driver = driver  # one that has nbclient, where this has not
+
+
+class Environments:
+    """`folder` is where environments are made, `env` what the container was given."""
+
+    def __init__(self, folder: str, env: Dict[str, str], do: Do, own: str = sys.executable) -> None:
+        self._folder = folder
+        self._env = env
+        self._do = do
+        self._own = own
+
+    def ready(self, asked: Dict[str, Any], notebooks: bool = False) -> Python:
+        """Raises Unready: `refused` when it cannot be had, `infra` when it could not be had now."""
+        packages = [self._checked(package) for package in asked.get("packages") or ()]
+        if asked.get("interpreter"):
+            found = self._existing(str(asked["interpreter"]))
+        elif asked.get("python") or packages:
+            self._check_version(asked.get("python"))
+            path = self._make("env")
+            found = Python(path, entered(self._env, path))
+            self._install(path, found.env, packages)
+        else:
+            found = Python(self._own, self._env)
+        if notebooks and not self._has_nbclient(found):
+            found.driver = self._driver()
+        return found
+
+    # ---- what is there
+
+    def _existing(self, interpreter: str) -> Python:
+        path = shutil.which(os.path.expanduser(interpreter), path=self._env.get("PATH", os.defpath))
+        if path is None:
+            raise Unready("refused", "the image has no interpreter %s, or it cannot be executed" % interpreter)
+        path = os.path.abspath(path)
+        works, said = ask([path, "-c", "import sys; print(sys.version)"], self._env)
+        if not works:
+            raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _reason(said)))
+        return Python(path, entered(self._env, path))
+
+    def _check_version(self, wanted: Optional[str]) -> None:
+        have = sys.version_info[:3]
+        try:
+            fits = wanted is None or allows(wanted, have)
+        except ValueError:
+            text = 'python: %r is neither a version ("3.11") nor a specifier (">=3.9,<3.13")'
+            raise Unready("refused", text % wanted) from None
+        if not fits:
+            text = "python: %s is asked for, and the Python of the image (%s) is %s: use an image that has it"
+            raise Unready("refused", text % (wanted, self._own, "%d.%d.%d" % have))
+
+    def _checked(self, package: Any) -> str:
+        try:
+            return requirement(package)
+        except (ValueError, AttributeError):
+            raise Unready("refused", "%r is not a package requirement" % (package,)) from None
+
+    def _has_nbclient(self, python: Python) -> bool:
+        seek = "import sys; from importlib.util import find_spec as f; sys.exit(not (f('nbclient') and f('nbformat')))"
+        return ask([python.path, "-c", seek], python.env)[0]
+
+    # ---- what is made
+
+    def _make(self, name: str) -> str:
+        """A layer over the image's Python, in 0.1 s: pip is not copied into it, it is seen through it."""
+        folder = os.path.join(self._folder, name)
+        argv = [self._own, "-m", "venv", "--without-pip", "--system-site-packages", folder]
+        made, said = ask(argv, self._env)
+        path = os.path.join(folder, "bin", "python")
+        if not made or not os.path.exists(path):
+            if "No space left" in said:
+                raise Unready("infra", "no environment could be made: %s" % _reason(said))
+            text = (
+                "no environment could be made, use an image whose Python has `venv`, or one that has the packages: %s"
+            )
+            raise Unready("refused", text % _reason(said))
+        # The image's Python may itself be an environment. A layer sees only what is below that one.
+        seen = [entry for entry in self._site_packages() if os.path.isdir(entry)]
+        for parent, folders, _ in os.walk(os.path.join(folder, "lib")):
+            if "site-packages" in folders:
+                with open(os.path.join(parent, "site-packages", "seatrial-image.pth"), "w") as file:
+                    file.write("".join(entry + "\n" for entry in seen))
+                break
+        return path
+
+    def _site_packages(self) -> List[str]:
+        program = (
+            "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
+        )
+        answered, said = ask([self._own, "-c", program], self._env)
+        return said.splitlines() if answered else []
+
+    def _install(self, python: str, env: Dict[str, str], packages: List[str]) -> None:
+        if not packages or ask([python, "-c", SATISFIED, *packages], env)[0]:
+            return
+        env = dict(env, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", NO_COLOR="1")
+        env.setdefault("PIP_PROGRESS_BAR", "off")
+        log = env.setdefault("PIP_LOG", os.path.join(self._folder, "pip.log"))
+        if "PIP_CACHE_DIR" not in env:
+            env.setdefault("PIP_NO_CACHE_DIR", "1")  # the pod goes, and its cache with it
+        argv = [*self._installer(python, env), "--", *packages]
+        ended = self._do("install %s" % names(packages), argv, env)
+        if ended.code != 0:
+            refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or unreachable(log))
+            text = "%s could not be installed: %s" % (names(packages), _reason(ended.output) or ended.how())
+            raise Unready("refused" if refused else "infra", text)
+
+    def _installer(self, python: str, env: Dict[str, str]) -> List[str]:
+        """pip first: it sees what the image has already, uv would fetch all of it anew."""
+        pip = [python, "-m", "pip", "install"]
+        if ask([python, "-c", "import pip"], env)[0]:
+            return pip
+        uv = shutil.which("uv", path=env.get("PATH", os.defpath))
+        if uv is not None:
+            return [uv, "pip", "install", "--python", python]
+        if self._do("the pip that comes with Python", [python, "-m", "ensurepip"], env).code == 0:
+            return pip
+        text = (
+            "the image has no pip, no uv and no ensurepip to install packages with: use an image that has one of them, "
+        )
+        raise Unready("refused", text + "or `image:` with an image that has the packages")
+
+    def _driver(self) -> Optional[str]:
+        """For notebooks. Where it cannot be had each notebook says so: other steps do not need it."""
+        try:
+            path = self._make("driver")
+            self._install(path, entered(self._env, path), ["nbclient"])
+            return path
+        except Unready as unready:
+            if unready.outcome in ("refused", "infra"):
+                return None
+            raise
+
+
+def ask(argv: List[str], env: Dict[str, str]) -> Tuple[bool, str]:
+    """Whether a program that answers quickly ended well, and what it said."""
+    try:
+        done = subprocess.run(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, str(error)
+    return done.returncode == 0, done.stdout.decode("utf-8", "replace")
+
+
+def unreachable(path: str) -> bool:
+    """Whether pip, in the log that it keeps of itself, says so; to people it says that there is no such package."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    return any("Could not fetch URL" in line and not re.search(r": 4\d\d Client Error", line) for line in lines)
+
+
+def entered(env: Dict[str, str], python: str) -> Dict[str, str]:
+    """The variables of somebody who has activated the environment of `python`."""
+    folder = os.path.dirname(python)
+    path = os.pathsep.join([folder, env.get("PATH", os.defpath)])
+    found = {name: value for name, value in env.items() if name != "PYTHONHOME"}
+    if os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg")):
+        found["VIRTUAL_ENV"] = os.path.dirname(folder)
+    return dict(found, PATH=path)
+
+
+def _reason(output: str) -> str:
+    """The lines of an installer that say why, as one."""
+    lines = [line.strip() for line in _URL_PASSWORD.sub("://", output).splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"(ERROR|error|×|╰)", line)] or lines[-3:]
+    text = " ".join(line.strip(" ×╰─▶│├") for line in errors)
+    return text if len(text) <= MESSAGE_CHARACTERS else text[: MESSAGE_CHARACTERS - 1] + "…"

@@ -1,0 +1,84 @@
+"""`python AGENT keep SECONDS`: the container beside the trial, where its files can be fetched when it has ended.
+
+It waits until the trial has ended, in whatever way: the kernel takes its lock from it. Then for SECONDS, and leaves:
+what is never fetched does not hold its place for ever. SIGTERM, or a file `collected`, and it leaves at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+import time
+from typing import List, Optional, Tuple
+
+from ..run.out_folder import END
+from .layout import ALIVE, COLLECTED, LOCK, STARTED, PodFolders
+
+POLL_S = 0.25
+STILL_S = 30.0  # without a sign of a trial that has no lock
+START_S = 3600.0  # for a trial that does not start; both containers have the same image, which is there by then
+
+
+def main(arguments: List[str]) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: os._exit(0))
+    try:
+        keep_s = float(arguments[0])
+    except (IndexError, ValueError):
+        sys.stderr.write("usage: python AGENT keep SECONDS\n")
+        return 2
+    keep(PodFolders(), keep_s)
+    return 0
+
+
+def keep(folders: PodFolders, keep_s: float) -> None:
+    trial = Trial(folders)
+    start_until_s = time.monotonic() + START_S
+    until_s: Optional[float] = None
+    while not os.path.lexists(folders.out(COLLECTED)):
+        now_s = time.monotonic()
+        if until_s is None and trial.ended(now_s):
+            until_s = now_s + keep_s
+        if now_s >= (start_until_s if until_s is None else until_s) and (until_s or not trial.started()):
+            return
+        time.sleep(POLL_S)
+
+
+class Trial:
+    """The container beside this one, by what it leaves in the volume that they share."""
+
+    def __init__(self, folders: PodFolders) -> None:
+        self._folders = folders
+        self._alive: Tuple[Optional[str], float] = (None, 0.0)  # what it wrote, and since when
+
+    def started(self) -> bool:
+        return os.path.exists(self._folders.out(STARTED))
+
+    def ended(self, now_s: float) -> bool:
+        """The mark comes after the lock, so whoever has made it has the lock, unless it is gone."""
+        if not self.started():
+            return False
+        try:
+            lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return os.path.exists(self._folders.out(END)) or self._still(now_s)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+
+    def _still(self, now_s: float) -> bool:
+        """One that is a mere shell has no lock; it writes something new every few seconds."""
+        try:
+            with open(self._folders.out(ALIVE)) as file:
+                written = file.read()
+        except OSError:
+            written = ""
+        if written != self._alive[0]:
+            self._alive = (written, now_s)
+        return now_s >= self._alive[1] + STILL_S

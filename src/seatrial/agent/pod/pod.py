@@ -1,0 +1,259 @@
+"""`python AGENT pod JOB.json`: the trial of a pod. Runs the steps once, and leaves its report in a volume.
+
+JOB.json is as in `job_file.py`.
+
+`out` there is as the folder of a local job: records.jsonl, log.txt, log.txt.N, files/, lock, end.json; and `cancel`,
+made by whoever wants the end. The end is also in the termination message and the exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pwd
+import re
+import signal
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from ..contain.process import become_subreaper
+from ..contain.sandbox import pod_sandbox
+from ..job_file import BadJobFile, JobFile, read_file
+from ..masking.files import mask_files
+from ..masking.mask import Mask
+from ..run.ending import Ending, Limits, Unready
+from ..run.hardware import hardware
+from ..run.log import SEGMENTS
+from ..run.out_folder import END, OutFolder, join
+from ..run.records import RecordError, Records
+from ..run.runner import Runner
+from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
+from . import termination
+from .environment import Environments
+from .layout import ALIVE, CANCEL, LOCK, STARTED, PodFolders
+from .tee_log import TeeLog
+from .unpack import unpack
+
+POLL_S = 0.25  # how often somebody may have asked for the end
+RESTORE_S = 1.0
+HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
+BY_SIGNAL = "ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down"
+
+
+class Again(Exception):
+    """The volume of this container was used before: the container was started anew, its steps must not be."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.message)
+        self.ending = ending
+
+
+def main(arguments: List[str]) -> int:
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: what is opened next would pass for it
+            os.open(os.devnull, os.O_RDWR)
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python AGENT pod JOB.json\n")
+        return 2
+    return Pod(PodFolders(), arguments[0]).run()
+
+
+class Pod:
+    def __init__(self, folders: PodFolders, job_file: str) -> None:
+        self._folders = folders
+        self._job_file = job_file
+        self._mask = Mask()
+        self._runner: Optional[Runner] = None
+        self._cancelled: Optional[str] = None  # and why
+        self._begun_s = self._next_restore_s = time.monotonic()
+        self._done: termination.Done = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: self._cancel(BY_SIGNAL))
+
+    def run(self) -> int:
+        """To the end, whatever that is. The exit code."""
+        self._ending = Ending("infra")
+        try:
+            self._whole()
+        except Again as again:
+            self._ending = again.ending
+        except (OSError, RecordError) as error:
+            self._ending = self._ending._replace(message=join(self._ending.message, self._mask.text(str(error))))
+        except BaseException as error:  # noqa: BLE001 - the last place to say what broke; the process ends here
+            traceback.print_exc()
+            text = "the agent broke: %s: %s" % (type(error).__name__, error)
+            self._ending = Ending("infra", None, self._mask.text(text))
+        termination.write(termination.message(self._ending, self._done))
+        return termination.exit_code(self._ending)
+
+    def _whole(self) -> None:
+        self._take()
+        job = self._read_job()
+        segments = SEGMENTS if isinstance(job, Unready) else job.log_segments
+        self._out = OutFolder(self._folders.out(), self._mask)
+        self._out.reserve_end()
+        log = self._log = TeeLog(self._folders.out(), segments)
+        records: Optional[Records] = None
+        try:
+            if isinstance(job, Unready):
+                raise job
+            records = Records(self._folders.out(), self._mask)
+            self._job = job
+            self._ending = self._work(records)
+        except Unready as unready:
+            self._ending = Ending(unready.outcome, None, str(unready))
+        except (RecordError, OSError) as error:
+            self._ending = Ending("infra", None, str(error))
+        self._ending = self._ending._replace(message=self._mask.text(self._ending.message))
+        log.last()
+        facts = self._out.finish(self._ending, records, log)
+        self._ending = self._ending._replace(message=facts["message"])
+
+    # ---- before the steps
+
+    def _take(self) -> None:
+        """Become the one trial of this pod. The lock comes before the mark: who sees the mark may wait for the lock."""
+        self._folders.make()
+        lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        text = (
+            "the container was started a second time, and what its first start did is not known: it was not run again"
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(os.open(self._folders.out(STARTED), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except (BlockingIOError, FileExistsError):
+            raise Again(self._earlier() or Ending("lost", None, text)) from None
+        become_subreaper()
+
+    def _earlier(self) -> Optional[Ending]:
+        """How the first start ended, when it got to say it."""
+        try:
+            with open(self._folders.out(END)) as file:
+                facts = json.load(file)
+            return Ending(str(facts["outcome"]), facts["code"], str(facts["message"]), int(facts["left"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _read_job(self) -> Union[JobFile, Unready]:
+        """The job, or what is wrong with it, to be reported where its log is."""
+        try:
+            job = read_file(self._job_file, os.environ)
+        except (BadJobFile, OSError) as error:
+            return Unready("infra", "%s is not a job that can be run: %s" % (self._job_file, error))
+        self._mask = Mask(job.secrets)
+        return job
+
+    def _work(self, records: Records) -> Ending:
+        job, memory_bytes = self._job, self._job.memory_bytes
+        self._records = records
+        self._sandbox = pod_sandbox(memory_bytes, self._folders.out("oom"))
+        self._begun_s = records.begin(hardware(None, memory_bytes))
+        host = host_number(job.hosts, job.env, os.uname().nodename) if job.hosts > 1 else None
+        if job.inputs:
+            unpack(self._folders.inputs, self._folders.work)
+        notebooks = any(step["kind"] == "notebook" for step in job.steps)
+        python = Environments(self._folders.volume(""), self._env(host), self._do).ready(job.environment, notebooks)
+        context = self._context(python.env)
+        context.python, context.driver = python.path, python.driver
+        context.host, context.hosts, context.begun_s = host, job.hosts, self._begun_s
+        ending = self._drive(job.steps, context, records, job.limits, prepare)
+        problems = mask_files(self._folders.files, self._mask)
+        if problems:
+            ending = Ending("infra", None, join(ending.message, problems), ending.left)
+        return ending
+
+    def _env(self, host: Optional[int]) -> Dict[str, str]:
+        env = dict(self._job.env, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(self._job.hosts))
+        env.setdefault("HOME", self._folders.volume("home"))
+        env.setdefault("TMPDIR", self._folders.volume("tmp"))
+        env.setdefault("SEATRIAL_FILES", self._folders.files)
+        try:
+            pwd.getpwuid(os.getuid())
+        except KeyError:  # a user by number alone, as clusters like to have it; many libraries ask for the name
+            env.setdefault("USER", "seatrial")
+            env.setdefault("LOGNAME", env["USER"])
+        return env
+
+    def _context(self, env: Dict[str, str]) -> Context:
+        return Context(
+            work=self._folders.work,
+            files=self._folders.files,
+            env=env,
+            agent=agent_path(),
+            secrets=self._job.secrets,
+            oom_file=self._sandbox.oom_file,
+        )
+
+    # ---- running
+
+    def _do(self, name: str, argv: List[str], env: Dict[str, str]) -> Ended:
+        """A program that comes before the steps: in the log, within the run limit, ended when that is asked for."""
+        seen: List[Ended] = []
+
+        def finish(ended: Ended) -> Dict[str, Any]:
+            seen.append(ended)
+            return {}
+
+        records = Records(self._folders.volume(""), self._mask, "environment.jsonl")
+        limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
+        step = {"name": name, "kind": "run", "timeout_s": None}
+        ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
+        records.close()
+        self._done = []
+        if ending.outcome != "exited" or not seen:
+            raise Unready(ending.outcome, join(ending.message, "while its environment was made (%s)" % name))
+        return seen[-1]
+
+    def _drive(
+        self,
+        steps: List[Dict[str, Any]],
+        context: Context,
+        records: Records,
+        limits: Limits,
+        prepare: Callable[[Dict[str, Any], Context], Prepared],
+    ) -> Ending:
+        self._runner = Runner(
+            steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, POLL_S, self._begun_s
+        )
+        self._done = self._runner.done
+        self._poll()
+        if self._cancelled is not None:
+            self._cancel(self._cancelled)
+        return self._runner.run()
+
+    def _cancel(self, why: str) -> None:
+        self._cancelled = self._cancelled or why
+        if self._runner is not None:
+            self._runner.stop("cancelled", self._cancelled)
+
+    def _poll(self) -> None:
+        """Every so often: whether the end is asked for; and that all is still there."""
+        if self._cancelled is None and os.path.lexists(self._folders.out(CANCEL)):
+            self._cancel("cancelled")
+        self._log.pump()
+        now_s = time.monotonic()
+        if now_s >= self._next_restore_s:
+            self._next_restore_s = now_s + RESTORE_S
+            self._out.restore(self._records, self._log)
+            # A full disk is reported by what matters more.
+            with contextlib.suppress(OSError), open(self._folders.out(ALIVE), "w") as file:
+                file.write("%d\n" % now_s)
+
+
+def host_number(hosts: int, env: Dict[str, str], name: str) -> int:
+    """Which of `hosts` this is: as Kubernetes says, else by the name of the pod."""
+    given = next((env[variable] for variable in HOST_VARIABLES if env.get(variable)), None)
+    if given is None:
+        found = re.search(r"-(\d+)$", name)
+        given = found.group(1) if found else ""
+    if not given.isdigit() or int(given) >= hosts:
+        known = "; ".join("%s is %s" % (variable, env.get(variable) or "not set") for variable in HOST_VARIABLES)
+        text = "which of %d hosts this is cannot be known: %s; the pod is called %s"
+        raise Unready("infra", text % (hosts, known, name))
+    return int(given)

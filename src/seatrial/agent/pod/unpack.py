@@ -1,0 +1,123 @@
+"""Puts a job's inputs into its work folder: one tar.gz, in parts. Nothing is written anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import re
+import tarfile
+import zlib
+from typing import List, Optional, Tuple
+
+from ..run.ending import Unready
+
+BLOCK_BYTES = 1 << 18
+_PART = re.compile(r"part-\d+")
+
+
+class Parts(io.RawIOBase):
+    """Files, read as if they were one."""
+
+    def __init__(self, paths: List[str]) -> None:
+        self._paths = paths
+        self._file: Optional[io.BufferedReader] = None
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            if self._file is None:
+                if not self._paths:
+                    return b""
+                self._file = open(self._paths.pop(0), "rb")  # noqa: SIM115 - closed when it is read
+            data = self._file.read(size)
+            if data:
+                return data
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()
+
+
+def unpack(folder: str, work: str) -> None:
+    """`folder` has part-0000, part-0001, ... Raises Unready for what is not an archive or would leave `work`."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if _PART.fullmatch(name))
+    except OSError as error:
+        raise Unready("infra", "the inputs of the job are not there: %s" % error) from error
+    if not names:
+        raise Unready("infra", "the inputs of the job are not there: %s has no part-0000" % folder)
+    parts = Parts([os.path.join(folder, name) for name in names])
+    try:
+        with contextlib.closing(parts), gzip.open(parts) as whole:
+            with tarfile.open(fileobj=whole, mode="r|") as archive:
+                _unpack(archive, work)
+            while whole.read(BLOCK_BYTES):  # to its end, where its checksum is
+                pass
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = "the inputs of the job cannot be unpacked: %s (%d parts in %s)" % (error, len(names), folder)
+        raise Unready("infra", message) from error
+
+
+def _unpack(archive: tarfile.TarFile, work: str) -> None:
+    """Links come last: so nothing can be written through one, wherever it points. What a link points to is not asked:
+    it is a name, as the job could make one itself."""
+    links: List[Tuple[str, tarfile.TarInfo]] = []
+    folders: List[Tuple[str, int]] = []
+    for member in archive:
+        path = _inside(work, member)
+        if member.isdir():
+            os.makedirs(path, exist_ok=True)
+            folders.append((path, member.mode))
+        elif member.isreg():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            _write(archive, member, path)
+        elif member.issym() or member.islnk():
+            links.append((path, member))
+        else:
+            raise Unready(
+                "refused", "the inputs hold %r, which is neither a file nor a folder nor a link" % member.name
+            )
+    for path, member in links:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _link(path, member, work)
+    for path, mode in reversed(folders):  # at last: one that may not be written in was just written in
+        if not os.path.islink(path):
+            os.chmod(path, mode & 0o777 | 0o700)
+
+
+def _inside(work: str, member: tarfile.TarInfo, name: Optional[str] = None) -> str:
+    name = member.name if name is None else name
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        raise Unready("refused", "the inputs hold %r, which is outside of the work folder" % name)
+    return os.path.join(work, *parts)
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+    source = archive.extractfile(member)
+    assert source is not None
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # the same name a second time: the later one is meant
+    sink = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(sink, "wb") as file:
+        for block in iter(lambda: source.read(BLOCK_BYTES), b""):
+            file.write(block)
+        os.fchmod(sink, member.mode & 0o777 | 0o400)
+    os.utime(path, (member.mtime, member.mtime))
+
+
+def _link(path: str, member: tarfile.TarInfo, work: str) -> None:
+    try:
+        if member.issym():
+            os.symlink(member.linkname, path)
+        else:
+            os.link(_inside(work, member, member.linkname), path, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError) as error:
+        raise Unready("refused", "the inputs hold a link %r that cannot be made: %s" % (member.name, error)) from error

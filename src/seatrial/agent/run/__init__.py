@@ -1,0 +1,1 @@
+"""Runs the steps of a job and records what happens."""

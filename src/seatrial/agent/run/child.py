@@ -1,0 +1,80 @@
+"""The program of a step: how it is started inside the job's sandbox, and what is kept of it while it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+from ..contain.sandbox import Sandbox
+from ..masking.mask import Mask
+from ..steps.kinds import Context, Prepared
+from .capture import Notes, Output
+
+if TYPE_CHECKING:
+    from ..logs.reading import Reading
+
+PIPE_BYTES = 1 << 20
+F_SETPIPE_SZ = 1031
+NOTES_FD = 3  # one digit, which is all that some shells can write to
+
+
+class Child:
+    def __init__(self, mask: Mask, reading: Optional[Reading] = None) -> None:
+        self.pid = 0
+        self.reading = reading
+        self.status: Optional[int] = None  # as wait gives it, once it has ended
+        self.largest_bytes = 0
+        self.output = Output(mask)
+        self.notes = Notes()
+        self.kept_notes: List[Dict[str, Any]] = []
+
+    def how(self) -> Tuple[Optional[int], Optional[int]]:
+        """(code, None), (None, signal), or (None, None) when it is not known."""
+        if self.status is None:
+            return None, None
+        if os.WIFSIGNALED(self.status):
+            return None, os.WTERMSIG(self.status)
+        return os.WEXITSTATUS(self.status), None
+
+
+def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) -> Tuple[Child, int, int]:
+    """The child, and the pipes to read its output and its notes from. Raises OSError when there can be no more."""
+    child = Child(mask, prepared.reading)
+    output, child_output = os.pipe()
+    notes, child_notes = os.pipe()
+    with contextlib.suppress(OSError):  # a user's share of pipe memory is used up: the usual size does, only slower
+        fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
+    child.pid = os.fork()
+    if child.pid == 0:
+        _become(prepared, context, sandbox, child_output, child_notes)
+    os.close(child_output)
+    os.close(child_notes)
+    return child, output, notes
+
+
+def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> None:
+    """In the new process: become the program. Never returns."""
+    code = 126
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.dup2(notes, NOTES_FD)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        sandbox.enter()
+        os.makedirs(context.work, exist_ok=True)  # a step before may have deleted it
+        os.chdir(context.work)
+        env = dict(context.env, SEATRIAL_NOTES_FD=str(NOTES_FD), **prepared.env)
+        code = 127
+        argv = prepared.argv or []
+        os.execvpe(argv[0], argv, env)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this process must end here, and say why
+        os.write(2, ("cannot start: %s\n" % error).encode("utf-8", "replace"))
+    finally:
+        os._exit(code)

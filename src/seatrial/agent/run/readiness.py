@@ -1,0 +1,159 @@
+"""Asks a port of the job until it answers once: by an accepted connection, or by a GET with a status below 400.
+
+Nothing here waits for the server. The runner lends its selector and calls `turn`, at `due_s` at the latest; a server
+that accepts and then says nothing costs an attempt, and is asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import time
+from typing import Callable, Optional
+
+from ..contain.process import read
+
+FIRST_S = 0.05
+SHARE = 0.02  # of the time since the start: readiness is known that much too late at most
+SLOWEST_S = 1.0
+ATTEMPT_S = 5.0
+HEAD_BYTES = 8 << 10  # of an answer, to find its status in
+LISTEN = b"0A"
+LOOPBACK = (b"7F", b"00000000000000000000000001000000")  # how 127.0.0.0/8 and ::1 end, as the kernel prints them
+
+
+class Readiness:
+    """`found` is called once. `listens`, where given, must be true before the port is asked: whatever forwards the
+    port of a container accepts connections even when the container does not."""
+
+    def __init__(
+        self,
+        port: int,
+        path: str,
+        found: Callable[[], object],
+        listens: Optional[Callable[[], bool]] = None,
+    ) -> None:
+        self._port = port
+        self._request = _request(port, path) if path else b""
+        self._found = found
+        self._listens = listens or (lambda: True)
+        self._selector: Optional[selectors.BaseSelector] = None
+        self._socket: Optional[socket.socket] = None
+        self._unsent = self._answer = b""
+        self._begun_s = time.monotonic()
+        self.due_s: Optional[float] = self._begun_s  # of the next attempt, or of the end of this one; None: found
+
+    def turn(self, selector: selectors.BaseSelector) -> None:
+        """Begin an attempt when one is due, give up one that takes too long."""
+        now_s = time.monotonic()
+        if self.due_s is None or now_s < self.due_s:
+            return
+        if self._socket is not None:
+            self._failed()
+        elif not self._listens():
+            self._again()
+        else:
+            self._selector = selector
+            self._begin(now_s)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._close()
+        self.due_s = None
+
+    def _begin(self, now_s: float) -> None:
+        try:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._socket.setblocking(False)
+            self._socket.connect_ex(("127.0.0.1", self._port))  # how it went is known when it can be written to
+            assert self._selector is not None
+            self._selector.register(self._socket, selectors.EVENT_WRITE, self._advance)
+        except OSError:  # no descriptor to be had now
+            self._failed()
+            return
+        self._unsent, self._answer = self._request, b""
+        self.due_s = now_s + ATTEMPT_S
+
+    def _advance(self) -> int:
+        """Something happened to the socket, or nothing did. 0: nothing of the job's was read."""
+        if self._socket is None:
+            return 0
+        try:
+            self._exchange(self._socket)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._failed()
+        return 0
+
+    def _exchange(self, server: socket.socket) -> None:
+        error = server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+        if self._unsent == self._request and server.getpeername() == server.getsockname():
+            raise OSError("connected to itself: the kernel chose the port that is asked to ask from")
+        if not self._request:
+            self._succeeded()
+        elif self._unsent:
+            self._unsent = self._unsent[server.send(self._unsent) :]
+            if not self._unsent and self._selector is not None:
+                self._selector.modify(server, selectors.EVENT_READ, self._advance)
+        else:
+            data = server.recv(HEAD_BYTES)
+            self._answer += data
+            if b"\n" in self._answer:
+                self._succeeded() if _is_good(self._answer) else self._failed()
+            elif not data or len(self._answer) > HEAD_BYTES:
+                self._failed()
+
+    def _succeeded(self) -> None:
+        self.stop()
+        self._found()
+
+    def _failed(self) -> None:
+        self._close()
+        self._again()
+
+    def _again(self) -> None:
+        now_s = time.monotonic()
+        self.due_s = now_s + min(SLOWEST_S, max(FIRST_S, SHARE * (now_s - self._begun_s)))
+
+    def _close(self) -> None:
+        if self._socket is None:
+            return
+        if self._selector is not None and self._socket.fileno() in self._selector.get_map():
+            self._selector.unregister(self._socket)
+        self._socket.close()
+        self._socket = None
+
+
+def _request(port: int, path: str) -> bytes:
+    lines = (
+        "GET %s HTTP/1.1" % path,
+        "Host: 127.0.0.1:%d" % port,
+        "User-Agent: seatrial",
+        "Accept: */*",
+        "Connection: close",
+    )
+    return "\r\n".join([*lines, "", ""]).encode("ascii", "replace")
+
+
+def _is_good(answer: bytes) -> bool:
+    fields = answer.split(b"\n", 1)[0].split()
+    return len(fields) >= 2 and fields[0].startswith(b"HTTP/") and fields[1].isdigit() and 200 <= int(fields[1]) < 400
+
+
+def listens_in(pid: int, port: int) -> bool:
+    """Whether something in the network of process `pid` listens on that port, and not for itself alone."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = read("/proc/%d/net/%s" % (pid, name)).splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            address, _, number = fields[1].partition(b":")
+            if fields[3] == LISTEN and int(number, 16) == port and not address.endswith(LOOPBACK):
+                return True
+    return False

@@ -1,0 +1,374 @@
+"""Runs the steps of a job one after the other, whatever became of the one before, and tells all that it sees."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+
+from ..contain.process import living, send, stat, wake_and_terminate
+from ..contain.sandbox import Sandbox
+from ..masking.mask import Mask
+from ..steps.kinds import Context, Ended, Prepared, prepare
+from .child import PIPE_BYTES, Child, start
+from .ending import Ending, Limits
+from .log import Log
+from .records import RecordError, Records
+from .samples import GpuQuery, Meter
+
+if TYPE_CHECKING:
+    from ..logs.reading import Reading
+    from .readiness import Readiness
+
+READ_BYTES = 1 << 18
+SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
+FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
+WATCH_FOLDER_S = 1.0
+STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
+
+
+class Runner:
+    """Single-threaded: one selector for output, notes, GPU answers, the server's port and signals. `stop` may be called
+    from a signal handler."""
+
+    def __init__(
+        self,
+        steps: List[Dict[str, Any]],
+        context: Context,
+        records: Records,
+        log: Log,
+        sandbox: Sandbox,
+        limits: Limits,
+        keep_folder: Optional[Callable[[], None]] = None,
+        prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
+        keep_s: float = WATCH_FOLDER_S,
+        begun_s: Optional[float] = None,
+        readiness: Optional[Readiness] = None,
+    ) -> None:
+        self.done: List[Tuple[str, Optional[int]]] = []  # outcome and code of each step that is over
+        self._steps = steps
+        self._context = context
+        self._records = records
+        self._log = log
+        self._sandbox = sandbox
+        self._limits = limits
+        self._prepare = prepare
+        self._keep_folder = keep_folder or (lambda: None)
+        self._mask = Mask(context.secrets)
+        self._meter = Meter(sandbox)
+        self._gpu = GpuQuery(context.env)
+        self._selector = selectors.DefaultSelector()
+        self._child: Optional[Child] = None
+        self._index = 0
+        self._stopped: Optional[Ending] = None
+        self._line_ended = True
+        self._first_code = 0
+        self._last_word_s = time.monotonic()
+        self._begun_s = self._last_word_s if begun_s is None else begun_s  # from when on the run limit counts
+        self._keep_s = keep_s
+        self._next_keep_s = self._last_word_s + keep_s
+        self._readiness = readiness
+        self._wake_by_signals()
+
+    def stop(self, outcome: str, message: str) -> None:
+        """End the job as soon as possible; the first reason stays."""
+        if self._stopped is None:
+            self._stopped = Ending(outcome, None, message)
+
+    def run(self) -> Ending:
+        """All steps; then nothing of the job runs any more."""
+        left = 0
+        try:
+            for index, step in enumerate(self._steps):
+                if self._stopped is not None:
+                    break
+                self._index = index
+                self._run_step(step)
+        except (RecordError, OSError) as error:  # a full disk; no more processes or descriptors to be had
+            self.stop("infra", str(error))
+        self._gpu.stop()
+        self._ask_no_more()
+        self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
+        try:
+            self._settle()
+            left = self._end(self._sandbox.members)
+        except RecordError as error:  # raised once at most, by a note that came now
+            self.stop("infra", str(error))
+            left = self._end(self._sandbox.members)
+        ending = self._stopped or Ending("exited", self._first_code)
+        unended = living(self._sandbox.members())
+        if unended:
+            text = "processes that SIGKILL does not end: %s" % ", ".join(map(str, sorted(unended)))
+            ending = Ending("infra", None, text)
+        return ending._replace(left=left)
+
+    # ---- one step
+
+    def _run_step(self, step: Dict[str, Any]) -> None:
+        self._say("[%d/%d] %s" % (self._index + 1, len(self._steps), step["name"]))
+        prepared = self._prepare(step, self._context)
+        self._last_word_s = self._records.write("step", step=self._index)
+        if prepared.argv is None:
+            code = 0 if prepared.outcome == "exited" else None
+            self.done.append((prepared.outcome, code))
+            self._records.write("done", step=self._index, outcome=prepared.outcome, code=code, result=prepared.result)
+            return
+        before = self._sandbox.members()
+        sessions = {seen.session for seen in map(stat, before) if seen is not None}
+        oom_before = self._sandbox.oom_kills()
+        self._meter.begin()
+        child = self._child = self._start(prepared)
+        outcome = self._wait(child, step.get("timeout_s"))
+        if outcome is not None:
+            self._end(
+                lambda: self._of_step(before, sessions) if self._stopped is None else self._sandbox.members(),
+                STOP_GRACE_S if outcome == "stopped" else None,
+            )
+        self._done(child, prepared, outcome, self._sandbox.oom_kills() - oom_before)
+        self._child = None
+
+    def _of_step(self, before: Set[int], sessions: Set[int]) -> Set[int]:
+        """Those that came with this step; what an earlier step left running on purpose is not touched."""
+        found = set()
+        for pid in self._sandbox.members() - before:
+            seen = stat(pid)
+            if seen is not None and seen.session not in sessions:
+                found.add(pid)
+        return found
+
+    def _wait(self, child: Child, timeout_s: Optional[float]) -> Optional[str]:
+        """Until the program has ended by itself (None) or must be ended (why)."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if child.status is not None:
+                return None
+            if self._stopped is not None:
+                return self._stopped.outcome
+            now_s = time.monotonic()
+            if deadline_s is not None and now_s >= deadline_s:
+                return "timeout"
+            if child.reading is not None:
+                self._note(child.reading.notes(now_s))
+                over = child.reading.over(now_s)
+                if over is not None:
+                    return over
+            if now_s >= self._meter.due_s:
+                self._sample()
+            self._turn(self._until(deadline_s, child.reading))
+
+    def _note(self, notes: List[Dict[str, Any]]) -> None:
+        for note in notes:
+            self._records.note(self._index, note)
+
+    def _done(self, child: Child, prepared: Prepared, outcome: Optional[str], oom_kills: int) -> None:
+        code, number = child.how()
+        if outcome is None:
+            if oom_kills and (number is not None or code):
+                outcome = "memory"
+            else:
+                outcome = "exited" if number is None else "signal"
+        self._drain()
+        if child.reading is not None:
+            now_s = time.monotonic()
+            child.reading.flush(now_s)
+            self._note(child.reading.notes(now_s, last=True))
+            self._note(child.reading.gone(code if number is None else 128 + number))
+            if outcome not in ("stopped", "stall"):
+                child.reading.stopped = None  # it ended by itself, or for another reason, before that became due
+        self._records.write("sample", step=self._index, **self._meter.sample())
+        ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
+        self._records.write(
+            "done",
+            step=self._index,
+            outcome=outcome,
+            code=code,
+            signal=number,
+            output=ended.output,
+            output_omitted_bytes=child.output.omitted_bytes,
+            cpu_s=self._meter.cpu_s(),
+            peak_memory_bytes=self._meter.peak_bytes(child.largest_bytes),
+            oom_kills=oom_kills,
+            result=prepared.finish(ended),
+        )
+        self.done.append((outcome, code))
+        if not self._first_code and (code or number):
+            self._first_code = code or 128 + (number or 0)
+
+    # ---- the program of a step
+
+    def _start(self, prepared: Prepared) -> Child:
+        child, output, notes = start(prepared, self._context, self._sandbox, self._mask)
+        index = self._index
+        self._read_from(output, lambda data: self._take_output(child, data))
+        self._read_from(notes, lambda data: self._take_notes(child, index, data))
+        return child
+
+    def _take_output(self, child: Child, data: bytes) -> None:
+        """To the log; and to the step, as long as it is the one that runs. No data: the pipe is closed."""
+        self._last_word_s = time.monotonic()
+        masked = child.output.stream.feed(data) if data else child.output.stream.flush()
+        if masked:
+            self._line_ended = masked.endswith(b"\n")
+            self._log.write(masked)
+            if child is self._child:
+                child.output.take(masked)
+                if child.reading is not None:
+                    child.reading.feed(masked, self._last_word_s)
+
+    def _take_notes(self, child: Child, index: int, data: bytes) -> None:
+        self._last_word_s = time.monotonic()
+        for note in child.notes.feed(data) if data else child.notes.flush():
+            if self._records.note(index, note) and child is self._child:
+                child.kept_notes.append(note)
+                if child.reading is not None and note.get("note") == "host" and isinstance(note.get("host"), int):
+                    child.reading.ended(note["host"])
+
+    def _say(self, line: str) -> None:
+        """A line of our own in the log."""
+        text = self._mask.text(" ".join(line.split()))
+        self._log.write(("" if self._line_ended else "\n").encode() + ("--- %s\n" % text).encode("utf-8", "replace"))
+        self._line_ended = True
+
+    # ---- waiting
+
+    def _wake_by_signals(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self._wakeup = writer
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._read_from(reader, lambda data: self._reap())
+
+    def _read_from(self, fd: int, take: Callable[[bytes], None]) -> None:
+        os.set_blocking(fd, False)
+        self._selector.register(fd, selectors.EVENT_READ, lambda: self._read(fd, take))
+
+    def _turn(self, timeout_s: Optional[float]) -> bool:
+        """Wait for something to happen, deal with it. False: nothing did."""
+        events = self._selector.select(timeout_s)
+        for key, _ in events:
+            key.data()
+        if self._readiness is not None:
+            self._readiness.turn(self._selector) if self._stopped is None else self._ask_no_more()
+        now_s = time.monotonic()
+        self._sandbox.check_memory()
+        if now_s >= self._next_keep_s:
+            self._next_keep_s = now_s + self._keep_s
+            self._keep_folder()
+        if self._limits.run_s is not None and now_s >= self._begun_s + self._limits.run_s:
+            self.stop("timeout", "not done after %g s" % self._limits.run_s)
+        if self._limits.stall_s is not None and now_s >= self._last_word_s + self._limits.stall_s:
+            self.stop("stall", "said nothing for %g s" % self._limits.stall_s)
+        return bool(events)
+
+    def _ask_no_more(self) -> None:
+        if self._readiness is not None:
+            self._readiness.stop()
+            self._readiness = None
+
+    def _read(self, fd: int, take: Callable[[bytes], None]) -> int:
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            data = b""
+        take(data)
+        if not data:
+            self._selector.unregister(fd)
+            os.close(fd)
+        return len(data)
+
+    def _drain(self) -> None:
+        """All that the program wrote before it ended; not what others go on writing into the same pipe."""
+        for key in list(self._selector.get_map().values()):
+            taken = 0
+            while taken < PIPE_BYTES:
+                size = key.data()
+                if not size:
+                    break
+                taken += size
+
+    def _until(self, deadline_s: Optional[float], reading: Optional[Reading]) -> float:
+        run_s, stall_s = self._limits.run_s, self._limits.stall_s
+        times = [
+            self._meter.due_s,
+            self._next_keep_s,
+            deadline_s,
+            self._sandbox.next_check_s(),
+            None if reading is None else reading.due_s(),
+            None if self._readiness is None else self._readiness.due_s,
+            None if run_s is None else self._begun_s + run_s,
+            None if stall_s is None else self._last_word_s + stall_s,
+        ]
+        return max(0.0, min(at_s for at_s in times if at_s is not None) - time.monotonic())
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._gpu.pid:
+                continue
+            self._meter.reaped(usage)
+            if self._child is not None and pid == self._child.pid:
+                self._child.status = status
+                self._child.largest_bytes = usage.ru_maxrss * 1024
+
+    def _sample(self) -> None:
+        self._records.write("sample", step=self._index, **self._meter.sample())
+        pipe = self._gpu.ask()
+        if pipe is not None and self._gpu.pid is not None:
+            self._sandbox.apart = self._gpu.pid
+            child = self._child
+            self._read_from(pipe, lambda data: self._take_gpu(child, data))
+
+    def _take_gpu(self, child: Optional[Child], data: bytes) -> None:
+        if data:
+            self._gpu.take(data)
+            return
+        answer = self._gpu.answer()
+        self._gpu.pid = None
+        if answer and child is self._child and child is not None:
+            self._records.write("sample", step=self._index, gpu=answer)
+
+    # ---- ending processes
+
+    def _settle(self) -> None:
+        """Give what is about to end by itself the time to."""
+        until_s = time.monotonic() + SETTLE_S
+        while living(self._sandbox.members()) and time.monotonic() < until_s:
+            self._turn(0.01)
+        self._reap()
+
+    def _end(self, members: Callable[[], Set[int]], grace_s: Optional[float] = None) -> int:
+        """SIGTERM, grace, SIGKILL, until none is left. How many there were. Output is read and the dead are reaped
+        meanwhile: who is blocked on a full pipe could not end politely."""
+        found = living(members())
+        if not found:
+            return 0
+        wake_and_terminate(found)
+        grace_s = self._limits.grace_s if grace_s is None else min(grace_s, self._limits.grace_s)
+        until_s = time.monotonic() + grace_s
+        while living(members()) and time.monotonic() < until_s:
+            self._turn(0.02)
+        until_s = time.monotonic() + FORCE_S
+        while time.monotonic() < until_s:
+            there = members()
+            if not there:
+                break
+            if there == self._sandbox.members():
+                self._sandbox.kill(there)
+            else:
+                send(there, signal.SIGKILL)
+            self._turn(0.02)
+            self._reap()
+        return len(found)

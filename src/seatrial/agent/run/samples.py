@@ -1,0 +1,136 @@
+"""What a step takes of the machine, over exactly its own window: memory, CPU time, GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import time
+from typing import Any, Dict, List, Optional
+
+from ..contain.process import stat
+from ..contain.sandbox import Sandbox
+
+FIRST_S = 0.1
+EVERY_S = 0.5
+THIN_AFTER = 600  # samples; then half as often, so that a job of a day does not drown in them
+GPU_QUERY = ["--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
+GPU_ANSWER_BYTES = 1 << 16
+
+
+class Meter:
+    """CPU time is that of all processes reaped so far and of those that live; memory is what they hold now."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._reaped_s = 0.0
+        self._taken = 0
+        self._every_s = EVERY_S
+        self.due_s = 0.0
+        self._begin_cpu_s = 0.0
+        self._peak_bytes = 0
+
+    def reaped(self, usage: "resource.struct_rusage") -> None:
+        self._reaped_s += usage.ru_utime + usage.ru_stime
+
+    def begin(self) -> None:
+        """A step starts."""
+        self._begin_cpu_s = self._cpu_s()
+        self._peak_bytes = 0
+        self._sandbox.cgroup.forget_highest()
+        self.due_s = time.monotonic() + FIRST_S
+
+    def sample(self) -> Dict[str, Any]:
+        memory_bytes = self._sandbox.memory_bytes()
+        self._peak_bytes = max(self._peak_bytes, memory_bytes)
+        self._taken += 1
+        if self._taken % THIN_AFTER == 0:
+            self._every_s *= 2
+        self.due_s = time.monotonic() + self._every_s
+        return {"memory_bytes": memory_bytes, "cpu_s": self.cpu_s()}
+
+    def cpu_s(self) -> float:
+        """Of the step that runs."""
+        return round(max(0.0, self._cpu_s() - self._begin_cpu_s), 6)
+
+    def peak_bytes(self, largest_process_bytes: int) -> int:
+        """The most that was seen at once, or that one process alone had. To the latter the kernel adds what was held
+        before it became another program, so what was charged to the job is its upper bound."""
+        highest_bytes = self._sandbox.cgroup.highest_bytes()
+        if highest_bytes is not None:
+            largest_process_bytes = min(largest_process_bytes, highest_bytes)
+        return max(self._peak_bytes, largest_process_bytes)
+
+    def _cpu_s(self) -> float:
+        return self._reaped_s + sum(seen.cpu_s for seen in map(stat, self._sandbox.members()) if seen is not None)
+
+
+class GpuQuery:
+    """Asks nvidia-smi without waiting for it: the answer comes by a pipe that the runner reads."""
+
+    def __init__(self, env: Dict[str, str]) -> None:
+        self._program = shutil.which("nvidia-smi", path=env.get("PATH", os.defpath))
+        self._env = env
+        self.pid: Optional[int] = None
+        self._answer = b""
+
+    def ask(self) -> Optional[int]:
+        """The pipe to read, or None: there is no GPU to ask for, or it has not answered yet."""
+        if self._program is None or self.pid is not None:
+            return None
+        reader, writer = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, nothing, 0),
+            (os.POSIX_SPAWN_DUP2, writer, 1),
+            (os.POSIX_SPAWN_DUP2, nothing, 2),
+        ]
+        try:
+            self.pid = os.posix_spawn(
+                self._program, [self._program, *GPU_QUERY], self._env, file_actions=actions, setpgroup=0
+            )
+        except OSError:
+            self._program = None
+            os.close(reader)
+            return None
+        finally:
+            os.close(writer)
+            os.close(nothing)
+        self._answer = b""
+        os.set_blocking(reader, False)
+        return reader
+
+    def take(self, data: bytes) -> None:
+        self._answer += data
+        if len(self._answer) > GPU_ANSWER_BYTES:  # no answer to what was asked
+            self._answer, self._program = b"", None
+            self.stop()
+
+    def stop(self) -> None:
+        """It may hang when the driver does."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def answer(self) -> List[Dict[str, Any]]:
+        """One entry a GPU; a figure that it does not have ("[N/A]") is None."""
+        found = []
+        for line in self._answer.decode("utf-8", "replace").splitlines():
+            fields = [field.strip() for field in line.split(",")]
+            if len(fields) == 3 and fields[0].isdigit():
+                used_mib = _number(fields[2])
+                found.append({
+                    "index": int(fields[0]),
+                    "utilization": _number(fields[1]),
+                    "memory_bytes": None if used_mib is None else int(used_mib * (1 << 20)),
+                })  # fmt: skip
+        return found
+
+
+def _number(text: str) -> Optional[float]:
+    try:
+        return float(text)
+    except ValueError:
+        return None

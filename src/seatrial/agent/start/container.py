@@ -1,0 +1,169 @@
+"""A job in a container: started idle, entered for its steps, removed at the end.
+
+Where the image has a Python, the agent runs inside it and does everything; where it has none, plain commands are
+started from here. The `container` of a job: {"engine": path of podman or docker, "name": ..., "create": arguments
+of `run`, "remove": those of `rm`, "env": of the engine itself, "values": variables of the job, "secret_values":
+likewise, "python": inside, or null}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any, Dict, List, Optional, Set
+
+from ..contain.cgroup import Cgroup
+from ..contain.process import living, send
+from ..contain.sandbox import Sandbox
+from ..job_file import JobFile
+from ..run.ending import Ending
+from ..run.readiness import listens_in
+from ..steps.kinds import Context, Ended, Prepared, Result, read_along
+
+INSIDE = "/seatrial"
+IDLE = "exec tail -f /dev/null"
+START_S = 300.0
+MESSAGE_CHARACTERS = 1000
+
+
+class ContainerError(Exception):
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class ContainerSandbox(Sandbox):
+    """The processes inside, but for the idle one that keeps the container up. Its limits are the engine's business."""
+
+    def __init__(self, cgroup: Cgroup, idle: int) -> None:
+        super().__init__(cgroup)
+        self._idle = idle
+
+    def enter(self) -> None:
+        pass  # what is started from here is only the engine's client
+
+    def members(self) -> Set[int]:
+        """Without the dead: the idle process does not ask how those that came to it ended."""
+        return living(self.cgroup.members() - {self._idle, os.getpid()})
+
+    def kill(self, pids: Set[int]) -> None:
+        send(pids, 9)
+
+
+_FIND = 'path=$(command -v "$1") || exit 1; echo "$path"; "$path" --version 2>&1 </dev/null | head -n 1'
+
+
+def _found(ended: Ended) -> Result:
+    """Path and version of a command, from the lines that the shell gives."""
+    lines = ended.output.splitlines()
+    if ended.code != 0 or not lines:
+        return {"path": None, "version": None}
+    return {"path": lines[0], "version": lines[1] if len(lines) > 1 else None}
+
+
+class Container:
+    def __init__(self, job: JobFile, spec: Dict[str, Any]) -> None:
+        self.python: Optional[str] = spec.get("python")
+        self.env: Dict[str, str] = {**spec["env"], **spec["secret_values"]}
+        self.out = os.path.join(job.in_folders().out, "out")
+        self._spec = spec
+        self._job = job
+        self._engine: str = spec["engine"]
+        self._name: str = spec["name"]
+        self._idle = 0
+
+    def start(self) -> Sandbox:
+        """The container, idle, with what the job finds in it."""
+        self._write_inner_job()
+        self._do(self._spec["create"] + ["-c", IDLE])
+        idle = int(self._do(["inspect", "--format", "{{.State.Pid}}", self._name]).strip() or 0)
+        group = Cgroup([])
+        if idle and os.path.exists("/proc/%d" % idle):
+            group.join(idle)
+            self._idle = idle
+        return ContainerSandbox(group, idle)
+
+    def listens(self, port: int) -> bool:
+        """Whether something in the container does. True where that cannot be known: it runs on another kernel."""
+        return not self._idle or listens_in(self._idle, port)
+
+    def remove(self) -> None:
+        """Whatever is left in it goes with it."""
+        try:
+            self._do([*self._spec["remove"], self._name])
+        except ContainerError as error:
+            if "no such container" not in str(error).lower():
+                raise
+
+    # ---- with a Python inside
+
+    def only_step(self) -> List[Dict[str, Any]]:
+        return [{"name": "%d steps in %s" % (len(self._job.steps), self._name), "kind": "agent", "args": {}}]
+
+    def prepare_agent(self, step: Dict[str, Any], context: Context) -> Prepared:
+        arguments = [str(self.python), INSIDE + "/agent.pyz", "run", INSIDE + "/out/job.json"]
+        return Prepared(self._exec(arguments))
+
+    def ending(self, outer: Ending) -> Ending:
+        """What the agent inside says, unless it was stopped from here or did not get to say it."""
+        if outer.outcome != "exited":
+            return outer
+        try:
+            with open(os.path.join(self.out, "ending.json")) as file:
+                inner = json.load(file)
+            return Ending(str(inner["outcome"]), inner["code"], str(inner["message"]), int(inner["left"]) + outer.left)
+        except (OSError, ValueError, KeyError, TypeError):
+            return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
+
+    def _write_inner_job(self) -> None:
+        """The same job, as it looks from inside: there is no other Python, and what it is held to is the engine's
+        business."""
+        folders = {"out": INSIDE + "/out", "work": INSIDE + "/work", "files": INSIDE + "/files"}
+        outside = ("variables", "environment", "cpus", "memory_bytes", "ready", "container")
+        inner = {name: value for name, value in self._job.given.items() if name not in outside}
+        inner.update(folders=folders, ending=INSIDE + "/out/ending.json")
+        with open(os.path.join(self.out, "job.json"), "w") as file:
+            json.dump(inner, file)
+        os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # whoever the image's user is
+
+    # ---- without
+
+    def prepare(self, step: Dict[str, Any], context: Context) -> Prepared:
+        if step["kind"] == "run":
+            return Prepared(self._exec(["/bin/sh", "-c", step["args"]["command"]]))
+        if step["kind"] == "train" and int(step["args"].get("hosts") or 1) == 1:
+            command = "export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1\n" + step["args"]["command"]
+            return Prepared(self._exec(["/bin/sh", "-c", command]), **read_along(step["args"], context))
+        if step["kind"] == "command":
+            return Prepared(self._exec(["/bin/sh", "-c", _FIND, "sh", step["args"]["command"]]), finish=_found)
+        message = "a step of kind %r needs a Python of 3.8 or later in the image; there is none" % step["kind"]
+        return Prepared(outcome="refused", result={"error": message})
+
+    # ---- the engine
+
+    def _exec(self, arguments: List[str]) -> List[str]:
+        """Values of secrets are named only: the engine takes them from its environment, not from its command line."""
+        argv = [self._engine, "exec", "--workdir", INSIDE + "/work"]
+        for name, value in self._spec["values"].items():
+            argv += ["--env", "%s=%s" % (name, value)]
+        for name in self._spec["secret_values"]:
+            argv += ["--env", name]
+        return [*argv, self._name, *arguments]
+
+    def _do(self, arguments: List[str]) -> str:
+        try:
+            done = subprocess.run(
+                [self._engine, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._spec["env"],
+                timeout=START_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ContainerError("%s %s: %s" % (self._engine, arguments[0], error)) from error
+        if done.returncode:
+            text = done.stderr.decode("utf-8", "replace").strip()[-MESSAGE_CHARACTERS:]
+            raise ContainerError("%s %s: %s" % (self._engine, arguments[0], text))
+        return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,190 @@
+"""Watches over one job: owns its folder, holds it to its limits, proves at the end that nothing of it is left.
+
+The folder of a job:
+
+    lock              held (flock) by the supervisor as long as it lives
+    job.json          written last by who submits; without it nothing is started
+    supervisor.json   who supervises (boot, pid, start time), which control groups it makes; before the first step
+    records.jsonl, log.txt, log.txt.N, files/, work/, home/, tmp/
+    end.json          how it ended; written when nothing of the job runs any more. Not there, and no supervisor: killed
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+
+from ..contain import cgroup
+from ..contain.process import become_subreaper, boot_id, stat, write_whole
+from ..contain.sandbox import Sandbox
+from ..job_file import JobFile
+from ..masking.files import mask_files
+from ..masking.mask import Mask
+from ..run.ending import Ending
+from ..run.hardware import hardware
+from ..run.log import Log
+from ..run.out_folder import OutFolder, join
+from ..run.records import RecordError, Records
+from ..run.runner import Runner
+from ..steps.kinds import Context, Prepared, agent_path, prepare
+
+if TYPE_CHECKING:
+    from ..run.readiness import Readiness
+
+
+class Taken(Exception):
+    """Another supervisor has, or had, this job."""
+
+
+class Supervisor:
+    def __init__(self, job: JobFile) -> None:
+        self._job = job
+        self._folders = job.in_folders()
+        self._folder = self._folders.out
+        self._mask = Mask(job.secrets)
+        self._out = OutFolder(self._folder, self._mask)
+        self._runner: Optional[Runner] = None
+        self._cancelled = False
+        self._identity: Dict[str, Any] = {}
+
+    def take(self) -> Dict[str, Any]:
+        """Become the one supervisor of this job, and say who that is. Raises Taken."""
+        signal.signal(signal.SIGTERM, lambda number, frame: self._cancel())
+        self._lock = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Taken(self._folder) from None
+        if os.path.exists(self._path("supervisor.json")):
+            raise Taken(self._folder)
+        with open(self._path("job.json"), "rb") as file:
+            self._out.kept["job.json"] = file.read()
+        become_subreaper()
+        self._out.reserve_end()
+        own = stat(os.getpid())
+        self._identity = {
+            "version": 1,
+            "boot_id": boot_id(),
+            "pid": os.getpid(),
+            "start": own.start if own else 0,
+            "host": os.uname().nodename,
+            "wall_s": time.time(),
+            "at_s": time.monotonic(),
+            "cgroups": cgroup.plan(self._folder),
+        }
+        self._out.kept["supervisor.json"] = json.dumps(self._identity).encode()
+        write_whole(self._path("supervisor.json"), self._out.kept["supervisor.json"])
+        return self._identity
+
+    def supervise(self) -> None:
+        """Run the job to its end, whatever that is."""
+        group = cgroup.Cgroup(self._identity["cgroups"])
+        memory_bytes = self._job.memory_bytes
+        log = Log(self._folder, self._job.log_segments)
+        records: Optional[Records] = None
+        try:
+            records = Records(self._folder, self._mask)
+            if self._job.container is not None:
+                ending = self._run_container(self._job.container, records, log)
+            else:
+                group.create(memory_bytes)
+                sandbox = Sandbox(group, self._job.cpus, memory_bytes, self._path("oom"))
+                ending = self._run(sandbox, records, log)
+        except (RecordError, OSError) as error:
+            ending = Ending("infra", None, str(error))
+        stuck = group.remove()
+        if stuck:
+            ending = ending._replace(message=join(ending.message, "cannot remove %s" % ", ".join(stuck)))
+        self._out.finish(ending, records, log)
+
+    def _run(self, sandbox: Sandbox, records: Records, log: Log) -> Ending:
+        self._begin(records)
+        readiness = self._readiness(records)
+        return self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
+
+    def _begin(self, records: Records) -> None:
+        records.begin(hardware(self._job.cpus, self._job.memory_bytes))
+
+    def _readiness(self, records: Records, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
+        """Found from here, also for a container: the port is asked where others will ask it."""
+        ready = self._job.ready
+        if ready is None:
+            return None
+        from ..run.readiness import Readiness  # and with it what few jobs need
+
+        gate = None if listens is None else functools.partial(listens, ready.number)
+        return Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
+
+    def _run_container(self, spec: Dict[str, Any], records: Records, log: Log) -> Ending:
+        from .container import Container, ContainerError
+
+        container = Container(self._job, spec)
+        try:
+            sandbox = container.start()
+            readiness = self._readiness(records, container.listens)
+            if container.python is None:
+                self._begin(records)
+                ending = self._drive(
+                    self._job.steps, sandbox, records, log, container.prepare, container.env, readiness
+                )
+            else:
+                unrecorded = Records(container.out, self._mask, "outer.jsonl")
+                whole = container.only_step()
+                ending = container.ending(
+                    self._drive(whole, sandbox, unrecorded, log, container.prepare_agent, container.env, readiness)
+                )
+        except ContainerError as error:
+            ending = Ending("refused" if error.refused else "infra", None, str(error))
+        try:
+            container.remove()
+        except ContainerError as error:
+            ending = ending._replace(message=join(ending.message, str(error)))
+        return ending
+
+    def _drive(
+        self,
+        steps: List[Dict[str, Any]],
+        sandbox: Sandbox,
+        records: Records,
+        log: Log,
+        prepare: Callable[[Dict[str, Any], Context], Prepared],
+        env: Dict[str, str],
+        readiness: Optional[Readiness],
+    ) -> Ending:
+        context = Context(
+            work=self._folders.work,
+            files=self._folders.files,
+            env=env,
+            python=self._job.environment.get("interpreter"),
+            driver=self._job.environment.get("driver"),
+            agent=agent_path(),
+            secrets=self._job.secrets,
+            oom_file=sandbox.oom_file,
+        )
+
+        def keep_folder() -> None:
+            self._out.restore(records, log)
+
+        self._runner = Runner(
+            steps, context, records, log, sandbox, self._job.limits, keep_folder, prepare, readiness=readiness
+        )
+        if self._cancelled:
+            self._cancel()
+        ending = self._runner.run()
+        problems = mask_files(self._folders.files, self._mask)
+        if problems:
+            ending = Ending("infra", None, join(ending.message, problems), ending.left)
+        return ending
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        if self._runner is not None:
+            self._runner.stop("cancelled", "cancelled")
+
+    def _path(self, name: str) -> str:
+        return self._out.path(name)

@@ -1,0 +1,1 @@
+"""The kinds of steps, and the programs that some of them start."""

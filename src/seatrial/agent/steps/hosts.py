@@ -1,0 +1,125 @@
+"""Starts one command as several hosts would: `python hosts.py COUNT COMMAND`. Each line says whose it is: `[h] text`.
+
+This file is handed to the interpreter as text (`python -c`); standard library only, no relative imports. The exit code
+is that of the first that failed. When one fails the others get a moment to end by themselves, and are then ended: they
+would wait for it for ever. A signal goes to all.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from typing import Dict, List, Optional
+
+LINE_BYTES = 1 << 20  # a longer line comes in pieces,
+WORD_BYTES = 64 << 10  # and a word of at most so many bytes is in one of them
+AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
+AFTER_TERM_S = 5.0  # and from there to SIGKILL
+LOOK_S = 0.05
+
+
+class Host:
+    def __init__(self, number: int, count: int, command: str) -> None:
+        self.number = number
+        self.code: Optional[int] = None
+        self.rest = b""
+        notes = os.environ.get("SEATRIAL_NOTES_FD", "")
+        self.notes: Optional[int] = int(notes) if notes.isdigit() else None
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ, SEATRIAL_HOST=str(number), SEATRIAL_HOSTS=str(count)),
+            pass_fds=[] if self.notes is None else [self.notes],
+        )
+        assert self.process.stdout is not None
+        self.pipe: int = self.process.stdout.fileno()
+        os.set_blocking(self.pipe, False)
+
+    def read(self) -> bool:
+        """Tell what there is; False at the end of it."""
+        try:
+            data = os.read(self.pipe, 1 << 16)
+        except BlockingIOError:
+            return True
+        *lines, self.rest = (self.rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        if not data and self.rest:
+            lines.append(self.rest)
+            self.rest = b""
+        elif len(self.rest) > LINE_BYTES:  # cut between two words: a secret or what is looked for must not be
+            at = self.rest.rfind(b" ", len(self.rest) - WORD_BYTES) + 1 or len(self.rest)
+            lines.append(self.rest[:at])
+            self.rest = self.rest[at:]
+        self.tell(lines)
+        return bool(data)
+
+    def tell(self, lines: List[bytes]) -> None:
+        text = b"".join(b"[%d] %s\n" % (self.number, line) for line in lines)
+        while text:
+            text = text[os.write(1, text) :]
+
+    def note(self) -> None:
+        """It has ended: no more steps are to be waited for."""
+        if self.notes is not None:
+            with contextlib.suppress(OSError):
+                os.write(self.notes, b'{"note":"host","host":%d,"code":%d}\n' % (self.number, self.code or 0))
+
+    def send(self, number: int) -> None:
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+
+def follow(hosts: List[Host]) -> int:
+    """Until all have ended and said all; the code of the first that failed, else 0."""
+    selector = selectors.DefaultSelector()
+    for host in hosts:
+        selector.register(host.pipe, selectors.EVENT_READ, host)
+    first, failed_s = 0, 0.0
+    sent: Dict[int, bool] = {}
+    while any(host.code is None for host in hosts):
+        for key, _ in selector.select(LOOK_S):
+            if not key.data.read():
+                selector.unregister(key.fd)
+        if not selector.get_map():
+            time.sleep(LOOK_S)
+        for host in hosts:
+            if host.code is None and host.process.poll() is not None:
+                code = host.process.returncode
+                host.code = 128 - code if code < 0 else code
+                host.note()
+                if host.code and not first:
+                    first, failed_s = host.code, time.monotonic()
+                    host.tell([b"--- host %d ended with code %d" % (host.number, host.code)])
+        for number, after_s in ((signal.SIGTERM, AFTER_FAILURE_S), (signal.SIGKILL, AFTER_FAILURE_S + AFTER_TERM_S)):
+            if first and not sent.get(number) and time.monotonic() >= failed_s + after_s:
+                sent[number] = True
+                for host in hosts:
+                    host.send(number)
+    for key in list(selector.get_map().values()):  # what was written before the end; a child that stays may go on
+        while key.data.read() and selector.select(0):
+            pass
+    return first
+
+
+def main(arguments: List[str]) -> int:
+    count, command = int(arguments[0]), arguments[1]
+    hosts: List[Host] = []
+
+    def forward(number: int, frame: object) -> None:
+        for host in hosts:
+            host.send(number)
+
+    for signalled in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(signalled, forward)
+    for number in range(count):
+        hosts.append(Host(number, count, command))
+    return follow(hosts)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,310 @@
+"""The kinds of steps: what to start for each, and what its end says. Driving them is the runner's business."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+
+from ..masking.mask import MASK, Mask
+
+if TYPE_CHECKING:
+    from ..logs.reading import Reading
+
+Result = Dict[str, Any]
+
+
+class Context:
+    """Where the steps of a job run."""
+
+    def __init__(
+        self,
+        work: str,
+        files: str,
+        env: Dict[str, str],
+        python: Optional[str] = None,
+        driver: Optional[str] = None,
+        agent: str = "",
+        secrets: Optional[List[str]] = None,
+        oom_file: Optional[str] = None,
+        host: Optional[int] = None,
+        hosts: int = 1,
+    ) -> None:
+        self.work = work  # the working directory of every step
+        self.files = files  # what the job keeps
+        self.env = env  # the environment of every step
+        self.python = python  # the runtime's interpreter
+        self.driver = driver  # an interpreter that has nbclient, for a runtime that has not
+        self.agent = agent  # what this runs from: `python AGENT ...`
+        self.secrets = secrets or []  # values to mask
+        self.oom_file = oom_file  # has a line `oom_kill N`
+        self.host = host  # which of `hosts` this is, where each of them runs an agent; None: all that there are
+        self.hosts = hosts
+        self.begun_s = time.monotonic()  # times of the job count from here
+
+    def interpreter(self) -> Optional[str]:
+        """The runtime's Python, else the one that a terminal would find."""
+        return self.python or self.which("python") or self.which("python3")
+
+    def which(self, command: str) -> Optional[str]:
+        """Where a shell in the work folder would find `command`."""
+        if os.sep in command:
+            return shutil.which(os.path.join(self.work, command))
+        folders = self.env.get("PATH", os.defpath).split(os.pathsep)
+        return shutil.which(command, path=os.pathsep.join(os.path.join(self.work, folder) for folder in folders))
+
+
+class Ended:
+    """How the program of a step ended, as the runner saw it."""
+
+    def __init__(
+        self,
+        outcome: str,
+        code: Optional[int] = None,
+        signal: Optional[int] = None,
+        output: str = "",
+        notes: Optional[List[Result]] = None,
+        oom_kills: int = 0,
+    ) -> None:
+        self.outcome = outcome
+        self.code = code
+        self.signal = signal
+        self.output = output
+        self.notes = notes or []
+        self.oom_kills = oom_kills
+
+    def note(self, kind: str) -> Optional[Result]:
+        """The last note of that kind."""
+        return next((note for note in reversed(self.notes) if note.get("note") == kind), None)
+
+    def how(self) -> str:
+        """For a person: in what way it ended."""
+        if self.outcome == "timeout":
+            return "ran out of time"
+        if self.oom_kills or self.outcome == "memory":
+            return "ran out of memory"
+        if self.signal:
+            try:
+                return "was killed by " + signal.Signals(self.signal).name
+            except ValueError:
+                return "was killed by signal %d" % self.signal
+        return "ended with exit code %s" % self.code
+
+
+class Prepared:
+    """What to start (`argv`, with `env` added), and how its end becomes the result. Without `argv`, `result` is it."""
+
+    def __init__(
+        self,
+        argv: Optional[List[str]] = None,
+        env: Optional[Dict[str, str]] = None,
+        result: Optional[Result] = None,
+        finish: Optional[Callable[[Ended], Result]] = None,
+        outcome: str = "exited",
+        reading: "Optional[Reading]" = None,
+    ) -> None:
+        self.argv = argv
+        self.reading = reading  # is fed the output while it comes, and may have the program ended
+        self.outcome = outcome  # of a step without `argv`
+        self.env = env or {}
+        self.result = result or {}
+        self.finish = finish or (lambda ended: self.result)
+
+
+def prepare(step: Dict[str, Any], context: Context) -> Prepared:
+    """The program for `step`. Raises nothing for what a step says: one that makes no sense is a program that fails."""
+    kind = KINDS.get(step.get("kind", ""))
+    if kind is None:
+        return _fails("this agent has no step kind %r; it knows %s" % (step.get("kind"), ", ".join(sorted(KINDS))))
+    try:
+        return kind(step.get("args") or {}, context)
+    except KeyError as missing:
+        return _fails("step %r needs the argument %s" % (step.get("name"), missing))
+    except (TypeError, ValueError, AttributeError) as error:
+        return _fails("the arguments of step %r make no sense: %s" % (step.get("name"), error))
+
+
+def _fails(message: str) -> Prepared:
+    return Prepared(["/bin/sh", "-c", 'echo "$1" >&2; exit 2', "sh", message], result={"error": message})
+
+
+def _run(args: Result, context: Context) -> Prepared:
+    return Prepared(["/bin/sh", "-c", args["command"]])
+
+
+def _train(args: Result, context: Context) -> Prepared:
+    """A command whose output is read while it runs. Each of its hosts knows which one it is."""
+    count = int(args.get("hosts") or 1) if context.host is None else context.hosts
+    env = {"SEATRIAL_HOST": str(context.host or 0), "SEATRIAL_HOSTS": str(count)}
+    argv = ["/bin/sh", "-c", args["command"]]
+    if count > 1 and context.host is None:
+        argv = [sys.executable, "-I", "-S", "-c", source("hosts"), str(count), args["command"]]
+    return Prepared(argv, env=env, **read_along(args, context))
+
+
+def read_along(args: Result, context: Context) -> Dict[str, Any]:
+    """What makes a step one whose output is read by `args`."""
+    from ..logs.reading import Reading
+
+    reading = Reading(args, context.begun_s, context.host)
+    return {"reading": reading, "finish": lambda ended: reading.result(time.monotonic())}
+
+
+def _command(args: Result, context: Context) -> Prepared:
+    path = context.which(args["command"])
+    if path is None:
+        return Prepared(result={"path": None, "version": None})
+
+    def finish(ended: Ended) -> Result:
+        return {"path": path, "version": (ended.note("command") or {}).get("version")}
+
+    return Prepared([sys.executable, "-I", "-S", "-c", source("probe"), "command", path], finish=finish)
+
+
+def _import(args: Result, context: Context) -> Prepared:
+    module = args["module"]
+    python = context.interpreter()
+    if python is None:
+        return Prepared(result=_not_imported("crashed", "there is no Python on PATH to import %s with" % module))
+
+    def finish(ended: Ended) -> Result:
+        seen = ended.note("import")
+        if seen is None:
+            return _not_imported("crashed", "Python %s while it imported %s" % (ended.how(), module), ended.output)
+        return {key: value for key, value in seen.items() if key not in ("note", "at_s")}
+
+    return Prepared([python, "-c", source("probe"), "import", module], finish=finish)
+
+
+def _not_imported(state: str, error: str, traceback: str = "") -> Result:
+    return {"state": state, "version": None, "file": None, "error": error, "traceback": traceback}
+
+
+_SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE", re.I)
+_URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def _facts(args: Result, context: Context) -> Prepared:
+    env = {name: hide(name, value) for name, value in sorted(context.env.items())}
+
+    def finish(ended: Ended) -> Result:
+        seen = ended.note("facts")
+        if seen is None:
+            return {"error": "the facts are not known: Python %s" % ended.how(), "env": Mask(context.secrets).data(env)}
+        facts = {key: value for key, value in seen.items() if key not in ("note", "at_s")}
+        found: Result = Mask(context.secrets).data(dict(facts, env=env))
+        return found
+
+    return Prepared([context.interpreter() or sys.executable, "-c", source("probe"), "facts"], finish=finish)
+
+
+def hide(name: str, value: str) -> str:
+    """A variable as it may be shown: what looks like a secret by its name, or a password inside a URL, is masked."""
+    return MASK if _SECRET_NAME.search(name) and value else _URL_PASSWORD.sub(MASK, value)
+
+
+# A shallow fetch of just what is wanted; some servers refuse that for a commit, so then everything.
+_CLONE = """
+set -e
+git init -q .
+git remote add origin "$1" 2>/dev/null || git remote set-url origin "$1"
+git fetch -q --depth 1 origin "$2" || {
+    git fetch -q --tags origin "+refs/heads/*:refs/remotes/origin/*"
+    git rev-parse -q --verify "$2^{commit}" >/dev/null || { echo "there is no ref $2 in $1" >&2; exit 64; }
+    git update-ref FETCH_HEAD "$2^{commit}" 2>/dev/null || git rev-parse "$2^{commit}" > .git/FETCH_HEAD
+}
+git -c advice.detachedHead=false checkout -q --force --detach FETCH_HEAD
+if test -f .gitmodules; then git submodule -q update --init --recursive --depth 1; fi
+git rev-parse HEAD
+"""
+
+
+def _workspace(args: Result, context: Context) -> Prepared:
+    url, ref = args["git"], args.get("ref") or "HEAD"
+    if url.startswith("-") or ref.startswith("-"):
+        return _fails("a workspace's git address and ref do not start with a dash: %s %s" % (url, ref))
+
+    def finish(ended: Ended) -> Result:
+        if ended.outcome != "exited" or ended.code != 0:
+            return {"commit": None, "unknown_ref": ended.code == 64}
+        try:
+            with open(os.path.join(context.work, ".git", "HEAD")) as file:
+                return {"commit": file.read().strip()}
+        except OSError:
+            return {"commit": None}
+
+    env = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true"}
+    return Prepared(["/bin/sh", "-c", _CLONE, "workspace", url, ref], env=env, finish=finish)
+
+
+def _notebook(args: Result, context: Context) -> Prepared:
+    """The driver reads what to do from memory of this process: nothing of it is on a disk or in a command line."""
+    python = context.interpreter() or context.driver
+    if python is None:
+        return _fails("there is no Python on PATH to run %s with" % args["path"])
+    spec = dict(args, python=python, driver=context.driver, files=context.files, secrets=context.secrets)
+    spec["oom_file"] = context.oom_file
+    memory = os.memfd_create("notebook")
+    with os.fdopen(os.dup(memory), "w", encoding="utf-8") as file:
+        json.dump(spec, file)
+
+    def finish(ended: Ended) -> Result:
+        os.close(memory)
+        return {}
+
+    path = "/proc/%d/fd/%d" % (os.getpid(), memory)
+    return Prepared([python, context.agent, "notebook", path], finish=finish)
+
+
+def _files(args: Result, context: Context) -> Prepared:
+    """What the job made is read in a process of its own, which may be ended by what it reads. It reports as it goes,
+    into memory of this process, so that what it had read by then is known."""
+    request, report = os.memfd_create("request"), os.memfd_create("report")
+    named = args.get("roots") or [".", "files"]
+    roots = [{".": context.work, "files": context.files}.get(root, root) for root in named]
+    labels = ["files/" if root == "files" else "" for root in named]
+    with os.fdopen(os.dup(request), "w", encoding="utf-8") as file:
+        json.dump(dict(args, roots=roots, labels=labels), file)
+
+    def finish(ended: Ended) -> Result:
+        from ..files.read_files import gather
+
+        with os.fdopen(report, "rb") as lines:
+            lines.seek(0)
+            result = gather(
+                lines, args.get("entries") or {}, ended.outcome == "exited" and ended.code == 0, ended.how()
+            )
+        os.close(request)
+        return result
+
+    paths = ["/proc/%d/fd/%d" % (os.getpid(), memory) for memory in (request, report)]
+    return Prepared([sys.executable, "-I", "-S", context.agent or sys.argv[0], "files", *paths], finish=finish)
+
+
+@lru_cache(maxsize=None)
+def agent_path() -> str:
+    """What this runs from, to start it again: `python AGENT ...`. To be asked before the folder is changed."""
+    return os.path.abspath(sys.argv[0])
+
+
+def source(module: str) -> str:
+    """The text of a module beside this one, also from inside a zipapp."""
+    path = os.path.join(os.path.dirname(__file__), module + ".py")
+    data: bytes = __spec__.loader.get_data(path)  # type: ignore[union-attr]
+    return data.decode("utf-8")
+
+
+KINDS: Dict[str, Callable[[Result, Context], Prepared]] = {
+    "run": _run,
+    "train": _train,
+    "files": _files,
+    "command": _command,
+    "import": _import,
+    "facts": _facts,
+    "workspace": _workspace,
+    "notebook": _notebook,
+}

@@ -1,0 +1,282 @@
+"""What a step looks at from inside another interpreter: a module, a command's version, the facts of a machine.
+
+This file is handed to the interpreter as text (`python -c`), so that it finds the same `sys.path` as a user in a
+terminal and nothing of the agent stands in the way of a module of the same name. Standard library only, no relative
+imports. It reports one JSON line on the descriptor in SEATRIAL_NOTES_FD; whatever else it prints is the
+step's output.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Tuple
+
+VERSION_TIMEOUT_S = 5.0
+
+
+def report(note: Dict[str, Any]) -> None:
+    with os.fdopen(os.dup(int(os.environ["SEATRIAL_NOTES_FD"])), "wb") as notes:
+        notes.write(json.dumps(note).encode("utf-8") + b"\n")
+
+
+# ---- import
+
+
+def see_import(module: str) -> Dict[str, Any]:
+    """Import `module`. `absent`: that very module, or a package above it, is not installed. All else is `crashed`."""
+    import faulthandler
+    import traceback
+
+    faulthandler.enable()  # a crash in native code still says where in Python it was
+    try:
+        __import__(module)
+    except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt of a module are its crashes too
+        frames = error.__traceback__.tb_next if error.__traceback__ else None
+        absent = (
+            isinstance(error, ImportError)
+            and type(error).__name__ == "ModuleNotFoundError"
+            and error.name is not None
+            and (module + ".").startswith(error.name + ".")
+            and not _inside_module(frames)
+        )
+        error.__traceback__ = frames
+        return {
+            "state": "absent" if absent else "crashed",
+            "version": None,
+            "file": None,
+            "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
+            "traceback": "" if absent else traceback.format_exc(),
+        }
+    found = sys.modules[module]
+    where = getattr(found, "__file__", None)
+    return {
+        "state": "imported",
+        "version": module_version(module),
+        "file": where if isinstance(where, str) else None,
+        "error": "",
+        "traceback": "",
+    }
+
+
+def _inside_module(frames: Optional[TracebackType]) -> bool:
+    """Did the error come from a file that was being imported, and not from the search for it?"""
+    while frames is not None:
+        if not frames.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frames = frames.tb_next
+    return False
+
+
+def module_version(module: str) -> Optional[str]:
+    top = module.split(".")[0]
+    for name in (module, top):
+        version = getattr(sys.modules.get(name), "__version__", None)
+        if isinstance(version, str):
+            return version
+    try:
+        from importlib import metadata
+    except ImportError:
+        return None
+    try:
+        return metadata.version(top)
+    except (metadata.PackageNotFoundError, ValueError):
+        pass
+    for distribution in metadata.distributions():
+        tops = (distribution.read_text("top_level.txt") or "").split()
+        if not tops:
+            tops = [str(file).split("/")[0] for file in distribution.files or ()]
+        if top in tops or top + ".py" in tops:
+            return distribution.version
+    return None
+
+
+# ---- command
+
+
+def see_version(path: str) -> Dict[str, Any]:
+    """The first line of `PATH --version`. A command that has no such option, or hangs, simply has no version."""
+    import re
+    import signal
+
+    try:
+        child = subprocess.Popen(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError:
+        return {"version": None}
+    try:
+        text = child.communicate(timeout=VERSION_TIMEOUT_S)[0].decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return {"version": None}
+    lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]", "", line).strip() for line in text.splitlines()]
+    first = next((line for line in lines if line), None)
+    return {"version": first[:200] if first and child.returncode == 0 else None}
+
+
+# ---- limits that hold for this process
+
+
+def memory_limit() -> Optional[int]:
+    """Bytes that this process may use: the least of what its memory groups, its rlimits and the machine allow."""
+    import resource
+
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits += [resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
+    for file in _group_files("memory", "memory.max", "memory.limit_in_bytes"):
+        text = _read(file).strip()
+        limits += [int(text)] if text.isdigit() else []
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
+def cpu_limit() -> Optional[float]:
+    """Cores by the quota of the CPU groups above this process; None: no quota."""
+    limits = []
+    for file in _group_files("cpu", "cpu.max", "cpu.cfs_quota_us"):
+        words = _read(file).split()
+        if file.endswith("cpu.cfs_quota_us"):
+            words += _read(file.replace("quota", "period")).split()
+        if len(words) == 2 and words[0].isdigit() and words[1].isdigit() and int(words[1]):
+            limits.append(int(words[0]) / int(words[1]))
+    return min(limits, default=None)
+
+
+def _group_files(controller: str, unified: str, legacy: str) -> List[str]:
+    """The files of that name in this process's group and those above it, in both versions of the hierarchy."""
+    found = []
+    for line in _read("/proc/self/cgroup").splitlines():
+        number, controllers, path = ([*line.split(":", 2), "", ""])[:3]
+        if number == "0" and not controllers:
+            root, name = "/sys/fs/cgroup", unified
+        elif controller in controllers.split(","):
+            root, name = "/sys/fs/cgroup/" + controller, legacy
+        else:
+            continue
+        parts = [part for part in path.split("/") if part]
+        found += [os.path.join(root, *([*parts[:depth], name])) for depth in range(len(parts), -1, -1)]
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+# ---- facts
+
+
+def see_facts(argument: str) -> Dict[str, Any]:
+    """This interpreter's environment, and the machine as a process in it sees it."""
+    gpus, source, trouble = _gpus()
+    return {
+        "python": {"terminal": _python(_which("python") or _which("python3")), "kernel": _python(_kernel_python())},
+        "cpu": {"count": len(os.sched_getaffinity(0)), "limit": cpu_limit()},
+        "memory_bytes": memory_limit(),
+        "gpu": gpus,
+        "gpu_source": source,
+        "gpu_error": trouble,
+        "packages": _packages(),
+        "os": _os(),
+    }
+
+
+def _which(command: str) -> Optional[str]:
+    import shutil
+
+    return shutil.which(command)
+
+
+def _python(executable: Optional[str]) -> Optional[Dict[str, Any]]:
+    if executable is None:
+        return None
+    code = "import sys; print(sys.prefix); print(sys.executable); print('.'.join(map(str, sys.version_info[:3])))"
+    lines = _output([executable, "-c", code]).splitlines()
+    if len(lines) < 3:
+        return {"executable": executable, "version": None, "prefix": None}
+    return {"executable": lines[-2], "version": lines[-1], "prefix": lines[-3]}
+
+
+def _kernel_python() -> Optional[str]:
+    """The executable that a notebook without any wish would get as its kernel."""
+    try:
+        from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+    except ImportError:
+        return None
+    try:
+        first = str(KernelSpecManager().get_kernel_spec("python3").argv[0])
+    except (NoSuchKernel, IndexError, ValueError):
+        return None
+    return sys.executable if first in ("python", "python3") else _which(first) or first
+
+
+def _output(argv: List[str], timeout_s: float = 30.0) -> str:
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
+    """GPUs, where that is known from, and why it is not known although there is an nvidia-smi."""
+    nvidia_smi = _which("nvidia-smi")
+    if nvidia_smi is None:
+        return [], None, ""
+    query = [nvidia_smi, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(
+            query, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], None, "nvidia-smi did not answer: %s" % error
+    text = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        return [], None, "nvidia-smi failed with exit code %d: %s" % (done.returncode, text.strip()[:500])
+    gpus = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.rsplit(",", 2)]
+        if len(fields) == 3:
+            memory = int(float(fields[1]) * 2**20) if fields[1].replace(".", "", 1).isdigit() else None
+            gpus.append({"model": fields[0], "memory_bytes": memory, "driver": fields[2]})
+    return gpus, "nvidia-smi", ""
+
+
+def _packages() -> Dict[str, str]:
+    try:
+        from importlib import metadata
+    except ImportError:
+        return {}
+    named = ((distribution.metadata["Name"], distribution.version) for distribution in metadata.distributions())
+    return {str(name): str(version) for name, version in sorted(named, key=str) if name}
+
+
+def _os() -> Dict[str, str]:
+    uname = os.uname()
+    pretty = [line for line in _read("/etc/os-release").splitlines() if line.startswith("PRETTY_NAME=")]
+    name = pretty[0].partition("=")[2].strip("\"'") if pretty else uname.sysname
+    return {"name": name, "kernel": uname.release, "machine": uname.machine}
+
+
+PROBES = {"import": see_import, "command": see_version, "facts": see_facts}
+
+
+def main(arguments: List[str]) -> int:
+    kind, argument = arguments[0], "".join(arguments[1:])
+    report(dict(PROBES[kind](argument), note=kind))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

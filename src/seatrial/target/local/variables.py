@@ -1,0 +1,56 @@
+"""The environment variables of a job: its own home, its runtime first, of the caller's only the way to the network."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from seatrial.target.local.folders import Submission
+
+# How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
+_PASSED = (
+    "LANG", "LC_ALL", "TZ", "USER", "LOGNAME",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
+    "PIP_CERT",
+    "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
+)  # fmt: skip
+
+
+def job_environment(
+    submission: Submission,
+    folder: Path,
+    secrets: Mapping[str, str],
+    bin_folders: Iterable[Path] = (),
+    virtual_env: Path | None = None,
+) -> dict[str, str]:
+    job = submission.job
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    path = os.environ.get("PATH", os.defpath)
+    own = {
+        "LANG": passed.get("LANG", "C.UTF-8"),
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "PATH": os.pathsep.join([*map(str, bin_folders), path]),
+        **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
+    }
+    return {**passed, **own, **job.env, **secrets, **marks(submission), "SEATRIAL_FILES": str(folder / "files")}
+
+
+def marks(submission: Submission) -> dict[str, str]:
+    """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
+    job = submission.job
+    return {
+        "SEATRIAL_RUN": job.run,
+        "SEATRIAL_CELL": job.cell,
+        "SEATRIAL_ATTEMPT": str(job.attempt),
+        "SEATRIAL_JOB": job.name,
+        **_port_variables(submission.ports),
+    }
+
+
+def _port_variables(ports: Mapping[str, int]) -> dict[str, str]:
+    """By which the job learns them."""
+    variables = {f"SEATRIAL_PORT_{name.upper().replace('-', '_')}": str(number) for name, number in ports.items()}
+    if ports:
+        variables["SEATRIAL_PORT"] = str(next(iter(ports.values())))
+    return variables
