@@ -62,7 +62,7 @@ async def creates(client: Any, namespace: str, count: int) -> float:
 
 async def watch(client: Any) -> tuple[float, int]:
     """(CPU seconds of one event, bytes that the watch over 10,000 pods takes)."""
-    from seatrial.target.kubernetes.client import MODIFIED, PODS, SYNCED, Object, Part
+    from seatrial.kubernetes import MODIFIED, PODS, SYNCED, Object, Part
 
     class Condition(Part, frozen=True, gc=False):
         type: str = ""
@@ -92,7 +92,7 @@ async def watch(client: Any) -> tuple[float, int]:
 
 
 async def measure(port: int) -> dict[str, float]:
-    from seatrial.target.kubernetes.client import Access, Kubernetes
+    from seatrial.kubernetes import Access, Kubernetes
 
     async with Kubernetes(Access(f"http://127.0.0.1:{port}", namespace="bench")) as client:
         await creates(client, "bench", 200)
@@ -103,7 +103,7 @@ async def measure(port: int) -> dict[str, float]:
 
 
 async def real_creates(kubeconfig: str, namespace: str) -> float:
-    from seatrial.target.kubernetes.client import Kubernetes, load
+    from seatrial.kubernetes import Kubernetes, load
 
     async with Kubernetes(load(kubeconfig)) as client:
         await client.version()
@@ -117,7 +117,7 @@ def here(name: str, *args: str) -> Any:
 
 
 def import_s() -> float:
-    script = "import resource as r; b=r.getrusage(r.RUSAGE_SELF)\nimport seatrial.target.kubernetes.client\n"
+    script = "import resource as r; b=r.getrusage(r.RUSAGE_SELF)\nimport seatrial.kubernetes\n"
     script += "a=r.getrusage(r.RUSAGE_SELF); print(a.ru_utime + a.ru_stime - b.ru_utime - b.ru_stime)"
     return min(float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(ROUNDS))
 
@@ -156,7 +156,7 @@ def go_client() -> Path:
 
 def beside_client_go(kubeconfig: str) -> tuple[float, float, float]:
     """CPU seconds of one create: ours, client-go's as it comes, client-go's in JSON; in turns, the best of each."""
-    from seatrial.target.kubernetes.client import NAMESPACES, Kubernetes, load
+    from seatrial.kubernetes import NAMESPACES, Kubernetes, load
 
     program, namespace = go_client(), f"bench-{uuid.uuid4().hex[:6]}"
 

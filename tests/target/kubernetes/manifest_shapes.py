@@ -8,8 +8,8 @@ import msgspec
 import yaml
 
 from seatrial.job import Environment, Gpu, Job, Limits, Resources, Step
+from seatrial.kubernetes import JOBS, Kubernetes, Object, Resource
 from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import JOBS, Kubernetes, Object, Resource
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 NAMESPACE, IMAGE = "trials", "registry.example/pytorch:2.8"

@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+from seatrial.kubernetes import Kubernetes
 from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import Kubernetes
 from seatrial.target.kubernetes.live_log import LiveLog
 from seatrial.target.kubernetes.seen import PodNow
 from seatrial.target.kubernetes.watcher import Watcher

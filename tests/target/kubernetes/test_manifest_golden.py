@@ -13,8 +13,8 @@ from manifest_shapes import INPUTS, NAMESPACE, OWNER, RESTRICTED, SHAPES, made, 
 from on_cluster import namespace_of
 
 from cluster.cluster import Cluster
+from seatrial.kubernetes import ApiError, Kubernetes, load
 from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import ApiError, Kubernetes, load
 
 GOLDEN = Path(__file__).parent / "golden"
 CUSTOM = ("JobSet", "PyTorchJob")

@@ -11,8 +11,7 @@ from manifest_shapes import changed, container, options_of, seen
 
 from cluster.cluster import Cluster
 from seatrial.job import Environment, Input, Job, Resources
-from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
     PODS,
@@ -23,6 +22,7 @@ from seatrial.target.kubernetes.client import (
     Part,
     load,
 )
+from seatrial.target.kubernetes import manifest
 from seatrial.target.kubernetes.names import selector
 from seatrial.target.kubernetes.options import KubernetesOptions
 

@@ -3,8 +3,8 @@
 import pytest
 
 from seatrial.job import Outcome
-from seatrial.target.kubernetes.client import JOBS
-from seatrial.target.kubernetes.client.errors import Asked, api_error
+from seatrial.kubernetes import JOBS
+from seatrial.kubernetes.errors import Asked, api_error
 from seatrial.target.kubernetes.problems import target_error
 
 WEBHOOK = 'admission webhook "validate.kyverno.svc" denied the request: images must come from our registry'

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.api_stub import Request, Stub, Wire, serving
-from client.cutter import cutting
 from watched import SHORT, Watched, said, watching
 
 from cluster.cluster import Cluster, up
 from cluster.errors import Unavailable
+from kubernetes.api_stub import Request, Stub, Wire, serving
+from kubernetes.cutter import cutting
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
+from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import NODES, Kubernetes, KubernetesError, Tree, load
 from seatrial.target.kubernetes.watcher import Known, Watcher
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]

@@ -9,7 +9,7 @@ from watched import LONG, SHORT, Watched, cancelled_when_told, said, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.client import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
+from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
 from seatrial.target.kubernetes.watcher import Patience, Watcher
 
 pytestmark = pytest.mark.cluster

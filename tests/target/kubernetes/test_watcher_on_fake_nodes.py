@@ -10,7 +10,7 @@ from watched import SHORT, pod_spec, root_manifest, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     NAMESPACES,
     NODES,

@@ -12,7 +12,7 @@ from watched import SHORT, Watched, pod_spec, root_manifest, watching
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Exit, Outcome, Stage, StageTime
-from seatrial.target.kubernetes.client import JOBS, Resource
+from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes.watcher import Known, Watcher
 
 __all__ = ["addons_cluster"]

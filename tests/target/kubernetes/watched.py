@@ -11,8 +11,8 @@ from typing import Any
 from cluster.cluster import Cluster
 from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
+from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
 from seatrial.target.kubernetes.watcher import Known, Patience, Watcher
 
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing

@@ -8,8 +8,8 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
+from seatrial.kubernetes import STDOUT, KubernetesError, Pod
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import STDOUT, KubernetesError, Pod
 
 HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
 PATIENCE_S = 300.0

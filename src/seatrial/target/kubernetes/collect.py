@@ -10,10 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.target import job_files
-from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     CommandFailed,
     CredentialsError,
     Forbidden,
@@ -23,6 +20,9 @@ from seatrial.target.kubernetes.client import (
     Unauthorized,
     Unreachable,
 )
+from seatrial.target import job_files
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.problems import target_error
 from seatrial.target.kubernetes.watcher import PodNow, Watcher
 from seatrial.target.kubernetes.whose import Prefixed, prefix_of

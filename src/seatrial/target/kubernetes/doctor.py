@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 
 from seatrial.job import Environment, Job, Outcome, Step
-from seatrial.target.kubernetes import manifest, names, rights
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     NAMESPACES,
     NODES,
@@ -24,6 +23,7 @@ from seatrial.target.kubernetes.client import (
     grant_yaml,
     load,
 )
+from seatrial.target.kubernetes import manifest, names, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.second_look import NodeSeen
 from seatrial.target.protocol import Level, Remark, TargetError

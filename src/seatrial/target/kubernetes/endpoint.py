@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from seatrial.kubernetes import AlreadyExists, Kubernetes
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import AlreadyExists, Kubernetes
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.problems import told
 from seatrial.target.kubernetes.seen import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     DELETED,
     EVENTS,
     PODS,
@@ -21,6 +20,7 @@ from seatrial.target.kubernetes.client import (
     NotFound,
     Resource,
 )
+from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.pod_times import Clock, PodTimes
 from seatrial.target.kubernetes.seen import Known, PodSeen, RootSeen, WarningSeen
 from seatrial.target.kubernetes.waiting import KUEUE_WORKLOAD

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 
 from seatrial.job import Event
+from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import Kubernetes, KubernetesError
 from seatrial.target.kubernetes.watcher import Watcher
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.box_log import BoxLog
 from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import Kubernetes, KubernetesError
 from seatrial.target.kubernetes.problems import target_error
 from seatrial.target.kubernetes.watcher import PodNow, Watcher
 from seatrial.target.kubernetes.whose import Prefixed, prefix_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from seatrial.job import Outcome
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     CredentialsError,
     Forbidden,
     Invalid,

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
     AlreadyExists,
@@ -30,6 +29,7 @@ from seatrial.target.kubernetes.client import (
     Part,
     Resource,
 )
+from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.manifest.quantity import seconds
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.problems import NOBODY, UNANSWERED, told

@@ -7,8 +7,7 @@ import time
 
 import msgspec
 
-from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     NAMESPACES,
     NODES,
     PODS,
@@ -20,6 +19,7 @@ from seatrial.target.kubernetes.client import (
     Part,
     Resource,
 )
+from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.feeds import JobFeed
 from seatrial.target.kubernetes.seen import Condition, Known, Regarding, RootSeen, WarningSeen
 from seatrial.target.kubernetes.waiting import INSUFFICIENT, KUEUE_WORKLOAD, quantity

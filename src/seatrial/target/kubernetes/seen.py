@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from seatrial.job import StageTime
-from seatrial.target.kubernetes.client import Meta, Object, Part
+from seatrial.kubernetes import Meta, Object, Part
 from seatrial.target.kubernetes.names import JOB, TRIAL
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"

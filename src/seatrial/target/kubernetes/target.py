@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
-from seatrial.target.agent_file import agent_bytes
-from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     PODS,
     AlreadyExists,
@@ -23,6 +20,9 @@ from seatrial.target.kubernetes.client import (
     Part,
     load,
 )
+from seatrial.target.agent_file import agent_bytes
+from seatrial.target.kubernetes import manifest, names
+from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.collect import Collector
 from seatrial.target.kubernetes.doctor import examine
 from seatrial.target.kubernetes.endpoint import endpoint

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 from seatrial.job import Event, Exit, Outcome
-from seatrial.target.kubernetes.client import JOBS, Kubernetes, KubernetesError, Resource
+from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
 from seatrial.target.kubernetes.ending import Around, job_exit
 from seatrial.target.kubernetes.feeds import Feeds, kept_task
 from seatrial.target.kubernetes.followed import Followed

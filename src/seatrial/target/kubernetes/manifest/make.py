@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Job, Outcome
+from seatrial.kubernetes import Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import Resource
 from seatrial.target.kubernetes.manifest import workload
 from seatrial.target.kubernetes.manifest.hosts import Hosts, hosts_of
 from seatrial.target.kubernetes.manifest.pod import pod_template
