@@ -12,23 +12,29 @@ from seatrial.kubernetes import Access
 
 @dataclass
 class Cutter:
-    """`least_bytes` to `most_bytes` flow towards the client, then both ends are reset; 0 is never."""
+    """`least_bytes` to `most_bytes` flow towards the client, then both ends are reset; 0 is never. `cut` does it at once."""
 
     access: Access  # through the cutter
     least_bytes: int = 0
     most_bytes: int = 0
     cuts: int = 0
     source: random.Random = field(default_factory=lambda: random.Random(7))
+    open_ends: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def budget(self) -> float:
         return self.source.randint(self.least_bytes, self.most_bytes) if self.most_bytes else float("inf")
+
+    def cut(self) -> None:
+        """Every connection that is open now."""
+        self.cuts += bool(self.open_ends)
+        for end in self.open_ends:
+            end.transport.abort()
 
 
 @asynccontextmanager
 async def cutting(access: Access) -> AsyncIterator[Cutter]:
     parts = urlsplit(access.server)
     assert parts.hostname is not None
-    open_ends: set[asyncio.StreamWriter] = set()
     tasks: set[asyncio.Task[None]] = set()
 
     async def flow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: float) -> None:
@@ -46,7 +52,7 @@ async def cutting(access: Access) -> AsyncIterator[Cutter]:
         try:
             far_reader, far = await asyncio.open_connection(parts.hostname, parts.port)
             ends.append(far)
-            open_ends.update(ends)
+            cutter.open_ends.update(ends)
             flows = [
                 asyncio.ensure_future(flow(reader, far, float("inf"))),
                 asyncio.ensure_future(flow(far_reader, writer, cutter.budget())),
@@ -59,6 +65,7 @@ async def cutting(access: Access) -> AsyncIterator[Cutter]:
             pass
         finally:
             tasks.discard(task)
+            cutter.open_ends.difference_update(ends)
             for end in ends:
                 end.transport.abort()
                 end.close()
