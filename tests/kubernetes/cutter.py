@@ -12,7 +12,7 @@ from seatrial.kubernetes import Access
 
 @dataclass
 class Cutter:
-    """`least_bytes` to `most_bytes` flow towards the client, then both ends are reset; 0 is never. `cut` does it at once."""
+    """`least_bytes` to `most_bytes` flow towards the client, then both ends are reset; 0 is never."""
 
     access: Access  # through the cutter
     least_bytes: int = 0

@@ -23,6 +23,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[str, ...] = ()  # their names; none when they are too long
     runs: int = 0  # how many steps there are, when all are plain commands; then the exit code tells of them
     trial: str = names.TRIAL
+    ports: dict[str, int] = {}  # the number of each by its name
 
     @classmethod
     def of(cls, job: Job, trial: str) -> "Card":
@@ -31,7 +32,8 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
             steps = ()
         plain = all(step.kind == "run" for step in job.steps)
         runs = len(job.steps) if plain else 0
-        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, trial)
+        ports = {port.name: port.number for port in job.ports}
+        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, trial, ports)
 
     @classmethod
     def read(cls, found: Annotated) -> "Card":

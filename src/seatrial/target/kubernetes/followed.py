@@ -88,6 +88,8 @@ class Followed:
             root, created = self.feed.root, self.known.created
             held = self.known.queue and root is not None and root.suspended
             return msgspec.structs.replace(created, stage=stage) if held else None
+        if stage is Stage.READY:  # as `endpoint` is: the first host's
+            return next((one.times[stage] for one in hosts if one.pod.number == 0 and stage in one.times), None)
         return latest(times) if len(times) >= self.known.hosts else None
 
     def finished(self, clock: Clock) -> StageTime:

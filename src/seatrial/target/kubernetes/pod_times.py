@@ -82,9 +82,9 @@ def _reached(pod: PodSeen, trial: str, gone: bool) -> dict[Stage, tuple[float | 
     if pod.started(trial):
         began = state.running or state.terminated
         found[Stage.STARTED] = (epoch_s(began.started_at) if began else None, KUBELET)
-    ready = pod.condition("Ready")
-    if ready is not None and pod.probed(trial):
-        found[Stage.READY] = (epoch_s(ready.last_transition_time), KUBELET)
+    if pod.ready(trial):
+        whole = pod.condition("Ready")  # of all its containers: there is no stamp for one of them
+        found[Stage.READY] = (epoch_s(whole.last_transition_time) if whole else None, KUBELET)
     if state.terminated is not None:
         found[Stage.FINISHED] = (epoch_s(state.terminated.finished_at), KUBELET)
     elif gone or pod.phase_ended:

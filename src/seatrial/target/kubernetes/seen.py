@@ -64,6 +64,7 @@ class ContainerStatus(Part, frozen=True, gc=False):
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
     state: ContainerState = ContainerState()
+    ready: bool = False  # its readiness probe passed last time
 
 
 class Probe(Part, frozen=True, gc=False):
@@ -146,6 +147,19 @@ class PodSeen(Object, frozen=True, gc=False):
 
     def probed(self, container: str) -> bool:
         return any(one.name == container and one.readiness_probe is not None for one in self.spec.containers)
+
+    def ready(self, container: str) -> bool:
+        """Whether its readiness probe has passed. Of one that has ended, whether it ever had: a pod that was ready is
+        not any more since some time after the container's start; one that never was, since before it."""
+        if not self.probed(container):
+            return False
+        ended = self.state(container).terminated
+        if ended is None:
+            return any(one.name == container and one.ready for one in self.status.container_statuses)
+        not_ready = self.condition("Ready", "False")
+        since_s = epoch_s(not_ready.last_transition_time) if not_ready is not None else None
+        started_s = epoch_s(ended.started_at)
+        return since_s is not None and started_s is not None and since_s > started_s
 
 
 class RootSpec(Part, frozen=True, gc=False):

@@ -25,7 +25,7 @@ from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.card import Card
 from seatrial.target.kubernetes.collect import Collector
 from seatrial.target.kubernetes.doctor import examine
-from seatrial.target.kubernetes.endpoint import endpoint
+from seatrial.target.kubernetes.endpoint import opened_port
 from seatrial.target.kubernetes.follow_progress import ProgressFollower
 from seatrial.target.kubernetes.live_log import LiveLog
 from seatrial.target.kubernetes.names import Handle
@@ -262,13 +262,13 @@ class KubernetesTarget:
         return await self._collector.fetch(handle, await self._card(handle), path, into)
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
-        card = await self._card(handle)
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
+        """Nothing of the run is taken over by this: whoever works on it goes on, here or on another machine."""
         with told(f"cannot reach {handle}"):
-            root = await self._client.get(self._resource, self._parsed(handle).name, namespace=self._namespace)
-        reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
-        pod = next(iter(self._watcher.pods(handle)), None)
-        async with endpoint(self._client, self._options, self._namespace, card, reference, pod, port) as address:
+            root = await self._client.get(self._resource, self._parsed(handle).name, Root, namespace=self._namespace)
+        owner = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+        card = Card.read(root)
+        async with opened_port(self._client, self._options, self._namespace, card, owner, port) as address:
             yield address
 
     async def list(self, run: str | None = None) -> list[Found]:
