@@ -32,6 +32,7 @@ from seatrial.kubernetes import (
     Object,
     Part,
     Patch,
+    Resource,
     Right,
     Tree,
     Unauthorized,
@@ -109,14 +110,9 @@ async def test_an_object_is_made_read_changed_and_removed(client: Kubernetes) ->
     assert merged.data == {"b": "2"}
     steps = [{"op": "test", "path": "/data/b", "value": "2"}, {"op": "add", "path": "/data/c", "value": "3"}]
     assert (await client.patch(CONFIG_MAPS, "one", steps, Tree, how=Patch.JSON)).data == {"b": "2", "c": "3"}
-    applied = await client.apply(config_map("one", {"d": "4"}), Tree)
-    assert applied.data == {"b": "2", "c": "3", "d": "4"}
-    stale = {
-        **config_map("one", {"e": "5"}),
-        "metadata": {"name": "one", "resourceVersion": made.metadata.resource_version},
-    }
+    stale = {"metadata": {"resourceVersion": made.metadata.resource_version}, "data": {"e": "5"}}
     with pytest.raises(Conflict):
-        await client.replace(stale)
+        await client.patch(CONFIG_MAPS, "one", stale)
     assert await client.delete(CONFIG_MAPS, "one", uid="another") is False
     assert await client.delete(CONFIG_MAPS, "one", uid=made.metadata.uid) is True
     assert await client.delete(CONFIG_MAPS, "one") is False
@@ -143,7 +139,6 @@ async def test_a_dry_run_checks_and_leaves_nothing(client: Kubernetes) -> None:
         await client.create(wrong, dry_run=True)
     with pytest.raises(Invalid, match=r"spec.containers: Required value"):
         await client.create({**gated_pod("one"), "spec": {}}, dry_run=True)
-    assert (await client.apply(gated_pod("two"), dry_run=True)).metadata.name == "two"
     await client.create(gated_pod("three"))
     patched = await client.patch(PODS, "three", {"spec": {"activeDeadlineSeconds": 5}}, PodSeen, dry_run=True)
     assert patched.spec.active_deadline_seconds == 5
@@ -175,17 +170,18 @@ async def test_kinds_of_the_cluster_and_of_custom_resources_are_found(client: Ku
         "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": [version]},
     }
     await client.create(definition)
-    kinds = await client.discovery.named("crd")
+    kinds = await client.resource_of(definition)
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"x": 1}}
     try:
         async with asyncio.timeout(60):
-            while not await client.discovery.has(f"{group}/v1", "Widget"):  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
-        widgets = await client.discovery.named(f"widget.{group}")
-        assert widgets == await client.discovery.named(f"widgets.v1.{group}")
-        assert widgets.namespaced
-        await client.create(
-            {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"x": 1}}
-        )
+            while True:
+                try:
+                    widgets = await client.resource_of(widget)
+                    break
+                except UnknownKind:
+                    await asyncio.sleep(0.2)
+        assert widgets == Resource(group, "v1", "Widget", "widgets")
+        await client.create(widget)
         events = aiter(client.watch(widgets, Tree))
         first = await anext(events)
         assert first.object is not None
@@ -193,8 +189,8 @@ async def test_kinds_of_the_cluster_and_of_custom_resources_are_found(client: Ku
         await events.aclose()  # type: ignore[attr-defined]
     finally:
         await client.delete(kinds, f"widgets.{group}")
-    assert (await client.discovery.named("po")).title == "pods"
-    assert (await client.discovery.named("jobs")).subresources >= {"status"}
+    with pytest.raises(UnknownKind, match="it has apps/v1 Deployment"):
+        await client.resource_of({"apiVersion": "apps/v1", "kind": "Deploment"})
 
 
 async def watched(

@@ -9,13 +9,11 @@ from api_stub import Request, Stub, Wire, serving
 
 from seatrial.kubernetes import (
     PODS,
-    Access,
     AlreadyExists,
     Conflict,
     Forbidden,
     Gone,
     Invalid,
-    Kubernetes,
     KubernetesError,
     NotFound,
     Patch,
@@ -294,17 +292,6 @@ async def test_who_wants_metadata_alone_asks_for_no_more(stub: Stub) -> None:
         await client.get(PODS, "one", Tree)
     assert stub.requests[0].headers["accept"].startswith("application/json;as=PartialObjectMetadata;")
     assert stub.requests[1].headers["accept"] == "application/json"
-
-
-async def test_warnings_of_the_server_are_handed_on(stub: Stub) -> None:
-    async def answer(request: Request, wire: Wire) -> None:
-        wire.json(201, {"metadata": {"name": "x"}}, Warning='299 - "v1beta1 is going away"')
-
-    stub.override = answer
-    said: list[str] = []
-    async with Kubernetes(Access(stub.url), on_warning=said.append) as client:
-        await client.create(pod("x"))
-    assert said == ["v1beta1 is going away"]
 
 
 async def test_delete_all_must_be_told_which(stub: Stub) -> None:

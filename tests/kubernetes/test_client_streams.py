@@ -1,4 +1,4 @@
-"""WebSockets that end in the wrong place, archives that lie, and servers of other ages."""
+"""WebSockets that end in the wrong place, archives that lie."""
 
 import asyncio
 import io
@@ -20,7 +20,6 @@ from seatrial.kubernetes import (
     Kubernetes,
     ProtocolError,
     ServerFailed,
-    UnknownKind,
 )
 from seatrial.kubernetes import files as files_module
 
@@ -109,17 +108,6 @@ async def test_a_runtime_that_fails_is_no_exit_code() -> None:
             ServerFailed, match=r"cannot create pods/exec p in namespace ns: container is stopping \(500"
         ):
             await client.pod("p").run(["sh"])
-
-
-async def test_an_older_server_that_cannot_end_input_is_told() -> None:
-    async def talk(socket: web.WebSocketResponse, request: web.Request) -> None:
-        async for _ in socket:
-            pass
-
-    async with talking(talk, ("v4.channel.k8s.io",)) as client, await client.pod("p").start(["cat"], stdin=True) as cat:
-        await cat.send(b"x")
-        with pytest.raises(Incomplete, match="cannot end a command's input"):
-            await cat.end_input()
 
 
 async def test_why_a_websocket_is_refused_is_asked_for(stub: Stub) -> None:
@@ -212,21 +200,6 @@ async def test_a_folder_is_asked_for_again_until_it_is_whole(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["got"]
 
 
-async def test_without_sha256sum_the_size_is_compared(tmp_path: Path) -> None:
-    async def talk(socket: web.WebSocketResponse, request: web.Request) -> None:
-        command = request.query["command"]
-        if command == "sha256sum":
-            await socket.send_bytes(failure(message='exec: "sha256sum": executable file not found in $PATH'))
-        elif command == "wc":
-            await sending(b"5 /file\n")(socket, request)
-        else:
-            await sending(b"hello")(socket, request)
-
-    async with talking(talk) as client:
-        fetched = await client.pod("p").fetch_file("/file", tmp_path / "file")
-    assert (fetched.verified, (tmp_path / "file").read_bytes()) == ("size", b"hello")
-
-
 async def test_an_image_without_the_command_is_told(tmp_path: Path) -> None:
     async def talk(socket: web.WebSocketResponse, request: web.Request) -> None:
         await socket.send_bytes(failure(message='exec: "tar": executable file not found in $PATH: unknown'))
@@ -258,33 +231,3 @@ async def test_a_forwarded_port_keeps_bytes_and_ends_with_its_pod() -> None:
         writer.close()
         assert forward.address == f"127.0.0.1:{forward.port}"
         assert not forward.problems
-
-
-async def test_a_server_of_the_time_before_aggregated_discovery_is_understood(stub: Stub) -> None:
-    answers = {
-        "/api": {"kind": "APIVersions", "versions": ["v1"]},
-        "/apis": {
-            "kind": "APIGroupList",
-            "groups": [
-                {"name": "batch", "versions": [{"groupVersion": "batch/v1"}]},
-                {"name": "metrics.k8s.io", "versions": [{"groupVersion": "metrics.k8s.io/v1beta1"}]},
-            ],
-        },
-        "/api/v1": {
-            "resources": [{"name": "pods", "kind": "Pod", "namespaced": True}, {"name": "pods/log", "kind": "Pod"}]
-        },
-        "/apis/batch/v1": {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True, "singularName": "job"}]},
-    }
-
-    async def answer(request: Request, wire: Wire) -> None:
-        if request.path in answers:
-            wire.json(200, answers[request.path])
-        else:
-            wire.error(404, "its own server is down")
-
-    stub.override = answer
-    async with stub.client() as client:
-        assert (await client.discovery.named("pods")).subresources == {"log"}
-        assert (await client.discovery.named("job.batch")).kind == "Job"
-        with pytest.raises(UnknownKind, match=r"the cluster has no jobs.bath; it has jobs.batch"):
-            await client.discovery.named("jobs.bath")

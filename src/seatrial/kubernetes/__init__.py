@@ -31,58 +31,43 @@ from seatrial.kubernetes.errors import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.files import Fetched
 from seatrial.kubernetes.kubeconfig import load
-from seatrial.kubernetes.log_resume import LogLine
-from seatrial.kubernetes.logs import Logs
-from seatrial.kubernetes.objects import Meta, Object, Owner, Part, Tree
+from seatrial.kubernetes.objects import Meta, Object, Part, Tree
 from seatrial.kubernetes.pod import Pod
-from seatrial.kubernetes.port_forward import Forward
 from seatrial.kubernetes.resources import (
     CONFIG_MAPS,
     EVENTS,
-    INGRESSES,
     JOBS,
-    LEASES,
-    LIMIT_RANGES,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
-    ROLE_BINDINGS,
-    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
     VOLUME_CLAIMS,
     Resource,
 )
-from seatrial.kubernetes.rights import Missing, Right, grant_yaml, grants
-from seatrial.kubernetes.streams import STDERR, STDOUT, Command, Completed
-from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, Event, Watch
+from seatrial.kubernetes.rights import Right, grant_yaml, grants
+from seatrial.kubernetes.streams import STDOUT
+from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, Event
 
 __all__ = [
     "ADDED",
     "CONFIG_MAPS",
     "DELETED",
     "EVENTS",
-    "INGRESSES",
     "JOBS",
-    "LEASES",
-    "LIMIT_RANGES",
     "MODIFIED",
     "NAMESPACES",
     "NODES",
     "PODS",
     "PRIORITY_CLASSES",
     "RESOURCE_QUOTAS",
-    "ROLES",
-    "ROLE_BINDINGS",
     "SECRETS",
     "SERVICES",
     "SERVICE_ACCOUNTS",
-    "STDERR",
     "STDOUT",
     "SYNCED",
     "VOLUME_CLAIMS",
@@ -90,15 +75,11 @@ __all__ = [
     "AlreadyExists",
     "ApiError",
     "Closed",
-    "Command",
     "CommandFailed",
-    "Completed",
     "Conflict",
     "CredentialsError",
     "Event",
-    "Fetched",
     "Forbidden",
-    "Forward",
     "Gone",
     "Identity",
     "Incomplete",
@@ -106,14 +87,10 @@ __all__ = [
     "KubeconfigError",
     "Kubernetes",
     "KubernetesError",
-    "LogLine",
-    "Logs",
     "Material",
     "Meta",
-    "Missing",
     "NotFound",
     "Object",
-    "Owner",
     "Part",
     "Patch",
     "Plugin",
@@ -128,7 +105,6 @@ __all__ = [
     "Uncertain",
     "UnknownKind",
     "Unreachable",
-    "Watch",
     "grant_yaml",
     "grants",
     "load",

@@ -8,14 +8,14 @@
 4. Deleting what is not there is no error.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from enum import Enum
 from typing import Any, cast
 
 import orjson
 
 from seatrial.kubernetes.access import Access
-from seatrial.kubernetes.connection import JSON, REQUEST_S, Answer, Connection
+from seatrial.kubernetes.connection import REQUEST_S, Connection
 from seatrial.kubernetes.discovery import Discovery
 from seatrial.kubernetes.errors import AlreadyExists, Asked, Conflict, Forbidden, NotFound
 from seatrial.kubernetes.objects import O, Object, Part
@@ -61,13 +61,11 @@ class Kubernetes:
         *,
         field_manager: str = "seatrial",
         patience_s: float = PATIENCE_S,
-        on_warning: Callable[[str], None] | None = None,
     ) -> None:
         self.access = access
         self.connection = Connection(access, patience_s)
         self.discovery = Discovery(self.connection)
         self._manager = field_manager
-        self._on_warning = on_warning
 
     async def __aenter__(self) -> "Kubernetes":
         return self
@@ -122,7 +120,6 @@ class Kubernetes:
             if not error.uncertain:
                 raise
             return await self._made_before(error, resource, place, name, body, into)
-        self._warn(answer)
         return decode(asked, into, answer.body)
 
     async def get(
@@ -191,42 +188,19 @@ class Kubernetes:
         dry_run: bool = False,
     ) -> O:
         """A strategic patch is for Kubernetes' own kinds; custom resources take a merge."""
-        query = {"fieldManager": self._manager, "fieldValidation": "Strict", **_dry(dry_run)}
-        return await self._write(
-            ("PATCH", "patch", how.value), resource, name, orjson.dumps(patch), into, namespace, subresource, query
+        place = self._place(resource, namespace)
+        asked = Asked("patch", resource, place, name, subresource)
+        answer = await self.connection.request(
+            asked,
+            "PATCH",
+            resource.path(place, name, subresource),
+            {"fieldManager": self._manager, "fieldValidation": "Strict", **_dry(dry_run)},
+            body=orjson.dumps(patch),
+            content_type=how.value,
+            accept=accept(into),
+            repeatable=how is not Patch.JSON,  # its steps may add to what the first try did
         )
-
-    async def apply(
-        self,
-        manifest: Mapping[str, Any],
-        into: type[O] = Object,  # type: ignore[assignment]
-        *,
-        namespace: str | None = None,
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> O:
-        """Server-side apply: makes or changes what the manifest names, and leaves to others what is theirs."""
-        resource, metadata = await self.resource_of(manifest), manifest["metadata"]
-        query = {"fieldManager": self._manager, "force": str(force).lower(), "fieldValidation": "Strict"}
-        how = ("PATCH", "patch", "application/apply-patch+yaml")
-        place, body = namespace or metadata.get("namespace"), orjson.dumps(manifest)
-        return await self._write(how, resource, metadata["name"], body, into, place, "", {**query, **_dry(dry_run)})
-
-    async def replace(
-        self,
-        manifest: Mapping[str, Any],
-        into: type[O] = Object,  # type: ignore[assignment]
-        *,
-        namespace: str | None = None,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> O:
-        """The whole object; `Conflict` when its resourceVersion is not the server's any more."""
-        resource, metadata = await self.resource_of(manifest), manifest["metadata"]
-        query = {"fieldManager": self._manager, "fieldValidation": "Strict", **_dry(dry_run)}
-        place, body = namespace or metadata.get("namespace"), orjson.dumps(manifest)
-        how = ("PUT", "update", JSON)
-        return await self._write(how, resource, metadata["name"], body, into, place, subresource, query)
+        return decode(asked, into, answer.body)
 
     async def delete(
         self,
@@ -308,33 +282,6 @@ class Kubernetes:
             return ""
         return self.access.namespace if namespace is None else namespace
 
-    async def _write(
-        self,
-        how: tuple[str, str, str],
-        resource: Resource,
-        name: str,
-        body: bytes,
-        into: type[O],
-        namespace: str | None,
-        subresource: str,
-        query: Mapping[str, str],
-    ) -> O:
-        method, verb, content_type = how
-        place = self._place(resource, namespace)
-        asked = Asked(verb, resource, place, name, subresource)
-        answer = await self.connection.request(
-            asked,
-            method,
-            resource.path(place, name, subresource),
-            query,
-            body=body,
-            content_type=content_type,
-            accept=accept(into),
-            repeatable=content_type != Patch.JSON.value,  # its steps may add to what the first try did
-        )
-        self._warn(answer)
-        return decode(asked, into, answer.body)
-
     async def _made_before(
         self, error: AlreadyExists, resource: Resource, place: str, name: str, body: bytes, into: type[O]
     ) -> O:
@@ -347,11 +294,6 @@ class Kubernetes:
         if any(found.metadata.labels.get(key) != value for key, value in wanted.items()):
             raise error
         return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=place)
-
-    def _warn(self, answer: Answer) -> None:
-        if self._on_warning is not None:
-            for warning in filter(None, answer.warnings.split("\n")):
-                self._on_warning(warning.partition('"')[2].rpartition('"')[0] or warning)
 
 
 def _dry(dry_run: bool) -> dict[str, str]:

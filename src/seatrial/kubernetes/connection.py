@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 from weakref import WeakSet
 
@@ -53,13 +53,9 @@ KEEPALIVE_IDLE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TIMES = 20, 5, 4
 FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
-class Answer:
-    """A body, and whether an earlier try of the same request may have been done already."""
-
-    __slots__ = ("body", "uncertain", "warnings")
-
-    def __init__(self, body: bytes, uncertain: bool, warnings: str) -> None:
-        self.body, self.uncertain, self.warnings = body, uncertain, warnings
+class Answer(NamedTuple):
+    body: bytes
+    uncertain: bool  # an earlier try of the same request may have been done already
 
 
 class Connection:
@@ -139,7 +135,7 @@ class Connection:
                 delay = self._delay_after_break(asked, wrong, attempt, until, repeatable)
             else:
                 if reply.status < 300:
-                    return Answer(reply.body, uncertain, reply.headers.get("warning", ""))
+                    return Answer(reply.body, uncertain)
                 refused = self._refusal(asked, reply.status, reply.headers, reply.body)
                 if reply.status == 401 and not renewed and await self.credentials.renew(generation):
                     renewed = True

@@ -1,9 +1,8 @@
-"""Files out of a container, by `cat` and `tar`: whole and compared, or an error. A container is not to be trusted:
+"""Files out of a container, by `tail` and `tar`: whole, or an error. A container is not to be trusted:
 nothing that it sends is written outside the folder that was asked for."""
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import shutil
 import tarfile
@@ -19,7 +18,7 @@ from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
 from seatrial.kubernetes.pod_state import RUNNING, look
 from seatrial.kubernetes.retries import backoff_s
-from seatrial.kubernetes.streams import NOT_FOUND, STDERR, STDOUT, run, start
+from seatrial.kubernetes.streams import STDERR, STDOUT, start
 
 TRIES = 4
 FOLLOW_PATIENCE_S = 300.0
@@ -29,36 +28,8 @@ TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """`verified` says by what the copy was compared: sha256, size, or archive (its own end marks and exit code)."""
-
     size_bytes: int
-    verified: str
     left_out: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
-
-
-async def fetch_file(
-    connection: Connection, namespace: str, pod: str, container: str, path: str, into: Path
-) -> Fetched:
-    """One file. It appears under its name only when it is whole."""
-    what = f"{path} of pod {namespace}/{pod}"
-    part = into.with_name(f".{into.name}.part")
-    try:
-        for attempt in range(1, TRIES + 1):
-            try:
-                copied = await _copy(connection, namespace, pod, container, ["cat", "--", path], part)
-                copied.check(what)
-                verified = await _compare(connection, namespace, pod, container, path, copied)
-            except KubernetesError as error:
-                if error.lasting or attempt == TRIES:
-                    raise
-            else:
-                if verified:
-                    os.replace(part, into)
-                    return Fetched(copied.size_bytes, verified)
-            await asyncio.sleep(backoff_s(attempt))
-        raise Incomplete(what, f"was another each of the {TRIES} times that it was read; is it still being written?")
-    finally:
-        part.unlink(missing_ok=True)
 
 
 async def fetch_folder(
@@ -91,7 +62,7 @@ async def fetch_folder(
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
         else:
             os.replace(unpacked, into)
-    return Fetched(copied.size_bytes, "archive", tuple(left_out))
+    return Fetched(copied.size_bytes, tuple(left_out))
 
 
 async def follow_file(
@@ -112,7 +83,7 @@ async def follow_file(
         error: KubernetesError | None = None
         try:
             command = ["tail", "-c", f"+{offset + 1}", "-f", path]
-            async with await start(connection, namespace, pod, command, container, stdin=False) as running:
+            async with await start(connection, namespace, pod, command, container) as running:
                 said = b""
                 async for channel, data in running:
                     if channel == STDOUT:
@@ -139,7 +110,6 @@ class _Copied(msgspec.Struct, frozen=True):
 
     command: str
     size_bytes: int
-    digest: str
     exit_code: int
     said: str
 
@@ -151,18 +121,17 @@ class _Copied(msgspec.Struct, frozen=True):
 async def _copy(
     connection: Connection, namespace: str, pod: str, container: str, command: Sequence[str], into: Path
 ) -> _Copied:
-    digest, size, said = hashlib.sha256(), 0, b""
+    size, said = 0, b""
     with open(into, "wb") as file:
-        async with await start(connection, namespace, pod, command, container, stdin=False) as running:
+        async with await start(connection, namespace, pod, command, container) as running:
             async for channel, data in running:
                 if channel == STDOUT:
                     _write(file, data, into)
-                    digest.update(data)
                     size += len(data)
                 elif channel == STDERR:
                     said = (said + data)[-MOST_STDERR_BYTES:]
     words = (said or running.problem.encode()).decode(errors="replace")
-    return _Copied(command[0], size, digest.hexdigest(), running.result(), words)
+    return _Copied(command[0], size, running.result(), words)
 
 
 def _write(file: BinaryIO, data: bytes, path: Path) -> None:
@@ -170,18 +139,6 @@ def _write(file: BinaryIO, data: bytes, path: Path) -> None:
         file.write(data)
     except OSError as error:
         raise Incomplete(str(path), f"cannot be written: {error.strerror}") from error
-
-
-async def _compare(connection: Connection, namespace: str, pod: str, container: str, path: str, copied: _Copied) -> str:
-    """By what the copy equals the file; "" when it does not. Not every image has sha256sum; nearly all have `wc`."""
-    found = await run(connection, namespace, pod, ["sha256sum", "--", path], container)
-    if found.exit_code == 0:
-        # A backslash stands before the sum of a file whose name has strange characters.
-        return "sha256" if found.stdout.lstrip(b"\\").split()[:1] == [copied.digest.encode()] else ""
-    if found.exit_code != NOT_FOUND:
-        raise CommandFailed(f"sha256sum of {path}", found.exit_code, found.stderr.decode(errors="replace"))
-    counted = await run(connection, namespace, pod, ["wc", "-c", path], container, check=True)
-    return "size" if counted.stdout.split()[:1] == [str(copied.size_bytes).encode()] else ""
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:

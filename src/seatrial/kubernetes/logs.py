@@ -20,7 +20,7 @@ from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import Asked, Invalid, KubernetesError, NotFound, Unreachable
 from seatrial.kubernetes.failures import failure
 from seatrial.kubernetes.log_resume import LogLine, LogResume
-from seatrial.kubernetes.pod_state import ENDED, GONE, RUNNING, look
+from seatrial.kubernetes.pod_state import GONE, RUNNING, look
 from seatrial.kubernetes.resources import PODS
 from seatrial.kubernetes.retries import backoff_s
 
@@ -40,14 +40,12 @@ class Logs:
         container: str = "",
         *,
         follow: bool = False,
-        previous: bool = False,
-        tail: int | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.complete: bool | None = None  # known when the iteration is over
         self.reconnects = 0
         self._connection, self._namespace, self._pod, self._container = connection, namespace, pod, container
-        self._follow, self._previous, self._tail = follow, previous, tail
+        self._follow = follow
         self._patience_s = patience_s
         self._resume = LogResume()
         self._asked = Asked("get", PODS, namespace, pod, "log")
@@ -139,15 +137,10 @@ class Logs:
             query["container"] = self._container
         if follow:
             query["follow"] = "true"
-        if self._previous:
-            query["previous"] = "true"
         since = self._resume.since()
         if since is not None:
             query["sinceTime"] = since
-        elif self._tail is not None:
-            query["tailLines"] = str(self._tail)
         return query
 
     async def _look(self) -> str:
-        state = await look(self._connection, self._namespace, self._pod, self._container)
-        return ENDED if self._previous and state == RUNNING else state
+        return await look(self._connection, self._namespace, self._pod, self._container)

@@ -19,50 +19,19 @@ class Pod:
         self.namespace, self.name, self.container = namespace, name, container
         self._connection = connection
 
-    def logs(
-        self, *, follow: bool = False, previous: bool = False, tail: int | None = None, patience_s: float = PATIENCE_S
-    ) -> Logs:
-        return Logs(
-            self._connection,
-            self.namespace,
-            self.name,
-            self.container,
-            follow=follow,
-            previous=previous,
-            tail=tail,
-            patience_s=patience_s,
-        )
+    def logs(self, *, follow: bool = False, patience_s: float = PATIENCE_S) -> Logs:
+        return Logs(self._connection, self.namespace, self.name, self.container, follow=follow, patience_s=patience_s)
 
-    async def start(self, command: Sequence[str], *, stdin: bool = False) -> Command:
+    async def start(self, command: Sequence[str]) -> Command:
         """A command whose streams the caller reads; use it as an async context manager."""
-        return await streams.start(self._connection, self.namespace, self.name, command, self.container, stdin)
+        return await streams.start(self._connection, self.namespace, self.name, command, self.container)
 
-    async def run(
-        self,
-        command: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        check: bool = False,
-        within_s: float | None = None,
-        most_bytes: int = 16 << 20,
-    ) -> Completed:
-        return await streams.run(
-            self._connection,
-            self.namespace,
-            self.name,
-            command,
-            self.container,
-            stdin=stdin,
-            check=check,
-            within_s=within_s,
-            most_bytes=most_bytes,
-        )
+    async def run(self, command: Sequence[str], *, check: bool = False, most_bytes: int = 16 << 20) -> Completed:
+        place = (self._connection, self.namespace, self.name)
+        return await streams.run(*place, command, self.container, check=check, most_bytes=most_bytes)
 
     def forward(self, port: int) -> AbstractAsyncContextManager[Forward]:
         return port_forward(self._connection, self.namespace, self.name, port)
-
-    async def fetch_file(self, path: str, into: Path) -> Fetched:
-        return await files.fetch_file(self._connection, self.namespace, self.name, self.container, path, into)
 
     def follow_file(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
         """A file as it grows: each byte once, across cuts. Ends with the container."""

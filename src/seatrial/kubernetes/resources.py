@@ -13,10 +13,6 @@ class Resource(msgspec.Struct, frozen=True):
     kind: str
     plural: str
     namespaced: bool = True
-    verbs: frozenset[str] = frozenset()  # as discovered; empty for the well-known
-    subresources: frozenset[str] = frozenset()
-    short_names: tuple[str, ...] = ()
-    singular: str = ""
 
     @property
     def api_version(self) -> str:

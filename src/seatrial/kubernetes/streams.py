@@ -4,7 +4,6 @@ A command's result is known only when the server says it on the status channel: 
 `Incomplete`, never a success.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -18,10 +17,9 @@ from seatrial.kubernetes.objects import Status
 from seatrial.kubernetes.resources import PODS
 from seatrial.kubernetes.wire import decoder
 
-STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
+STDOUT, STDERR, STATUS = 1, 2, 3
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 NOT_FOUND, CANNOT_RUN = 127, 126
-FRAME_BYTES = 1 << 16
 
 
 class Completed(NamedTuple):
@@ -43,23 +41,6 @@ class Command:
 
     async def __aexit__(self, *_: object) -> None:
         await Connection.leave(self._socket)
-
-    async def send(self, data: bytes) -> None:
-        view = memoryview(data)
-        for start in range(0, len(view), FRAME_BYTES):
-            await self._write(bytes([STDIN]) + view[start : start + FRAME_BYTES])
-
-    async def end_input(self) -> None:
-        """The command reads the end of its input. Servers before 1.30 cannot tell it that."""
-        if self._socket.protocol != PROTOCOLS[0]:
-            raise Incomplete(self._what, "this server cannot end a command's input (it speaks v4.channel.k8s.io)")
-        await self._write(bytes([CLOSE, STDIN]))
-
-    async def _write(self, frame: bytes) -> None:
-        try:
-            await self._socket.send_bytes(frame)
-        except (aiohttp.ClientError, OSError) as error:
-            raise Incomplete(self._what, f"the connection broke while its input was sent: {error}") from error
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
         async for message in self._socket:
@@ -106,14 +87,9 @@ class Command:
         raise status_error(self._asked, status)
 
 
-async def start(
-    connection: Connection, namespace: str, pod: str, command: Sequence[str], container: str, stdin: bool
-) -> Command:
+async def start(connection: Connection, namespace: str, pod: str, command: Sequence[str], container: str) -> Command:
     asked = Asked("create", PODS, namespace, pod, "exec")
-    query = [("command", part) for part in command]
-    query += [("stdout", "true"), ("stderr", "true")]
-    if stdin:
-        query.append(("stdin", "true"))
+    query = [*(("command", part) for part in command), ("stdout", "true"), ("stderr", "true")]
     if container:
         query.append(("container", container))
     path = PODS.path(namespace, pod, "exec")
@@ -128,42 +104,20 @@ async def run(
     command: Sequence[str],
     container: str = "",
     *,
-    stdin: bytes | None = None,
     check: bool = False,
-    within_s: float | None = None,
     most_bytes: int = 16 << 20,
 ) -> Completed:
     """Runs it to its end. `most_bytes` of each stream are kept, the newest; the rest is read and dropped."""
-    what = f"{command[0]} in pod {namespace}/{pod}"
     kept = {STDOUT: bytearray(), STDERR: bytearray()}
-    try:
-        async with asyncio.timeout(within_s):
-            running = await start(connection, namespace, pod, command, container, stdin is not None)
-            async with running:
-                await _collect(running, stdin, kept, most_bytes)
-    except TimeoutError:
-        raise Incomplete(what, f"did not end within {within_s:g} s; it may still run there") from None
-    stdout, stderr = (bytes(kept[channel][-most_bytes:]) for channel in (STDOUT, STDERR))
-    completed = Completed(running.result(), stdout, stderr or running.problem.encode())
-    if check and completed.exit_code:
-        raise CommandFailed(what, completed.exit_code, completed.stderr[-2000:].decode(errors="replace"))
-    return completed
-
-
-async def _collect(running: Command, stdin: bytes | None, kept: dict[int, bytearray], most_bytes: int) -> None:
-    sender = asyncio.create_task(_feed(running, stdin)) if stdin is not None else None
-    try:
+    async with await start(connection, namespace, pod, command, container) as running:
         async for channel, data in running:
             if channel in kept:
                 kept[channel] += data
                 if len(kept[channel]) > 2 * most_bytes:
                     del kept[channel][:-most_bytes]
-    finally:
-        if sender is not None:
-            sender.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
-
-
-async def _feed(running: Command, data: bytes) -> None:
-    await running.send(data)
-    await running.end_input()
+    stdout, stderr = (bytes(kept[channel][-most_bytes:]) for channel in (STDOUT, STDERR))
+    completed = Completed(running.result(), stdout, stderr or running.problem.encode())
+    if check and completed.exit_code:
+        what = f"{command[0]} in pod {namespace}/{pod}"
+        raise CommandFailed(what, completed.exit_code, completed.stderr[-2000:].decode(errors="replace"))
+    return completed
