@@ -85,7 +85,7 @@ class PodStatus(Part, frozen=True):
     reason: str = ""
 
 
-class PodSeen(Object, frozen=True):
+class PodObject(Object, frozen=True):
     status: PodStatus = PodStatus()
 
 
@@ -176,11 +176,11 @@ async def _outputs(client: Kubernetes, namespace: str, made: manifest.Made, coun
     """What each of the trials said, once so many have ended well."""
     labels = f"seatrial/job={made.root['metadata']['name']}"
 
-    def ended(pods: list[PodSeen]) -> bool:
+    def ended(pods: list[PodObject]) -> bool:
         return len([pod for pod in pods if pod.status.phase in ("Succeeded", "Failed")]) == count
 
     said = []
-    for pod in await seen(client, PODS, ended, into=PodSeen, namespace=namespace, labels=labels):
+    for pod in await seen(client, PODS, ended, into=PodObject, namespace=namespace, labels=labels):
         logs = client.pod(pod.metadata.name, "trial", namespace=namespace).logs()
         said.append(b"".join([line.text async for line in logs]))
         assert pod.status.phase == "Succeeded", said[-1]

@@ -14,9 +14,9 @@ from on_cluster import job, nothing_left, objects, opened
 from cluster.cluster import Cluster
 from seatrial.job import Event, Job, Outcome, Port, Ready, Stage
 from seatrial.target import TargetError
-from seatrial.target.kubernetes.pod_times import PodTimes
-from seatrial.target.kubernetes.seen import PodSeen
 from seatrial.target.kubernetes.target import KubernetesTarget
+from seatrial.target.kubernetes.watch.objects import PodObject
+from seatrial.target.kubernetes.watch.stage_times import PodTimes
 from target.contract import log_of, until_exit
 
 BUSYBOX = "localhost/busybox:1"
@@ -94,7 +94,7 @@ def test_a_template_cannot_take_away_what_says_that_a_job_is_ready(patch: str, l
 # ---- the state of a pod
 
 
-def pod(ready: str, since: str, trial: dict[str, Any], *, probed: bool = True) -> PodSeen:
+def pod(ready: str, since: str, trial: dict[str, Any], *, probed: bool = True) -> PodObject:
     probe = {"readinessProbe": {}} if probed else {}
     made = {
         "metadata": {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
@@ -104,7 +104,7 @@ def pod(ready: str, since: str, trial: dict[str, Any], *, probed: bool = True) -
             "containerStatuses": [{"name": "trial", **trial}],
         },
     }
-    return msgspec.convert(made, PodSeen)
+    return msgspec.convert(made, PodObject)
 
 
 RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}}
@@ -124,7 +124,7 @@ ENDED = {"state": {"terminated": {"startedAt": "2026-01-01T00:00:05Z", "finished
     ],
     ids=["ready", "not-yet", "alone", "no-probe", "was-ready", "never-ready", "never-ready-within-a-second"],
 )
-def test_whether_a_trial_is_or_was_ready_is_read_from_its_pod(seen: PodSeen, expected: bool) -> None:
+def test_whether_a_trial_is_or_was_ready_is_read_from_its_pod(seen: PodObject, expected: bool) -> None:
     assert seen.ready("trial") is expected
     times = PodTimes(seen)
     times.take(seen, "trial", 1e10, live=False)

@@ -10,7 +10,7 @@ from watched import LONG, SHORT, Watched, cancelled_when_told, said, watching
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
 from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
-from seatrial.target.kubernetes.watcher import Patience, Watcher
+from seatrial.target.kubernetes.watch.watcher import Patience, Watcher
 
 pytestmark = pytest.mark.cluster
 

@@ -13,7 +13,7 @@ from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
 from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.watcher import Known, Patience, Watcher
+from seatrial.target.kubernetes.watch.watcher import Patience, TrackedJob, Watcher
 
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
 SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, lost_s=4.0)
@@ -86,7 +86,7 @@ class Watched:
 
     def add(self, name: str, made: Object | None = None, hosts: int = 1, uid: str = "", queue: bool = False) -> None:
         created = StageTime(Stage.CREATED, 0.0, "api-server")  # long ago, so that it moves no other
-        known = Known(name, self.run, made.metadata.uid if made else uid, hosts, created, queue=queue)
+        known = TrackedJob(name, self.run, made.metadata.uid if made else uid, hosts, created, queue=queue)
         self.watcher.add(name, known)
 
     async def read(self) -> None:

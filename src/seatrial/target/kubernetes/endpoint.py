@@ -8,74 +8,79 @@ from typing import Any
 from seatrial.job import Outcome
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.card import Card
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.errors import target_errors
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.problems import told
-from seatrial.target.kubernetes.seen import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE, PodSeen
+from seatrial.target.kubernetes.watch.objects import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE, PodObject
 from seatrial.target.protocol import TargetError
 
 
 @asynccontextmanager
 async def opened_port(
-    client: Kubernetes, options: KubernetesOptions, namespace: str, card: Card, root: dict[str, Any], port: str
+    client: Kubernetes,
+    options: KubernetesOptions,
+    namespace: str,
+    job: JobAnnotation,
+    root: dict[str, Any],
+    port: str,
 ) -> AsyncIterator[str]:
     """`root` is the reference to the owner of what has to be made; it goes with the job."""
-    if port not in card.ports:
-        listed = ", ".join(card.ports) or "none"
-        raise TargetError(f"{card.name} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
-    number = card.ports[port]
+    if port not in job.ports:
+        listed = ", ".join(job.ports) or "none"
+        raise TargetError(f"{job.name} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
+    number = job.ports[port]
     if options.endpoint == "port-forward":
-        with told(f"cannot reach port {port} of {card.name}"):
-            pod = await _running_pod(client, namespace, card)
+        with target_errors(f"cannot reach port {port} of {job.name}"):
+            pod = await _running_pod(client, namespace, job)
         if pod is None:
-            raise TargetError(f"{card.name} does not run: its port {port} cannot be reached")
+            raise TargetError(f"{job.name} does not run: its port {port} cannot be reached")
         async with client.pod(pod, namespace=namespace).forward(number) as forward:
             yield forward.address
         return
-    with told(f"cannot open port {port} of {card.name}"):
-        for one in _objects(card, options, namespace, root, number):
+    with target_errors(f"cannot open port {port} of {job.name}"):
+        for one in _objects(job, options, namespace, root, number):
             with contextlib.suppress(AlreadyExists):
                 await client.create(one)
-    yield _address(card, options, namespace, number)
+    yield _address(job, options, namespace, number)
 
 
-async def _running_pod(client: Kubernetes, namespace: str, card: Card) -> str | None:
+async def _running_pod(client: Kubernetes, namespace: str, job: JobAnnotation) -> str | None:
     """The name of the first host's, while its trial runs."""
-    labels = names.selector(job=names.object_name(card.name))
-    async for pod in client.list(PODS, PodSeen, namespace=namespace, labels=labels):
-        if pod.number == 0 and not pod.phase_ended and pod.state(card.trial).running is not None:
+    labels = names.selector(job=names.object_name(job.name))
+    async for pod in client.list(PODS, PodObject, namespace=namespace, labels=labels):
+        if pod.number == 0 and not pod.phase_ended and pod.state(job.trial).running is not None:
             return pod.metadata.name
     return None
 
 
-def _service_name(card: Card, number: int) -> str:
-    return f"{names.object_name(card.name)}-{number}"
+def _service_name(job: JobAnnotation, number: int) -> str:
+    return f"{names.object_name(job.name)}-{number}"
 
 
-def _address(card: Card, options: KubernetesOptions, namespace: str, number: int) -> str:
+def _address(job: JobAnnotation, options: KubernetesOptions, namespace: str, number: int) -> str:
     if options.endpoint == "service":
-        return f"{_service_name(card, number)}.{namespace}.svc:{number}"
-    return f"{_host(card, options, number)}:80"
+        return f"{_service_name(job, number)}.{namespace}.svc:{number}"
+    return f"{_host(job, options, number)}:80"
 
 
-def _host(card: Card, options: KubernetesOptions, number: int) -> str:
+def _host(job: JobAnnotation, options: KubernetesOptions, number: int) -> str:
     """The first port has the job's own name; each of the others needs another."""
-    first = number == next(iter(card.ports.values()))
-    name = names.object_name(card.name) if first else _service_name(card, number)
+    first = number == next(iter(job.ports.values()))
+    name = names.object_name(job.name) if first else _service_name(job, number)
     return (options.endpoint_host or "").replace("{job}", name)
 
 
 def _objects(
-    card: Card, options: KubernetesOptions, namespace: str, root: dict[str, Any], number: int
+    job: JobAnnotation, options: KubernetesOptions, namespace: str, root: dict[str, Any], number: int
 ) -> Iterator[dict[str, Any]]:
-    name = _service_name(card, number)
-    labels = {**names.run_labels(card.run, "endpoint"), names.JOB: names.object_name(card.name)}
+    name = _service_name(job, number)
+    labels = {**names.run_labels(job.run, "endpoint"), names.JOB: names.object_name(job.name)}
     metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [root]}
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": _service(card, options, number)}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": _service(job, options, number)}
     if options.endpoint == "ingress":
         backend = {"service": {"name": name, "port": {"number": number}}}
         rule = {
-            "host": _host(card, options, number),
+            "host": _host(job, options, number),
             "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]},
         }
         spec: dict[str, Any] = {"rules": [rule]}
@@ -84,15 +89,15 @@ def _objects(
         yield {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec}
     elif options.endpoint == "route":
         to = {"kind": "Service", "name": name}
-        spec = {"host": _host(card, options, number), "to": to, "port": {"targetPort": number}}
+        spec = {"host": _host(job, options, number), "to": to, "port": {"targetPort": number}}
         yield {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": metadata, "spec": spec}
 
 
-def _service(card: Card, options: KubernetesOptions, number: int) -> dict[str, Any]:
+def _service(job: JobAnnotation, options: KubernetesOptions, number: int) -> dict[str, Any]:
     """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and who
     loads it would then measure the Service."""
-    chosen = {names.RUN: names.label_value(card.run), names.JOB: names.object_name(card.name)}
-    if card.hosts > 1:
+    chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
+    if job.hosts > 1:
         chosen |= {REPLICA_TYPE: FIRST_REPLICA} if options.workload == "pytorchjob" else {INDEX_LABEL: "0"}
     ports = [{"port": number, "targetPort": number}]
     return {"selector": chosen, "ports": ports, "publishNotReadyAddresses": True}

@@ -22,19 +22,19 @@ from seatrial.kubernetes import (
 )
 from seatrial.target.agent_file import agent_bytes
 from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.collect import Collector
+from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.doctor import examine
 from seatrial.target.kubernetes.endpoint import opened_port
-from seatrial.target.kubernetes.follow_progress import ProgressFollower
-from seatrial.target.kubernetes.live_log import LiveLog
+from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
+from seatrial.target.kubernetes.files.collect import Collector
+from seatrial.target.kubernetes.files.live_log import LiveLog
+from seatrial.target.kubernetes.files.progress import ProgressFollower
 from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.plain import plain_script
-from seatrial.target.kubernetes.problems import UNANSWERED, target_error, told
 from seatrial.target.kubernetes.run_object import Annotated, AnnotatedMeta, RunObject, beating, in_use, remove_deserted
-from seatrial.target.kubernetes.seen import epoch_s
-from seatrial.target.kubernetes.watcher import Known, Watcher
+from seatrial.target.kubernetes.watch.objects import epoch_s
+from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
 from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
@@ -72,11 +72,11 @@ class KubernetesTarget:
         self.name = name
         self._options = options
         self._runs: dict[str, RunObject] = {}
-        self._cards: dict[str, Card] = {}
+        self._annotations: dict[str, JobAnnotation] = {}
         self._opened = False
 
     async def open(self) -> None:
-        with told("the cluster cannot be used"):
+        with target_errors("the cluster cannot be used"):
             access = load(self._options.kubeconfig, self._options.context)
             self._client = Kubernetes(access)
             try:
@@ -120,7 +120,7 @@ class KubernetesTarget:
     async def verify(self, job: Job) -> None:
         owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NOBODY)
         made = self._made(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
-        with told(f"the cluster would not take {job.title}"):
+        with target_errors(f"the cluster would not take {job.title}"):
             try:
                 await self._client.create(made.root, resource=self._resource, dry_run=True)
             except Forbidden as error:
@@ -186,8 +186,8 @@ class KubernetesTarget:
             secrets=secrets,
             plain=plain_script(job),
         )
-        card = Card.of(job, manifest.trial_name(self._options)).text()
-        made.root["metadata"].setdefault("annotations", {})[names.CARD] = card
+        annotation = JobAnnotation.of(job, manifest.trial_name(self._options)).text()
+        made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
 
     def _released(self, root: Root) -> bool:
@@ -202,7 +202,7 @@ class KubernetesTarget:
 
     async def adopt(self, handle: str) -> None:
         name = self._parsed(handle).name
-        with told(f"cannot take up {handle}", lost=True):
+        with target_errors(f"cannot take up {handle}", lost=True):
             try:
                 root = await self._client.get(self._resource, name, Root, namespace=self._namespace)
             except NotFound:
@@ -210,9 +210,9 @@ class KubernetesTarget:
                 raise TargetError(f"there is no job {handle}") from None
             if root.metadata.labels.get(names.PART) == "run":
                 await self._refuse_held(name)
-        card = Card.read(root)
+        annotation = JobAnnotation.read(root)
         try:
-            await self._run(card.run).owner()
+            await self._run(annotation.run).owner()
         except RunInUse:
             raise
         except TargetError as error:  # the job is there, whatever is wrong with its run
@@ -228,18 +228,18 @@ class KubernetesTarget:
                 raise in_use(run.metadata.labels.get(names.RUN, name), holder)
 
     def _take_up(self, handle: str, root: Root, created: StageTime) -> None:
-        card = self._cards[handle] = Card.read(root)
-        known = Known(
+        annotation = self._annotations[handle] = JobAnnotation.read(root)
+        known = TrackedJob(
             name=root.metadata.name,
-            run=names.label_value(card.run),
+            run=names.label_value(annotation.run),
             uid=root.metadata.uid,
-            hosts=card.hosts,
+            hosts=annotation.hosts,
             created=created,
-            trial=card.trial,
+            trial=annotation.trial,
             queue=self._options.queue is not None,
         )
         self._watcher.add(handle, known)
-        self._progress.add(handle, card)
+        self._progress.add(handle, annotation)
 
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
@@ -255,26 +255,26 @@ class KubernetesTarget:
             yield event
 
     async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
-        async for block in self._live_log.blocks(handle, await self._card(handle), follow):
+        async for block in self._live_log.blocks(handle, await self._annotation(handle), follow):
             yield block
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
-        return await self._collector.fetch(handle, await self._card(handle), path, into)
+        return await self._collector.fetch(handle, await self._annotation(handle), path, into)
 
     @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
         """Nothing of the run is taken over by this: whoever works on it goes on, here or on another machine."""
-        with told(f"cannot reach {handle}"):
+        with target_errors(f"cannot reach {handle}"):
             root = await self._client.get(self._resource, self._parsed(handle).name, Root, namespace=self._namespace)
         owner = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
-        card = Card.read(root)
-        async with opened_port(self._client, self._options, self._namespace, card, owner, port) as address:
+        annotation = JobAnnotation.read(root)
+        async with opened_port(self._client, self._options, self._namespace, annotation, owner, port) as address:
             yield address
 
     async def list(self, run: str | None = None) -> list[Found]:
         chosen = {"run": names.label_value(run)} if run else {}
         found = []
-        with told("cannot look for jobs"):
+        with target_errors("cannot look for jobs"):
             objects = self._client.list(
                 JOBS, Annotated, namespace=self._namespace, labels=names.selector(part="run", **chosen)
             )
@@ -287,15 +287,15 @@ class KubernetesTarget:
 
     def _found(self, root: Root, run: Annotated | None) -> Found:
         try:
-            card = Card.read(root)
+            annotation = JobAnnotation.read(root)
         except TargetError:  # it has our labels, and so is ours to remove; it hides no other
-            card = Card(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
+            annotation = JobAnnotation(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
         return Found(
             handle=str(Handle(self._context, self._namespace, root.metadata.name)),
-            name=card.name,
-            run=card.run,
+            name=annotation.name,
+            run=annotation.run,
             alive=root.status.active > 0,
-            labels=card.labels,
+            labels=annotation.labels,
             created_s=_created(root).wall_s,
             in_use=run is not None and beating(run) is not None,
         )
@@ -315,15 +315,15 @@ class KubernetesTarget:
 
     async def cancel(self, handle: str) -> None:
         name = self._parsed(handle).name
-        card = await self._card(handle)
+        annotation = await self._annotation(handle)
         self._watcher.mark_cancelled(handle)
         asked = await self._ask_to_end(handle)
         if asked:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(card.grace_s + FORCE_S):
+                async with asyncio.timeout(annotation.grace_s + FORCE_S):
                     await self._watcher.ended(handle)
                     return
-        with told(f"cannot end {handle}"):
+        with target_errors(f"cannot end {handle}"):
             await self._client.delete(self._resource, name, namespace=self._namespace)
 
     async def _ask_to_end(self, handle: str, numbers: "set[int] | None" = None) -> bool:
@@ -347,10 +347,10 @@ class KubernetesTarget:
 
     async def remove(self, handle: str) -> None:
         name = self._parsed(handle).name
-        with told(f"cannot remove {handle}"):
+        with target_errors(f"cannot remove {handle}"):
             run = await self._others_run(handle, name)
             deleted = await self._client.delete(self._resource, name, namespace=self._namespace)
-            if deleted or handle in self._cards:  # its root may be gone already, and its pods still ending
+            if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
                 if run:
                     await remove_deserted(self._client, self._resource, self._namespace, run)
@@ -359,11 +359,11 @@ class KubernetesTarget:
         self._progress.forget(handle)
         self._watcher.forget(handle)
         await self._collector.forget(handle)
-        self._cards.pop(handle, None)
+        self._annotations.pop(handle, None)
 
     async def _others_run(self, handle: str, name: str) -> str:
         """The label of a job's run, when this process does not work on that; its object goes with its last job."""
-        if handle in self._cards:
+        if handle in self._annotations:
             return ""
         with contextlib.suppress(NotFound):
             root = await self._client.get(self._resource, name, namespace=self._namespace)
@@ -374,11 +374,11 @@ class KubernetesTarget:
 
     async def _until_gone(self, handle: str, name: str) -> None:
         """(8) Deleting is asking: what still runs gets its grace first."""
-        card = self._cards.get(handle)
-        within_s = GONE_S + (card.grace_s if card else 0.0)
+        annotation = self._annotations.get(handle)
+        within_s = GONE_S + (annotation.grace_s if annotation else 0.0)
         try:
             async with asyncio.timeout(within_s):
-                if card is not None:
+                if annotation is not None:
                     await self._watcher.gone(handle)
                     return
                 labels = names.selector(job=name)
@@ -423,10 +423,10 @@ class KubernetesTarget:
             raise TargetError(message, Outcome.REFUSED)
         return parsed
 
-    async def _card(self, handle: str) -> Card:
-        if handle not in self._cards:
+    async def _annotation(self, handle: str) -> JobAnnotation:
+        if handle not in self._annotations:
             await self.adopt(handle)
-        return self._cards[handle]
+        return self._annotations[handle]
 
 
 def _others(options: KubernetesOptions) -> tuple[str, ...]:

@@ -7,18 +7,18 @@ from collections.abc import Callable
 import msgspec
 
 from seatrial.job import Stage, StageTime
-from seatrial.target.kubernetes import waiting
-from seatrial.target.kubernetes.ending import Around, HostSeen, failed, over, told_from_outside
-from seatrial.target.kubernetes.feeds import JobFeed
-from seatrial.target.kubernetes.pod_times import SUBMITTER, WATCH, Clock, PodTimes, latest
-from seatrial.target.kubernetes.seen import Known, epoch_s
-from seatrial.target.kubernetes.waiting import Patience, Waiting
+from seatrial.target.kubernetes.watch import waiting
+from seatrial.target.kubernetes.watch.ending import Around, HostEnd, depends_on_surroundings, failed, over
+from seatrial.target.kubernetes.watch.feeds import JobFeed
+from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
+from seatrial.target.kubernetes.watch.stage_times import SUBMITTER, WATCH, Clock, PodTimes, latest
+from seatrial.target.kubernetes.watch.waiting import Patience, Waiting
 
 ASK_AGAIN_S = 60.0
 OUR_CLOCK = frozenset({WATCH, SUBMITTER})
 
 
-class Followed:
+class JobState:
     def __init__(self, handle: str, feed: JobFeed) -> None:
         self.handle, self.feed = handle, feed
         self.cancelled = False
@@ -36,7 +36,7 @@ class Followed:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def known(self) -> Known:
+    def known(self) -> TrackedJob:
         return self.feed.known
 
     def host(self) -> str:
@@ -109,11 +109,11 @@ class Followed:
         hosts = self.feed.hosts()
         return [one for one in hosts if Stage.STARTED in one.times and not one.ended.is_set()]
 
-    def hosts_seen(self, clock: Clock, lost_s: float) -> list[HostSeen]:
+    def host_ends(self, clock: Clock, lost_s: float) -> list[HostEnd]:
         seen = []
         for one in self.feed.hosts():
             finished = one.times.get(Stage.FINISHED)
-            host = HostSeen(one.pod, finished.wall_s if finished else clock.now_s(), one.gone)
+            host = HostEnd(one.pod, finished.wall_s if finished else clock.now_s(), one.gone)
             if one.pod.being_deleted and not over(host, self.known.trial):
                 at_s = self._silent_at_s.setdefault(one.pod.metadata.uid, _silent_at_s(one, clock, lost_s))
                 host = msgspec.structs.replace(host, silent=time.monotonic() >= at_s)
@@ -121,7 +121,7 @@ class Followed:
             seen.append(host)
         return seen
 
-    def over(self, hosts: list[HostSeen], synced: bool) -> bool:
+    def over(self, hosts: list[HostEnd], synced: bool) -> bool:
         """Whether its trial runs nowhere and never will. Pods that are not listed yet may be anything."""
         if not synced or not all(over(host, self.known.trial) for host in hosts):
             return False
@@ -129,14 +129,14 @@ class Followed:
         done = root is not None and (root.failed is not None or root.completed is not None)
         return len(hosts) >= self.known.hosts or self.feed.root_gone or done
 
-    def clear(self, hosts: list[HostSeen], around: Around) -> bool:
+    def clear(self, hosts: list[HostEnd], around: Around) -> bool:
         """Whether what was seen says how it ended, and nobody needs to be asked."""
         if around.cancelled:
             return True
         whole = len(hosts) >= self.known.hosts
-        return whole and not any(told_from_outside(host, self.known.trial) for host in hosts)
+        return whole and not any(depends_on_surroundings(host, self.known.trial) for host in hosts)
 
-    def left_alone(self, hosts: list[HostSeen], around: Around) -> set[int]:
+    def left_alone(self, hosts: list[HostEnd], around: Around) -> set[int]:
         """The numbers of those that go on although another has failed; told once."""
         trial = self.known.trial
         if self._partial_told or not any(over(host, trial) and failed(host, trial, around) for host in hosts):

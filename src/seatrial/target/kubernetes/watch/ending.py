@@ -11,17 +11,18 @@ from collections.abc import Sequence
 import msgspec
 
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.seen import (
+from seatrial.target.kubernetes.watch.objects import (
     CANNOT_START,
+    KILLED,
     Condition,
-    PodSeen,
-    RootSeen,
+    PodObject,
+    RootObject,
     Terminated,
     epoch_s,
     one_line,
+    read_termination_message,
     shown,
 )
-from seatrial.target.kubernetes.word import KILLED, read_word
 
 MESSAGE_CHARACTERS = 1000
 HIGHEST_SIGNAL = 64
@@ -33,11 +34,11 @@ WRONG_IMAGE = ("no such file or directory", "executable file not found", "permis
 TOO_SMALL = "memory limit too low"
 
 
-class HostSeen(msgspec.Struct, frozen=True):
+class HostEnd(msgspec.Struct, frozen=True):
     """A pod of the job in its last state. `gone`: its object is. `silent`: it was deleted, and its node, which should
     end it, does not answer."""
 
-    pod: PodSeen
+    pod: PodObject
     finished_s: float = 0.0
     gone: bool = False
     silent: bool = False
@@ -46,7 +47,7 @@ class HostSeen(msgspec.Struct, frozen=True):
 class Around(msgspec.Struct, frozen=True):
     """What is known of all that is around the pods. `cancelled`: by us."""
 
-    root: RootSeen | None = None
+    root: RootObject | None = None
     root_name: str = ""
     root_kind: str = "Job"
     root_gone: bool = False
@@ -55,24 +56,24 @@ class Around(msgspec.Struct, frozen=True):
     cancelled: bool = False
 
 
-def over(host: HostSeen, trial: str) -> bool:
+def over(host: HostEnd, trial: str) -> bool:
     """Whether nothing of the trial runs there any more, as far as can be known."""
     return host.gone or host.silent or host.pod.phase_ended or host.pod.state(trial).terminated is not None
 
 
-def told_from_outside(host: HostSeen, trial: str) -> bool:
+def depends_on_surroundings(host: HostEnd, trial: str) -> bool:
     """Whether how it ended may depend on what becomes of its root and its namespace, and not on its own word alone."""
     own = _own_end(host, trial)
     silent = own is None or own.outcome is Outcome.CANCELLED
     return silent and (host.gone or host.pod.being_deleted)
 
 
-def failed(host: HostSeen, trial: str, around: Around) -> bool:
+def failed(host: HostEnd, trial: str, around: Around) -> bool:
     ended = host_exit(host, trial, around)
     return ended.outcome is not Outcome.EXITED or bool(ended.code)
 
 
-def job_exit(hosts: Sequence[HostSeen], trial: str, around: Around) -> Exit:
+def job_exit(hosts: Sequence[HostEnd], trial: str, around: Around) -> Exit:
     """Of a job all of whose hosts are over, or that will never have any."""
     if not hosts:
         return _without_pods(around)
@@ -91,7 +92,7 @@ def job_exit(hosts: Sequence[HostSeen], trial: str, around: Around) -> Exit:
     return msgspec.structs.replace(ended, message=message)
 
 
-def host_exit(host: HostSeen, trial: str, around: Around) -> Exit:
+def host_exit(host: HostEnd, trial: str, around: Around) -> Exit:
     """How one of its hosts ended."""
     pod = host.pod
     own = _own_end(host, trial)
@@ -105,7 +106,7 @@ def host_exit(host: HostSeen, trial: str, around: Around) -> Exit:
     if ended is not None and ended.reason == OUT_OF_MEMORY and ended.exit_code:
         return Exit(Outcome.MEMORY, ended.exit_code, _signal(ended), f"it used more memory than its limit{_on(pod)}")
     taken = _taken_away(host, trial, around)
-    if taken is not None and (own is not None or ended is None or _because_told(pod, ended)):
+    if taken is not None and (own is not None or ended is None or _because_asked_to_end(pod, ended)):
         return taken
     if own is not None:
         return own
@@ -115,9 +116,9 @@ def host_exit(host: HostSeen, trial: str, around: Around) -> Exit:
     return Exit(Outcome.INFRA, message=f"{words}{_on(pod)}")
 
 
-def _own_end(host: HostSeen, trial: str) -> Exit | None:
+def _own_end(host: HostEnd, trial: str) -> Exit | None:
     ended = host.pod.state(trial).terminated
-    word = read_word(ended) if ended is not None else None
+    word = read_termination_message(ended) if ended is not None else None
     if ended is None or word is None:
         return None
     code = word.code if word.code is not None else (ended.exit_code if word.outcome is Outcome.EXITED else None)
@@ -127,7 +128,7 @@ def _own_end(host: HostSeen, trial: str) -> Exit | None:
 # ---- what was done to it
 
 
-def _taken_away(host: HostSeen, trial: str, around: Around) -> Exit | None:
+def _taken_away(host: HostEnd, trial: str, around: Around) -> Exit | None:
     pod = host.pod
     disruption = pod.condition("DisruptionTarget")
     if pod.status.reason == DEADLINE:
@@ -146,7 +147,7 @@ def _taken_away(host: HostSeen, trial: str, around: Around) -> Exit | None:
     return Exit(Outcome.INFRA, message=_why_deleted(host, around))
 
 
-def _disrupted(disruption: Condition, pod: PodSeen) -> str:
+def _disrupted(disruption: Condition, pod: PodObject) -> str:
     node = _node(pod)
     words = {
         "PreemptionByScheduler": f"a pod of higher priority took its place on {node}",
@@ -160,7 +161,7 @@ def _disrupted(disruption: Condition, pod: PodSeen) -> str:
     return f"{words}: {said}" if said else words
 
 
-def _why_deleted(host: HostSeen, around: Around) -> str:
+def _why_deleted(host: HostEnd, around: Around) -> str:
     if around.namespace_going:
         return f"the namespace {around.namespace} is being deleted"
     disruption = host.pod.condition("DisruptionTarget")
@@ -211,7 +212,7 @@ def _without_pods(around: Around) -> Exit:
 # ---- the state of its container
 
 
-def _from_state(ended: Terminated, pod: PodSeen) -> Exit:
+def _from_state(ended: Terminated, pod: PodObject) -> Exit:
     said = shown(ended.message, MESSAGE_CHARACTERS)
     if ended.reason in CANNOT_START:
         lower = ended.message.lower()
@@ -229,7 +230,7 @@ def _from_state(ended: Terminated, pod: PodSeen) -> Exit:
     return Exit(Outcome.EXITED, ended.exit_code, message=said)
 
 
-def _another_failed(pod: PodSeen, trial: str) -> str:
+def _another_failed(pod: PodObject, trial: str) -> str:
     """Which of the others did, where the trial itself never began: one that the user's template adds."""
     for name, state in pod.states():
         if name != trial and state.terminated is not None and state.terminated.exit_code:
@@ -246,15 +247,15 @@ def _signal(ended: Terminated) -> int | None:
     return number if 0 < number <= HIGHEST_SIGNAL else None
 
 
-def _because_told(pod: PodSeen, ended: Terminated) -> bool:
+def _because_asked_to_end(pod: PodObject, ended: Terminated) -> bool:
     """Whether a trial without a word of its own ended badly because its pod was to end, and not before."""
-    told_s, finished_s = _told_to_end_s(pod), epoch_s(ended.finished_at)
+    told_s, finished_s = _asked_to_end_s(pod), epoch_s(ended.finished_at)
     if told_s is None or finished_s is None:
         return ended.exit_code in (KILLED + 9, KILLED + 15)
     return ended.exit_code != 0 and finished_s >= told_s
 
 
-def _told_to_end_s(pod: PodSeen) -> float | None:
+def _asked_to_end_s(pod: PodObject) -> float | None:
     """When its pod was deleted, or marked for it, by the server's clock."""
     disruption = pod.condition("DisruptionTarget")
     marked_s = epoch_s(disruption.last_transition_time) if disruption is not None else None
@@ -264,7 +265,7 @@ def _told_to_end_s(pod: PodSeen) -> float | None:
     return min((one for one in (marked_s, deleted_s) if one is not None), default=None)
 
 
-def _consequence(host: HostSeen, trial: str, ended: Exit) -> bool:
+def _consequence(host: HostEnd, trial: str, ended: Exit) -> bool:
     """Whether it may have been ended because of another that ended."""
     if ended.outcome is Outcome.CANCELLED:
         return True
@@ -275,15 +276,15 @@ def _consequence(host: HostSeen, trial: str, ended: Exit) -> bool:
 # ---- words
 
 
-def _on(pod: PodSeen) -> str:
+def _on(pod: PodObject) -> str:
     return f" on {pod.spec.node_name}" if pod.spec.node_name else ""
 
 
-def _node(pod: PodSeen) -> str:
+def _node(pod: PodObject) -> str:
     return pod.spec.node_name or "(none)"
 
 
-def _still_running(pod: PodSeen) -> str:
+def _still_running(pod: PodObject) -> str:
     return f"its node {_node(pod)} does not answer: it may still be running there"
 
 

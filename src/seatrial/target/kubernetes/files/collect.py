@@ -22,10 +22,10 @@ from seatrial.kubernetes import (
 )
 from seatrial.target import job_files
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.problems import target_error
-from seatrial.target.kubernetes.watcher import PodNow, Watcher
-from seatrial.target.kubernetes.whose import Prefixed, prefix_of
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.errors import target_error
+from seatrial.target.kubernetes.files.keeper_log import Prefixed, prefix_of
+from seatrial.target.kubernetes.watch.watcher import PodSummary, Watcher
 from seatrial.target.protocol import TargetError
 
 PATIENCE_S = 120.0  # for a node that does not answer although its pod is said to run
@@ -55,14 +55,14 @@ class Collector:
         self._client, self._namespace, self._watcher, self._others = client, namespace, watcher, others
         self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
 
-    async def fetch(self, handle: str, card: Card, path: str, into: Path) -> bool:
+    async def fetch(self, handle: str, job: JobAnnotation, path: str, into: Path) -> bool:
         number, path = _host_of(path)
         pods = {pod.number: pod for pod in self._watcher.pods(handle)}
         if number not in pods:
             return False
-        if path == job_files.LOG_NAME and (card.hosts > 1 or self._others):
-            return await self._joined_log(handle, card, list(pods.values()), into)
-        folder = await self._folder(handle, card, pods[number], into.parent)
+        if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
+            return await self._joined_log(handle, job, list(pods.values()), into)
+        folder = await self._folder(handle, job, pods[number], into.parent)
         if _little(folder):
             return job_files.fetch(folder, path, into)
         return await asyncio.to_thread(job_files.fetch, folder, path, into)
@@ -81,29 +81,29 @@ class Collector:
 
     # ---- one pod
 
-    async def _folder(self, handle: str, card: Card, pod: PodNow, near: Path) -> Path:
+    async def _folder(self, handle: str, job: JobAnnotation, pod: PodSummary, near: Path) -> Path:
         """All of a pod's `out`, on the same disk as what it is for, so that files need not be copied again."""
         key = (handle, pod.number)
         task = self._whole.get(key)
         if task is None or not pod.trial_ended or (task.done() and (task.cancelled() or task.exception())):
-            folder = near / f".{card.name}.{pod.number}"
-            task = self._whole[key] = asyncio.create_task(self._bring(card, pod, folder))
+            folder = near / f".{job.name}.{pod.number}"
+            task = self._whole[key] = asyncio.create_task(self._bring(job, pod, folder))
         try:
             return await asyncio.shield(task)
         except KubernetesError as error:
             lost = isinstance(error, LOST)
-            raise target_error(error, f"cannot fetch what {card.name} wrote", lost) from error
+            raise target_error(error, f"cannot fetch what {job.name} wrote", lost) from error
         except OSError as error:
-            raise TargetError(f"cannot write what {card.name} wrote: {error}") from error
+            raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
 
-    async def _bring(self, card: Card, pod: PodNow, folder: Path) -> Path:
+    async def _bring(self, job: JobAnnotation, pod: PodSummary, folder: Path) -> Path:
         await _remove(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         begun_s = time.monotonic()
         while True:
             now = self._watcher.pod(pod.uid)
             if now is None or not now.keeper_running:
-                await self._from_status(card, now or pod, folder)
+                await self._from_status(job, now or pod, folder)
                 return folder
             try:
                 keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
@@ -121,18 +121,18 @@ class Collector:
 
     # ---- without a keeper
 
-    async def _from_status(self, card: Card, pod: PodNow, folder: Path) -> None:
+    async def _from_status(self, job: JobAnnotation, pod: PodSummary, folder: Path) -> None:
         """The files are gone. What the pod's status says of the steps, and the last of the log, may still be there."""
         folder.mkdir(exist_ok=True)  # of a fetch that came to nothing
-        lines = card.records(pod)
+        lines = job.records(pod)
         if lines:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         if pod.real:
             with contextlib.suppress(KubernetesError):
-                log = await self._log(pod, card.trial)
+                log = await self._log(pod, job.trial)
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
-    async def _log(self, pod: PodNow, container: str) -> bytes:
+    async def _log(self, pod: PodSummary, container: str) -> bytes:
         logs = self._client.pod(pod.name, container, namespace=self._namespace).logs(patience_s=LOG_PATIENCE_S)
         with contextlib.suppress(NotFound):
             return b"".join([line.text async for line in logs])
@@ -140,10 +140,10 @@ class Collector:
 
     # ---- the logs of several
 
-    async def _joined_log(self, handle: str, card: Card, pods: list[PodNow], into: Path) -> bool:
-        folders = [await self._folder(handle, card, pod, into.parent) for pod in pods]
+    async def _joined_log(self, handle: str, job: JobAnnotation, pods: list[PodSummary], into: Path) -> bool:
+        folders = [await self._folder(handle, job, pod, into.parent) for pod in pods]
         more = [(pod, name, await self._log(pod, name)) for pod in pods for name in self._others if pod.real]
-        await asyncio.to_thread(_join, card, pods, folders, more, into)
+        await asyncio.to_thread(_join, job, pods, folders, more, into)
         return True
 
 
@@ -165,15 +165,19 @@ def _little(folder: Path) -> bool:
 
 
 def _join(
-    card: Card, pods: list[PodNow], folders: list[Path], more: list[tuple[PodNow, str, bytes]], into: Path
+    job: JobAnnotation,
+    pods: list[PodSummary],
+    folders: list[Path],
+    more: list[tuple[PodSummary, str, bytes]],
+    into: Path,
 ) -> None:
     """Each line with its host before it when there are several, and with its container when it is another's."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with open(into, "wb") as file:
         for pod, folder in zip(pods, folders, strict=True):
-            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), prefix_of(pod.number, card.hosts)))
+            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), prefix_of(pod.number, job.hosts)))
         for pod, name, log in more:
-            file.writelines(_prefixed([log], prefix_of(pod.number, card.hosts, name)))
+            file.writelines(_prefixed([log], prefix_of(pod.number, job.hosts, name)))
 
 
 def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:

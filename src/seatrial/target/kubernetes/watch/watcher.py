@@ -15,18 +15,17 @@ from typing import Any
 
 from seatrial.job import Event, Exit, Outcome
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
-from seatrial.target.kubernetes.ending import Around, job_exit
-from seatrial.target.kubernetes.feeds import Feeds, kept_task
-from seatrial.target.kubernetes.followed import Followed
-from seatrial.target.kubernetes.pod_times import Clock
-from seatrial.target.kubernetes.problems import target_error
-from seatrial.target.kubernetes.second_look import SecondLook
-from seatrial.target.kubernetes.seen import Known, PodNow
-from seatrial.target.kubernetes.waiting import NEVER, Patience, Waiting
-from seatrial.target.kubernetes.word import pod_now
+from seatrial.target.kubernetes.errors import target_error
+from seatrial.target.kubernetes.watch.ending import Around, job_exit
+from seatrial.target.kubernetes.watch.feeds import Feeds, kept_task
+from seatrial.target.kubernetes.watch.inquiries import Inquiries
+from seatrial.target.kubernetes.watch.job_state import JobState
+from seatrial.target.kubernetes.watch.objects import PodSummary, TrackedJob, pod_summary
+from seatrial.target.kubernetes.watch.stage_times import Clock
+from seatrial.target.kubernetes.watch.waiting import NEVER, Patience, Waiting
 from seatrial.target.protocol import TargetError
 
-__all__ = ["Known", "Patience", "PodNow", "Watcher"]
+__all__ = ["Patience", "PodSummary", "TrackedJob", "Watcher"]
 
 PATIENCE = Patience()
 OTHERS_S = 60.0  # that hosts which have started get to end, when another never will start
@@ -54,10 +53,10 @@ class Watcher:
         self._patience, self._on_final, self._on_partial = patience, on_final, on_partial
         self._clock = Clock()
         self._feeds = Feeds(client, namespace, resource, self._clock, self._changed, self.fail)
-        self._second = SecondLook(client, namespace, resource)
+        self._second = Inquiries(client, namespace, resource)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._jobs: dict[str, Followed] = {}  # by handle
-        self._named: dict[str, Followed] = {}  # by the root's name
+        self._jobs: dict[str, JobState] = {}  # by handle
+        self._named: dict[str, JobState] = {}  # by the root's name
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._closed = False
@@ -80,11 +79,11 @@ class Watcher:
         if job is not None and not job.exited.is_set():
             self._queue.put_nowait(event)
 
-    def add(self, handle: str, known: Known) -> None:
+    def add(self, handle: str, known: TrackedJob) -> None:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._jobs or self._closed:
             return
-        job = Followed(handle, self._feeds.follow(known))
+        job = JobState(handle, self._feeds.follow(known))
         self._jobs[handle] = self._named[known.name] = job
         self._queue.put_nowait(Event(handle, job.next_time(known.created)))
         if self._failure is not None:
@@ -106,15 +105,15 @@ class Watcher:
         self._feeds.forget(job.known.name)
         asyncio.get_running_loop().call_later(LINGER_S, self._feeds.leave, job.known.run)
 
-    def pods(self, handle: str) -> list[PodNow]:
+    def pods(self, handle: str) -> list[PodSummary]:
         """In the order of hosts."""
         job = self._jobs.get(handle)
         hosts = job.feed.hosts() if job is not None else []
-        return [pod_now(times.pod, self._feeds.trial(times.pod), times.gone) for times in hosts]
+        return [pod_summary(times.pod, self._feeds.trial(times.pod), times.gone) for times in hosts]
 
-    def pod(self, uid: str) -> PodNow | None:
+    def pod(self, uid: str) -> PodSummary | None:
         times = self._feeds.pod(uid)
-        return None if times is None else pod_now(times.pod, self._feeds.trial(times.pod), times.gone)
+        return None if times is None else pod_summary(times.pod, self._feeds.trial(times.pod), times.gone)
 
     def trial_ended(self, uid: str) -> asyncio.Event:
         """Is set when the trial in that pod has ended; of a pod that is not known, it has."""
@@ -159,7 +158,7 @@ class Watcher:
         await self._feeds.close()
         self._queue.put_nowait(None)
 
-    async def _until(self, handle: str, which: Callable[[Followed], asyncio.Event]) -> None:
+    async def _until(self, handle: str, which: Callable[[JobState], asyncio.Event]) -> None:
         job = self._jobs.get(handle)
         if job is not None:
             await which(job).wait()
@@ -179,7 +178,7 @@ class Watcher:
         if job is not None:
             self._look(job)
 
-    def _look(self, job: Followed) -> None:
+    def _look(self, job: JobState) -> None:
         """At a job of which something has changed, or whose time is up."""
         if job.feed.all_gone:
             job.gone.set()
@@ -189,7 +188,7 @@ class Watcher:
             self._queue.put_nowait(Event(job.handle, time, host=job.host()))
         if job.deciding is not None:
             return
-        hosts = job.hosts_seen(self._clock, self._patience.lost_s)
+        hosts = job.host_ends(self._clock, self._patience.lost_s)
         around = self._around(job)
         if job.over(hosts, self._feeds.synced(job.known.run)):
             if job.clear(hosts, around):
@@ -203,7 +202,7 @@ class Watcher:
         self._look_at_waiting(job)
         job.wake(lambda: self._look(job))
 
-    def _look_at_waiting(self, job: Followed) -> None:
+    def _look_at_waiting(self, job: JobState) -> None:
         reason = job.why_waiting(self._second.most(), self._patience)
         if reason is None:
             return
@@ -224,7 +223,7 @@ class Watcher:
             if not job.started.is_set():
                 self._look(job)
 
-    async def _ask_kueue(self, job: Followed) -> None:
+    async def _ask_kueue(self, job: JobState) -> None:
         said = await self._second.workload(job.known)
         if said is not None:
             job.feed.warn(said)
@@ -232,7 +231,7 @@ class Watcher:
 
     # ---- ends
 
-    def _around(self, job: Followed, namespace_going: bool = False) -> Around:
+    def _around(self, job: JobState, namespace_going: bool = False) -> Around:
         feed = job.feed
         deleted = feed.root is not None and feed.root.metadata.deletion_timestamp is not None
         return Around(
@@ -245,7 +244,7 @@ class Watcher:
             cancelled=job.cancelled,
         )
 
-    async def _decide(self, job: Followed) -> None:
+    async def _decide(self, job: JobState) -> None:
         """How it ended depends on more than its pods, which other watches may not have told yet."""
         root, root_gone = await self._second.root(job.known)
         if root_gone:
@@ -254,14 +253,14 @@ class Watcher:
             job.feed.root = root
         missing = len(job.feed.hosts()) < job.known.hosts and await self._second.has_other_pods(job.feed)
         namespace_going = await self._second.namespace_going()
-        hosts = job.hosts_seen(self._clock, self._patience.lost_s)
+        hosts = job.host_ends(self._clock, self._patience.lost_s)
         job.deciding = None
         if missing or not job.over(hosts, True):
             job.wake(lambda: self._look(job))
             return
         self._exit(job, job_exit(hosts, job.known.trial, self._around(job, namespace_going)))
 
-    async def _give_up(self, job: Followed, reason: Waiting) -> None:
+    async def _give_up(self, job: JobState, reason: Waiting) -> None:
         """It will never start: first it is made sure that it does not after all, then that is told."""
         if reason.kind == NEVER:  # unless a node has come since
             await self._second.learn_nodes()
@@ -282,7 +281,7 @@ class Watcher:
         outcome = Outcome.CANCELLED if job.cancelled else reason.class_
         self._exit(job, Exit(outcome, message=message))
 
-    def _exit(self, job: Followed, ended: Exit) -> None:
+    def _exit(self, job: JobState, ended: Exit) -> None:
         if job.exited.is_set() or job.let_go_of:
             return
         time = job.finished(self._clock)

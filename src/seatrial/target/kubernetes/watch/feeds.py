@@ -21,9 +21,9 @@ from seatrial.kubernetes import (
     Resource,
 )
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.pod_times import Clock, PodTimes
-from seatrial.target.kubernetes.seen import Known, PodSeen, RootSeen, WarningSeen
-from seatrial.target.kubernetes.waiting import KUEUE_WORKLOAD
+from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, TrackedJob, WarningEvent
+from seatrial.target.kubernetes.watch.stage_times import Clock, PodTimes
+from seatrial.target.kubernetes.watch.waiting import KUEUE_WORKLOAD
 
 UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
 WARNINGS = 32  # of one job
@@ -52,18 +52,18 @@ def kept_task(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]], f
 class JobFeed:
     """What is known of one job's objects."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: TrackedJob) -> None:
         self.known = known
         self.pods: dict[str, PodTimes] = {}  # by uid; those that are gone stay
-        self.root: RootSeen | None = None  # its last state, also when it is gone
+        self.root: RootObject | None = None  # its last state, also when it is gone
         self.root_gone = False
-        self._warnings: dict[tuple[str, str], WarningSeen] = {}  # by whom and what for, the latest last
+        self._warnings: dict[tuple[str, str], WarningEvent] = {}  # by whom and what for, the latest last
 
     @property
-    def warnings(self) -> tuple[WarningSeen, ...]:
+    def warnings(self) -> tuple[WarningEvent, ...]:
         return tuple(self._warnings.values())
 
-    def warn(self, warning: WarningSeen) -> None:
+    def warn(self, warning: WarningEvent) -> None:
         key = (warning.involved_object.name, warning.reason)
         self._warnings.pop(key, None)
         self._warnings[key] = warning
@@ -97,14 +97,14 @@ class Feeds:
         self._jobs: dict[str, JobFeed] = {}  # by the root's name
         self._others: dict[str, dict[str, PodTimes]] = {}  # pods of jobs that nobody follows, by root's name and uid
         self._pods: dict[str, PodTimes] = {}  # all, by uid
-        self._roots: dict[str, RootSeen] = {}
+        self._roots: dict[str, RootObject] = {}
         self._runs: dict[str, list[asyncio.Task[None]]] = {}
         self._synced: set[str] = set()  # runs all of whose pods are known
         self._warnings: asyncio.Task[None] | None = None
-        self._unmatched: deque[WarningSeen] = deque(maxlen=UNMATCHED_WARNINGS)
+        self._unmatched: deque[WarningEvent] = deque(maxlen=UNMATCHED_WARNINGS)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def follow(self, known: Known) -> JobFeed:
+    def follow(self, known: TrackedJob) -> JobFeed:
         feed = self._jobs[known.name] = JobFeed(known)
         feed.pods.update(self._others.pop(known.name, {}))
         for times in feed.pods.values():
@@ -149,7 +149,7 @@ class Feeds:
     def pod(self, uid: str) -> PodTimes | None:
         return self._pods.get(uid)
 
-    def trial(self, pod: PodSeen) -> str:
+    def trial(self, pod: PodObject) -> str:
         feed = self._jobs.get(pod.job)
         return feed.known.trial if feed is not None else names.TRIAL
 
@@ -179,7 +179,7 @@ class Feeds:
 
     async def _watch_pods(self, run: str) -> None:
         labels, live = names.selector(run=run), False
-        async for event in self._client.watch(PODS, PodSeen, namespace=self._namespace, labels=labels):
+        async for event in self._client.watch(PODS, PodObject, namespace=self._namespace, labels=labels):
             if event.kind is SYNCED:
                 live = True
                 self._synced.add(run)
@@ -190,7 +190,7 @@ class Feeds:
 
     async def _watch_roots(self, run: str) -> None:
         labels = names.selector(run=run, part="job")
-        async for event in self._client.watch(self._resource, RootSeen, namespace=self._namespace, labels=labels):
+        async for event in self._client.watch(self._resource, RootObject, namespace=self._namespace, labels=labels):
             if event.kind is SYNCED:
                 for feed in [one for one in self._jobs.values() if one.known.run == run and one.root is None]:
                     self._task(self._look_for_root(feed))
@@ -198,7 +198,7 @@ class Feeds:
                 self._see_root(event.object, event.kind is DELETED)
 
     async def _watch_warnings(self) -> None:
-        watch = self._client.watch(EVENTS, WarningSeen, namespace=self._namespace, fields="type=Warning")
+        watch = self._client.watch(EVENTS, WarningEvent, namespace=self._namespace, fields="type=Warning")
         async for event in watch:
             watch.objects.clear()  # a relist may tell them again, which does no harm; keeping all would
             if event.object is None or event.kind is DELETED:
@@ -210,7 +210,7 @@ class Feeds:
                 feed.warn(event.object)
                 self._changed(feed.known.name)
 
-    def _see_pod(self, pod: PodSeen, at_s: float, live: bool, gone: bool) -> None:
+    def _see_pod(self, pod: PodObject, at_s: float, live: bool, gone: bool) -> None:
         name, uid = pod.job, pod.metadata.uid
         feed = self._jobs.get(name)
         times = self._pods.get(uid)
@@ -227,7 +227,7 @@ class Feeds:
             if not self._others[name]:
                 del self._others[name]
 
-    def _see_root(self, root: RootSeen, gone: bool) -> None:
+    def _see_root(self, root: RootObject, gone: bool) -> None:
         name = root.metadata.name
         if gone:
             self._roots.pop(name, None)
@@ -259,7 +259,7 @@ class Feeds:
         if feed.root_gone and feed.known.name in self._jobs:
             self._changed(feed.known.name)
 
-    def _about(self, warning: WarningSeen) -> JobFeed | None:
+    def _about(self, warning: WarningEvent) -> JobFeed | None:
         """The job whose root, pod or workload it regards: their names begin with the root's."""
         about = warning.involved_object
         if about.kind == self._resource.kind and about.name in self._jobs:

@@ -6,8 +6,8 @@ import contextlib
 from seatrial.job import Event
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.watcher import Watcher
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.watch.watcher import Watcher
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
@@ -23,9 +23,9 @@ class ProgressFollower:
         self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
         self._places = asyncio.Semaphore(MOST)
 
-    def add(self, handle: str, card: Card) -> None:
-        if handle not in self._tasks and card.steps:
-            task = self._tasks[handle] = asyncio.create_task(self._follow(handle, card))
+    def add(self, handle: str, job: JobAnnotation) -> None:
+        if handle not in self._tasks and job.steps:
+            task = self._tasks[handle] = asyncio.create_task(self._follow(handle, job))
             self._all.add(task)
             task.add_done_callback(self._all.discard)
 
@@ -39,13 +39,13 @@ class ProgressFollower:
             self.forget(handle)
         await asyncio.gather(*self._all, return_exceptions=True)
 
-    async def _follow(self, handle: str, card: Card) -> None:
+    async def _follow(self, handle: str, job: JobAnnotation) -> None:
         """Host 0 speaks for all. Whatever goes wrong here is no misfortune of the job."""
         with contextlib.suppress(TargetError):  # who waits for the job's events is told
             await self._watcher.started(handle)
         await asyncio.sleep(AFTER_S)
         async with self._places:
-            progress, offset, failures = Progress(card.steps), 0, 0
+            progress, offset, failures = Progress(job.steps), 0, 0
             while pod := next((pod for pod in self._watcher.pods(handle) if pod.trial_running and pod.real), None):
                 keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
                 with contextlib.suppress(KubernetesError):

@@ -1,13 +1,13 @@
-"""What is read of a job's objects on a cluster: its root, its pods, and warnings about them. Small structs, each with
-the questions that others ask of it; what they do not name is never kept."""
+"""What is read of a job's objects on a cluster: its root, its pods, warnings about them, and its trial's termination
+message. Small structs, each with the questions that others ask of it; what they do not name is never kept."""
 
 from datetime import datetime
 
 import msgspec
 
-from seatrial.job import StageTime
+from seatrial.job import Outcome, StageTime
 from seatrial.kubernetes import Meta, Object, Part
-from seatrial.target.kubernetes.names import JOB, TRIAL
+from seatrial.target.kubernetes.names import JOB, KEEPER, TRIAL
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 REPLICA_TYPE, REPLICA_INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
@@ -15,6 +15,11 @@ JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"
 FIRST_REPLICA = "master"  # of a PyTorchJob: host 0, before its workers
 CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+MESSAGE_VERSION = 1
+MESSAGE_BYTES = 4096
+KILLED = 128  # an exit code of 128 + N is a shell's and a container's way to say signal N
+# Of these a trial cannot know itself.
+NOT_ITS_TO_SAY = frozenset({Outcome.EVICTED, Outcome.LOST, Outcome.QUEUE})
 
 
 def epoch_s(stamp: str | None) -> float | None:
@@ -40,7 +45,7 @@ class Running(Part, frozen=True, gc=False):
     started_at: str | None = None
 
 
-class NotYet(Part, frozen=True, gc=False):
+class WaitingState(Part, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
 
@@ -55,7 +60,7 @@ class Terminated(Part, frozen=True, gc=False):
 
 
 class ContainerState(Part, frozen=True, gc=False):
-    waiting: NotYet | None = None
+    waiting: WaitingState | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
@@ -71,14 +76,14 @@ class Probe(Part, frozen=True, gc=False):
     """That there is one is all that matters."""
 
 
-class Asks(Part, frozen=True, gc=False):
+class ContainerResources(Part, frozen=True, gc=False):
     requests: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ContainerSpec(Part, frozen=True, gc=False):
     name: str = ""
     readiness_probe: Probe | None = None
-    resources: Asks = Asks()
+    resources: ContainerResources = ContainerResources()
 
 
 class PodSpec(Part, frozen=True, gc=False):
@@ -99,7 +104,7 @@ class PodMeta(Meta, frozen=True, gc=False):
     deletion_grace_period_seconds: int | None = None
 
 
-class PodSeen(Object, frozen=True, gc=False):
+class PodObject(Object, frozen=True, gc=False):
     metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -175,7 +180,7 @@ class RootStatus(Part, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
-class RootSeen(Object, frozen=True, gc=False):
+class RootObject(Object, frozen=True, gc=False):
     """A Job, JobSet or PyTorchJob."""
 
     spec: RootSpec = RootSpec()
@@ -205,7 +210,7 @@ class Regarding(Part, frozen=True, gc=False):
     uid: str = ""
 
 
-class WarningSeen(Object, frozen=True, gc=False):
+class WarningEvent(Object, frozen=True, gc=False):
     """An event of type Warning."""
 
     involved_object: Regarding = Regarding()
@@ -213,7 +218,7 @@ class WarningSeen(Object, frozen=True, gc=False):
     message: str = ""
 
 
-class Known(msgspec.Struct, frozen=True):
+class TrackedJob(msgspec.Struct, frozen=True):
     """What whoever submitted or found a job knows of it. `name` is its root's, and the value of its label."""
 
     name: str
@@ -225,7 +230,7 @@ class Known(msgspec.Struct, frozen=True):
     queue: bool = False  # Kueue decides when it starts
 
 
-class PodNow(msgspec.Struct, frozen=True):
+class PodSummary(msgspec.Struct, frozen=True):
     """A pod of a job as it was last seen."""
 
     name: str
@@ -240,6 +245,54 @@ class PodNow(msgspec.Struct, frozen=True):
     real: bool = False  # a node made its containers and still has their logs
     exit_code: int | None = None  # of the trial
     step_ends: tuple[tuple[str, int | None], ...] = ()  # as far as the trial said it: outcome and code of each
+
+
+class TerminationMessage(msgspec.Struct, frozen=True):
+    """A trial's own, as its agent writes it."""
+
+    seatrial: int
+    outcome: Outcome
+    code: int | None = None
+    message: str = ""
+    steps: tuple[tuple[Outcome, int | None], ...] = ()
+
+
+def read_termination_message(ended: Terminated) -> TerminationMessage | None:
+    """What the trial said, when it did and it can be so. Whatever else was written there is none of it."""
+    try:
+        said = msgspec.json.decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], type=TerminationMessage)
+    except msgspec.DecodeError:
+        return None
+    known = said.seatrial == MESSAGE_VERSION and said.outcome not in NOT_ITS_TO_SAY
+    return said if known and _agrees(said, ended) else None
+
+
+def _agrees(said: TerminationMessage, ended: Terminated) -> bool:
+    """A message from before the trial was killed, or written by what it ran, is not how it ended."""
+    if said.outcome is Outcome.EXITED:
+        return said.code is None or ended.exit_code in (said.code & 0xFF, min(said.code, 255))
+    return ended.exit_code not in (0, KILLED + 9)
+
+
+def pod_summary(pod: PodObject, trial: str, gone: bool = False) -> PodSummary:
+    there = not gone and not pod.phase_ended
+    running = {name for name, state in pod.states() if state.running is not None} if there else set()
+    ended = pod.state(trial).terminated
+    said = read_termination_message(ended) if ended is not None else None
+    return PodSummary(
+        name=pod.metadata.name,
+        number=pod.number,
+        node=pod.spec.node_name,
+        running=bool(running),
+        trial_running=trial in running,
+        trial_ended=not there or ended is not None,
+        keeper_running=KEEPER in running,
+        ended=not there,
+        uid=pod.metadata.uid,
+        real=not gone and any(one.container_id for one in pod.status.container_statuses),
+        exit_code=ended.exit_code if ended is not None else None,
+        step_ends=tuple((outcome.value, code) for outcome, code in said.steps) if said is not None else (),
+    )
 
 
 def _condition(conditions: tuple[Condition, ...], type_: str, status: str) -> Condition | None:

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.target.kubernetes.seen import Condition, NotYet, PodSeen, RootSeen, WarningSeen, one_line
+from seatrial.target.kubernetes.watch.objects import (
+    Condition,
+    PodObject,
+    RootObject,
+    WaitingState,
+    WarningEvent,
+    one_line,
+)
 
 # As in a text of the scheduler: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match ...".
 UNSCHEDULABLE = re.compile(r"^0/\d+ nodes are available: (?P<reasons>.*?)\.?(?:$|\. .*)", re.DOTALL)
@@ -94,20 +101,20 @@ class Waiting(msgspec.Struct, frozen=True):
 class Around(msgspec.Struct, frozen=True):
     """What is known beside the pods. `most` is the most of each resource that any node has; None: nobody may see it."""
 
-    root: RootSeen | None = None
-    warnings: tuple[WarningSeen, ...] = ()
+    root: RootObject | None = None
+    warnings: tuple[WarningEvent, ...] = ()
     hosts: int = 1
     queue: bool = False
     most: Mapping[str, float] | None = None
 
 
-def why_waiting(pods: Sequence[PodSeen], trial: str, around: Around, patience: Patience) -> Waiting | None:
+def why_waiting(pods: Sequence[PodObject], trial: str, around: Around, patience: Patience) -> Waiting | None:
     """The reason that weighs most; None when nothing is known to be in the way."""
     found = list(_reasons(pods, trial, around, patience))
     return next((one for one in found if one.final), found[0] if found else None)
 
 
-def _reasons(pods: Sequence[PodSeen], trial: str, around: Around, patience: Patience) -> Iterator[Waiting]:
+def _reasons(pods: Sequence[PodObject], trial: str, around: Around, patience: Patience) -> Iterator[Waiting]:
     root = around.root
     if root is not None and root.suspended:
         if around.queue:
@@ -125,11 +132,11 @@ def _reasons(pods: Sequence[PodSeen], trial: str, around: Around, patience: Pati
             yield _not_created(others[-1].message, patience)
 
 
-def _is_about(warning: WarningSeen, pod: PodSeen) -> bool:
+def _is_about(warning: WarningEvent, pod: PodObject) -> bool:
     return warning.involved_object.kind == "Pod" and warning.involved_object.name == pod.metadata.name
 
 
-def _of_pod(pod: PodSeen, warnings: list[WarningSeen], around: Around, patience: Patience) -> Iterator[Waiting]:
+def _of_pod(pod: PodObject, warnings: list[WarningEvent], around: Around, patience: Patience) -> Iterator[Waiting]:
     for name, state in pod.states():
         if state.waiting is not None and state.waiting.reason in IMAGE:
             yield _image(state.waiting, warnings, patience)
@@ -155,7 +162,7 @@ def _of_pod(pod: PodSeen, warnings: list[WarningSeen], around: Around, patience:
 # ---- on a node
 
 
-def _image(waiting: NotYet, warnings: list[WarningSeen], patience: Patience) -> Waiting:
+def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patience) -> Waiting:
     # Between two tries some versions say only that they wait: what went wrong is in a warning then.
     pulls = [one.message for one in warnings if "pull image" in one.message]
     text = " ".join([waiting.message, *pulls[-1:]])
@@ -169,7 +176,7 @@ def _image(waiting: NotYet, warnings: list[WarningSeen], patience: Patience) -> 
     return Waiting(why, Outcome.INFRA, True, patience.infra_s, "image")
 
 
-def _container(name: str, waiting: NotYet, patience: Patience) -> Waiting:
+def _container(name: str, waiting: WaitingState, patience: Patience) -> Waiting:
     lower = waiting.message.lower()
     why = f"its container {name} cannot be made ({waiting.reason}): {one_line(waiting.message)}"
     if any(words in lower for words in CONTAINER_REFUSED) and not any(words in lower for words in PASSING):
@@ -187,7 +194,7 @@ def _mount(message: str, patience: Patience) -> Waiting:
 # ---- for a node
 
 
-def _unscheduled(condition: Condition, pod: PodSeen, most: Mapping[str, float] | None, patience: Patience) -> Waiting:
+def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float] | None, patience: Patience) -> Waiting:
     whole = " ".join(condition.message[:MESSAGE_CHARACTERS].split())
     matched = UNSCHEDULABLE.match(whole)
     # What follows the reasons is about preemption, and of use to who writes schedulers.
@@ -214,7 +221,7 @@ def _never(reason: str) -> bool:
     return taint is not None and bool(taint["key"]) and not taint["key"].startswith(OF_NODES)
 
 
-def _too_much(reason: str, pod: PodSeen, most: Mapping[str, float] | None) -> str:
+def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> str:
     """What it asks for and no node has, not even an empty one; nothing when one has, or nobody knows."""
     _, found, resource = reason.partition(INSUFFICIENT)
     if not found or most is None:
@@ -258,7 +265,7 @@ def _amounts(text: str) -> dict[str, float]:
     return {name: amount for name, amount in amounts if amount is not None}
 
 
-def _queued(warnings: Iterable[WarningSeen], patience: Patience) -> Waiting:
+def _queued(warnings: Iterable[WarningEvent], patience: Patience) -> Waiting:
     said = [one.message for one in warnings if one.involved_object.kind == KUEUE_WORKLOAD]
     if not said:
         return Waiting("waiting: not admitted by Kueue yet")

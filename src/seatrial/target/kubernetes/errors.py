@@ -23,7 +23,7 @@ from seatrial.target.protocol import TargetError, TargetLost
 _REFUSED = (Invalid, UnknownKind, KubeconfigError)
 _POLICY = ("denied the request", "denied request", "violates PodSecurity")
 NO_NAMESPACE = re.compile(r'^namespaces "([^"]*)" not found')
-NOBODY = (Unauthorized, CredentialsError)  # the server does not know who asks
+UNAUTHENTICATED = (Unauthorized, CredentialsError)  # the server does not know who asks
 UNANSWERED = (Unreachable, Uncertain)  # what was asked for may have been done
 
 
@@ -32,9 +32,9 @@ def target_error(error: KubernetesError, doing: str = "", lost: bool = False) ->
     text = f"{doing}: {error}" if doing else str(error)
     if isinstance(error, NotFound) and (namespace := NO_NAMESPACE.search(error.message)):
         text += f"\nmake it (`kubectl create namespace {namespace[1]}`), or name another in the target's `namespace`"
-    if isinstance(error, NOBODY):
+    if isinstance(error, UNAUTHENTICATED):
         text += "\nlog in again; jobs that run go on meanwhile"
-    if lost or isinstance(error, NOBODY):
+    if lost or isinstance(error, UNAUTHENTICATED):
         return TargetLost(text)
     refused = isinstance(error, _REFUSED) or _denied(error)
     return TargetError(text, Outcome.REFUSED if refused else Outcome.INFRA)
@@ -46,7 +46,7 @@ def _denied(error: KubernetesError) -> bool:
 
 
 @contextmanager
-def told(doing: str = "", lost: bool | tuple[type[KubernetesError], ...] = False) -> Iterator[None]:
+def target_errors(doing: str = "", lost: bool | tuple[type[KubernetesError], ...] = False) -> Iterator[None]:
     """Errors of the client inside become the target's own; `lost`: which of them say nothing of the job."""
     try:
         yield

@@ -10,7 +10,7 @@ import asyncio
 import time
 
 from seatrial.job import Stage, StageTime
-from seatrial.target.kubernetes.seen import PodSeen, epoch_s
+from seatrial.target.kubernetes.watch.objects import PodObject, epoch_s
 
 API_SERVER, KUBELET, WATCH, SUBMITTER = "api-server", "kubelet", "watch", "submitter"
 HALF_S = 0.5
@@ -36,7 +36,7 @@ class PodTimes:
 
     __slots__ = ("arrived_s", "before_s", "ended", "gone", "live", "pod", "times")
 
-    def __init__(self, pod: PodSeen) -> None:
+    def __init__(self, pod: PodObject) -> None:
         self.pod = pod
         self.times: dict[Stage, StageTime] = {}
         self.arrived_s: float | None = None
@@ -45,7 +45,7 @@ class PodTimes:
         self.gone = False
         self.ended = asyncio.Event()  # its trial
 
-    def take(self, pod: PodSeen, trial: str, arrived_s: float, live: bool, gone: bool = False) -> None:
+    def take(self, pod: PodObject, trial: str, arrived_s: float, live: bool, gone: bool = False) -> None:
         """`arrived_s` is wall time."""
         self.pod, self.live, self.gone = pod, live, gone
         if self.arrived_s is not None and self.arrived_s < arrived_s:
@@ -71,7 +71,7 @@ class PodTimes:
         return StageTime(stage, min(stamp_s + HALF_S, arrived_s), source, HALF_S)
 
 
-def _reached(pod: PodSeen, trial: str, gone: bool) -> dict[Stage, tuple[float | None, str]]:
+def _reached(pod: PodObject, trial: str, gone: bool) -> dict[Stage, tuple[float | None, str]]:
     """The stages that it has come to, with the server's stamp and whose that is."""
     found: dict[Stage, tuple[float | None, str]] = {}
     found[Stage.QUEUED] = (epoch_s(pod.metadata.creation_timestamp), API_SERVER)

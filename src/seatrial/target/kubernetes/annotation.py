@@ -7,14 +7,14 @@ import msgspec
 from seatrial.job import Job
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.run_object import Annotated
-from seatrial.target.kubernetes.watcher import PodNow
-from seatrial.target.kubernetes.word import KILLED
+from seatrial.target.kubernetes.watch.objects import KILLED
+from seatrial.target.kubernetes.watch.watcher import PodSummary
 from seatrial.target.protocol import TargetError
 
 MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
 
 
-class Card(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str  # of the neutral job
     run: str
     labels: dict[str, str] = {}
@@ -26,7 +26,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     ports: dict[str, int] = {}  # the number of each by its name
 
     @classmethod
-    def of(cls, job: Job, trial: str) -> "Card":
+    def of(cls, job: Job, trial: str) -> "JobAnnotation":
         steps = tuple(step.name for step in job.steps)
         if sum(len(name.encode()) for name in steps) > MOST_NAMES_BYTES:
             steps = ()
@@ -36,9 +36,9 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, trial, ports)
 
     @classmethod
-    def read(cls, found: Annotated) -> "Card":
+    def read(cls, found: Annotated) -> "JobAnnotation":
         try:
-            return msgspec.json.decode(found.metadata.annotations[names.CARD], type=cls)
+            return msgspec.json.decode(found.metadata.annotations[names.JOB_DATA], type=cls)
         except (LookupError, msgspec.DecodeError) as error:
             name = f"{found.metadata.namespace}/{found.metadata.name}"
             raise TargetError(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
@@ -46,7 +46,7 @@ class Card(msgspec.Struct, frozen=True, omit_defaults=True):
     def text(self) -> str:
         return msgspec.json.encode(self).decode()
 
-    def records(self, pod: PodNow) -> list[dict[str, Any]]:
+    def records(self, pod: PodSummary) -> list[dict[str, Any]]:
         """The agent's records as far as the status of its container tells them: how each step ended, not what it
         said. Empty when it does not tell."""
         ends = pod.step_ends

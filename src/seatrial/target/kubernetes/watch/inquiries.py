@@ -20,9 +20,9 @@ from seatrial.kubernetes import (
     Resource,
 )
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.feeds import JobFeed
-from seatrial.target.kubernetes.seen import Condition, Known, Regarding, RootSeen, WarningSeen
-from seatrial.target.kubernetes.waiting import INSUFFICIENT, KUEUE_WORKLOAD, quantity
+from seatrial.target.kubernetes.watch.feeds import JobFeed
+from seatrial.target.kubernetes.watch.objects import Condition, Regarding, RootObject, TrackedJob, WarningEvent
+from seatrial.target.kubernetes.watch.waiting import INSUFFICIENT, KUEUE_WORKLOAD, quantity
 
 WORKLOAD_LABEL, WORKLOAD_VERSIONS = "kueue.x-k8s.io/job-uid", ("v1beta1", "v1beta2")
 NODES_S = 60.0  # that what is known of nodes counts
@@ -32,7 +32,7 @@ class NodeStatus(Part, frozen=True, gc=False):
     allocatable: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class NodeSeen(Object, frozen=True, gc=False):
+class NodeObject(Object, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
@@ -44,16 +44,16 @@ class Workload(Object, frozen=True, gc=False):
     status: WorkloadStatus = WorkloadStatus()
 
 
-class SecondLook:
+class Inquiries:
     def __init__(self, client: Kubernetes, namespace: str, resource: Resource) -> None:
         self._client, self._namespace, self._resource = client, namespace, resource
         self._most: dict[str, float] | None = None
         self._ask_nodes_s: float | None = 0.0  # not before; None: never again
 
-    async def root(self, known: Known) -> tuple[RootSeen | None, bool]:
+    async def root(self, known: TrackedJob) -> tuple[RootObject | None, bool]:
         """A job's root as it is now, and whether it is gone."""
         try:
-            found = await self._client.get(self._resource, known.name, RootSeen, namespace=self._namespace)
+            found = await self._client.get(self._resource, known.name, RootObject, namespace=self._namespace)
         except NotFound:
             return None, True
         except KubernetesError:
@@ -71,7 +71,7 @@ class SecondLook:
             return False
         return False
 
-    async def workload(self, known: Known) -> WarningSeen | None:
+    async def workload(self, known: TrackedJob) -> WarningEvent | None:
         """What Kueue says of a job that it does not admit, as if it had warned: of some reasons it does not."""
         labels = f"{WORKLOAD_LABEL}={known.uid}"
         for version in WORKLOAD_VERSIONS:
@@ -108,7 +108,7 @@ class SecondLook:
     async def learn_nodes(self) -> None:
         most: dict[str, float] = {}
         try:
-            async for node in self._client.list(NODES, NodeSeen):
+            async for node in self._client.list(NODES, NodeObject):
                 for name, text in node.status.allocatable.items():
                     most[name] = max(most.get(name, 0.0), quantity(text) or 0.0)
         except Forbidden:
@@ -119,7 +119,7 @@ class SecondLook:
         self._most = most
 
 
-def _held_back(workload: Workload) -> WarningSeen | None:
+def _held_back(workload: Workload) -> WarningEvent | None:
     about = Regarding(KUEUE_WORKLOAD, workload.metadata.name, workload.metadata.uid)
     held = (one for one in workload.status.conditions if one.status == "False" and one.message)
-    return next((WarningSeen(involved_object=about, reason=one.reason, message=one.message) for one in held), None)
+    return next((WarningEvent(involved_object=about, reason=one.reason, message=one.message) for one in held), None)

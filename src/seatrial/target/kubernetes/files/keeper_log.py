@@ -47,7 +47,7 @@ done
 _FIRST = f'cd {names.OUT} && ls | sed -n "s/^log.txt.\\([0-9]*\\)$/\\1/p" | sort -n | head -n 1'
 
 
-class BoxLog:
+class KeeperLog:
     """`ended` says whether the trial has; after that nothing is added to its log."""
 
     def __init__(self, keeper: Pod, ended: asyncio.Event, there: Callable[[], bool]) -> None:
@@ -125,3 +125,26 @@ class BoxLog:
 
 class _Skipped(Exception):
     pass
+
+
+def prefix_of(number: int, hosts: int, container: str = "") -> bytes:
+    host = b"[%d] " % number if hosts > 1 else b""
+    return host + (b"(%s) " % container.encode() if container else b"")
+
+
+class Prefixed:
+    """Fed with blocks that are cut anywhere; gives whole lines, each with `prefix`. Without one, blocks as they are."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._rest = b""
+
+    def feed(self, block: bytes) -> bytes:
+        if not self._prefix:
+            return block
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        return b"".join(self._prefix + line + b"\n" for line in lines)
+
+    def end(self) -> bytes:
+        """The last line, when it was not ended; it gets its newline."""
+        return self._prefix + self._rest + b"\n" if self._rest else b""
