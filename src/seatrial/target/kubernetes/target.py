@@ -24,6 +24,7 @@ from seatrial.target.agent_file import agent_bytes
 from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.doctor import examine
+from seatrial.target.kubernetes.ender import Ender
 from seatrial.target.kubernetes.endpoint import opened_port
 from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
 from seatrial.target.kubernetes.files.collect import Collector
@@ -40,8 +41,6 @@ from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, Targe
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 GONE_S = 120.0
 POLL_S = 0.5
-PENDING_S = 60.0  # for a host that has no place yet, when another has failed
-AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
 
 
 class _Status(Part, frozen=True, gc=False):
@@ -87,22 +86,17 @@ class KubernetesTarget:
         self._context = access.context
         self._namespace = self._options.namespace or access.namespace
         self._resource = manifest.root_resource(self._options)
-        self._watcher = Watcher(
-            self._client, self._namespace, self._resource, on_final=self._end_waiting, on_partial=self._end_others
-        )
+        self._ender = Ender(self._client, self._namespace, self._resource)
+        self._watcher = Watcher(self._client, self._namespace, self._resource, ender=self._ender)
         others = _others(self._options)
         self._collector = Collector(self._client, self._namespace, self._watcher, others)
         self._live_log = LiveLog(self._client, self._namespace, self._watcher, others)
         self._progress = ProgressFollower(self._client, self._namespace, self._watcher)
-        self._ending: set[asyncio.Task[None]] = set()
         self._opened = True
 
     async def close(self) -> None:
         if not self._opened:
             return
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
         await self._progress.close()
         await self._watcher.close()
         await self._collector.close()
@@ -137,7 +131,7 @@ class KubernetesTarget:
             submitting.cancel()
             await asyncio.gather(submitting, return_exceptions=True)
             with contextlib.suppress(KubernetesError):
-                await self._client.delete(self._resource, names.object_name(job.name), namespace=self._namespace)
+                await self._ender.delete(names.object_name(job.name))
             raise
         except KubernetesError as error:
             # Then it may have been made, and may run: whoever asks for it again by its name finds it.
@@ -317,39 +311,19 @@ class KubernetesTarget:
         name = self._parsed(handle).name
         annotation = await self._annotation(handle)
         self._watcher.mark_cancelled(handle)
-        asked = await self._ask_to_end(handle)
-        if asked:
+        if await self._ender.ask(self._watcher.pods(handle)):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(annotation.grace_s + FORCE_S):
                     await self._watcher.ended(handle)
                     return
         with target_errors(f"cannot end {handle}"):
-            await self._client.delete(self._resource, name, namespace=self._namespace)
-
-    async def _ask_to_end(self, handle: str, numbers: "set[int] | None" = None) -> bool:
-        """Whether all that run have heard it. One that has not begun cannot be asked: it is deleted."""
-        pods = [pod for pod in self._watcher.pods(handle) if numbers is None or pod.number in numbers]
-        running = [pod for pod in pods if pod.trial_running]
-        if not running and any(pod.trial_ended for pod in pods):
-            return True
-        heard = await asyncio.gather(*(self._touch_cancel(pod.name) for pod in running))
-        return bool(running) and all(heard)
-
-    async def _touch_cancel(self, pod: str) -> bool:
-        keeper = self._client.pod(pod, names.KEEPER, namespace=self._namespace)
-        command = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
-        for attempt in range(3):
-            with contextlib.suppress(KubernetesError, TimeoutError):
-                async with asyncio.timeout(FORCE_S):
-                    return (await keeper.run(command)).exit_code == 0
-            await asyncio.sleep(POLL_S * attempt)
-        return False
+            await self._ender.delete(name)
 
     async def remove(self, handle: str) -> None:
         name = self._parsed(handle).name
         with target_errors(f"cannot remove {handle}"):
             run = await self._others_run(handle, name)
-            deleted = await self._client.delete(self._resource, name, namespace=self._namespace)
+            deleted = await self._ender.delete(name)
             if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
                 if run:
@@ -386,33 +360,6 @@ class KubernetesTarget:
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
-
-    # ---- what the watcher asks for
-
-    async def _end_waiting(self, handle: str) -> None:
-        """It will never start, and it must not after all."""
-        with contextlib.suppress(KubernetesError):
-            await self._client.delete(self._resource, self._parsed(handle).name, namespace=self._namespace)
-
-    def _end_others(self, handle: str, numbers: set[int]) -> None:
-        task = asyncio.create_task(self._end_hosts(handle, numbers))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _end_hosts(self, handle: str, numbers: set[int]) -> None:
-        """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
-        await asyncio.sleep(AFTER_FAILURE_S)
-        until_s = time.monotonic() + PENDING_S
-        placed = False
-        while time.monotonic() < until_s:
-            heard = await self._ask_to_end(handle, numbers)
-            pods = [pod for pod in self._watcher.pods(handle) if pod.number in numbers]
-            placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
-            if placed and heard:
-                return
-            await asyncio.sleep(POLL_S)
-        if not placed:
-            await self._end_waiting(handle)
 
     # ---- handles
 

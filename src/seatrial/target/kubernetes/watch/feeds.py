@@ -6,7 +6,7 @@ label: those of others come too and are dropped. Of jobs that nobody follows no 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 from seatrial.kubernetes import (
@@ -29,24 +29,6 @@ UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
 WARNINGS = 32  # of one job
 ASK_AGAIN_S = 5.0
 ON_ITS_WAY_S = 30.0  # behind hundreds of others that are just being made
-
-Changed = Callable[[str], None]  # the name of a followed job's root
-Failed = Callable[[BaseException], None]
-
-
-def kept_task(work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]], failed: Failed) -> asyncio.Task[None]:
-    """A task that is in `tasks` while it runs; what it raises is told at once, to `failed`."""
-
-    def done(task: asyncio.Task[None]) -> None:
-        tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Closed):
-            failed(error)
-
-    task = asyncio.create_task(work)
-    tasks.add(task)
-    task.add_done_callback(done)
-    return task
 
 
 class JobFeed:
@@ -87,13 +69,10 @@ class JobFeed:
 
 
 class Feeds:
-    """`changed` is called after each change of a followed job, `failed` when a watch has failed for good."""
+    """Whoever holds it asks what has changed; nothing of it calls back."""
 
-    def __init__(
-        self, client: Kubernetes, namespace: str, resource: Resource, clock: Clock, changed: Changed, failed: Failed
-    ) -> None:
+    def __init__(self, client: Kubernetes, namespace: str, resource: Resource, clock: Clock) -> None:
         self._client, self._namespace, self._resource, self._clock = client, namespace, resource, clock
-        self._changed, self._failed = changed, failed
         self._jobs: dict[str, JobFeed] = {}  # by the root's name
         self._others: dict[str, dict[str, PodTimes]] = {}  # pods of jobs that nobody follows, by root's name and uid
         self._pods: dict[str, PodTimes] = {}  # all, by uid
@@ -103,6 +82,18 @@ class Feeds:
         self._warnings: asyncio.Task[None] | None = None
         self._unmatched: deque[WarningEvent] = deque(maxlen=UNMATCHED_WARNINGS)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: dict[str, None] = {}  # names of followed jobs, in the order in which they changed
+        self._failure: BaseException | None = None
+        self._news = asyncio.Event()
+
+    async def changed(self) -> list[str]:
+        """The followed jobs of which something is new since it was last asked; raises what a watch failed with."""
+        await self._news.wait()
+        self._news.clear()
+        if self._failure is not None:
+            raise self._failure
+        names_, self._changed = list(self._changed), {}
+        return names_
 
     def follow(self, known: TrackedJob) -> JobFeed:
         feed = self._jobs[known.name] = JobFeed(known)
@@ -174,8 +165,22 @@ class Feeds:
 
     # ---- the watches
 
+    def _note(self, name: str) -> None:
+        self._changed[name] = None
+        self._news.set()
+
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return kept_task(work, self._tasks, self._failed)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Closed):
+            self._failure = self._failure or error
+            self._news.set()
 
     async def _watch_pods(self, run: str) -> None:
         labels, live = names.selector(run=run), False
@@ -184,7 +189,7 @@ class Feeds:
                 live = True
                 self._synced.add(run)
                 for name in [name for name, feed in self._jobs.items() if feed.known.run == run]:
-                    self._changed(name)
+                    self._note(name)
             elif event.object is not None:
                 self._see_pod(event.object, event.at_s, live and not event.relisted, event.kind is DELETED)
 
@@ -208,7 +213,7 @@ class Feeds:
                 self._unmatched.append(event.object)
             else:
                 feed.warn(event.object)
-                self._changed(feed.known.name)
+                self._note(feed.known.name)
 
     def _see_pod(self, pod: PodObject, at_s: float, live: bool, gone: bool) -> None:
         name, uid = pod.job, pod.metadata.uid
@@ -220,7 +225,7 @@ class Feeds:
             pods[uid] = times
         times.take(pod, self.trial(pod), self._clock.wall_s(at_s), live, gone)
         if feed is not None:
-            self._changed(name)
+            self._note(name)
         elif gone:
             del self._pods[uid]
             self._others[name].pop(uid, None)
@@ -236,7 +241,7 @@ class Feeds:
         feed = self._jobs.get(name)
         if feed is not None and root.metadata.uid == feed.known.uid:
             feed.root, feed.root_gone = root, gone
-            self._changed(name)
+            self._note(name)
 
     async def _look_for_root(self, feed: JobFeed) -> None:
         """One that a synced watch does not know is on its way to us, or was gone before we came."""
@@ -257,7 +262,7 @@ class Feeds:
                     raise
             await asyncio.sleep(ASK_AGAIN_S)
         if feed.root_gone and feed.known.name in self._jobs:
-            self._changed(feed.known.name)
+            self._note(feed.known.name)
 
     def _about(self, warning: WarningEvent) -> JobFeed | None:
         """The job whose root, pod or workload it regards: their names begin with the root's."""

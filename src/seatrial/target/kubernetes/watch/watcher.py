@@ -10,34 +10,35 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from seatrial.job import Event, Exit, Outcome
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
+from seatrial.target.kubernetes.ender import Ender
 from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.watch.ending import Around, job_exit
-from seatrial.target.kubernetes.watch.feeds import Feeds, kept_task
+from seatrial.target.kubernetes.watch.feeds import Feeds
 from seatrial.target.kubernetes.watch.inquiries import Inquiries
 from seatrial.target.kubernetes.watch.job_state import JobState
 from seatrial.target.kubernetes.watch.objects import PodSummary, TrackedJob, pod_summary
 from seatrial.target.kubernetes.watch.stage_times import Clock
 from seatrial.target.kubernetes.watch.waiting import NEVER, Patience, Waiting
-from seatrial.target.protocol import TargetError
 
 __all__ = ["Patience", "PodSummary", "TrackedJob", "Watcher"]
 
 PATIENCE = Patience()
 OTHERS_S = 60.0  # that hosts which have started get to end, when another never will start
+AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
+PENDING_S = 60.0  # for a host that has no place yet, when another has failed
+POLL_S = 0.5
 LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
-
-OnFinal = Callable[[str], Awaitable[None]]
-OnPartial = Callable[[str, set[int]], None]
 
 
 class Watcher:
-    """`on_final` is awaited before the exit of a job that will never start: after it, it must not start any more.
-    `on_partial` is told once of a job of which a host failed, with the numbers of those that go on without it."""
+    """It ends what must not go on: a job that will never start, before its exit is given, and the hosts that would wait
+    for ever for one that failed."""
 
     def __init__(
         self,
@@ -46,18 +47,18 @@ class Watcher:
         resource: Resource = JOBS,
         *,
         patience: Patience = PATIENCE,
-        on_final: OnFinal | None = None,
-        on_partial: OnPartial | None = None,
+        ender: Ender | None = None,
     ) -> None:
-        self._namespace, self._resource = namespace, resource
-        self._patience, self._on_final, self._on_partial = patience, on_final, on_partial
+        self._namespace, self._resource, self._patience = namespace, resource, patience
+        self._ender = ender or Ender(client, namespace, resource)
         self._clock = Clock()
-        self._feeds = Feeds(client, namespace, resource, self._clock, self._changed, self.fail)
-        self._second = Inquiries(client, namespace, resource)
+        self._feeds = Feeds(client, namespace, resource, self._clock)
+        self._inquiries = Inquiries(client, namespace, resource)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._jobs: dict[str, JobState] = {}  # by handle
         self._named: dict[str, JobState] = {}  # by the root's name
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reading: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._closed = False
 
@@ -83,6 +84,8 @@ class Watcher:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._jobs or self._closed:
             return
+        if self._reading is None:
+            self._reading = self._task(self._read_changes())
         job = JobState(handle, self._feeds.follow(known))
         self._jobs[handle] = self._named[known.name] = job
         self._queue.put_nowait(Event(handle, job.next_time(known.created)))
@@ -173,10 +176,11 @@ class Watcher:
         if self._failure is not None:
             raise self._failure
 
-    def _changed(self, name: str) -> None:
-        job = self._named.get(name)
-        if job is not None:
-            self._look(job)
+    async def _read_changes(self) -> None:
+        while True:
+            for name in await self._feeds.changed():
+                if name in self._named:
+                    self._look(self._named[name])
 
     def _look(self, job: JobState) -> None:
         """At a job of which something has changed, or whose time is up."""
@@ -184,8 +188,8 @@ class Watcher:
             job.gone.set()
         if job.exited.is_set() or job.let_go_of:
             return
-        for time in job.new_stages():
-            self._queue.put_nowait(Event(job.handle, time, host=job.host()))
+        for reached in job.new_stages():
+            self._queue.put_nowait(Event(job.handle, reached, host=job.host()))
         if job.deciding is not None:
             return
         hosts = job.host_ends(self._clock, self._patience.lost_s)
@@ -197,19 +201,19 @@ class Watcher:
                 job.deciding = self._task(self._decide(job))
             return
         still_running = job.left_alone(hosts, around)
-        if still_running and self._on_partial is not None:
-            self._on_partial(job.handle, still_running)
+        if still_running:
+            self._task(self._end_others(job, still_running))
         self._look_at_waiting(job)
         job.wake(lambda: self._look(job))
 
     def _look_at_waiting(self, job: JobState) -> None:
-        reason = job.why_waiting(self._second.most(), self._patience)
+        reason = job.why_waiting(self._inquiries.most(), self._patience)
         if reason is None:
             return
         text = job.new_progress(reason)
         if text:
             self._queue.put_nowait(Event(job.handle, host=job.host(), progress=text))
-        if self._second.wants_nodes(reason.why):
+        if self._inquiries.wants_nodes(reason.why):
             self._task(self._learn_nodes())
         if job.kueue_is_silent(self._patience.refused_s):
             self._task(self._ask_kueue(job))
@@ -218,13 +222,13 @@ class Watcher:
 
     async def _learn_nodes(self) -> None:
         """Once for all that wait: the reasons of the others can be judged better now, too."""
-        await self._second.learn_nodes()
+        await self._inquiries.learn_nodes()
         for job in list(self._jobs.values()):
             if not job.started.is_set():
                 self._look(job)
 
     async def _ask_kueue(self, job: JobState) -> None:
-        said = await self._second.workload(job.known)
+        said = await self._inquiries.workload(job.known)
         if said is not None:
             job.feed.warn(said)
             self._look(job)
@@ -246,13 +250,13 @@ class Watcher:
 
     async def _decide(self, job: JobState) -> None:
         """How it ended depends on more than its pods, which other watches may not have told yet."""
-        root, root_gone = await self._second.root(job.known)
+        root, root_gone = await self._inquiries.root(job.known)
         if root_gone:
             job.feed.root_gone = True
         elif root is not None:
             job.feed.root = root
-        missing = len(job.feed.hosts()) < job.known.hosts and await self._second.has_other_pods(job.feed)
-        namespace_going = await self._second.namespace_going()
+        missing = len(job.feed.hosts()) < job.known.hosts and await self._inquiries.has_other_pods(job.feed)
+        namespace_going = await self._inquiries.namespace_going()
         hosts = job.host_ends(self._clock, self._patience.lost_s)
         job.deciding = None
         if missing or not job.over(hosts, True):
@@ -263,32 +267,54 @@ class Watcher:
     async def _give_up(self, job: JobState, reason: Waiting) -> None:
         """It will never start: first it is made sure that it does not after all, then that is told."""
         if reason.kind == NEVER:  # unless a node has come since
-            await self._second.learn_nodes()
-            again = job.why_waiting(self._second.most(), self._patience)
+            await self._inquiries.learn_nodes()
+            again = job.why_waiting(self._inquiries.most(), self._patience)
             if again is None or again.kind != NEVER:
                 job.deciding = None
                 self._look(job)
                 return
         message = reason.why
-        if self._on_final is not None:
-            try:
-                await self._on_final(job.handle)
-            except (KubernetesError, TargetError) as error:
-                message += f"\nit could not be held back: {error}"
+        try:
+            await self._ender.delete(job.known.name)
+        except KubernetesError as error:
+            message += f"\nit could not be held back: {error}"
         with contextlib.suppress(TimeoutError):  # of several hosts, some may have started
             async with asyncio.timeout(OTHERS_S):
                 await asyncio.gather(*(times.ended.wait() for times in job.running()))
         outcome = Outcome.CANCELLED if job.cancelled else reason.class_
         self._exit(job, Exit(outcome, message=message))
 
+    async def _end_others(self, job: JobState, numbers: set[int]) -> None:
+        """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
+        await asyncio.sleep(AFTER_FAILURE_S)
+        until_s, placed = time.monotonic() + PENDING_S, False
+        while time.monotonic() < until_s and not job.exited.is_set():
+            pods = [pod for pod in self.pods(job.handle) if pod.number in numbers]
+            heard = await self._ender.ask(pods)
+            placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
+            if placed and heard:
+                return
+            await asyncio.sleep(POLL_S)
+        if not placed and not job.exited.is_set():
+            with contextlib.suppress(KubernetesError):
+                await self._ender.delete(job.known.name)
+
     def _exit(self, job: JobState, ended: Exit) -> None:
         if job.exited.is_set() or job.let_go_of:
             return
-        time = job.finished(self._clock)
-        self._queue.put_nowait(Event(job.handle, time, ended, job.host()))
+        self._queue.put_nowait(Event(job.handle, job.finished(self._clock), ended, job.host()))
         job.started.set()
         job.exited.set()
         job.sleep()
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return kept_task(work, self._tasks, self.fail)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
