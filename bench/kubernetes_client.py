@@ -1,7 +1,8 @@
 """The Kubernetes client: creates and watch events per second of one core, memory of a watch, import; and client-go.
 
-Against a stub in another process, and, where a cluster can be had, creates on a real API server beside a Go program of
-ours that does the same with client-go (bench/go-client). CPU time throughout, so that a busy machine does not matter.
+Against a stub in another process, and, where a cluster can be had, creates and watch events of a real API server beside
+aiohttp with orjson alone, and beside a Go program of ours that does the same with client-go (bench/go-client). CPU time
+throughout, so that a busy machine does not matter.
 
 python bench/kubernetes_client.py [KUBECONFIG]
 """
@@ -11,6 +12,7 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 PODS_SEEN = 10_000
 CREATES, REAL_CREATES, EVENTS = 10_000, 1_500, 200_000
 PARALLEL = 32
-ROUNDS = 3
+ROUNDS, REAL_ROUNDS = 3, 5
 
 
 def cpu_s() -> float:
@@ -60,9 +62,51 @@ async def creates(client: Any, namespace: str, count: int) -> float:
     return (cpu_s() - before) / count
 
 
-async def watch(client: Any) -> tuple[float, int]:
-    """(CPU seconds of one event, bytes that the watch over 10,000 pods takes)."""
-    from seatrial.target.kubernetes.client import MODIFIED, PODS, SYNCED, Object, Part
+class Aiohttp:
+    """A create with aiohttp and orjson alone, without the client's retries and errors: the least that it can cost."""
+
+    def __init__(self, session: Any, base: str, tls: Any) -> None:
+        import msgspec
+
+        from seatrial.kubernetes import Object
+
+        self._session, self._base, self._tls = session, base, tls
+        self._decoder = msgspec.json.Decoder(Object)
+
+    async def create(self, manifest: dict[str, Any], namespace: str) -> Any:
+        import orjson
+        from yarl import URL
+
+        accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        headers = {"Accept": accept, "Content-Type": "application/json"}
+        url = URL(
+            f"{self._base}/api/v1/namespaces/{namespace}/pods?fieldManager=b&fieldValidation=Strict", encoded=True
+        )
+        async with self._session.post(url, data=orjson.dumps(manifest), headers=headers, ssl=self._tls) as answer:
+            body = await answer.read()
+            if answer.status >= 300:
+                raise SystemExit(f"{answer.status}: {body[:200]!r}")
+            return self._decoder.decode(body)
+
+
+async def aiohttp_creates(kubeconfig: str, namespace: str, count: int) -> float:
+    import aiohttp
+
+    from seatrial.kubernetes import Access, load
+    from seatrial.kubernetes.credentials import tls_context
+
+    access = Access(kubeconfig) if kubeconfig.startswith("http:") else load(kubeconfig)
+    tls = tls_context(access, access.identity.certificate, access.identity.key) or True
+    connector = aiohttp.TCPConnector(limit=64)
+    async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
+        client = Aiohttp(session, access.server, tls)
+        await creates(client, namespace, 200)
+        return await creates(client, namespace, count)
+
+
+def _seen_form() -> Any:
+    """As much of a pod as a target reads."""
+    from seatrial.kubernetes import Object, Part
 
     class Condition(Part, frozen=True, gc=False):
         type: str = ""
@@ -80,8 +124,15 @@ async def watch(client: Any) -> tuple[float, int]:
         spec: Spec = Spec()
         status: Status = Status()
 
+    return Seen
+
+
+async def watch(client: Any) -> tuple[float, int]:
+    """(CPU seconds of one event, bytes that the watch over 10,000 pods takes)."""
+    from seatrial.kubernetes import MODIFIED, PODS, SYNCED
+
     resident, before, seen = resident_bytes(), cpu_s(), 0
-    async for event in client.watch(PODS, Seen):
+    async for event in client.watch(PODS, _seen_form()):
         if event.kind == SYNCED:
             before = cpu_s()
         elif event.kind == MODIFIED:
@@ -92,7 +143,7 @@ async def watch(client: Any) -> tuple[float, int]:
 
 
 async def measure(port: int) -> dict[str, float]:
-    from seatrial.target.kubernetes.client import Access, Kubernetes
+    from seatrial.kubernetes import Access, Kubernetes
 
     async with Kubernetes(Access(f"http://127.0.0.1:{port}", namespace="bench")) as client:
         await creates(client, "bench", 200)
@@ -103,11 +154,53 @@ async def measure(port: int) -> dict[str, float]:
 
 
 async def real_creates(kubeconfig: str, namespace: str) -> float:
-    from seatrial.target.kubernetes.client import Kubernetes, load
+    from seatrial.kubernetes import Kubernetes, load
 
     async with Kubernetes(load(kubeconfig)) as client:
-        await client.version()
+        await creates(client, namespace, 200)
         return await creates(client, namespace, REAL_CREATES)
+
+
+async def real_watch(kubeconfig: str, namespace: str, how: str) -> float:
+    """CPU seconds of one event, of the pods that another process makes when this one says that it watches."""
+    from seatrial.kubernetes import PODS, SYNCED, Kubernetes, load
+
+    async with Kubernetes(load(kubeconfig)) as client:
+        if how == "aiohttp":
+            return await aiohttp_watch(client.access, namespace)
+        before, seen = 0.0, 0
+        async for event in client.watch(PODS, _seen_form(), namespace=namespace):
+            if event.kind == SYNCED:
+                before = cpu_s()
+                print("watching", flush=True)
+            elif before:
+                seen += 1
+                if seen == 200 + REAL_CREATES:
+                    break
+        return (cpu_s() - before) / seen
+
+
+async def aiohttp_watch(access: Any, namespace: str) -> float:
+    import aiohttp
+    import orjson
+
+    from seatrial.kubernetes.credentials import tls_context
+
+    tls = tls_context(access, access.identity.certificate, access.identity.key) or True
+    url = f"{access.server}/api/v1/namespaces/{namespace}/pods"
+    async with aiohttp.ClientSession(read_bufsize=1 << 18) as session:
+        async with session.get(url, params={"limit": "1"}, ssl=tls) as answer:
+            version = orjson.loads(await answer.read())["metadata"]["resourceVersion"]
+        asked = {"watch": "1", "resourceVersion": version}
+        async with session.get(url, params=asked, ssl=tls, timeout=aiohttp.ClientTimeout(total=None)) as answer:
+            before, seen = cpu_s(), 0
+            print("watching", flush=True)
+            async for line in answer.content:
+                orjson.loads(line)
+                seen += 1
+                if seen == 200 + REAL_CREATES:
+                    break
+            return (cpu_s() - before) / seen
 
 
 def here(name: str, *args: str) -> Any:
@@ -117,7 +210,7 @@ def here(name: str, *args: str) -> Any:
 
 
 def import_s() -> float:
-    script = "import resource as r; b=r.getrusage(r.RUSAGE_SELF)\nimport seatrial.target.kubernetes.client\n"
+    script = "import resource as r; b=r.getrusage(r.RUSAGE_SELF)\nimport seatrial.kubernetes\n"
     script += "a=r.getrusage(r.RUSAGE_SELF); print(a.ru_utime + a.ru_stime - b.ru_utime - b.ru_stime)"
     return min(float(subprocess.check_output([sys.executable, "-c", script])) for _ in range(ROUNDS))
 
@@ -154,44 +247,54 @@ def go_client() -> Path:
     return program
 
 
-def beside_client_go(kubeconfig: str) -> tuple[float, float, float]:
-    """CPU seconds of one create: ours, client-go's as it comes, client-go's in JSON; in turns, the best of each."""
-    from seatrial.target.kubernetes.client import NAMESPACES, Kubernetes, load
+def round_of(kubeconfig: str, namespace: str, how: str) -> tuple[float, float]:
+    """CPU seconds of one create and of one watch event, each in a process of its own, at the same time."""
+    args = [sys.executable, __file__, "real-watch", kubeconfig, namespace, how]
+    watching = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
+    assert watching.stdout is not None
+    assert watching.stdout.readline() == "watching\n"
+    more = [str(REAL_CREATES)] if how == "aiohttp" else []
+    create = here("aiohttp" if how == "aiohttp" else "creates", kubeconfig, namespace, *more)
+    event = json.loads(watching.stdout.readline())
+    watching.stdout.close()
+    watching.wait()
+    return create, event
 
-    program, namespace = go_client(), f"bench-{uuid.uuid4().hex[:6]}"
+
+def go_creates(kubeconfig: str, namespace: str, number: int, content_type: str) -> float:
+    args = ["-kubeconfig", kubeconfig, "-namespace", namespace, "-count", str(REAL_CREATES)]
+    args += ["-parallel", str(PARALLEL), "-prefix", f"go-{number}", "-content-type", content_type]
+    answer = json.loads(subprocess.check_output([go_client(), *args]))
+    if answer["failed"]:
+        raise SystemExit(f"client-go failed at {answer['failed']} creates")
+    return float(answer["cpu_s"]) / REAL_CREATES
+
+
+def on_a_real_server(kubeconfig: str, with_go: bool) -> dict[str, float]:
+    """CPU seconds: medians of rounds in which all take their turns."""
+    from seatrial.kubernetes import NAMESPACES, Kubernetes, load
+
+    namespace = f"bench-{uuid.uuid4().hex[:6]}"
 
     async def admin(work: Callable[[Kubernetes], Awaitable[object]]) -> None:
         async with Kubernetes(load(kubeconfig)) as client:
             await work(client)
 
-    def go(number: int, content_type: str) -> float:
-        args = [
-            "-kubeconfig",
-            kubeconfig,
-            "-namespace",
-            namespace,
-            "-count",
-            str(REAL_CREATES),
-            "-parallel",
-            str(PARALLEL),
-        ]
-        args += ["-prefix", f"go-{number}", "-content-type", content_type]
-        answer = json.loads(subprocess.check_output([program, *args]))
-        if answer["failed"]:
-            raise SystemExit(f"client-go failed at {answer['failed']} creates")
-        return float(answer["cpu_s"]) / REAL_CREATES
-
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     asyncio.run(admin(lambda client: client.create(manifest)))
+    found: dict[str, list[float]] = {}
     try:
-        rounds = [
-            (here("creates", kubeconfig, namespace), go(2 * number, ""), go(2 * number + 1, "application/json"))
-            for number in range(ROUNDS)
-        ]
+        for number in range(REAL_ROUNDS):
+            for how in ("ours", "aiohttp"):
+                create, event = round_of(kubeconfig, namespace, how)
+                found.setdefault(f"create {how}", []).append(create)
+                found.setdefault(f"event {how}", []).append(event)
+            for place, content_type in enumerate(("", "application/json") if with_go else ()):
+                cost = go_creates(kubeconfig, namespace, 2 * number + place, content_type)
+                found.setdefault(f"create go {content_type}", []).append(cost)
     finally:
         asyncio.run(admin(lambda client: client.delete(NAMESPACES, namespace)))
-    ours, own, as_json = (min(column) for column in zip(*rounds, strict=True))
-    return ours, own, as_json
+    return {name: statistics.median(values) for name, values in found.items()}
 
 
 def main(kubeconfig: str | None) -> None:
@@ -206,19 +309,29 @@ def main(kubeconfig: str | None) -> None:
     from cluster import Unavailable
 
     try:
-        if shutil.which("go") is None:
-            raise Unavailable("no Go in the PATH", "")
         with real(kubeconfig) as config:
-            ours, own, as_json = beside_client_go(config)
+            found = on_a_real_server(config, shutil.which("go") is not None)
     except Unavailable as error:
-        rows.append(("creates beside client-go", f"left out: {error.what}"))
+        rows.append(("on a real API server", f"left out: {error.what}"))
     else:
-        rows += [
-            ("a create on a real API server, ours", f"{ours * 1e6:9.0f} us CPU   (at most: client-go + 20 %)"),
-            ("client-go, as it comes (protobuf)", f"{own * 1e6:9.0f} us CPU   (ours: {100 * (ours / own - 1):+.0f} %)"),
-            ("client-go, in JSON", f"{as_json * 1e6:9.0f} us CPU   (ours: {100 * (ours / as_json - 1):+.0f} %)"),
-        ]
-    table("The Kubernetes client (best of 3)", rows)
+        rows += _beside(found, "create", "a create on a real API server")
+        rows += _beside(found, "event", "a watch event of a real API server")
+    table("The Kubernetes client (stub: best of 3; real API server: medians of 5)", rows)
+
+
+def _beside(found: dict[str, float], what: str, title: str) -> Iterator[tuple[str, str]]:
+    """Ours, and each peer with the factor by which it takes more."""
+    names = {
+        "aiohttp": "aiohttp with orjson",
+        "go ": "client-go, as it comes (protobuf)",
+        "go application/json": "client-go, in JSON",
+    }
+    ours = found[f"{what} ours"]
+    yield f"{title}, ours", f"{ours * 1e6:9.0f} us CPU"
+    for key, name in names.items():
+        if f"{what} {key}" in found:
+            other = found[f"{what} {key}"]
+            yield f"  {name}", f"{other * 1e6:9.0f} us CPU   ({other / ours:.2f} times ours)"
 
 
 # The stub: as cheap as can be, so that it is never what is waited for.
@@ -343,6 +456,10 @@ if __name__ == "__main__":
             asyncio.run(serve())
         case ["measure", port]:
             print(json.dumps(asyncio.run(measure(int(port)))))
+        case ["aiohttp", kubeconfig, namespace, count]:
+            print(json.dumps(asyncio.run(aiohttp_creates(kubeconfig, namespace, int(count)))))
+        case ["real-watch", kubeconfig, namespace, how]:
+            print(json.dumps(asyncio.run(real_watch(kubeconfig, namespace, how))))
         case ["creates", kubeconfig, namespace]:
             print(json.dumps(asyncio.run(real_creates(kubeconfig, namespace))))
         case arguments:

@@ -1,9 +1,8 @@
-"""A pod whose image has no Python: the steps are run by a shell, and tell the same as the agent would."""
+"""A pod whose image has no Python: a shell runs its steps, and leaves exit codes and the end of each output."""
 
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import tarfile
@@ -71,7 +70,7 @@ class TestAnEnd:
             end = plain.run(
                 job(run("echo one; pwd; echo kept > $SEATRIAL_FILES/kept", "exit 3", "exit 4")), stdout=shown
             )
-        assert (end["exit"], end["seatrial"], end["outcome"], end["code"], end["left"]) == (3, 1, "exited", 3, 0)
+        assert (end["exit"], end["seatrial"], end["outcome"], end["code"]) == (3, 1, "exited", 3)
         assert end["steps"] == [["exited", 0], ["exited", 3], ["exited", 4]]
         assert end["wall_s"] == pytest.approx(time.time(), abs=60)
         seen = plain.records()
@@ -95,12 +94,6 @@ class TestAnEnd:
         assert (end["exit"], end["outcome"], end["message"]) == (124, "timeout", "not done after 1 s")
         assert end["steps"] == [["timeout", None]]
 
-    def test_by_silence_is_124(self, plain: Plain) -> None:
-        chatty = "for n in 1 2 3 4 5 6 7; do echo $n; sleep 0.5; done; sleep 1000"
-        end = plain.run(job(run(chatty), limits=Limits(stall_s=2, grace_s=1)))
-        assert (end["exit"], end["outcome"]) == (124, "stall")
-        assert plain.records().steps[0].output == "1\n2\n3\n4\n5\n6\n7\n"
-
     @pytest.mark.parametrize("how", ["file", "signal", "before"])
     def test_that_is_asked_for_is_143(self, plain: Plain, how: str) -> None:
         plain.write(job(run("trap 'echo polite; exit' TERM; echo ready; while :; do sleep 0.1; done", "echo never")))
@@ -119,23 +112,12 @@ class TestAnEnd:
         assert "\nnever" not in plain.pod.log()
 
 
-class TestASecondStart:
-    def test_says_what_the_first_said(self, plain: Plain) -> None:
-        plain.run(job(run("echo x >> ../count; exit 7")))
-        (plain.pod.root / "termination").write_text("")
-        end = plain.pod.ended(plain.start())
-        assert (end["exit"], end["outcome"], end["code"]) == (7, "exited", 7)
-        assert (plain.pod.root / "box/count").read_text() == "x\n"
-
-    def test_after_a_kill_runs_no_step_again(self, plain: Plain) -> None:
-        plain.write(job(run("echo x >> ../count; sleep 1")))
-        first = plain.start()
-        until((plain.pod.root / "box/count").exists)
-        first.send_signal(signal.SIGKILL)
-        first.wait()
-        end = plain.pod.ended(plain.start())
-        assert (end["exit"], end["outcome"]) == (1, "lost")
-        assert (plain.pod.root / "box/count").read_text() == "x\n"
+def test_a_second_start_runs_no_step_again(plain: Plain) -> None:
+    plain.write(job(run("echo x >> ../count")))
+    assert plain.pod.ended(plain.start())["exit"] == 0
+    end = plain.pod.ended(plain.start())
+    assert (end["exit"], end["outcome"]) == (1, "lost")
+    assert (plain.pod.root / "box/count").read_text() == "x\n"
 
 
 class TestOutput:
@@ -172,24 +154,17 @@ class TestOutput:
 
 
 class TestKinds:
-    def test_a_command_is_found_with_its_version(self, plain: Plain) -> None:
+    def test_a_command_is_found_with_its_path(self, plain: Plain) -> None:
         plain.run(job((Step("a", "command", {"command": "tar"}), Step("b", "command", {"command": "no-such-command"}))))
         found, missing = plain.records().steps
-        assert found.result["path"].endswith("/tar")
-        assert "tar" in found.result["version"]
+        assert found.result["path"].endswith("tar")
         assert missing.result == {"path": None, "version": None}
-
-    def test_a_training_whose_output_is_not_read_is_run(self, plain: Plain) -> None:
-        plain.run(job((Step("t", "train", {"command": "echo $SEATRIAL_HOST of $SEATRIAL_HOSTS", "hosts": 1}),)))
-        step = plain.records().steps[0]
-        assert (step.output, step.result["must"]) == ("0 of 1\n", {})
 
     @pytest.mark.parametrize(
         "step",
         [
             Step("i", "import", {"module": "json"}),
-            Step("t", "train", {"command": "true", "must": [{"text": "x"}]}),
-            Step("t", "train", {"command": "true", "hosts": 2}),
+            Step("t", "train", {"command": "true"}),
             Step("n", "notebook", {"path": "a.ipynb"}),
             Step("x", 'no "such" kind\n', {}),
             Step("r", "run", {"command": "echo \0"}),
@@ -257,9 +232,25 @@ class TestInputs:
 
     def test_cannot_be_had_without_tar(self, tmp_path: Path, agent: Path) -> None:
         plain = Plain(PodProcesses(tmp_path / "place", agent), ["/bin/sh"])  # busybox's shell has a tar of its own
-        bare = tools(tmp_path / "bare", "sh", "mkdir", "tee", "tail", "date", "wc", "mv", "sleep", "printf")
+        bare = tools(
+            tmp_path / "bare",
+            "sh",
+            "mkdir",
+            "tee",
+            "tail",
+            "date",
+            "wc",
+            "mv",
+            "sleep",
+            "printf",
+            "cat",
+            "rm",
+            "mkfifo",
+            "tr",
+            "sed",
+        )
         end = plain.run(self.given(), env=plain.pod.env(PATH=str(bare)))
-        assert (end["exit"], end["outcome"]) == (1, "refused")
+        assert (end["exit"], end["outcome"]) == (1, "infra")
         assert "tar" in end["message"]
 
 
@@ -332,13 +323,13 @@ class TestAnImageOfBusyboxAlone:
         return subprocess.Popen([*argv, "-c", inside], env=given, stdout=subprocess.DEVNULL)
 
     def test_runs_its_steps_and_ends_what_they_leave(self, image: PodProcesses) -> None:
-        steps = run("sleep 1000 & echo $! > ../pid", "sleep 1001", "kill -0 $(cat ../pid) && echo there", timeout_s=1)
+        steps = run("sleep 1000 & echo $! > ../pid", "sleep 1001", "kill -0 $(cat ../pid) && echo there", timeout_s=2)
         (image.root / "job/plain.sh").write_text(plain_script(job(steps)))
         trial = self.container(image, "start.sh")
         kept = self.container(image, "keep.sh", SEATRIAL_KEEP_S="1")
         assert trial.wait(WAIT_S) == 0
         end = json.loads((image.root.parent / "dev/termination-log").read_text())
-        assert (end["outcome"], end["left"]) == ("exited", 1)
+        assert end["outcome"] == "exited"
         assert end["steps"] == [["exited", 0], ["timeout", None], ["exited", 0]]
         seen = read_records((image.out / "records.jsonl").read_bytes().splitlines(), steps)
         assert (seen.broken, seen.steps[2].output, seen.steps[1].output) == (0, "there\n", "")

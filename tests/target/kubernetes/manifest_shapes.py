@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from seatrial.job import Environment, Gpu, Job, Limits, Resources, Step
+from seatrial.job import Environment, Gpu, Job, Limits, Port, Ready, Resources, Step
+from seatrial.kubernetes import JOBS, Kubernetes, Object, Resource
 from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import JOBS, Kubernetes, Object, Resource
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 NAMESPACE, IMAGE = "trials", "registry.example/pytorch:2.8"
@@ -84,6 +84,12 @@ SHAPES: dict[str, tuple[Job, str]] = {
             - {name: seatrial-box, $retainKeys: [name, ephemeral], ephemeral: {volumeClaimTemplate: {spec:
                 {accessModes: [ReadWriteOnce], resources: {requests: {storage: 100Gi}}}}}}
         """,
+    ),
+    "server": (
+        changed(
+            ports=(Port("http", 8000), Port("grpc-api", 8033)), ready=Ready("http", "/health", 1800.0), part="server"
+        ),
+        "{}",
     ),
     "no-security": (JOB, "{security: none}"),
     "root": (JOB, "{security: none, user: 0}"),

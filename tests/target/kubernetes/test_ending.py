@@ -9,12 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.ending import Around, HostSeen, host_exit, job_exit, over
-from seatrial.target.kubernetes.seen import PodSeen, RootSeen
-from seatrial.target.kubernetes.word import pod_now
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.watch.ending import Around, HostEnd, host_exit, job_exit, over
+from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, pod_summary
 
-ROOT = Around(root=RootSeen(), root_name="job", namespace="trials")
+ROOT = Around(root=RootObject(), root_name="job", namespace="trials")
 
 
 def pod(
@@ -27,7 +26,7 @@ def pod(
     disruption: tuple[str, str] | None = None,
     started_at: str | None = "2026-11-16T05:00:00Z",
     **status: Any,
-) -> PodSeen:
+) -> PodObject:
     states: list[dict[str, Any]] = []
     if ended is not None:
         terminated = {"startedAt": started_at, "finishedAt": "2026-11-16T05:00:09Z", **ended}
@@ -47,20 +46,20 @@ def pod(
         "spec": {"nodeName": node},
         "status": {"containerStatuses": states, "conditions": conditions, **status},
     }
-    return msgspec.convert(whole, PodSeen)
+    return msgspec.convert(whole, PodObject)
 
 
 def word(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
     return json.dumps({"seatrial": 1, "outcome": outcome, "code": code, "message": message, "left": 0, **more})
 
 
-def root(*conditions: tuple[str, str, str], suspend: bool = False) -> RootSeen:
+def root(*conditions: tuple[str, str, str], suspend: bool = False) -> RootObject:
     found = [{"type": kind, "status": "True", "reason": why, "message": text} for kind, why, text in conditions]
-    return msgspec.convert({"spec": {"suspend": suspend}, "status": {"conditions": found}}, RootSeen)
+    return msgspec.convert({"spec": {"suspend": suspend}, "status": {"conditions": found}}, RootObject)
 
 
-def ended(found: PodSeen, around: Around = ROOT, **host: Any) -> Exit:
-    return host_exit(HostSeen(found, **host), "trial", around)
+def ended(found: PodObject, around: Around = ROOT, **host: Any) -> Exit:
+    return host_exit(HostEnd(found, **host), "trial", around)
 
 
 DEADLINE = root(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
@@ -228,7 +227,7 @@ def test_a_node_that_lost_track_of_it_has_lost_it() -> None:
 
 
 def test_a_node_that_does_not_answer_is_named_and_it_may_still_be_running_there() -> None:
-    silent = HostSeen(pod(running=True, deleted=True, disruption=("DeletionByTaintManager", "")), silent=True)
+    silent = HostEnd(pod(running=True, deleted=True, disruption=("DeletionByTaintManager", "")), silent=True)
     assert over(silent, "trial")
     found = host_exit(silent, "trial", ROOT)
     assert found.outcome is Outcome.LOST
@@ -251,20 +250,20 @@ def test_a_container_of_the_template_that_fails_before_the_trial_is_named() -> N
 
 
 def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
-    card = Card("j", "r", runs=1)
+    job = JobAnnotation("j", "r", runs=1)
     for code, known in ((0, True), (3, True), (137, False), (143, False)):
-        lines = card.records(pod_now(pod({"exitCode": code}), "trial"))
+        lines = job.records(pod_summary(pod({"exitCode": code}), "trial"))
         assert [line["code"] for line in lines if line["event"] == "done"] == ([code] if known else [])
 
 
 def test_the_first_host_that_failed_decides_and_is_named() -> None:
     hosts = [
-        HostSeen(pod({"exitCode": 143, "message": word("cancelled")}, number=0), 20.0),
-        HostSeen(pod({"exitCode": 7, "message": word("exited", 7)}, number=1, node="node-b"), 12.0),
-        HostSeen(pod({"exitCode": 1, "message": word("exited", 1, "peer is gone")}, number=2), 13.0),
+        HostEnd(pod({"exitCode": 143, "message": word("cancelled")}, number=0), 20.0),
+        HostEnd(pod({"exitCode": 7, "message": word("exited", 7)}, number=1, node="node-b"), 12.0),
+        HostEnd(pod({"exitCode": 1, "message": word("exited", 1, "peer is gone")}, number=2), 13.0),
     ]
     assert job_exit(hosts, "trial", ROOT) == Exit(Outcome.EXITED, 7, message="host 1 on node-b: exit code 7")
-    good = [HostSeen(pod({"exitCode": 0, "message": word("exited", 0)}, number=number), 1.0) for number in range(3)]
+    good = [HostEnd(pod({"exitCode": 0, "message": word("exited", 0)}, number=number), 1.0) for number in range(3)]
     assert job_exit(good, "trial", ROOT) == Exit(Outcome.EXITED, 0)
 
 
@@ -273,8 +272,8 @@ def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
     around = msgspec.structs.replace(ROOT, root=failed)
     evicted = pod({"exitCode": 137}, number=1, node="node-b", deleted=True, disruption=("PreemptionByScheduler", ""))
     hosts = [
-        HostSeen(pod({"exitCode": 143}, number=0, deleted=True), 10.0),  # ended sooner than the one it was ended for
-        HostSeen(evicted, 40.0),
+        HostEnd(pod({"exitCode": 143}, number=0, deleted=True), 10.0),  # ended sooner than the one it was ended for
+        HostEnd(evicted, 40.0),
     ]
     found = job_exit(hosts, "trial", around)
     assert found.outcome is Outcome.EVICTED
@@ -297,11 +296,11 @@ def test_without_pods_the_root_is_all_that_can_tell() -> None:
 def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
     steps = {"steps": [["exited", 0], ["timeout", None]]}
     said = pod({"exitCode": 124, "message": word("timeout", None, "", **steps)}, number=2)
-    now = pod_now(said, "trial")
+    now = pod_summary(said, "trial")
     assert (now.number, now.node, now.trial_ended, now.ended, now.exit_code) == (2, "node-a", True, False, 124)
     assert now.step_ends == (("exited", 0), ("timeout", None))
-    assert pod_now(pod(running=True), "trial").trial_running
-    gone = pod_now(pod(running=True), "trial", gone=True)
+    assert pod_summary(pod(running=True), "trial").trial_running
+    gone = pod_summary(pod(running=True), "trial", gone=True)
     assert (gone.trial_running, gone.running, gone.trial_ended, gone.ended, gone.real) == (
         False,
         False,
@@ -310,7 +309,7 @@ def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
         False,
     )
     odd = pod({"exitCode": 0, "message": word("exited", 0, steps=[["what", 1]])})
-    assert pod_now(odd, "trial").step_ends == ()
+    assert pod_summary(odd, "trial").step_ends == ()
 
 
 @pytest.mark.parametrize(
@@ -326,4 +325,4 @@ def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
     ],
 )
 def test_a_host_has_the_number_that_its_controller_gave_it(labels: dict[str, str], number: int) -> None:
-    assert msgspec.convert({"metadata": {"labels": labels}}, PodSeen).number == number
+    assert msgspec.convert({"metadata": {"labels": labels}}, PodObject).number == number

@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.collect import WITHOUT_TAR
+from seatrial.target.kubernetes.files.collect import WITHOUT_TAR
 from seatrial.target.kubernetes.plain import script
 
 

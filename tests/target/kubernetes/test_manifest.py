@@ -22,8 +22,8 @@ from manifest_shapes import (
 )
 
 from seatrial.job import Environment, Limits, Outcome, Resources, Step
+from seatrial.kubernetes import JOBS
 from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.client import JOBS
 from seatrial.target.kubernetes.manifest import quantity
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.protocol import TargetError

@@ -9,8 +9,8 @@ from on_cluster import namespace_of
 
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
+from seatrial.kubernetes import JOBS, PODS, SERVICES, ApiError, Kubernetes, Tree, load
 from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import JOBS, PODS, SERVICES, ApiError, Kubernetes, Tree, load
 from seatrial.target.kubernetes.names import MOST_CHARACTERS
 
 __all__ = ["addons_cluster"]

@@ -13,8 +13,8 @@ from manifest_shapes import INPUTS, NAMESPACE, OWNER, RESTRICTED, SHAPES, made, 
 from on_cluster import namespace_of
 
 from cluster.cluster import Cluster
+from seatrial.kubernetes import ApiError, Kubernetes, load
 from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import ApiError, Kubernetes, load
 
 GOLDEN = Path(__file__).parent / "golden"
 CUSTOM = ("JobSet", "PyTorchJob")
@@ -49,20 +49,13 @@ def restricted_namespace(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def warnings() -> list[str]:
-    return []
-
-
-@pytest.fixture
-async def client(cluster: Cluster, warnings: list[str]) -> AsyncIterator[Kubernetes]:
-    async with Kubernetes(load(cluster.kubeconfig), on_warning=warnings.append) as made:
+async def client(cluster: Cluster) -> AsyncIterator[Kubernetes]:
+    async with Kubernetes(load(cluster.kubeconfig)) as made:
         yield made
 
 
 @pytest.mark.cluster
-async def test_the_server_takes_every_object_and_knows_every_field(
-    client: Kubernetes, fake_namespace: str, warnings: list[str]
-) -> None:
+async def test_the_server_takes_every_object_and_knows_every_field(client: Kubernetes, fake_namespace: str) -> None:
     run = manifest.run_object("nightly-1", 3 * 86400.0, options_of("{}"), fake_namespace)
     configs = manifest.input_configs("nightly-1", os.urandom(5 << 19), OWNER, fake_namespace)
     assert len(configs) == 3
@@ -75,7 +68,6 @@ async def test_the_server_takes_every_object_and_knows_every_field(
             else:
                 for template in pod_templates(one):
                     await client.create(_job_around(template, fake_namespace), dry_run=True)
-    assert warnings == []
 
 
 @pytest.mark.cluster
@@ -88,7 +80,7 @@ async def test_the_server_does_not_take_a_field_that_it_does_not_know(client: Ku
 
 @pytest.mark.cluster
 async def test_a_restricted_namespace_takes_pods_of_every_shape_with_default_security(
-    client: Kubernetes, restricted_namespace: str, warnings: list[str]
+    client: Kubernetes, restricted_namespace: str
 ) -> None:
     for shape in RESTRICTED:
         for template in pod_templates(made(shape, restricted_namespace).root):
@@ -97,15 +89,16 @@ async def test_a_restricted_namespace_takes_pods_of_every_shape_with_default_sec
                 assert shape == "template"  # the cluster has no such class, and its admission comes first
             pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": shape, **template["metadata"]}, "spec": spec}
             await client.create(pod, namespace=restricted_namespace, dry_run=True)
-    assert warnings == []
 
 
 @pytest.mark.cluster
-async def test_a_restricted_namespace_warns_of_pods_without_security(
-    client: Kubernetes, restricted_namespace: str, warnings: list[str]
+async def test_a_restricted_namespace_does_not_take_pods_without_security(
+    client: Kubernetes, restricted_namespace: str
 ) -> None:
-    await client.create(made("no-security", restricted_namespace).root, dry_run=True)
-    assert "restricted" in "".join(warnings)
+    (template,) = pod_templates(made("no-security", restricted_namespace).root)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template["spec"]}
+    with pytest.raises(ApiError, match="restricted"):
+        await client.create(pod, namespace=restricted_namespace, dry_run=True)
 
 
 def _job_around(template: dict[str, Any], namespace: str) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from manifest_shapes import changed, container, options_of, seen
 
 from cluster.cluster import Cluster
 from seatrial.job import Environment, Input, Job, Resources
-from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
     PODS,
@@ -23,6 +22,7 @@ from seatrial.target.kubernetes.client import (
     Part,
     load,
 )
+from seatrial.target.kubernetes import manifest
 from seatrial.target.kubernetes.names import selector
 from seatrial.target.kubernetes.options import KubernetesOptions
 
@@ -85,7 +85,7 @@ class PodStatus(Part, frozen=True):
     reason: str = ""
 
 
-class PodSeen(Object, frozen=True):
+class PodObject(Object, frozen=True):
     status: PodStatus = PodStatus()
 
 
@@ -176,11 +176,11 @@ async def _outputs(client: Kubernetes, namespace: str, made: manifest.Made, coun
     """What each of the trials said, once so many have ended well."""
     labels = f"seatrial/job={made.root['metadata']['name']}"
 
-    def ended(pods: list[PodSeen]) -> bool:
+    def ended(pods: list[PodObject]) -> bool:
         return len([pod for pod in pods if pod.status.phase in ("Succeeded", "Failed")]) == count
 
     said = []
-    for pod in await seen(client, PODS, ended, into=PodSeen, namespace=namespace, labels=labels):
+    for pod in await seen(client, PODS, ended, into=PodObject, namespace=namespace, labels=labels):
         logs = client.pod(pod.metadata.name, "trial", namespace=namespace).logs()
         said.append(b"".join([line.text async for line in logs]))
         assert pod.status.phase == "Succeeded", said[-1]

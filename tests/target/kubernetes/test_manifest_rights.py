@@ -8,8 +8,7 @@ import pytest
 from manifest_shapes import changed, made_of, options_of, seen, text
 
 from cluster.cluster import Cluster
-from seatrial.target.kubernetes import manifest, rights
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     PODS,
     SECRETS,
@@ -24,6 +23,7 @@ from seatrial.target.kubernetes.client import (
     grants,
     load,
 )
+from seatrial.target.kubernetes import manifest, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 EVERY = ["{}", "{workload: jobset}", "{workload: pytorchjob}", "{endpoint: service}"]

@@ -10,7 +10,7 @@ import yaml
 from manifest_shapes import made, pod_templates
 
 from cluster.cluster import Cluster
-from seatrial.target.kubernetes.client import ApiError, Kubernetes, Object, Patch, Resource, load
+from seatrial.kubernetes import ApiError, Kubernetes, Object, Patch, Resource, load
 from seatrial.target.kubernetes.manifest.strategic import MERGE_KEYS, PatchError, merged
 
 POD_TEMPLATES = Resource("", "v1", "PodTemplate", "podtemplates")

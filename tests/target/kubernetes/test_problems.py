@@ -3,9 +3,9 @@
 import pytest
 
 from seatrial.job import Outcome
-from seatrial.target.kubernetes.client import JOBS
-from seatrial.target.kubernetes.client.errors import Asked, api_error
-from seatrial.target.kubernetes.problems import target_error
+from seatrial.kubernetes import JOBS
+from seatrial.kubernetes.errors import Asked, api_error
+from seatrial.target.kubernetes.errors import target_error
 
 WEBHOOK = 'admission webhook "validate.kyverno.svc" denied the request: images must come from our registry'
 POLICY = 'jobs.batch "x" is forbidden: ValidatingAdmissionPolicy "p" with binding "b" denied request: no'

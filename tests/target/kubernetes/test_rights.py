@@ -9,7 +9,7 @@ import yaml
 from on_cluster import job, nothing_left
 
 from cluster.cluster import Cluster
-from seatrial.job import Input, Limits
+from seatrial.job import Input, Limits, Port, Ready
 from seatrial.target import Level, TargetError
 from seatrial.target.kubernetes import kind
 from seatrial.target.kubernetes.rights import needed
@@ -68,12 +68,13 @@ async def test_with_the_documented_role_everything_works(
         assert await target.fetch(handle, "files", tmp_path / "files")
         assert (tmp_path / "files" / "kept").read_bytes() == Path(__file__).read_bytes()
         await target.remove(handle)
-        served = job("python3 -m http.server 8765", limits=Limits(run_s=60, grace_s=0.5))
+        served = job("python3 -m http.server $SEATRIAL_PORT", limits=Limits(run_s=60, grace_s=0.5),
+                     ports=(Port("http"),), ready=Ready("http"))  # fmt: skip
         handle = await target.submit(served, {})
         async for event in target.watch():
-            if event.time and event.time.stage == "started":
+            if event.time and event.time.stage == "ready":
                 break
-        async with target.endpoint(handle, 8765) as address:
+        async with target.endpoint(handle, "http") as address:
             assert await _answers(address)
         await target.cancel(handle)
         assert (await until_exit(target, handle))[-1].exit.outcome == "cancelled"  # type: ignore[union-attr]
@@ -86,15 +87,11 @@ async def test_with_the_documented_role_everything_works(
 
 async def _answers(address: str) -> bool:
     host, _, port = address.partition(":")
-    for _ in range(100):
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"GET / HTTP/1.0\r\n\r\n")
-        said = await reader.read(100)
-        writer.close()
-        if said:
-            return said.startswith(b"HTTP/1.0 200")
-        await asyncio.sleep(0.2)
-    return False
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+    said = await reader.read(100)
+    writer.close()
+    return said.startswith(b"HTTP/1.0 200")
 
 
 def test_the_documented_role_has_exactly_the_rights_that_the_target_names(namespace: str) -> None:

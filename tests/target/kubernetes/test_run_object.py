@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubernetes.api_stub import Request, Stub, Wire, serving
 from seatrial.target import RunInUse
 from seatrial.target.kubernetes import kind, names, run_object
 from seatrial.target.kubernetes.run_object import RunObject
-from target.kubernetes.client.api_stub import Request, Stub, Wire, serving
 
 DAY_S = 24 * 3600
 FAR = {"host": "far", "boot": "another", "pid": 7}

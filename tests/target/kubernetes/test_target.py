@@ -6,7 +6,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 from on_cluster import job, nothing_left, objects, opened
@@ -108,24 +107,6 @@ async def test_inputs_are_where_the_job_expects_them_and_shared_by_the_jobs_of_a
             await target.remove(handle)
 
 
-async def test_a_port_of_a_job_can_be_reached(real_cluster: Cluster, namespace: str) -> None:
-    async with opened(real_cluster, namespace) as target:
-        handle = await target.submit(job("echo hello > index.html; python3 -m http.server 8765"), {})
-        async with asyncio.timeout(60):
-            async for event in target.watch():
-                if event.time and event.time.stage is Stage.STARTED:
-                    break
-            async with target.endpoint(handle, 8765) as address, aiohttp.ClientSession() as session:
-                while True:
-                    try:
-                        async with session.get(f"http://{address}/") as answer:
-                            assert await answer.text() == "hello\n"
-                            break
-                    except aiohttp.ClientError:
-                        await asyncio.sleep(0.2)
-        await target.remove(handle)
-
-
 async def test_an_image_without_python_runs_plain_commands(real_cluster: Cluster, namespace: str) -> None:
     async with opened(real_cluster, namespace) as target:
         handle = await target.submit(job("echo plain; exit 4", "echo on", image="localhost/busybox:1"), {})
@@ -182,35 +163,3 @@ async def test_a_run_that_another_machine_works_on_is_left_alone(real_cluster: C
                 await other.adopt(handle)
             assert [found.in_use for found in await other.list()] == [True]
         await target.remove(handle)
-
-
-async def test_a_port_of_a_job_is_reached_by_a_service_from_inside_the_cluster(
-    real_cluster: Cluster, namespace: str
-) -> None:
-    async with opened(real_cluster, namespace, endpoint="service") as target:
-        served = await target.submit(job("echo hello > index.html; python3 -m http.server 8765"), {})
-        async with target.endpoint(served, 8765) as address:
-            ask = f"until wget -q -O - http://{address}/; do sleep 0.2; done"
-            asking = await target.submit(job(ask, image="localhost/busybox:1"), {})
-            assert (await until_exit(target, asking))[-1].exit.code == 0  # type: ignore[union-attr]
-            assert b"hello\n" in await log_of(target, asking)
-        for handle in (served, asking):
-            await target.remove(handle)
-    await nothing_left(real_cluster, namespace)
-
-
-async def test_an_ingress_leads_to_the_job_and_goes_with_it(real_cluster: Cluster, namespace: str) -> None:
-    options = {"endpoint": "ingress", "endpoint_host": "{job}.apps.example.com", "endpoint_class": "nginx"}
-    async with opened(real_cluster, namespace, **options) as target:
-        handle = await target.submit(job("sleep 60"), {})
-        name = handle.rpartition("/")[2]
-        async with target.endpoint(handle, 8765) as address:
-            assert address == f"{name}.apps.example.com:80"
-            made = json.loads(real_cluster.kubectl("get", "ingresses", "-n", namespace, "-o", "json").stdout)["items"]
-            (rule,) = made[0]["spec"]["rules"]
-            assert rule["host"] == f"{name}.apps.example.com"
-            backend = rule["http"]["paths"][0]["backend"]["service"]
-            assert f"service/{backend['name']}" in objects(real_cluster, namespace)
-            assert made[0]["metadata"]["ownerReferences"][0]["name"] == name
-        await target.remove(handle)
-    await nothing_left(real_cluster, namespace)

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.job import Outcome
-from seatrial.target.kubernetes.seen import PodSeen, RootSeen, WarningSeen
-from seatrial.target.kubernetes.waiting import Around, Patience, Waiting, quantity, why_waiting
+from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
+from seatrial.target.kubernetes.watch.waiting import Around, Patience, Waiting, quantity, why_waiting
 
 PATIENCE = Patience(refused_s=1.0, infra_s=2.0, never_s=3.0)
 MOST = {"cpu": 96.0, "memory": float(1 << 40), "nvidia.com/gpu": 8.0}
 
 
-def pod(waiting: tuple[str, str] | None = None, scheduled: str = "", asks: Any = None, **status: Any) -> PodSeen:
+def pod(waiting: tuple[str, str] | None = None, scheduled: str = "", asks: Any = None, **status: Any) -> PodObject:
     states = [{"name": "trial", "state": {"waiting": {"reason": waiting[0], "message": waiting[1]}}}] if waiting else []
     conditions = []
     if scheduled:
@@ -29,15 +29,15 @@ def pod(waiting: tuple[str, str] | None = None, scheduled: str = "", asks: Any =
         },
         "status": {"containerStatuses": states, "conditions": conditions, **status},
     }
-    return msgspec.convert(whole, PodSeen)
+    return msgspec.convert(whole, PodObject)
 
 
-def warning(reason: str, message: str, kind: str = "Pod", name: str = "job-0-abcde") -> WarningSeen:
+def warning(reason: str, message: str, kind: str = "Pod", name: str = "job-0-abcde") -> WarningEvent:
     about = {"kind": kind, "name": name}
-    return msgspec.convert({"involvedObject": about, "reason": reason, "message": message}, WarningSeen)
+    return msgspec.convert({"involvedObject": about, "reason": reason, "message": message}, WarningEvent)
 
 
-def why(*pods: PodSeen, **around: Any) -> Waiting | None:
+def why(*pods: PodObject, **around: Any) -> Waiting | None:
     return why_waiting(pods, "trial", Around(**around), PATIENCE)
 
 
@@ -210,8 +210,8 @@ def test_a_claim_that_is_not_there_is_refused() -> None:
 )
 def test_pods_that_cannot_be_made_are_told_by_the_reason(message: str, expected: tuple[Outcome, float]) -> None:
     failing = warning("FailedCreate", f"Error creating: {message}", kind="Job", name="job")
-    assert final(why(root=RootSeen(), warnings=(failing,))) == expected
-    assert why(pod(), root=RootSeen(), warnings=(failing,)) is None  # it is there now
+    assert final(why(root=RootObject(), warnings=(failing,))) == expected
+    assert why(pod(), root=RootObject(), warnings=(failing,)) is None  # it is there now
 
 
 def test_retries_that_name_another_pod_each_are_one_reason() -> None:
@@ -235,7 +235,7 @@ def test_a_final_reason_of_one_host_weighs_more_than_the_waiting_of_another() ->
 
 
 def test_what_kueue_holds_back_waits_in_its_words() -> None:
-    held = msgspec.convert({"spec": {"suspend": True}}, RootSeen)
+    held = msgspec.convert({"spec": {"suspend": True}}, RootObject)
     found = why(root=held, queue=True)
     assert found == Waiting("waiting: not admitted by Kueue yet")
     told = warning("Pending", "insufficient unused quota for nvidia.com/gpu", "Workload", "job-job-1a2b3")

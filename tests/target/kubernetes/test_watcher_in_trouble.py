@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.api_stub import Request, Stub, Wire, serving
-from client.cutter import cutting
 from watched import SHORT, Watched, said, watching
 
 from cluster.cluster import Cluster, up
 from cluster.errors import Unavailable
+from kubernetes.api_stub import Request, Stub, Wire, serving
+from kubernetes.cutter import cutting
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
+from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import NODES, Kubernetes, KubernetesError, Tree, load
-from seatrial.target.kubernetes.watcher import Known, Watcher
+from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 
@@ -163,7 +163,7 @@ async def test_what_happened_while_history_was_lost_is_told_from_what_is_found()
         made.put_object("pods", "job-0-abcde", spec={"nodeName": ""}, status={"phase": "Pending"})
         async with _followed(made) as (watcher, events):
             created = StageTime(Stage.CREATED, 0.0, "api-server")
-            watcher.add("job", Known("job", "run", root["metadata"]["uid"], 1, created))
+            watcher.add("job", TrackedJob("job", "run", root["metadata"]["uid"], 1, created))
             await _until(lambda: len(events) == 2)
             # While nobody looks, it comes to its end, and how is no longer in the history.
             ended = {"exitCode": 0, "startedAt": "2020-11-16T05:00:05Z", "finishedAt": "2020-11-16T05:00:07Z"}
@@ -185,7 +185,7 @@ async def test_a_pod_that_went_while_history_was_lost_has_ended() -> None:
         made.put_object("pods", "job-0-abcde", spec={"nodeName": "n"}, status=running)
         async with _followed(made) as (watcher, events):
             created = StageTime(Stage.CREATED, 0.0, "api-server")
-            watcher.add("job", Known("job", "run", root["metadata"]["uid"], 1, created))
+            watcher.add("job", TrackedJob("job", "run", root["metadata"]["uid"], 1, created))
             await asyncio.wait_for(watcher.started("job"), 60)
             made.stores["pods"].drop("job-0-abcde")
             made.lose_history("pods")

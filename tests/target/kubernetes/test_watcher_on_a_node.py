@@ -9,8 +9,8 @@ from watched import LONG, SHORT, Watched, cancelled_when_told, said, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.client import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
-from seatrial.target.kubernetes.watcher import Patience, Watcher
+from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
+from seatrial.target.kubernetes.watch.watcher import Patience, Watcher
 
 pytestmark = pytest.mark.cluster
 
@@ -262,20 +262,20 @@ async def test_a_full_node_is_waited_for_and_a_higher_priority_takes_the_place_o
             await client.patch(NODES, NODE, [remove], how=Patch.JSON, subresource="status")
 
 
-async def test_the_first_host_that_fails_decides_and_the_others_are_named_to_be_ended(real_cluster: Cluster) -> None:
+async def test_the_first_host_that_fails_decides_and_the_others_are_asked_to_end(real_cluster: Cluster) -> None:
     script = f"if [ $JOB_COMPLETION_INDEX = 1 ]; then {said('exited', 7, 'bad luck')} exit 7; fi; {LONG}"
     async with watching(real_cluster) as watched:
         handle = await watched.start(script, hosts=3)
         await watched.until_running(handle, 2)
-        await watched.until(lambda: watched.partials)
-        assert watched.partials == [(handle, {0, 2})]
+        await watched.until(lambda: watched.asked)
+        assert watched.asked == [{0, 2}]
         assert not any(event.exit for event in watched.of(handle))
         for number in (0, 2):
             await watched.delete_pod(handle, number)
         found = await watched.exit(handle)
         assert found == Exit(Outcome.EXITED, 7, message="host 1 on real-0: bad luck")
         assert [pod.number for pod in watched.watcher.pods(handle)] == [0, 1, 2]
-        assert len(watched.partials) == 1
+        assert len(watched.asked) == 1
 
 
 async def test_jobs_that_ended_before_anybody_looked_give_all_their_events(real_cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from watched import SHORT, pod_spec, root_manifest, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     NAMESPACES,
     NODES,
@@ -23,7 +23,7 @@ from seatrial.target.kubernetes.client import (
     Tree,
     load,
 )
-from seatrial.target.kubernetes.watcher import Patience
+from seatrial.target.kubernetes.watch.watcher import Patience
 from seatrial.target.protocol import TargetError
 from world import EVERY
 

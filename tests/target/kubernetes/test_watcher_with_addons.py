@@ -12,8 +12,8 @@ from watched import SHORT, Watched, pod_spec, root_manifest, watching
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Exit, Outcome, Stage, StageTime
-from seatrial.target.kubernetes.client import JOBS, Resource
-from seatrial.target.kubernetes.watcher import Known, Watcher
+from seatrial.kubernetes import JOBS, Resource
+from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
 
 __all__ = ["addons_cluster"]
 
@@ -75,7 +75,7 @@ async def _started(cluster: Cluster, resource: Resource, trial: str, **pod: Any)
         made = await watched.client.create({**whole, "spec": make(manifest["spec"]["template"])}, resource=resource)
         reading = asyncio.create_task(watched.read())
         created = StageTime(Stage.CREATED, 0.0, "api-server")
-        watched.watcher.add(name, Known(name, watched.run, made.metadata.uid, HOSTS, created, trial=trial))
+        watched.watcher.add(name, TrackedJob(name, watched.run, made.metadata.uid, HOSTS, created, trial=trial))
         try:
             yield watched, name
         finally:

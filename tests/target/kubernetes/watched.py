@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 from cluster.cluster import Cluster
 from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
+from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
-from seatrial.target.kubernetes.watcher import Known, Patience, Watcher
+from seatrial.target.kubernetes.ender import Ender
+from seatrial.target.kubernetes.watch.objects import PodSummary
+from seatrial.target.kubernetes.watch.watcher import Patience, TrackedJob, Watcher
 
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
 SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, lost_s=4.0)
@@ -73,7 +75,7 @@ class Watched:
     watcher: Watcher
     events: list[Event] = field(default_factory=list)
     finals: list[str] = field(default_factory=list)
-    partials: list[tuple[str, set[int]]] = field(default_factory=list)
+    asked: list[set[int]] = field(default_factory=list)  # hosts that were to end
     run: str = field(default_factory=lambda: f"r{uuid.uuid4().hex[:6]}")
 
     async def start(
@@ -86,7 +88,7 @@ class Watched:
 
     def add(self, name: str, made: Object | None = None, hosts: int = 1, uid: str = "", queue: bool = False) -> None:
         created = StageTime(Stage.CREATED, 0.0, "api-server")  # long ago, so that it moves no other
-        known = Known(name, self.run, made.metadata.uid if made else uid, hosts, created, queue=queue)
+        known = TrackedJob(name, self.run, made.metadata.uid if made else uid, hosts, created, queue=queue)
         self.watcher.add(name, known)
 
     async def read(self) -> None:
@@ -134,6 +136,23 @@ class Watched:
         )
 
 
+class Recording(Ender):
+    """Ends nothing, and notes what it was asked to end."""
+
+    def __init__(self, watched: Watched) -> None:
+        super().__init__(watched.client, watched.namespace)
+        self._watched = watched
+
+    async def delete(self, name: str) -> bool:
+        self._watched.finals.append(name)
+        assert not any(event.exit for event in self._watched.of(name))
+        return True
+
+    async def ask(self, pods: Sequence[PodSummary]) -> bool:
+        self._watched.asked.append({pod.number for pod in pods})
+        return True
+
+
 @asynccontextmanager
 async def watching(
     cluster: Cluster, patience: Patience = SHORT, access: Access | None = None
@@ -145,17 +164,8 @@ async def watching(
         client = Kubernetes(replace(access or admin.access, namespace=namespace))
         watched = Watched(client, namespace, None)  # type: ignore[arg-type]
 
-        async def on_final(handle: str) -> None:
-            watched.finals.append(handle)
-            assert not any(event.exit for event in watched.of(handle))
-
-        watched.watcher = Watcher(
-            client,
-            namespace,
-            patience=patience,
-            on_final=on_final,
-            on_partial=lambda handle, numbers: watched.partials.append((handle, numbers)),
-        )
+        ender = Recording(watched)
+        watched.watcher = Watcher(client, namespace, patience=patience, ender=ender)
         reading = asyncio.create_task(watched.read())
         try:
             yield watched

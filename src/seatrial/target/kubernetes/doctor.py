@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 
 from seatrial.job import Environment, Job, Outcome, Step
-from seatrial.target.kubernetes import manifest, names, rights
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     NAMESPACES,
     NODES,
@@ -24,8 +23,9 @@ from seatrial.target.kubernetes.client import (
     grant_yaml,
     load,
 )
+from seatrial.target.kubernetes import manifest, names, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.second_look import NodeSeen
+from seatrial.target.kubernetes.watch.inquiries import NodeObject
 from seatrial.target.protocol import Level, Remark, TargetError
 
 PATIENCE_S = 10.0
@@ -173,7 +173,7 @@ class _Examination:
         wanted = sorted({options.gpu_resource, *others})
         nodes = 0
         try:
-            async for node in self._client.list(NODES, NodeSeen):
+            async for node in self._client.list(NODES, NodeObject):
                 nodes += 1
                 for resource in wanted:
                     amount = node.status.allocatable.get(resource, "0")

@@ -5,66 +5,82 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from seatrial.job import Outcome
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import AlreadyExists, Kubernetes
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.errors import target_errors
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.problems import told
-from seatrial.target.kubernetes.seen import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE
-from seatrial.target.kubernetes.watcher import PodNow
+from seatrial.target.kubernetes.watch.objects import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE, PodObject
 from seatrial.target.protocol import TargetError
 
 
 @asynccontextmanager
-async def endpoint(
+async def opened_port(
     client: Kubernetes,
     options: KubernetesOptions,
     namespace: str,
-    card: Card,
+    job: JobAnnotation,
     root: dict[str, Any],
-    pod: PodNow | None,
-    port: int,
+    port: str,
 ) -> AsyncIterator[str]:
     """`root` is the reference to the owner of what has to be made; it goes with the job."""
+    if port not in job.ports:
+        listed = ", ".join(job.ports) or "none"
+        raise TargetError(f"{job.name} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
+    number = job.ports[port]
     if options.endpoint == "port-forward":
-        if pod is None or not pod.running:
-            raise TargetError(f"{card.name} does not run: its port {port} cannot be reached")
-        with told(f"cannot reach port {port} of {card.name}"):
-            async with client.pod(pod.name, namespace=namespace).forward(port) as forward:
-                yield forward.address
+        with target_errors(f"cannot reach port {port} of {job.name}"):
+            pod = await _running_pod(client, namespace, job)
+        if pod is None:
+            raise TargetError(f"{job.name} does not run: its port {port} cannot be reached")
+        async with client.pod(pod, namespace=namespace).forward(number) as forward:
+            yield forward.address
         return
-    name = f"{names.object_name(card.name)}-{port}"
-    with told(f"cannot open port {port} of {card.name}"):
-        for one in _objects(name, card, options, namespace, root, port):
+    with target_errors(f"cannot open port {port} of {job.name}"):
+        for one in _objects(job, options, namespace, root, number):
             with contextlib.suppress(AlreadyExists):
                 await client.create(one)
-    yield _address(name, card, options, namespace, port)
+    yield _address(job, options, namespace, number)
 
 
-def _address(name: str, card: Card, options: KubernetesOptions, namespace: str, port: int) -> str:
+async def _running_pod(client: Kubernetes, namespace: str, job: JobAnnotation) -> str | None:
+    """The name of the first host's, while its trial runs."""
+    labels = names.selector(job=names.object_name(job.name))
+    async for pod in client.list(PODS, PodObject, namespace=namespace, labels=labels):
+        if pod.number == 0 and not pod.phase_ended and pod.state(job.trial).running is not None:
+            return pod.metadata.name
+    return None
+
+
+def _service_name(job: JobAnnotation, number: int) -> str:
+    return f"{names.object_name(job.name)}-{number}"
+
+
+def _address(job: JobAnnotation, options: KubernetesOptions, namespace: str, number: int) -> str:
     if options.endpoint == "service":
-        return f"{name}.{namespace}.svc:{port}"
-    return f"{_host(card, options)}:80"
+        return f"{_service_name(job, number)}.{namespace}.svc:{number}"
+    return f"{_host(job, options, number)}:80"
 
 
-def _host(card: Card, options: KubernetesOptions) -> str:
-    return (options.endpoint_host or "").replace("{job}", names.object_name(card.name))
+def _host(job: JobAnnotation, options: KubernetesOptions, number: int) -> str:
+    """The first port has the job's own name; each of the others needs another."""
+    first = number == next(iter(job.ports.values()))
+    name = names.object_name(job.name) if first else _service_name(job, number)
+    return (options.endpoint_host or "").replace("{job}", name)
 
 
 def _objects(
-    name: str, card: Card, options: KubernetesOptions, namespace: str, root: dict[str, Any], port: int
+    job: JobAnnotation, options: KubernetesOptions, namespace: str, root: dict[str, Any], number: int
 ) -> Iterator[dict[str, Any]]:
-    labels = {**names.run_labels(card.run, "endpoint"), names.JOB: names.object_name(card.name)}
+    name = _service_name(job, number)
+    labels = {**names.run_labels(job.run, "endpoint"), names.JOB: names.object_name(job.name)}
     metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [root]}
-    chosen = {names.RUN: names.label_value(card.run), names.JOB: names.object_name(card.name)}
-    if card.hosts > 1:  # as a forwarded port is: the first host's
-        chosen |= {REPLICA_TYPE: FIRST_REPLICA} if options.workload == "pytorchjob" else {INDEX_LABEL: "0"}
-    ports = [{"port": port, "targetPort": port}]
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": chosen, "ports": ports}}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": _service(job, options, number)}
     if options.endpoint == "ingress":
-        backend = {"service": {"name": name, "port": {"number": port}}}
+        backend = {"service": {"name": name, "port": {"number": number}}}
         rule = {
-            "host": _host(card, options),
+            "host": _host(job, options, number),
             "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]},
         }
         spec: dict[str, Any] = {"rules": [rule]}
@@ -72,5 +88,16 @@ def _objects(
             spec["ingressClassName"] = options.endpoint_class
         yield {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec}
     elif options.endpoint == "route":
-        spec = {"host": _host(card, options), "to": {"kind": "Service", "name": name}, "port": {"targetPort": port}}
+        to = {"kind": "Service", "name": name}
+        spec = {"host": _host(job, options, number), "to": to, "port": {"targetPort": number}}
         yield {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": metadata, "spec": spec}
+
+
+def _service(job: JobAnnotation, options: KubernetesOptions, number: int) -> dict[str, Any]:
+    """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and who
+    loads it would then measure the Service."""
+    chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
+    if job.hosts > 1:
+        chosen |= {REPLICA_TYPE: FIRST_REPLICA} if options.workload == "pytorchjob" else {INDEX_LABEL: "0"}
+    ports = [{"port": number, "targetPort": number}]
+    return {"selector": chosen, "ports": ports, "publishNotReadyAddresses": True}

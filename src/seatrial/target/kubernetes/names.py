@@ -12,7 +12,7 @@ from seatrial.target.protocol import TargetError
 
 MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
 RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
-CARD, HOLDER, RENEWED = "seatrial/card", "seatrial/holder", "seatrial/renewed"  # annotations
+JOB_DATA, HOLDER, RENEWED = "seatrial/job-data", "seatrial/holder", "seatrial/renewed"  # annotations
 
 TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
 PLACE = "/seatrial"  # in every pod

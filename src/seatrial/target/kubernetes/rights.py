@@ -3,7 +3,7 @@ everything; none is of the whole cluster, and none reads secrets."""
 
 import msgspec
 
-from seatrial.target.kubernetes.client import Right
+from seatrial.kubernetes import Right
 from seatrial.target.kubernetes.manifest import root_resource
 from seatrial.target.kubernetes.options import KubernetesOptions
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
     AlreadyExists,
@@ -30,10 +29,11 @@ from seatrial.target.kubernetes.client import (
     Part,
     Resource,
 )
+from seatrial.target.kubernetes import manifest, names
+from seatrial.target.kubernetes.errors import UNANSWERED, UNAUTHENTICATED, target_errors
 from seatrial.target.kubernetes.manifest.quantity import seconds
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.problems import NOBODY, UNANSWERED, told
-from seatrial.target.kubernetes.seen import epoch_s
+from seatrial.target.kubernetes.watch.objects import epoch_s
 from seatrial.target.protocol import RunInUse, TargetError
 
 BEAT_S = 30.0
@@ -180,7 +180,7 @@ class RunObject:
     async def _make(self) -> dict[str, Any]:
         wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace)
         wanted["metadata"].setdefault("annotations", {}).update(self._beats())
-        with told(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
+        with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
             try:
                 found = await self._client.create(wanted, Annotated, resource=JOBS)
             except AlreadyExists:
@@ -223,7 +223,7 @@ class RunObject:
 
     async def _put(self, config: dict[str, Any]) -> None:
         name = config["metadata"]["name"]
-        with told(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
+        with target_errors(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
             await self._client.create(config, resource=CONFIG_MAPS)
 
     def _beats(self) -> dict[str, str]:
@@ -255,7 +255,7 @@ class RunObject:
                 self._making, self._configs, self._beat = None, {}, None
                 self._on_lost(error)
                 return
-            except NOBODY as error:
+            except UNAUTHENTICATED as error:
                 if refused:
                     self._on_lost(error)
                     return

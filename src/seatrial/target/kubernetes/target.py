@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
-from seatrial.target.agent_file import agent_bytes
-from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.card import Card
-from seatrial.target.kubernetes.client import (
+from seatrial.kubernetes import (
     JOBS,
     PODS,
     AlreadyExists,
@@ -23,25 +20,27 @@ from seatrial.target.kubernetes.client import (
     Part,
     load,
 )
-from seatrial.target.kubernetes.collect import Collector
+from seatrial.target.agent_file import agent_bytes
+from seatrial.target.kubernetes import manifest, names
+from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.doctor import examine
-from seatrial.target.kubernetes.endpoint import endpoint
-from seatrial.target.kubernetes.follow_progress import ProgressFollower
-from seatrial.target.kubernetes.live_log import LiveLog
+from seatrial.target.kubernetes.ender import Ender
+from seatrial.target.kubernetes.endpoint import opened_port
+from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
+from seatrial.target.kubernetes.files.collect import Collector
+from seatrial.target.kubernetes.files.live_log import LiveLog
+from seatrial.target.kubernetes.files.progress import ProgressFollower
 from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.plain import plain_script
-from seatrial.target.kubernetes.problems import UNANSWERED, target_error, told
 from seatrial.target.kubernetes.run_object import Annotated, AnnotatedMeta, RunObject, beating, in_use, remove_deserted
-from seatrial.target.kubernetes.seen import epoch_s
-from seatrial.target.kubernetes.watcher import Known, Watcher
+from seatrial.target.kubernetes.watch.objects import epoch_s
+from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
 from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 GONE_S = 120.0
 POLL_S = 0.5
-PENDING_S = 60.0  # for a host that has no place yet, when another has failed
-AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
 
 
 class _Status(Part, frozen=True, gc=False):
@@ -72,11 +71,11 @@ class KubernetesTarget:
         self.name = name
         self._options = options
         self._runs: dict[str, RunObject] = {}
-        self._cards: dict[str, Card] = {}
+        self._annotations: dict[str, JobAnnotation] = {}
         self._opened = False
 
     async def open(self) -> None:
-        with told("the cluster cannot be used"):
+        with target_errors("the cluster cannot be used"):
             access = load(self._options.kubeconfig, self._options.context)
             self._client = Kubernetes(access)
             try:
@@ -87,22 +86,17 @@ class KubernetesTarget:
         self._context = access.context
         self._namespace = self._options.namespace or access.namespace
         self._resource = manifest.root_resource(self._options)
-        self._watcher = Watcher(
-            self._client, self._namespace, self._resource, on_final=self._end_waiting, on_partial=self._end_others
-        )
+        self._ender = Ender(self._client, self._namespace, self._resource)
+        self._watcher = Watcher(self._client, self._namespace, self._resource, ender=self._ender)
         others = _others(self._options)
         self._collector = Collector(self._client, self._namespace, self._watcher, others)
         self._live_log = LiveLog(self._client, self._namespace, self._watcher, others)
         self._progress = ProgressFollower(self._client, self._namespace, self._watcher)
-        self._ending: set[asyncio.Task[None]] = set()
         self._opened = True
 
     async def close(self) -> None:
         if not self._opened:
             return
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(*self._ending, return_exceptions=True)
         await self._progress.close()
         await self._watcher.close()
         await self._collector.close()
@@ -120,7 +114,7 @@ class KubernetesTarget:
     async def verify(self, job: Job) -> None:
         owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NOBODY)
         made = self._made(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
-        with told(f"the cluster would not take {job.title}"):
+        with target_errors(f"the cluster would not take {job.title}"):
             try:
                 await self._client.create(made.root, resource=self._resource, dry_run=True)
             except Forbidden as error:
@@ -137,7 +131,7 @@ class KubernetesTarget:
             submitting.cancel()
             await asyncio.gather(submitting, return_exceptions=True)
             with contextlib.suppress(KubernetesError):
-                await self._client.delete(self._resource, names.object_name(job.name), namespace=self._namespace)
+                await self._ender.delete(names.object_name(job.name))
             raise
         except KubernetesError as error:
             # Then it may have been made, and may run: whoever asks for it again by its name finds it.
@@ -186,8 +180,8 @@ class KubernetesTarget:
             secrets=secrets,
             plain=plain_script(job),
         )
-        card = Card.of(job, manifest.trial_name(self._options)).text()
-        made.root["metadata"].setdefault("annotations", {})[names.CARD] = card
+        annotation = JobAnnotation.of(job, manifest.trial_name(self._options)).text()
+        made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
 
     def _released(self, root: Root) -> bool:
@@ -202,7 +196,7 @@ class KubernetesTarget:
 
     async def adopt(self, handle: str) -> None:
         name = self._parsed(handle).name
-        with told(f"cannot take up {handle}", lost=True):
+        with target_errors(f"cannot take up {handle}", lost=True):
             try:
                 root = await self._client.get(self._resource, name, Root, namespace=self._namespace)
             except NotFound:
@@ -210,9 +204,9 @@ class KubernetesTarget:
                 raise TargetError(f"there is no job {handle}") from None
             if root.metadata.labels.get(names.PART) == "run":
                 await self._refuse_held(name)
-        card = Card.read(root)
+        annotation = JobAnnotation.read(root)
         try:
-            await self._run(card.run).owner()
+            await self._run(annotation.run).owner()
         except RunInUse:
             raise
         except TargetError as error:  # the job is there, whatever is wrong with its run
@@ -228,18 +222,18 @@ class KubernetesTarget:
                 raise in_use(run.metadata.labels.get(names.RUN, name), holder)
 
     def _take_up(self, handle: str, root: Root, created: StageTime) -> None:
-        card = self._cards[handle] = Card.read(root)
-        known = Known(
+        annotation = self._annotations[handle] = JobAnnotation.read(root)
+        known = TrackedJob(
             name=root.metadata.name,
-            run=names.label_value(card.run),
+            run=names.label_value(annotation.run),
             uid=root.metadata.uid,
-            hosts=card.hosts,
+            hosts=annotation.hosts,
             created=created,
-            trial=card.trial,
+            trial=annotation.trial,
             queue=self._options.queue is not None,
         )
         self._watcher.add(handle, known)
-        self._progress.add(handle, card)
+        self._progress.add(handle, annotation)
 
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
@@ -255,26 +249,26 @@ class KubernetesTarget:
             yield event
 
     async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
-        async for block in self._live_log.blocks(handle, await self._card(handle), follow):
+        async for block in self._live_log.blocks(handle, await self._annotation(handle), follow):
             yield block
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
-        return await self._collector.fetch(handle, await self._card(handle), path, into)
+        return await self._collector.fetch(handle, await self._annotation(handle), path, into)
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, handle: str, port: int) -> AsyncIterator[str]:
-        card = await self._card(handle)
-        with told(f"cannot reach {handle}"):
-            root = await self._client.get(self._resource, self._parsed(handle).name, namespace=self._namespace)
-        reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
-        pod = next(iter(self._watcher.pods(handle)), None)
-        async with endpoint(self._client, self._options, self._namespace, card, reference, pod, port) as address:
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
+        """Nothing of the run is taken over by this: whoever works on it goes on, here or on another machine."""
+        with target_errors(f"cannot reach {handle}"):
+            root = await self._client.get(self._resource, self._parsed(handle).name, Root, namespace=self._namespace)
+        owner = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+        annotation = JobAnnotation.read(root)
+        async with opened_port(self._client, self._options, self._namespace, annotation, owner, port) as address:
             yield address
 
     async def list(self, run: str | None = None) -> list[Found]:
         chosen = {"run": names.label_value(run)} if run else {}
         found = []
-        with told("cannot look for jobs"):
+        with target_errors("cannot look for jobs"):
             objects = self._client.list(
                 JOBS, Annotated, namespace=self._namespace, labels=names.selector(part="run", **chosen)
             )
@@ -287,15 +281,15 @@ class KubernetesTarget:
 
     def _found(self, root: Root, run: Annotated | None) -> Found:
         try:
-            card = Card.read(root)
+            annotation = JobAnnotation.read(root)
         except TargetError:  # it has our labels, and so is ours to remove; it hides no other
-            card = Card(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
+            annotation = JobAnnotation(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
         return Found(
             handle=str(Handle(self._context, self._namespace, root.metadata.name)),
-            name=card.name,
-            run=card.run,
+            name=annotation.name,
+            run=annotation.run,
             alive=root.status.active > 0,
-            labels=card.labels,
+            labels=annotation.labels,
             created_s=_created(root).wall_s,
             in_use=run is not None and beating(run) is not None,
         )
@@ -315,42 +309,22 @@ class KubernetesTarget:
 
     async def cancel(self, handle: str) -> None:
         name = self._parsed(handle).name
-        card = await self._card(handle)
+        annotation = await self._annotation(handle)
         self._watcher.mark_cancelled(handle)
-        asked = await self._ask_to_end(handle)
-        if asked:
+        if await self._ender.ask(self._watcher.pods(handle)):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(card.grace_s + FORCE_S):
+                async with asyncio.timeout(annotation.grace_s + FORCE_S):
                     await self._watcher.ended(handle)
                     return
-        with told(f"cannot end {handle}"):
-            await self._client.delete(self._resource, name, namespace=self._namespace)
-
-    async def _ask_to_end(self, handle: str, numbers: "set[int] | None" = None) -> bool:
-        """Whether all that run have heard it. One that has not begun cannot be asked: it is deleted."""
-        pods = [pod for pod in self._watcher.pods(handle) if numbers is None or pod.number in numbers]
-        running = [pod for pod in pods if pod.trial_running]
-        if not running and any(pod.trial_ended for pod in pods):
-            return True
-        heard = await asyncio.gather(*(self._touch_cancel(pod.name) for pod in running))
-        return bool(running) and all(heard)
-
-    async def _touch_cancel(self, pod: str) -> bool:
-        keeper = self._client.pod(pod, names.KEEPER, namespace=self._namespace)
-        command = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
-        for attempt in range(3):
-            with contextlib.suppress(KubernetesError, TimeoutError):
-                async with asyncio.timeout(FORCE_S):
-                    return (await keeper.run(command)).exit_code == 0
-            await asyncio.sleep(POLL_S * attempt)
-        return False
+        with target_errors(f"cannot end {handle}"):
+            await self._ender.delete(name)
 
     async def remove(self, handle: str) -> None:
         name = self._parsed(handle).name
-        with told(f"cannot remove {handle}"):
+        with target_errors(f"cannot remove {handle}"):
             run = await self._others_run(handle, name)
-            deleted = await self._client.delete(self._resource, name, namespace=self._namespace)
-            if deleted or handle in self._cards:  # its root may be gone already, and its pods still ending
+            deleted = await self._ender.delete(name)
+            if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
                 if run:
                     await remove_deserted(self._client, self._resource, self._namespace, run)
@@ -359,11 +333,11 @@ class KubernetesTarget:
         self._progress.forget(handle)
         self._watcher.forget(handle)
         await self._collector.forget(handle)
-        self._cards.pop(handle, None)
+        self._annotations.pop(handle, None)
 
     async def _others_run(self, handle: str, name: str) -> str:
         """The label of a job's run, when this process does not work on that; its object goes with its last job."""
-        if handle in self._cards:
+        if handle in self._annotations:
             return ""
         with contextlib.suppress(NotFound):
             root = await self._client.get(self._resource, name, namespace=self._namespace)
@@ -374,11 +348,11 @@ class KubernetesTarget:
 
     async def _until_gone(self, handle: str, name: str) -> None:
         """(8) Deleting is asking: what still runs gets its grace first."""
-        card = self._cards.get(handle)
-        within_s = GONE_S + (card.grace_s if card else 0.0)
+        annotation = self._annotations.get(handle)
+        within_s = GONE_S + (annotation.grace_s if annotation else 0.0)
         try:
             async with asyncio.timeout(within_s):
-                if card is not None:
+                if annotation is not None:
                     await self._watcher.gone(handle)
                     return
                 labels = names.selector(job=name)
@@ -386,33 +360,6 @@ class KubernetesTarget:
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
-
-    # ---- what the watcher asks for
-
-    async def _end_waiting(self, handle: str) -> None:
-        """It will never start, and it must not after all."""
-        with contextlib.suppress(KubernetesError):
-            await self._client.delete(self._resource, self._parsed(handle).name, namespace=self._namespace)
-
-    def _end_others(self, handle: str, numbers: set[int]) -> None:
-        task = asyncio.create_task(self._end_hosts(handle, numbers))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
-    async def _end_hosts(self, handle: str, numbers: set[int]) -> None:
-        """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
-        await asyncio.sleep(AFTER_FAILURE_S)
-        until_s = time.monotonic() + PENDING_S
-        placed = False
-        while time.monotonic() < until_s:
-            heard = await self._ask_to_end(handle, numbers)
-            pods = [pod for pod in self._watcher.pods(handle) if pod.number in numbers]
-            placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
-            if placed and heard:
-                return
-            await asyncio.sleep(POLL_S)
-        if not placed:
-            await self._end_waiting(handle)
 
     # ---- handles
 
@@ -423,10 +370,10 @@ class KubernetesTarget:
             raise TargetError(message, Outcome.REFUSED)
         return parsed
 
-    async def _card(self, handle: str) -> Card:
-        if handle not in self._cards:
+    async def _annotation(self, handle: str) -> JobAnnotation:
+        if handle not in self._annotations:
             await self.adopt(handle)
-        return self._cards[handle]
+        return self._annotations[handle]
 
 
 def _others(options: KubernetesOptions) -> tuple[str, ...]:

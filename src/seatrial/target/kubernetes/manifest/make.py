@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Job, Outcome
+from seatrial.kubernetes import Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import Resource
 from seatrial.target.kubernetes.manifest import workload
 from seatrial.target.kubernetes.manifest.hosts import Hosts, hosts_of
 from seatrial.target.kubernetes.manifest.pod import pod_template
@@ -47,6 +47,7 @@ def make(
 
     Raises TargetError (REFUSED) for what no cluster could run."""
     _check_utf8(job)
+    _check_ready(job)
     hosts = hosts_of(job, options, namespace)
     ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
     template = templated(ours, options.template)
@@ -107,6 +108,13 @@ def _check_utf8(job: Job) -> None:
                     f"`{field}` of the job has text in it that is not UTF-8, which no object of a cluster can hold"
                 )
                 raise TargetError(message, Outcome.REFUSED) from None
+
+
+def _check_ready(job: Job) -> None:
+    """The server takes a probe of a port that there is not, and the job would never be ready."""
+    if job.ready is not None and job.ready.port not in {port.name for port in job.ports}:
+        listed = ", ".join(port.name for port in job.ports) or "none"
+        raise TargetError(f"{job.title} is ready by its port {job.ready.port!r}; it has: {listed}", Outcome.REFUSED)
 
 
 def _image(job: Job, options: KubernetesOptions) -> str:

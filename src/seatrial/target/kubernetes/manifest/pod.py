@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.job import Job
+from seatrial.job import Job, Ready
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import placement, quantity
 from seatrial.target.kubernetes.manifest.hosts import Hosts
@@ -11,6 +11,7 @@ from seatrial.target.kubernetes.manifest.variables import keeper_variables, tria
 from seatrial.target.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
 
 AGENT, CONFIG, INPUTS, BOX = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-box"  # volumes
+PROBE_TIMEOUT_S = 5  # for an answer; a connection that is accepted needs no time
 PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
 GRACE_MARGIN_S = 5.0
 
@@ -70,7 +71,17 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
     made |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
     if wanted := placement.resources(job, options):
         made["resources"] = wanted
+    if job.ports:
+        made["ports"] = [{"name": port.name, "containerPort": port.number} for port in job.ports]
+    if job.ready is not None:
+        made["readinessProbe"] = _readiness(job.ready)
     return made
+
+
+def _readiness(ready: Ready) -> dict[str, Any]:
+    """Asked every second by the node, at the pod's own address. An answer below 400 counts, as Kubernetes has it."""
+    how = {"httpGet": {"path": ready.path, "port": ready.port}} if ready.path else {"tcpSocket": {"port": ready.port}}
+    return {**how, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S}
 
 
 def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:

@@ -55,6 +55,12 @@ def _lost(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
 
 def _lost_of(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     yield from (field for field in _OWN_FIELDS if made.get(field) != ours.get(field))
+    if "readinessProbe" in ours and made.get("readinessProbe") != ours["readinessProbe"]:
+        yield "readinessProbe"
+    ports = _by(made.get("ports"), "name")
+    for port in ours.get("ports", []):
+        if ports.get(port["name"]) != port:
+            yield f"port {port['name']}"
     variables = _by(made.get("env"), "name")
     for variable in ours["env"]:
         name = variable["name"]

@@ -34,12 +34,19 @@ def own_variables(job: Job, hosts: Hosts) -> dict[str, str]:
         "SEATRIAL_CELL": job.cell,
         "SEATRIAL_ATTEMPT": str(job.attempt),
         "SEATRIAL_JOB": job.name,
+        **_ports(job),
     }
     if hosts.count > 1:
         made |= {"SEATRIAL_HOSTS": str(hosts.count), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
         if hosts.numbered_by_us:
             made |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
     return made
+
+
+def _ports(job: Job) -> dict[str, str]:
+    """Each pod has a network of its own, so every port has the number that the job asked for."""
+    made = {f"SEATRIAL_PORT_{port.name.upper().replace('-', '_')}": str(port.number) for port in job.ports}
+    return {**made, "SEATRIAL_PORT": str(job.ports[0].number)} if job.ports else {}
 
 
 def keeper_variables(keep_s: float) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ import copy
 from typing import Any
 
 from seatrial.job import Job, Outcome
+from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.client import JOBS, Resource
 from seatrial.target.kubernetes.manifest import quantity
 from seatrial.target.kubernetes.manifest.hosts import MASTER_PORT, REPLICATED_JOB
 from seatrial.target.kubernetes.manifest.pod import pod_deadline_s

@@ -1,18 +1,14 @@
 #!/bin/sh
-# Runs the steps of a job in an image that has no Python, with what a POSIX shell and busybox or coreutils have.
-# It leaves the same things in the box as the agent does: records.jsonl, log.txt, end.json; and the termination message.
-# Below these functions come the settings and the steps of one job.
+# Runs the steps of a job in an image that has no Python, one after the other, with what a POSIX shell and busybox or
+# coreutils have. It leaves what the agent leaves: records.jsonl, log.txt, end.json and the termination message.
+# Below these functions come the limits and the steps of one job. What still runs at the end goes with the container.
 place=${SEATRIAL_PLACE:-/seatrial}
 termination=${SEATRIAL_TERMINATION:-/dev/termination-log}
 box=$place/box
 out=$box/out
 log_blocks=131072 # of 512 bytes: the log keeps its first 64 MiB
 output_bytes=4096 # of a step's output, in its record
-by_signal='ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down'
-
-over='' message='' asked='' hit='' first_code=0 left=0 told='' spared='' full=''
-
-# ---- small things
+over='' message='' asked='' full='' first_code=0 ends='' bytes=0
 
 # Sets up (seconds since boot, with a fraction) and second.
 uptime() {
@@ -41,157 +37,20 @@ json_text() {
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e "s/$tab/\\\\t/g" -e 's/$/\\n/' | tr -d '\n'
 } 2>/dev/null
 
-# Sets oom: how often the kernel killed something of this container for its memory.
-count_oom() {
-    oom=0
-    for file in /sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control; do
-        [ -r "$file" ] || continue
-        while read -r key value; do
-            if [ "$key" = oom_kill ]; then oom=$value; fi
-        done <"$file"
-        break
-    done
-}
-
-# ---- processes
-
-# Sets state and parent of process $1; state is empty when there is none.
-look_at() {
-    state='' parent=''
-    while read -r key value rest; do
-        case $key in
-            State:) state=$value ;;
-            PPid:) parent=$value && break ;;
-        esac
-    done <"/proc/$1/status"
-} 2>/dev/null
-
-# Sets found: all that live below this shell, without those in `spared` and what is below them.
-find_below() {
-    table=''
-    for folder in /proc/[0-9]*; do
-        look_at "${folder#/proc/}"
-        if [ -n "$parent" ]; then table="$table${folder#/proc/} $parent $state
-"; fi
-    done
-    family=" $$ " found='' grown=1
-    while [ -n "$grown" ]; do
-        grown=''
-        while read -r pid parent state; do
-            case "$family$spared " in *" $pid "*) continue ;; esac
-            case $family in *" $parent "*) ;; *) continue ;; esac
-            family="$family$pid " grown=1
-            case $state in [ZX]) ;; *) found="$found $pid" ;; esac
-        done <<END_OF_TABLE
-$table
-END_OF_TABLE
-    done
-}
-
-# Politely, then not: everything below this shell that is not spared.
-end_below() {
-    find_below
-    [ -n "$found" ] || return
-    kill -TERM $found 2>/dev/null
-    kill -CONT $found 2>/dev/null
-    uptime
-    until=$((second + grace_s))
-    while [ -n "$found" ]; do
-        uptime
-        if [ "$second" -ge "$until" ]; then kill -KILL $found 2>/dev/null; fi
-        nap
-        find_below
-    done
-}
-
-# Beside the steps, as long as they run: tells that it lives, and wakes the shell when it has to do something.
-guard() {
-    quiet=''
-    : >"$box/quiet"
-    while look_at $$ && [ -n "$state" ] && [ "$state" != Z ]; do
-        uptime
-        printf '%s\n' "$up" >"$out/alive"
-        if [ "$out/log.txt" -nt "$box/quiet" ] || [ -z "$quiet" ]; then
-            : >"$box/quiet"
-            quiet=$second
-        fi
-        why=''
-        read -r number deadline <"$box/deadline"
-        if [ -e "$out/cancel" ]; then
-            why=cancel
-        elif [ -n "$run_s" ] && [ "$second" -ge $((begun + run_s)) ]; then
-            why=run
-        elif [ -n "$stall_s" ] && [ $((second - quiet)) -ge "$stall_s" ]; then
-            why=stall
-        elif [ "${deadline:--}" != - ] && [ "$second" -ge "$deadline" ]; then
-            why="step $number"
-        fi
-        if [ -n "$why" ]; then # again and again: a signal that comes just before the shell waits wakes nobody
-            printf '%s\n' "$why" >"$box/why"
-            kill -USR1 $$
-        fi
-        sleep 0.5 || sleep 1
-    done
-} 2>/dev/null
-
-# After a signal: sets over and message when the job is to end, outcome when the step is.
+# Sets over and message when the job is to end.
 consider() {
-    hit=''
-    why='' number=''
-    [ -e "$box/why" ] && read -r why number <"$box/why"
-    if [ -n "$asked" ]; then
-        over=cancelled message=$by_signal
-    elif [ "$why" = cancel ] || [ -e "$out/cancel" ]; then
-        over=cancelled message=cancelled
-    elif [ "$why" = run ]; then
-        over=timeout message="not done after $run_s s"
-    elif [ "$why" = stall ]; then
-        over=stall message="said nothing for $stall_s s"
-    elif [ "$why" = step ] && [ "$number" = "$1" ]; then
-        outcome=timeout
-    fi
-    outcome=${over:-$outcome}
-}
-
-# ---- the steps
-
-# run_step INDEX SECONDS HEADING KIND COMMAND; SECONDS is - for no limit of its own.
-run_step() {
-    outcome='' && consider "$1"
-    [ -z "$over" ] || return
-    say "$3"
     uptime
-    record "{\"event\":\"step\",\"step\":$1,\"at_s\":$up}"
-    if [ "$2" = - ]; then deadline=-; else deadline=$((second + $2)); fi
-    before=$(wc -c <"$out/log.txt")
-    count_oom
-    oom_before=$oom
-    still=$spared
-    find_below
-    spared="$spared$found" # what an earlier step left running on purpose
-    start_step "$4" "$5"
-    printf '%s %s\n' "$1" "$deadline" >"$box/deadline"
-    while :; do
-        wait "$child"
-        code=$?
-        if [ -z "$hit" ]; then
-            outcome=exited
-            break
-        fi
-        consider "$1"
-        [ -z "$outcome" ] || break
-    done
-    if [ "$outcome" != exited ]; then
-        if [ -n "$over" ]; then spared="$still $tee"; fi
-        end_below
-        code=null
+    printf '%s\n' "$up" >"$out/alive" # for the keeper
+    if [ -n "$asked" ]; then
+        over=cancelled message='ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down'
+    elif [ -e "$out/cancel" ]; then
+        over=cancelled message=cancelled
+    elif [ -n "$run_s" ] && [ "$second" -ge $((begun + run_s)) ]; then
+        over=timeout message="not done after $run_s s"
     fi
-    spared="$still $tee"
-    printf '%s\n' '- -' >"$box/deadline"
-    end_step "$1" "$4"
-}
+} 2>/dev/null
 
-# Sets child and tee. Whatever a step leaves running may go on writing to the log.
+# Sets child, which leads a group of its own, and tee. What a step leaves running may go on writing to the log.
 start_step() {
     rm -f "$box/pipe"
     mkfifo "$box/pipe"
@@ -203,101 +62,106 @@ start_step() {
     tee=$!
     (
         exec </dev/null >"$box/pipe" 2>&1
-        trap - TERM INT USR1
-        mkdir -p "$box/work"
+        trap - TERM INT
         cd "$box/work" || exit 126
-        if [ "$1" = command ]; then
-            set -- 'path=$(command -v "$1") || exit 1; echo "$path"; "$path" --version 2>&1 </dev/null | head -n 1' "$2"
-        else
-            set -- "$2" ''
-        fi
-        if command -v setsid >/dev/null 2>&1; then
-            exec setsid /bin/sh -c "$1" sh "$2"
-        fi
+        command -v setsid >/dev/null 2>&1 && exec setsid /bin/sh -c "$1" sh "$2"
         exec /bin/sh -c "$1" sh "$2"
     ) &
     child=$!
-    spared="$spared $tee"
+}
+
+# Politely, then not: all of the step's group.
+end_child() {
+    kill -TERM -- "-$child" || kill -TERM "$child"
+    uptime
+    until=$((second + grace_s))
+    while { kill -0 -- "-$child" || kill -0 "$child"; } && [ "$second" -lt "$until" ]; do
+        nap
+        uptime
+    done
+    kill -KILL -- "-$child" || kill -KILL "$child"
+} 2>/dev/null
+
+# run_step INDEX SECONDS HEADING KIND COMMAND; SECONDS is - for no limit of its own.
+run_step() {
+    consider
+    [ -z "$over" ] || return
+    say "$3"
+    record "{\"event\":\"step\",\"step\":$1,\"at_s\":$up}"
+    if [ "$2" = - ]; then deadline=''; else deadline=$((second + $2)); fi
+    before=$(wc -c <"$out/log.txt")
+    if [ "$4" = command ]; then start_step 'command -v "$1"' "$5"; else start_step "$5" ''; fi
+    outcome=exited
+    while kill -0 "$child" 2>/dev/null; do
+        consider
+        if [ -n "$over" ]; then
+            outcome=$over
+        elif [ -n "$deadline" ] && [ "$second" -ge "$deadline" ]; then
+            outcome=timeout
+        fi
+        if [ $outcome != exited ]; then
+            end_child
+            break
+        fi
+        nap
+    done
+    wait "$child" 2>/dev/null
+    code=$?
+    [ $outcome = exited ] || code=null
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        kill -0 "$tee" 2>/dev/null || break
+        nap
+    done
+    end_step "$1" "$4"
 }
 
 # end_step INDEX KIND: what became of it, as outcome and code say.
 end_step() {
-    tries=0
-    while look_at "$tee" && [ -n "$state" ] && [ "$state" != Z ] && [ $tries -lt 10 ]; do
-        tries=$((tries + 1))
-        nap
-    done
-    after=$(wc -c <"$out/log.txt")
-    text=$(tail -c +$((before + 1)) "$out/log.txt" | tail -c $output_bytes | json_text)
-    omitted=$((after - before - output_bytes))
+    omitted=$(($(wc -c <"$out/log.txt") - before - output_bytes))
     [ $omitted -ge 0 ] || omitted=0
-    count_oom
-    if [ "$outcome" = exited ] && [ "$code" != 0 ] && [ "$oom" != "$oom_before" ]; then outcome=memory; fi
-    case $2 in
-        command) command_result ;;
-        train) result='{"lines":0,"long_lines":0,"steps":0,"must":{},"never":{},"values":{},"stopped":null,"dropped":[]}' ;;
-        *) result='{}' ;;
-    esac
+    text=$(tail -c +$((before + 1)) "$out/log.txt" | tail -c $output_bytes | json_text)
+    result='{}'
+    if [ "$2" = command ]; then
+        result='{"path":null,"version":null}'
+        if [ "$code" = 0 ]; then result="{\"path\":\"${text%??}\",\"version\":null}"; fi
+    fi
     uptime
-    record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,\"outcome\":\"$outcome\",\"code\":$code,\"signal\":null,\"output\":\"$text\",\"output_omitted_bytes\":$omitted,\"oom_kills\":$((oom - oom_before)),\"result\":$result}"
-    told="$told,[\"$outcome\",$code]"
+    record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,\"outcome\":\"$outcome\",\"code\":$code,\"signal\":null,\"output\":\"$text\",\"output_omitted_bytes\":$omitted,\"oom_kills\":0,\"result\":$result}"
+    ends="$ends,[\"$outcome\",$code]"
     if [ $first_code = 0 ] && [ "$code" != null ]; then first_code=$code; fi
-    if [ -n "$full" ] && [ -z "$over" ]; then over=infra message='what the job does cannot be told: the disk is full'; fi
-}
-
-# Path and version of a command, from its two lines.
-command_result() {
-    path='' version=''
-    if [ "$code" = 0 ]; then
-        path=$(tail -c +$((before + 1)) "$out/log.txt" | sed -n 1p | json_text)
-        version=$(tail -c +$((before + 1)) "$out/log.txt" | sed -n 2p | json_text)
-    fi
-    result='{"path":null,"version":null}'
-    if [ -n "$path" ]; then
-        result="{\"path\":\"${path%??}\",\"version\":null}"
-        if [ -n "$version" ]; then result="{\"path\":\"${path%??}\",\"version\":\"${version%??}\"}"; fi
-    fi
 }
 
 # refuse_step INDEX HEADING RESULT: one that needs more than a shell.
 refuse_step() {
-    outcome='' && consider "$1"
+    consider
     [ -z "$over" ] || return
     say "$2"
-    uptime
     record "{\"event\":\"step\",\"step\":$1,\"at_s\":$up}"
     record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,\"outcome\":\"refused\",\"code\":null,\"result\":$3}"
-    told="$told,[\"refused\",null]"
+    ends="$ends,[\"refused\",null]"
 }
 
-# ---- the whole
-
 begin() {
-    mkdir -p "$out/files" "$box/work" "$box/home" "$box/tmp" || broken 'the box of the pod cannot be written'
+    if ! mkdir -p "$out/files" "$box/work" "$box/home" "$box/tmp"; then
+        over=infra message='the box of the pod cannot be written'
+        leave
+    fi
     if ! (set -C && : >"$out/started") 2>/dev/null; then
-        again
+        over=lost message='the container was started a second time, and what its first start did is not known: it was not run again'
+        leave
     fi
     export HOME="${HOME:-$box/home}" TMPDIR="${TMPDIR:-$box/tmp}" SEATRIAL_FILES="${SEATRIAL_FILES:-$out/files}"
-    export SEATRIAL_HOST=0 SEATRIAL_HOSTS=1
-    trap 'hit=1' USR1
-    trap 'hit=1 asked=1' TERM INT
+    trap 'asked=1' TERM INT
     : >>"$out/log.txt"
     uptime
     begun=$second
     read -r host </proc/sys/kernel/hostname
     record "{\"event\":\"begin\",\"version\":1,\"wall_s\":$(date +%s || echo 0),\"at_s\":$up,\"host\":\"$host\",\"pid\":$$,\"hardware\":{}}"
-    printf '%s\n' '- -' >"$box/deadline"
-    guard &
-    guarding=$!
-    spared=" $guarding"
 }
 
 unpack() {
-    if ! command -v tar >/dev/null 2>&1 || ! command -v gzip >/dev/null 2>&1; then
-        refuse 'the image has neither a Python of 3.8 or later nor tar and gzip, and without them there are no inputs'
-    fi
     if ! cat "$place"/inputs/part-* | gzip -dc | tar -xof - -C "$box/work"; then
-        over=infra message='the inputs of the job cannot be unpacked'
+        over=infra message='the inputs of the job cannot be unpacked: that needs tar and gzip in the image'
         finish
     fi
 }
@@ -310,61 +174,31 @@ refuse() {
 }
 
 finish() {
-    find_below
-    if [ -n "$found" ]; then nap && find_below; fi
-    for pid in $found; do
-        left=$((left + 1))
-    done
-    end_below
-    kill -KILL "$guarding"
-    if [ -n "$full" ]; then over=infra message='what the job did could not be told: the disk is full'; fi
-    outcome=${over:-exited} code=null
-    if [ "$outcome" = exited ]; then code=$first_code; fi
     bytes=$(wc -c <"$out/log.txt" 2>/dev/null || echo 0)
     if [ "$bytes" -ge $((log_blocks * 512)) ]; then message="${message:+$message; }the log ends early: it may have $bytes bytes"; fi
-    facts="\"outcome\":\"$outcome\",\"message\":\"$message\",\"left\":$left"
-    sizes="\"log_bytes\":$((bytes)),\"log_omitted_bytes\":0"
-    wall=$(date +%s 2>/dev/null || echo 0)
     uptime
-    full=''
-    record "{\"event\":\"end\",\"at_s\":$up,$facts,$sizes}"
-    printf '%s' "{$facts,$sizes,\"version\":1,\"code\":$code,\"wall_s\":$wall,\"at_s\":$up}" >"$out/end.json.new" &&
-        mv "$out/end.json.new" "$out/end.json"
+    record "{\"event\":\"end\",\"at_s\":$up,\"outcome\":\"${over:-exited}\",\"message\":\"$message\",\"left\":0,\"log_bytes\":$((bytes)),\"log_omitted_bytes\":0}"
+    if [ -n "$full" ]; then over=infra message='what the job did could not be written down: the disk is full'; fi
     leave
-} 2>/dev/null
+}
 
-# The termination message and the exit code; both are kept, for a container that is started again.
+# end.json, the termination message and the exit code.
 leave() {
-    if [ ${#told} -gt 2500 ]; then told=''; else told=",\"steps\":[${told#,}]"; fi
-    last="{\"seatrial\":1,$facts,\"code\":$code,\"wall_s\":${wall:-0}$told}"
+    outcome=${over:-exited} code=null
     case $outcome in
-        exited) exit=$code ;;
-        timeout | stall) exit=124 ;;
+        exited) exit=$first_code code=$first_code ;;
+        timeout) exit=124 ;;
         cancelled) exit=143 ;;
         *) exit=1 ;;
     esac
-    printf '%s\n' "$exit" "$last" >"$box/left"
-    [ -e "$termination" ] && printf '%s' "$last" >"$termination"
+    uptime
+    facts="\"outcome\":\"$outcome\",\"message\":\"$message\",\"left\":0,\"code\":$code,\"wall_s\":$(date +%s || echo 0)"
+    printf '%s' "{\"version\":1,$facts,\"at_s\":$up,\"log_bytes\":$((bytes)),\"log_omitted_bytes\":0}" >"$out/end.json.new" &&
+        mv "$out/end.json.new" "$out/end.json"
+    if [ ${#ends} -gt 2500 ]; then ends=''; else ends=",\"steps\":[${ends#,}]"; fi
+    [ -e "$termination" ] && printf '%s' "{\"seatrial\":1,$facts$ends}" >"$termination"
     exit "$exit"
 } 2>/dev/null
-
-broken() {
-    outcome=infra code=null facts="\"outcome\":\"infra\",\"message\":\"$1\",\"left\":0"
-    leave
-}
-
-# The container was started a second time: its steps are not.
-again() {
-    if [ -e "$box/left" ]; then
-        { read -r exit && read -r last; } <"$box/left"
-        [ -e "$termination" ] && printf '%s' "$last" >"$termination"
-        exit "$exit"
-    fi
-    outcome=lost code=null left=0
-    text='the container was started a second time, and what its first start did is not known: it was not run again'
-    facts="\"outcome\":\"lost\",\"message\":\"$text\",\"left\":0"
-    leave
-}
 
 # try_python PATH: an interpreter that the job names may be where nobody looks for one.
 try_python() {

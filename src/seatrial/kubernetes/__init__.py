@@ -1,0 +1,111 @@
+"""A thin asyncio client of Kubernetes' API: small structs in, JSON out, nothing lost and nothing doubled.
+
+access = load()                                    # as kubectl: KUBECONFIG, ~/.kube/config, or this pod's own
+async with Kubernetes(access) as client:
+    await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})
+    async for event in client.watch(PODS, labels="app=x"):
+        ...
+"""
+
+from seatrial.kubernetes.access import Access, Identity, Material, Plugin
+from seatrial.kubernetes.client import Kubernetes, Patch
+from seatrial.kubernetes.discovery import UnknownKind
+from seatrial.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Closed,
+    CommandFailed,
+    Conflict,
+    CredentialsError,
+    Forbidden,
+    Gone,
+    Incomplete,
+    Invalid,
+    KubeconfigError,
+    KubernetesError,
+    NotFound,
+    ProtocolError,
+    ServerFailed,
+    TooManyRequests,
+    Unauthorized,
+    Uncertain,
+    Unreachable,
+)
+from seatrial.kubernetes.kubeconfig import load
+from seatrial.kubernetes.objects import Meta, Object, Part, Tree
+from seatrial.kubernetes.pod import Pod
+from seatrial.kubernetes.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    VOLUME_CLAIMS,
+    Resource,
+)
+from seatrial.kubernetes.rights import Right, grant_yaml, grants
+from seatrial.kubernetes.streams import STDOUT
+from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, Event
+
+__all__ = [
+    "ADDED",
+    "CONFIG_MAPS",
+    "DELETED",
+    "EVENTS",
+    "JOBS",
+    "MODIFIED",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "PRIORITY_CLASSES",
+    "RESOURCE_QUOTAS",
+    "SECRETS",
+    "SERVICES",
+    "SERVICE_ACCOUNTS",
+    "STDOUT",
+    "SYNCED",
+    "VOLUME_CLAIMS",
+    "Access",
+    "AlreadyExists",
+    "ApiError",
+    "Closed",
+    "CommandFailed",
+    "Conflict",
+    "CredentialsError",
+    "Event",
+    "Forbidden",
+    "Gone",
+    "Identity",
+    "Incomplete",
+    "Invalid",
+    "KubeconfigError",
+    "Kubernetes",
+    "KubernetesError",
+    "Material",
+    "Meta",
+    "NotFound",
+    "Object",
+    "Part",
+    "Patch",
+    "Plugin",
+    "Pod",
+    "ProtocolError",
+    "Resource",
+    "Right",
+    "ServerFailed",
+    "TooManyRequests",
+    "Tree",
+    "Unauthorized",
+    "Uncertain",
+    "UnknownKind",
+    "Unreachable",
+    "grant_yaml",
+    "grants",
+    "load",
+]

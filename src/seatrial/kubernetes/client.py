@@ -1,0 +1,309 @@
+"""The client: everything that one asks of an API server, on any kind of object.
+
+1. A manifest is plain data (or its JSON, made before the clock starts); what comes back is as small as the caller's
+   struct says, `Object` (metadata alone) unless told otherwise.
+2. `namespace=None` is the access's own; `namespace=""` is all of them, where that has a meaning.
+3. `create` with a name is safe to be cut off: asked again, the object of the same name and the same labels is ours.
+   With `generateName` it raises `Uncertain` instead.
+4. Deleting what is not there is no error.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from enum import Enum
+from typing import Any, cast
+
+import orjson
+
+from seatrial.kubernetes.access import Access
+from seatrial.kubernetes.connection import REQUEST_S, Connection
+from seatrial.kubernetes.discovery import Discovery
+from seatrial.kubernetes.errors import AlreadyExists, Asked, Conflict, Forbidden, NotFound
+from seatrial.kubernetes.objects import O, Object, Part
+from seatrial.kubernetes.pages import PAGE, Selection, pages
+from seatrial.kubernetes.pod import Pod
+from seatrial.kubernetes.resources import ACCESS_REVIEWS, Resource
+from seatrial.kubernetes.retries import PATIENCE_S
+from seatrial.kubernetes.rights import Right
+from seatrial.kubernetes.watch import PATIENCE_S as WATCH_PATIENCE_S
+from seatrial.kubernetes.watch import Watch
+from seatrial.kubernetes.wire import accept, decode, decoder
+
+Manifest = Mapping[str, Any] | bytes
+
+
+class Patch(Enum):
+    """How a patch is meant. A JSON patch is a list of steps, the others are parts of the object."""
+
+    STRATEGIC = "application/strategic-merge-patch+json"
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+class _Version(Part, frozen=True):
+    git_version: str = ""
+
+
+class _Review(Part, frozen=True):
+    allowed: bool = False
+    reason: str = ""
+
+
+class _Reviewed(Object, frozen=True):
+    status: _Review = _Review()
+
+
+class Kubernetes:
+    """One cluster as one identity. Use it as an async context manager, or `close` it."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        field_manager: str = "seatrial",
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.access = access
+        self.connection = Connection(access, patience_s)
+        self.discovery = Discovery(self.connection)
+        self._manager = field_manager
+
+    async def __aenter__(self) -> "Kubernetes":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+    async def version(self, patience_s: float | None = None) -> str:
+        """Such as v1.35.4: whether the server is there and speaks to us."""
+        asked = Asked("get", path="/version")
+        answer = await self.connection.request(asked, "GET", "/version", patience_s=patience_s)
+        return str(decoder(_Version).decode(answer.body).git_version)
+
+    # Objects
+
+    async def create(
+        self,
+        manifest: Manifest,
+        into: type[O] = Object,  # type: ignore[assignment]
+        *,
+        resource: Resource | None = None,
+        namespace: str | None = None,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        validation: str = "Strict",
+        timeout_s: float = REQUEST_S,
+    ) -> O:
+        """Of a manifest that is JSON already, `resource` must be given, and `name` if it may be asked twice."""
+        if isinstance(manifest, bytes):
+            if resource is None:
+                raise TypeError("a manifest in JSON needs its resource beside it")
+            body = manifest
+        else:
+            metadata = manifest.get("metadata") or {}
+            resource = resource or await self.resource_of(manifest)
+            namespace = namespace or metadata.get("namespace")
+            name = name or metadata.get("name", "")
+            body = orjson.dumps(manifest)
+        place = self._place(resource, namespace)
+        asked = Asked("create", resource, place, name, subresource)
+        path = resource.path(place, name if subresource else "", subresource)
+        query = {"fieldManager": self._manager, "fieldValidation": validation, **_dry(dry_run)}
+        try:
+            answer = await self.connection.request(
+                asked, "POST", path, query, body=body, accept=accept(into), repeatable=bool(name), timeout_s=timeout_s
+            )
+        except AlreadyExists as error:
+            if not error.uncertain:
+                raise
+            return await self._made_before(error, resource, place, name, body, into)
+        return decode(asked, into, answer.body)
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        into: type[O] = Object,  # type: ignore[assignment]
+        *,
+        namespace: str | None = None,
+        subresource: str = "",
+    ) -> O:
+        place = self._place(resource, namespace)
+        asked = Asked("get", resource, place, name, subresource)
+        path = resource.path(place, name, subresource)
+        answer = await self.connection.request(asked, "GET", path, accept=accept(into))
+        return decode(asked, into, answer.body)
+
+    async def list(
+        self,
+        resource: Resource,
+        into: type[O] = Object,  # type: ignore[assignment]
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        page: int = PAGE,
+    ) -> AsyncIterator[O]:
+        """Each object once, page by page."""
+        selection = Selection(resource, self._place(resource, namespace), labels, fields)
+        given: set[str] = set()
+        async for found in pages(self.connection, selection, into, page):
+            for item in found.items or () if found else ():
+                if item.metadata.uid not in given:
+                    given.add(item.metadata.uid)
+                    yield item
+
+    async def has_any(self, resource: Resource, *, labels: str, namespace: str | None = None) -> bool:
+        """Whether there is an object with these labels."""
+        async for _ in self.list(resource, namespace=namespace, labels=labels, page=1):
+            return True
+        return False
+
+    def watch(
+        self,
+        resource: Resource,
+        into: type[O] = Object,  # type: ignore[assignment]
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        patience_s: float = WATCH_PATIENCE_S,
+    ) -> Watch[O]:
+        selection = Selection(resource, self._place(resource, namespace), labels, fields)
+        return Watch(self.connection, selection, into, patience_s)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        into: type[O] = Object,  # type: ignore[assignment]
+        *,
+        how: Patch = Patch.MERGE,
+        namespace: str | None = None,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> O:
+        """A strategic patch is for Kubernetes' own kinds; custom resources take a merge."""
+        place = self._place(resource, namespace)
+        asked = Asked("patch", resource, place, name, subresource)
+        answer = await self.connection.request(
+            asked,
+            "PATCH",
+            resource.path(place, name, subresource),
+            {"fieldManager": self._manager, "fieldValidation": "Strict", **_dry(dry_run)},
+            body=orjson.dumps(patch),
+            content_type=how.value,
+            accept=accept(into),
+            repeatable=how is not Patch.JSON,  # its steps may add to what the first try did
+        )
+        return decode(asked, into, answer.body)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        grace_s: int | None = None,
+        propagation: str = "Background",
+        dry_run: bool = False,
+    ) -> bool:
+        """False when it was not there, or is another than the one of `uid`."""
+        place = self._place(resource, namespace)
+        asked = Asked("delete", resource, place, name)
+        options = _delete_options(grace_s, propagation, uid)
+        try:
+            await self.connection.request(
+                asked, "DELETE", resource.path(place, name), _dry(dry_run), body=options, accept=accept(Object)
+            )
+        except NotFound:
+            return False
+        except Conflict:
+            if not uid:
+                raise
+            return False
+        return True
+
+    async def delete_all(
+        self,
+        resource: Resource,
+        *,
+        labels: str,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Everything with these labels in one request. Without labels this would be everything: they must be given."""
+        if not labels:
+            raise ValueError("delete_all without labels would delete everything")
+        selection = Selection(resource, self._place(resource, namespace), labels)
+        asked = Asked("deletecollection", resource, selection.namespace)
+        options = _delete_options(grace_s, propagation)
+        await self.connection.request(
+            asked, "DELETE", selection.path(), selection.query(), body=options, accept=accept(Object, many=True)
+        )
+
+    # Rights and kinds
+
+    async def resource_of(self, manifest: Mapping[str, Any]) -> Resource:
+        return await self.discovery.of_kind(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
+
+    async def can(self, right: Right) -> tuple[bool, str]:
+        """Whether we have a right, and what the server says about it."""
+        resource, _, subresource = right.resource.partition("/")
+        attributes = {
+            "verb": right.verb,
+            "group": right.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": right.namespace,
+        }
+        review = {
+            "apiVersion": ACCESS_REVIEWS.api_version,
+            "kind": ACCESS_REVIEWS.kind,
+            "spec": {"resourceAttributes": attributes},
+        }
+        answer = await self.create(review, _Reviewed)
+        return answer.status.allowed, answer.status.reason
+
+    def pod(self, name: str, container: str = "", *, namespace: str | None = None) -> Pod:
+        """What is inside a pod: logs, commands, ports, files."""
+        return Pod(self.connection, self.access.namespace if namespace is None else namespace, name, container)
+
+    # Inner
+
+    def _place(self, resource: Resource, namespace: str | None) -> str:
+        if not resource.namespaced:
+            return ""
+        return self.access.namespace if namespace is None else namespace
+
+    async def _made_before(
+        self, error: AlreadyExists, resource: Resource, place: str, name: str, body: bytes, into: type[O]
+    ) -> O:
+        """The object that an earlier, cut-off try of the same create made; or the error, when it is somebody else's."""
+        wanted = decoder(Object).decode(body).metadata.labels
+        try:
+            found = await self.get(resource, name, Object, namespace=place)
+        except Forbidden:  # who may make it need not be allowed to look at it
+            raise error from None
+        if any(found.metadata.labels.get(key) != value for key, value in wanted.items()):
+            raise error
+        return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=place)
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+def _delete_options(grace_s: int | None, propagation: str, uid: str = "") -> bytes:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    return orjson.dumps(options)

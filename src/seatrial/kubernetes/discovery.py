@@ -1,0 +1,106 @@
+"""Which kinds this cluster serves, its own and those of custom resources. Read when needed, and again on a miss."""
+
+import asyncio
+import difflib
+import time
+
+import msgspec
+
+from seatrial.kubernetes.connection import JSON, Connection
+from seatrial.kubernetes.errors import Asked, KubernetesError, ProtocolError
+from seatrial.kubernetes.objects import Meta, Part
+from seatrial.kubernetes.resources import BY_KIND, Resource
+
+ALL_AT_ONCE = ",".join(
+    [f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")] + [JSON]
+)
+AGAIN_S = 2.0  # a miss asks the server again, but not more often than this
+
+
+class UnknownKind(KubernetesError):
+    """The cluster serves no such kind."""
+
+    lasting = True
+
+    def __init__(self, wanted: str, near: tuple[str, ...]) -> None:
+        self.wanted, self.near = wanted, near
+        hint = f"; it has {', '.join(near)}" if near else "; is its custom resource definition installed?"
+        super().__init__(f"the cluster has no {wanted}{hint}")
+
+
+class _Kind(Part, frozen=True):
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class _Found(Part, frozen=True):
+    resource: str
+    response_kind: _Kind | None = None
+    scope: str = "Namespaced"
+
+
+class _Version(Part, frozen=True):
+    version: str
+    resources: tuple[_Found, ...] = ()
+
+
+class _Group(Part, frozen=True):
+    metadata: Meta = Meta()
+    versions: tuple[_Version, ...] = ()
+
+
+class _Groups(Part, frozen=True):
+    items: tuple[_Group, ...] = ()
+
+
+class Discovery:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: list[Resource] | None = None
+        self._read_at = float("-inf")
+        self._turn = asyncio.Lock()
+
+    async def of_kind(self, api_version: str, kind: str) -> Resource:
+        """The resource of a manifest's `apiVersion` and `kind`."""
+        known = BY_KIND.get((api_version, kind))
+        if known is not None:
+            return known
+        for anew in (False, True):
+            await self._read(anew)
+            for resource in self._known or []:
+                if (resource.api_version, resource.kind) == (api_version, kind):
+                    return resource
+        names = {f"{resource.api_version} {resource.kind}" for resource in self._known or []}
+        raise UnknownKind(f"{api_version} {kind}", _near(f"{api_version} {kind}", names))
+
+    async def _read(self, anew: bool) -> None:
+        async with self._turn:
+            if self._known is not None and (not anew or time.monotonic() - self._read_at < AGAIN_S):
+                return
+            self._known = [*await self._group("/api"), *await self._group("/apis")]
+            self._read_at = time.monotonic()
+
+    async def _group(self, path: str) -> list[Resource]:
+        asked = Asked("discover", path=path)
+        answer = await self._connection.request(asked, "GET", path, accept=ALL_AT_ONCE)
+        try:
+            groups = msgspec.json.decode(answer.body, type=_Groups)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(asked, f"the answer is not that of an API server: {error}") from None
+        return [
+            Resource(
+                group=group.metadata.name,
+                version=version.version,
+                kind=found.response_kind.kind if found.response_kind else "",
+                plural=found.resource,
+                namespaced=found.scope == "Namespaced",
+            )
+            for group in groups.items
+            for version in group.versions
+            for found in version.resources
+        ]
+
+
+def _near(wanted: str, names: set[str]) -> tuple[str, ...]:
+    return tuple(difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7))

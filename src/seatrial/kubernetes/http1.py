@@ -1,0 +1,251 @@
+"""Plain requests over kept connections, in HTTP/1.1 and no more of it than an API server speaks.
+
+aiohttp carries what goes on for long (watches, logs, WebSockets). For a create its cost is most of the cost: this takes
+less than half of it, which is what brings a create below client-go's (bench/kubernetes_client.py).
+"""
+
+import asyncio
+import ssl
+import time
+import zlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from seatrial.kubernetes.openings import Openings
+
+HEAD_BYTES = 1 << 18
+IDLE_S = 45.0  # less than the 90 s after which an API server closes
+
+
+class Broken(Exception):
+    """No answer came. `sent`: the server may have acted on the request. `cause` says why; None: it just closed."""
+
+    def __init__(self, sent: bool, cause: Exception | None = None) -> None:
+        super().__init__(f"{'after' if sent else 'before'} the request was sent: {cause or 'closed'}")
+        self.sent, self.cause = sent, cause
+
+
+class NotHttp(Exception):
+    """What came is not an answer."""
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: dict[str, str]  # names in small letters; what comes several times is joined by newlines
+    body: bytes
+
+
+class _Wire(asyncio.Protocol):
+    """One connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.idle_since = 0.0
+        self.closed = False
+        self._waiting: asyncio.Future[Reply] | None = None
+        self._head = b""
+        self._status = 0
+        self._headers: dict[str, str] = {}
+        self._left = 0  # bytes of the body, or of the chunk, that are missing
+        self._read: Callable[[bytes], None] = self._read_head
+        self._parts: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def ask(self, request: bytes) -> "asyncio.Future[Reply]":
+        assert self.transport is not None
+        self._head, self._parts, self._read = b"", [], self._read_head
+        self._waiting = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self._waiting
+
+    def close(self) -> None:
+        self.closed = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None:
+            self.close()  # nobody asked
+            return
+        try:
+            self._read(data)
+        except (ValueError, IndexError, zlib.error) as error:
+            self._fail(NotHttp(str(error)))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        if self._read == self._read_to_end and error is None:
+            self._done()
+        self._fail(Broken(True, error))
+
+    def _fail(self, error: Exception) -> None:
+        self.close()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(error)
+
+    def _done(self) -> None:
+        body = b"".join(self._parts)
+        if self._headers.get("content-encoding") == "gzip":
+            body = zlib.decompress(body, 31)
+        waiting, self._waiting = self._waiting, None
+        if self._headers.get("connection", "").lower() == "close":
+            self.close()
+        if waiting is not None and not waiting.done():
+            waiting.set_result(Reply(self._status, self._headers, body))
+
+    def _read_head(self, data: bytes) -> None:
+        head, end, rest = (self._head + data if self._head else data).partition(b"\r\n\r\n")
+        if not end:
+            self._head = head
+            if len(head) > HEAD_BYTES or not b"HTTP/1.".startswith(head[:7]):
+                raise ValueError(_shown(head))
+            return
+        first, *lines = head.decode("latin-1").split("\r\n")
+        if not first.startswith("HTTP/1.") or not first[9:12].isdigit():
+            raise ValueError(_shown(head))
+        self._status = int(first[9:12])
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            name, value = name.lower(), value.strip()
+            headers[name] = f"{headers[name]}\n{value}" if name in headers else value
+        self._headers, self._head = headers, b""
+        if self._status < 200:  # more comes: it was only a word in between
+            if rest:
+                self._read_head(rest)
+            return
+        if "chunked" in headers.get("transfer-encoding", ""):
+            self._read = self._read_chunks
+            self._read_chunks(rest)
+        elif "content-length" in headers:
+            self._left, self._read = int(headers["content-length"]), self._read_length
+            self._read_length(rest)
+        elif self._status in (204, 304):
+            self._done()
+        else:
+            self._read = self._read_to_end
+            self._parts.append(rest)
+
+    def _read_length(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError("more bytes than the answer said it has")
+        if self._left == 0:
+            self._done()
+
+    def _read_to_end(self, data: bytes) -> None:
+        self._parts.append(data)
+
+    def _read_chunks(self, data: bytes) -> None:
+        """`_left` bytes of a chunk and its line end are missing, or, at 0, the line with the next one's length."""
+        data = self._head + data
+        while True:
+            if self._left > 2:
+                taken = min(self._left - 2, len(data))
+                self._parts.append(data[:taken])
+                self._left, data = self._left - taken, data[taken:]
+            if self._left:
+                taken = min(self._left, len(data))
+                self._left, data = self._left - taken, data[taken:]
+                if self._left:
+                    break
+            line, end, rest = data.partition(b"\r\n")
+            if not end:
+                if len(line) > HEAD_BYTES:
+                    raise ValueError(_shown(line))
+                break
+            length = int(line.partition(b";")[0], 16)
+            if length == 0:
+                if not (rest.startswith(b"\r\n") or b"\r\n\r\n" in rest):
+                    break  # what may follow the last chunk
+                self._head = b""
+                self._done()
+                return
+            self._left, data = length + 2, rest
+        self._head = data
+
+
+class Pool:
+    """Connections to one server, reached at `place`, whose certificate must be for `server_hostname`."""
+
+    def __init__(
+        self,
+        place: tuple[str, int],
+        server_hostname: str,
+        at_once: int,
+    ) -> None:
+        self._place, self._server_hostname = place, server_hostname
+        self._turn = asyncio.Semaphore(at_once)
+        self._free: list[tuple[_Wire, ssl.SSLContext | None]] = []
+        self._openings = Openings()
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+        for wire, _ in self._free:
+            wire.close()
+        self._free.clear()
+        await self._openings.close()
+
+    async def ask(self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float) -> Reply:
+        """The answer; Broken, NotHttp or TimeoutError when there is none."""
+        async with self._turn:
+            wire = self._kept(tls)
+            if wire is None:
+                wire = await self._openings.open(self._connect(tls, connect_s), _Wire.close)
+            answer = wire.ask(request)
+            # Cheaper than asyncio.timeout, which matters here.
+            alarm = asyncio.get_running_loop().call_later(timeout_s, _ring, answer)
+            try:
+                reply = await answer
+            except BaseException:
+                wire.close()
+                raise
+            finally:
+                alarm.cancel()
+            if self._closed:
+                wire.close()
+            elif not wire.closed:
+                wire.idle_since = time.monotonic()
+                self._free.append((wire, tls))
+            return reply
+
+    def _kept(self, tls: ssl.SSLContext | None) -> _Wire | None:
+        """The connection that was used last; those that idle, or were made with older credentials, are closed."""
+        oldest = time.monotonic() - IDLE_S
+        while self._free:
+            wire, made_with = self._free.pop()
+            if not wire.closed and made_with is tls and wire.idle_since > oldest:
+                return wire
+            wire.close()
+        return None
+
+    async def _connect(self, tls: ssl.SSLContext | None, connect_s: float) -> _Wire:
+        host, port = self._place
+        try:
+            async with asyncio.timeout(connect_s):
+                _, wire = await asyncio.get_running_loop().create_connection(
+                    _Wire,
+                    host,
+                    port,
+                    ssl=tls,
+                    server_hostname=self._server_hostname if tls else None,
+                    happy_eyeballs_delay=0.25,
+                )
+        except (OSError, ssl.SSLError) as error:
+            raise Broken(False, error) from error
+        return wire
+
+
+def _ring(answer: "asyncio.Future[Reply]") -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
+
+
+def _shown(data: bytes) -> str:
+    return f"it begins with {data[:80]!r}"

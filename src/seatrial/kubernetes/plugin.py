@@ -1,0 +1,129 @@
+"""Runs the command of a kubeconfig that prints credentials (client-go's exec plugins)."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import shutil
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.kubernetes.access import Access, Plugin
+from seatrial.kubernetes.errors import CredentialsError
+
+PLUGIN_S = 60.0  # a plugin that says nothing for this long is ended
+STDERR_BYTES = 4000
+STDOUT_BYTES = 1 << 20
+
+
+class Credential(msgspec.Struct, rename="camel", frozen=True):
+    """The `status` of an ExecCredential."""
+
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: str | None = None
+
+    def valid_s(self) -> float:
+        """For how long from now; without an expiry until the server refuses it."""
+        if not self.expiration_timestamp:
+            return float("inf")
+        return datetime.fromisoformat(self.expiration_timestamp).timestamp() - time.time()
+
+
+class ExecCredential(msgspec.Struct, rename="camel", frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    status: Credential | None = None
+
+
+async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S) -> Credential:
+    """What the plugin prints. Its output is in no message; what it says on stderr is."""
+    source = f"{access.source}: user {access.identity.name}: exec {plugin.command}"
+    if plugin.interactive_mode == "Always":
+        raise CredentialsError(source, "wants a terminal (interactiveMode: Always); log in with it first", lasting=True)
+    command = _command(plugin)
+    if command is None:
+        hint = f": {plugin.install_hint.strip()}" if plugin.install_hint else ""
+        raise CredentialsError(source, f"no such command{hint}", lasting=True)
+    env = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, access)}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            command,
+            *plugin.args,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+        )
+    except OSError as error:
+        raise CredentialsError(source, f"cannot be started: {error.strerror}", lasting=True) from None
+    try:
+        async with asyncio.timeout(within_s):
+            output, errors = await asyncio.gather(_read(process.stdout), _read(process.stderr))
+            code = await process.wait()
+    except TimeoutError:
+        raise CredentialsError(source, f"did not end within {within_s:g} s") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    said = errors[-STDERR_BYTES:].decode(errors="replace").strip()
+    if code:
+        raise CredentialsError(source, f"ended with exit code {code}" + (f": {said}" if said else ""))
+    return _credential(source, plugin, output)
+
+
+async def _read(stream: asyncio.StreamReader | None) -> bytes:
+    assert stream is not None
+    kept = b""
+    while block := await stream.read(1 << 16):
+        kept = (kept + block)[-STDOUT_BYTES:]
+    return kept
+
+
+def _credential(source: str, plugin: Plugin, output: bytes) -> Credential:
+    try:
+        printed = msgspec.json.decode(output, type=ExecCredential)
+    except msgspec.DecodeError as error:
+        raise CredentialsError(source, f"did not print an ExecCredential in JSON: {error}") from None
+    if printed.kind != "ExecCredential" or printed.api_version != plugin.api_version:
+        problem = f"printed {printed.api_version} {printed.kind}, not {plugin.api_version} ExecCredential"
+        raise CredentialsError(source, problem, lasting=True)
+    found = printed.status
+    if found is None or not (found.token or (found.client_certificate_data and found.client_key_data)):
+        raise CredentialsError(source, "printed neither a token nor a client certificate with its key")
+    try:
+        found.valid_s()
+    except ValueError:
+        raise CredentialsError(source, f"printed an expiry that is no time: {found.expiration_timestamp}") from None
+    return found
+
+
+def _command(plugin: Plugin) -> str | None:
+    """As kubectl finds it: a bare name by PATH, a relative path from the kubeconfig's folder."""
+    if os.sep not in plugin.command:
+        return shutil.which(plugin.command, path=dict(plugin.env).get("PATH"))
+    path = (plugin.folder or Path()) / plugin.command
+    return str(path) if path.exists() else None
+
+
+def _info(plugin: Plugin, access: Access) -> str:
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.provide_cluster_info:
+        authority = access.authority.data or (access.authority.file.read_bytes() if access.authority.file else b"")
+        cluster = {
+            "server": access.server,
+            "tls-server-name": access.tls_server_name,
+            "insecure-skip-tls-verify": access.insecure,
+            "certificate-authority-data": base64.b64encode(authority).decode(),
+            "proxy-url": access.proxy_url,
+            "config": access.plugin_config,
+        }
+        spec["cluster"] = {key: value for key, value in cluster.items() if value}
+    return msgspec.json.encode({"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}).decode()

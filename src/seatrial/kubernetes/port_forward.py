@@ -1,0 +1,111 @@
+"""A port of a pod as a port of this machine: a WebSocket for each connection (v4.channel.k8s.io)."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from seatrial.kubernetes.connection import Connection
+from seatrial.kubernetes.errors import Asked, KubernetesError
+from seatrial.kubernetes.resources import PODS
+
+PROTOCOL = "v4.channel.k8s.io"
+DATA, ERROR = 0, 1
+BLOCK_BYTES = 1 << 16
+# The protocol cannot say that one side has no more to send: after its own end, a client may still wait for the answer.
+AFTER_END_S = 10.0
+
+
+class Forward:
+    """Where to connect to (`host`, `port`), and what went wrong with connections so far (`problems`)."""
+
+    def __init__(self, connection: Connection, namespace: str, pod: str, port: int) -> None:
+        self.host, self.port = "127.0.0.1", 0
+        self.problems: list[str] = []
+        self._connection, self._namespace, self._pod, self._far_port = connection, namespace, pod, port
+        self._asked = Asked("create", PODS, namespace, pod, "portforward")
+        self._open: set[asyncio.Task[Any]] = set()
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def connect(self) -> Any:
+        """One connection to the pod's port, for callers that do without a listening port; see `serve` for its use."""
+        path = PODS.path(self._namespace, self._pod, "portforward")
+        return await self._connection.websocket(self._asked, path, f"ports={self._far_port}", (PROTOCOL,))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            await self._join(reader, writer)
+        except KubernetesError as error:
+            self._problem(str(error))
+        except (OSError, aiohttp.ClientError) as error:
+            self._problem(f"the connection broke: {error}")
+        except asyncio.CancelledError:
+            pass  # closing; the streams' own machinery complains about a handler that is cancelled
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def close(self) -> None:
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        socket = await self.connect()
+        outward = asyncio.create_task(self._outward(reader, socket))
+        try:
+            await self._inward(socket, writer)
+        finally:
+            outward.cancel()
+            await asyncio.gather(outward, return_exceptions=True)
+            await self._connection.leave(socket)
+
+    async def _outward(self, reader: asyncio.StreamReader, socket: Any) -> None:
+        with contextlib.suppress(OSError, aiohttp.ClientError):
+            while block := await reader.read(BLOCK_BYTES):
+                await socket.send_bytes(bytes([DATA]) + block)
+            await asyncio.sleep(AFTER_END_S)
+            await socket.close()
+
+    async def _inward(self, socket: Any, writer: asyncio.StreamWriter) -> None:
+        greeted: set[int] = set()
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel not in greeted:
+                greeted.add(channel)  # the first of each channel names the port again
+                data = data[2:]
+            if not data:
+                continue
+            if channel == ERROR:
+                self._problem(data.decode(errors="replace"))
+                return
+            writer.write(data)
+            await writer.drain()
+
+    def _problem(self, words: str) -> None:
+        if len(self.problems) < 100:
+            self.problems.append(words)
+
+
+@asynccontextmanager
+async def port_forward(connection: Connection, namespace: str, pod: str, port: int) -> AsyncIterator[Forward]:
+    """Listens on a free port of the loopback while it is open. Connections that fail close; why is in `problems`."""
+    forward = Forward(connection, namespace, pod, port)
+    listening = await asyncio.start_server(forward.serve, forward.host, 0)
+    forward.port = int(listening.sockets[0].getsockname()[1])
+    try:
+        yield forward
+    finally:
+        listening.close()
+        await forward.close()

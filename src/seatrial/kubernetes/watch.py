@@ -1,0 +1,227 @@
+"""Watches all objects of a kind: what is there first, then every change, without loss or double.
+
+1. First an `added` for every object that is there (its list read in pages), then `synced` once, then the changes.
+2. A stream that ends, breaks or stalls is taken up from the last resourceVersion: no event is lost, none comes twice.
+3. When the server cannot go on from there (410), all is listed again and the differences are given: `added`,
+   `modified` and `deleted`, with `relisted` set. States in between were not seen; the last of each is.
+4. `deleted` has the object as it was last seen. `at_s` is the monotonic clock when its bytes arrived, before decoding.
+5. Only what the caller's struct names is kept, in `objects`, by uid.
+6. While the server cannot be reached it is tried again for `patience_s`; then the last error is raised. What the server
+   refuses for good (a right, a kind that is gone) is raised at once.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any, Generic, NamedTuple
+
+import aiohttp
+import msgspec
+
+from seatrial.kubernetes.connection import Connection
+from seatrial.kubernetes.errors import (
+    ApiError,
+    Asked,
+    Closed,
+    Gone,
+    KubernetesError,
+    ProtocolError,
+    Unreachable,
+    status_error,
+)
+from seatrial.kubernetes.failures import failure
+from seatrial.kubernetes.objects import O, Object, Status
+from seatrial.kubernetes.pages import Selection, pages
+from seatrial.kubernetes.retries import backoff_s
+from seatrial.kubernetes.wire import Line, RawLine, accept, beginning, decoder
+
+ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"
+KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
+PATIENCE_S = 300.0
+# The server ends a watch after a time of our choosing, spread so that many watches do not end at once.
+LEAST_S, MOST_S = 240, 480
+SILENCE_MARGIN_S = 30.0
+SHORT_S = 1.0
+REFUSED_S = 10.0
+LINE_BYTES = 16 << 20  # longer than any object that etcd can hold
+TOO_LARGE = "ResourceVersionTooLarge"
+
+
+class Event(NamedTuple, Generic[O]):
+    kind: str  # added, modified, deleted, or synced, which has no object
+    object: O | None
+    at_s: float
+    relisted: bool = False
+
+
+class Watch(Generic[O]):
+    """Iterate over it, once. `objects` holds what is there now; `gaps` counts how often states in between were lost."""
+
+    def __init__(
+        self, connection: Connection, selection: Selection, form: type[O], patience_s: float = PATIENCE_S
+    ) -> None:
+        self.objects: dict[str, O] = {}
+        self.resource_version = ""
+        self.gaps = 0
+        self.reconnects = 0
+        self._connection, self._selection, self._form = connection, selection, form
+        self._patience_s = patience_s
+        self._asked = Asked("watch", selection.resource, selection.namespace)
+        self._lines = decoder(Line[form])  # type: ignore[valid-type]
+        self._allowed = False  # once it was
+        self._failures = 0
+        self._failing_since: float | None = None
+
+    async def __aiter__(self) -> AsyncIterator[Event[O]]:
+        synced = False
+        while True:
+            begun = time.monotonic()
+            try:
+                if not self.resource_version:
+                    for event in await self._relist(synced):
+                        yield event
+                    if not synced:
+                        synced = True
+                        yield Event(SYNCED, None, time.monotonic())
+                async for event in self._stream():
+                    yield event
+            except Gone:
+                self.resource_version = ""
+                self.gaps += 1
+                await self._wait(None)
+            except Closed:
+                raise
+            except KubernetesError as error:
+                if _version_unknown(error):
+                    self.resource_version = ""
+                    self.gaps += 1
+                await self._wait(error)
+            else:
+                self.reconnects += 1
+                if time.monotonic() - begun < SHORT_S:  # a server that takes watches and drops them at once
+                    await self._wait(None)
+
+    async def _relist(self, again: bool) -> list[Event[O]]:
+        """The differences between what was seen last and what is there now."""
+        there: dict[str, O] = {}
+        version = ""
+        async for page in pages(self._connection, self._selection, self._form):
+            if page is None:
+                there = {}
+                continue
+            version = page.metadata.resource_version
+            there.update((found.metadata.uid, found) for found in page.items or ())
+        at_s, before = time.monotonic(), self.objects.copy()
+        # What is gone is told first: its name may have been taken by one that is new.
+        events = [Event(DELETED, found, at_s, again) for uid, found in before.items() if uid not in there]
+        for uid, found in there.items():
+            old = before.get(uid)
+            if old is None:
+                events.append(Event(ADDED, found, at_s, again))
+            elif old.metadata.resource_version != found.metadata.resource_version:
+                events.append(Event(MODIFIED, found, at_s, again))
+        self.objects.clear()
+        self.objects.update(there)
+        self.resource_version = version
+        return events
+
+    async def _stream(self) -> AsyncIterator[Event[O]]:
+        """The changes of one connection, until it ends."""
+        limit_s = random.randint(LEAST_S, MOST_S)
+        query = {
+            **self._selection.query(),
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.resource_version,
+            "timeoutSeconds": str(limit_s),
+        }
+        response = await self._connection.stream(
+            self._asked, self._selection.path(), query, accept(self._form), limit_s + SILENCE_MARGIN_S
+        )
+        self._allowed = True
+        rest = b""
+        try:
+            while True:
+                try:
+                    block = await response.content.readany()
+                except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                    wrong = failure(error)
+                    raise Unreachable(self._connection.access.server, self._asked, wrong.words) from error
+                if not block:
+                    return  # what is left is a cut line, which comes again
+                at_s = time.monotonic()
+                whole, newline, tail = block.rpartition(b"\n")
+                if not newline:
+                    rest += block
+                    if len(rest) > LINE_BYTES:
+                        raise ProtocolError(self._asked, f"a line of more than {LINE_BYTES} bytes")
+                    continue
+                whole, rest = (rest + whole if rest else whole), tail
+                for event in self._events(whole, at_s):
+                    yield event
+                self._failures, self._failing_since = 0, None
+        finally:
+            self._connection.hang_up(response)
+
+    def _events(self, lines: bytes, at_s: float) -> Iterator[Event[O]]:
+        """Decoded together where all are of the watched kind; one by one where a bookmark or an error is among them."""
+        decoded: Iterable[Line[Any]]
+        try:
+            other = b'"BOOKMARK"' in lines or b'"ERROR"' in lines
+            decoded = self._one_by_one(lines) if other else self._lines.decode_lines(lines)
+        except msgspec.DecodeError:
+            decoded = self._one_by_one(lines)
+        objects = self.objects
+        for line in decoded:
+            kind, found = KINDS.get(line.type), line.object
+            if kind is None:
+                if line.type != "BOOKMARK":
+                    raise ProtocolError(self._asked, f"an event of the unknown type {line.type!r}")
+                self.resource_version = found.metadata.resource_version
+                continue
+            meta = found.metadata
+            # First the state, then the event: a caller who stops in the middle must find both agree.
+            self.resource_version = meta.resource_version
+            if kind is DELETED:
+                objects.pop(meta.uid, None)
+            else:
+                objects[meta.uid] = found
+            yield Event(kind, found, at_s)
+
+    def _one_by_one(self, lines: bytes) -> Iterator[Line[Any]]:
+        for text in lines.split(b"\n"):
+            if not text.strip():
+                continue
+            try:
+                raw = decoder(RawLine).decode(text)
+                if raw.type == "ERROR":
+                    raise status_error(self._asked, decoder(Status).decode(raw.object))
+                form = Object if raw.type == "BOOKMARK" else self._form
+                yield Line(raw.type, decoder(form).decode(raw.object))
+            except msgspec.DecodeError as error:
+                raise ProtocolError(self._asked, f"a line that is no event ({error}){beginning(text)}") from None
+
+    async def _wait(self, error: KubernetesError | None) -> None:
+        """Before the next try; raises `error` when it lasts, or when nothing has come for too long.
+
+        A server that has just started can refuse for a moment what it allowed before.
+        """
+        self._failures += 1
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if error is not None:
+            patience_s = (
+                min(self._patience_s, REFUSED_S if self._allowed else 0.0) if error.lasting else self._patience_s
+            )
+            if now - self._failing_since >= patience_s:
+                raise error
+            self.reconnects += 1
+        await asyncio.sleep(backoff_s(self._failures))
+
+
+def _version_unknown(error: KubernetesError) -> bool:
+    """A resourceVersion from a future that the server does not know: its store was put back to an older state."""
+    if not isinstance(error, ApiError) or error.details is None:
+        return False
+    return any(cause.reason == TOO_LARGE for cause in error.details.causes)

@@ -1,0 +1,62 @@
+"""What a root object says of its job to whoever finds it: an annotation, so that any process can take the job up."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Job
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.run_object import Annotated
+from seatrial.target.kubernetes.watch.objects import KILLED
+from seatrial.target.kubernetes.watch.watcher import PodSummary
+from seatrial.target.protocol import TargetError
+
+MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
+
+
+class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str  # of the neutral job
+    run: str
+    labels: dict[str, str] = {}
+    hosts: int = 1
+    grace_s: float = 10.0
+    steps: tuple[str, ...] = ()  # their names; none when they are too long
+    runs: int = 0  # how many steps there are, when all are plain commands; then the exit code tells of them
+    trial: str = names.TRIAL
+    ports: dict[str, int] = {}  # the number of each by its name
+
+    @classmethod
+    def of(cls, job: Job, trial: str) -> "JobAnnotation":
+        steps = tuple(step.name for step in job.steps)
+        if sum(len(name.encode()) for name in steps) > MOST_NAMES_BYTES:
+            steps = ()
+        plain = all(step.kind == "run" for step in job.steps)
+        runs = len(job.steps) if plain else 0
+        ports = {port.name: port.number for port in job.ports}
+        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, trial, ports)
+
+    @classmethod
+    def read(cls, found: Annotated) -> "JobAnnotation":
+        try:
+            return msgspec.json.decode(found.metadata.annotations[names.JOB_DATA], type=cls)
+        except (LookupError, msgspec.DecodeError) as error:
+            name = f"{found.metadata.namespace}/{found.metadata.name}"
+            raise TargetError(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def records(self, pod: PodSummary) -> list[dict[str, Any]]:
+        """The agent's records as far as the status of its container tells them: how each step ended, not what it
+        said. Empty when it does not tell."""
+        ends = pod.step_ends
+        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # beyond, it was ended by somebody else
+        if not ends and own and (pod.exit_code == 0 or self.runs == 1):
+            ends = (("exited", pod.exit_code),) * self.runs
+        lines: list[dict[str, Any]] = []
+        for number, (outcome, code) in enumerate(ends):
+            note = {"note": "unseen", "text": "known from the status of its container alone: its files were gone"}
+            lines.append({"event": "step", "step": number, "at_s": 0.0})
+            lines.append({"event": "note", "step": number, "at_s": 0.0, "data": note})
+            lines.append({"event": "done", "step": number, "at_s": 0.0, "outcome": outcome, "code": code})
+        return lines

@@ -1,0 +1,39 @@
+"""Ends jobs on a cluster: asked politely, by a file that their keepers write for them, or deleted."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.watch.objects import PodSummary
+
+ASK_S = 20.0  # for one try at a pod
+RETRY_S = 0.5
+_ASK = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
+
+
+class Ender:
+    def __init__(self, client: Kubernetes, namespace: str, resource: Resource = JOBS) -> None:
+        self._client, self._namespace, self._resource = client, namespace, resource
+
+    async def delete(self, name: str) -> bool:
+        """The root, and with it all of the job, each pod after its grace. False: it was not there."""
+        return await self._client.delete(self._resource, name, namespace=self._namespace)
+
+    async def ask(self, pods: Sequence[PodSummary]) -> bool:
+        """Whether all that run have heard it. One that has not begun cannot be asked: it is deleted."""
+        running = [pod for pod in pods if pod.trial_running]
+        if not running and any(pod.trial_ended for pod in pods):
+            return True
+        heard = await asyncio.gather(*(self._ask(pod.name) for pod in running))
+        return bool(running) and all(heard)
+
+    async def _ask(self, pod: str) -> bool:
+        keeper = self._client.pod(pod, names.KEEPER, namespace=self._namespace)
+        for attempt in range(3):
+            with contextlib.suppress(KubernetesError, TimeoutError):
+                async with asyncio.timeout(ASK_S):
+                    return (await keeper.run(_ASK)).exit_code == 0
+            await asyncio.sleep(RETRY_S * attempt)
+        return False

@@ -1,0 +1,54 @@
+"""What goes wrong on a cluster, in the words of the target protocol."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from seatrial.job import Outcome
+from seatrial.kubernetes import (
+    CredentialsError,
+    Forbidden,
+    Invalid,
+    KubeconfigError,
+    KubernetesError,
+    NotFound,
+    Unauthorized,
+    Uncertain,
+    UnknownKind,
+    Unreachable,
+)
+from seatrial.target.protocol import TargetError, TargetLost
+
+# What is wrong with what was asked for, not with the place: asking again cannot help.
+_REFUSED = (Invalid, UnknownKind, KubeconfigError)
+_POLICY = ("denied the request", "denied request", "violates PodSecurity")
+NO_NAMESPACE = re.compile(r'^namespaces "([^"]*)" not found')
+UNAUTHENTICATED = (Unauthorized, CredentialsError)  # the server does not know who asks
+UNANSWERED = (Unreachable, Uncertain)  # what was asked for may have been done
+
+
+def target_error(error: KubernetesError, doing: str = "", lost: bool = False) -> TargetError:
+    """`lost`: what was asked for is about a job that is there, and says nothing of it."""
+    text = f"{doing}: {error}" if doing else str(error)
+    if isinstance(error, NotFound) and (namespace := NO_NAMESPACE.search(error.message)):
+        text += f"\nmake it (`kubectl create namespace {namespace[1]}`), or name another in the target's `namespace`"
+    if isinstance(error, UNAUTHENTICATED):
+        text += "\nlog in again; jobs that run go on meanwhile"
+    if lost or isinstance(error, UNAUTHENTICATED):
+        return TargetLost(text)
+    refused = isinstance(error, _REFUSED) or _denied(error)
+    return TargetError(text, Outcome.REFUSED if refused else Outcome.INFRA)
+
+
+def _denied(error: KubernetesError) -> bool:
+    """By a policy of the cluster, which says the same the next time; not by a quota, nor for want of a right."""
+    return isinstance(error, Forbidden) and any(words in error.message for words in _POLICY)
+
+
+@contextmanager
+def target_errors(doing: str = "", lost: bool | tuple[type[KubernetesError], ...] = False) -> Iterator[None]:
+    """Errors of the client inside become the target's own; `lost`: which of them say nothing of the job."""
+    try:
+        yield
+    except KubernetesError as error:
+        raise target_error(error, doing, isinstance(error, lost) if isinstance(lost, tuple) else lost) from error

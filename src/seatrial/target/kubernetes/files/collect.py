@@ -1,0 +1,194 @@
+"""Brings home what a job wrote: out of the keeper of each pod while that is there, else what Kubernetes still knows."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from seatrial.kubernetes import (
+    CommandFailed,
+    CredentialsError,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
+from seatrial.target import job_files
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.errors import target_error
+from seatrial.target.kubernetes.files.keeper_log import Prefixed, prefix_of
+from seatrial.target.kubernetes.watch.watcher import PodSummary, Watcher
+from seatrial.target.protocol import TargetError
+
+PATIENCE_S = 120.0  # for a node that does not answer although its pod is said to run
+LOG_PATIENCE_S = 5.0
+REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
+NO_SUCH_COMMAND = 127
+# For images that have no tar: a Python, which the agent needs anyway, can pack as well.
+_PACK = (
+    "import sys, tarfile; archive = tarfile.open(fileobj=sys.stdout.buffer, mode='w|'); "
+    "archive.add(sys.argv[1], arcname='.'); archive.close()"
+)
+WITHOUT_TAR = (
+    "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S -c "$1" "$2"',
+    "sh", _PACK, names.OUT,
+)  # fmt: skip
+RETRY_S = 1.0
+# Then nothing is wrong with the job, and what it wrote stays where it is.
+LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
+_SHORT = {"records.jsonl", job_files.LOG_NAME, "end.json", "lock"}  # without parts of a long log, without `files`
+
+
+class Collector:
+    """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
+
+    def __init__(self, client: Kubernetes, namespace: str, watcher: Watcher, others: tuple[str, ...] = ()) -> None:
+        """`others`: containers that the user's template adds, whose logs belong to the job's."""
+        self._client, self._namespace, self._watcher, self._others = client, namespace, watcher, others
+        self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
+
+    async def fetch(self, handle: str, job: JobAnnotation, path: str, into: Path) -> bool:
+        number, path = _host_of(path)
+        pods = {pod.number: pod for pod in self._watcher.pods(handle)}
+        if number not in pods:
+            return False
+        if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
+            return await self._joined_log(handle, job, list(pods.values()), into)
+        folder = await self._folder(handle, job, pods[number], into.parent)
+        if _little(folder):
+            return job_files.fetch(folder, path, into)
+        return await asyncio.to_thread(job_files.fetch, folder, path, into)
+
+    async def forget(self, handle: str) -> None:
+        for key in [key for key in self._whole if key[0] == handle]:
+            task = self._whole.pop(key)
+            task.cancel()
+            for folder in await asyncio.gather(task, return_exceptions=True):
+                if isinstance(folder, Path):
+                    await _remove(folder)
+
+    async def close(self) -> None:
+        for handle in {key[0] for key in self._whole}:
+            await self.forget(handle)
+
+    # ---- one pod
+
+    async def _folder(self, handle: str, job: JobAnnotation, pod: PodSummary, near: Path) -> Path:
+        """All of a pod's `out`, on the same disk as what it is for, so that files need not be copied again."""
+        key = (handle, pod.number)
+        task = self._whole.get(key)
+        if task is None or not pod.trial_ended or (task.done() and (task.cancelled() or task.exception())):
+            folder = near / f".{job.name}.{pod.number}"
+            task = self._whole[key] = asyncio.create_task(self._bring(job, pod, folder))
+        try:
+            return await asyncio.shield(task)
+        except KubernetesError as error:
+            lost = isinstance(error, LOST)
+            raise target_error(error, f"cannot fetch what {job.name} wrote", lost) from error
+        except OSError as error:
+            raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
+
+    async def _bring(self, job: JobAnnotation, pod: PodSummary, folder: Path) -> Path:
+        await _remove(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        begun_s = time.monotonic()
+        while True:
+            now = self._watcher.pod(pod.uid)
+            if now is None or not now.keeper_running:
+                await self._from_status(job, now or pod, folder)
+                return folder
+            try:
+                keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
+                try:
+                    await keeper.fetch_folder(names.OUT, folder)
+                except CommandFailed as error:
+                    if error.exit_code != NO_SUCH_COMMAND:
+                        raise
+                    await keeper.fetch_folder(names.OUT, folder, WITHOUT_TAR)
+                return folder
+            except KubernetesError as error:
+                if time.monotonic() - begun_s > (REFUSED_S if error.lasting else PATIENCE_S):
+                    raise
+            await asyncio.sleep(RETRY_S)
+
+    # ---- without a keeper
+
+    async def _from_status(self, job: JobAnnotation, pod: PodSummary, folder: Path) -> None:
+        """The files are gone. What the pod's status says of the steps, and the last of the log, may still be there."""
+        folder.mkdir(exist_ok=True)  # of a fetch that came to nothing
+        lines = job.records(pod)
+        if lines:
+            (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        if pod.real:
+            with contextlib.suppress(KubernetesError):
+                log = await self._log(pod, job.trial)
+                (folder / job_files.LOG_NAME).write_bytes(log)
+
+    async def _log(self, pod: PodSummary, container: str) -> bytes:
+        logs = self._client.pod(pod.name, container, namespace=self._namespace).logs(patience_s=LOG_PATIENCE_S)
+        with contextlib.suppress(NotFound):
+            return b"".join([line.text async for line in logs])
+        return b""
+
+    # ---- the logs of several
+
+    async def _joined_log(self, handle: str, job: JobAnnotation, pods: list[PodSummary], into: Path) -> bool:
+        folders = [await self._folder(handle, job, pod, into.parent) for pod in pods]
+        more = [(pod, name, await self._log(pod, name)) for pod in pods for name in self._others if pod.real]
+        await asyncio.to_thread(_join, job, pods, folders, more, into)
+        return True
+
+
+async def _remove(folder: Path) -> None:
+    if _little(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        await asyncio.to_thread(shutil.rmtree, folder, True)
+
+
+def _little(folder: Path) -> bool:
+    """Whether it is not there, or has so few files that to hand it to a thread would take longer than the work."""
+    try:
+        return set(os.listdir(folder)) <= _SHORT
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _join(
+    job: JobAnnotation,
+    pods: list[PodSummary],
+    folders: list[Path],
+    more: list[tuple[PodSummary, str, bytes]],
+    into: Path,
+) -> None:
+    """Each line with its host before it when there are several, and with its container when it is another's."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with open(into, "wb") as file:
+        for pod, folder in zip(pods, folders, strict=True):
+            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), prefix_of(pod.number, job.hosts)))
+        for pod, name, log in more:
+            file.writelines(_prefixed([log], prefix_of(pod.number, job.hosts, name)))
+
+
+def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
+    lines = Prefixed(prefix)
+    for block in blocks:
+        yield lines.feed(block)
+    yield lines.end()
+
+
+def _host_of(path: str) -> tuple[int, str]:
+    """`hosts/3/files/x` is `files/x` of host 3; everything else is host 0's."""
+    first, _, rest = path.partition("/")
+    number, _, inside = rest.partition("/")
+    return (int(number), inside) if first == "hosts" and number.isdigit() else (0, path)

@@ -1,0 +1,150 @@
+"""The log of one pod, read in its keeper from the agent's own files: each byte once, across cuts and restarts.
+
+Kubernetes' own log of a container loses lines when it is rotated; the agent's keeps a head and the last segments
+(`agent/log.py`), so a reader that is cut off for a while loses nothing, and where it does lose something that is told.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+from seatrial.kubernetes import STDOUT, KubernetesError, Pod
+from seatrial.target.kubernetes import names
+
+HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
+PATIENCE_S = 300.0
+GONE = 77  # the part that was asked for is not there any more, later ones are
+_BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
+
+# $1: the first byte that is wanted, counted over all parts; $2: `once` or `follow`.
+_READ = f"""
+at=$1
+until cd {names.OUT} 2>/dev/null; do
+    if test $2 = once; then exit 0; fi
+    sleep 0.2 2>/dev/null || sleep 1
+done
+while :; do
+    ended=; test -e end.json && ended=1
+    if test $at -lt {HEAD_BYTES}; then part=log.txt skip=$at; else
+        part=log.txt.$(( (at - {HEAD_BYTES}) / {SEGMENT_BYTES} + 1 )) skip=$(( (at - {HEAD_BYTES}) % {SEGMENT_BYTES} ))
+    fi
+    if test -e $part; then
+        size=$(wc -c < $part) || size=0
+        if test $size -gt $skip; then
+            tail -c +$((skip + 1)) $part | head -c $((size - skip)) || exit 1
+            at=$((at + size - skip))
+            continue
+        fi
+    elif test $at -ge {HEAD_BYTES}; then
+        for later in log.txt.*; do
+            if test -e $later && test ${{later#log.txt.}} -gt ${{part#log.txt.}}; then exit {GONE}; fi
+        done
+    fi
+    if test -n "$ended" || test $2 = once; then exit 0; fi
+    sleep 0.2 2>/dev/null || sleep 1
+done
+"""
+_FIRST = f'cd {names.OUT} && ls | sed -n "s/^log.txt.\\([0-9]*\\)$/\\1/p" | sort -n | head -n 1'
+
+
+class KeeperLog:
+    """`ended` says whether the trial has; after that nothing is added to its log."""
+
+    def __init__(self, keeper: Pod, ended: asyncio.Event, there: Callable[[], bool]) -> None:
+        self._keeper, self._ended, self._there = keeper, ended, there
+        self._at = 0  # the next byte
+
+    async def blocks(self, follow: bool) -> AsyncIterator[bytes]:
+        """`follow`: until the trial has ended. Raises the last error when the pod cannot be reached for long."""
+        if follow:
+            async for block in self._patiently("follow", until_ended=True):
+                yield block
+        async for block in self._patiently("once", until_ended=False):
+            yield block
+
+    async def _patiently(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+        failing_since: float | None = None
+        failures = 0
+        while not (until_ended and self._ended.is_set()):
+            before = self._at
+            try:
+                async for block in self._stream(how, until_ended):
+                    self._at += len(block)
+                    yield block
+                return
+            except _Skipped:
+                yield await self._skip()
+                continue
+            except KubernetesError:
+                if not self._there():
+                    return
+                now_s = time.monotonic()
+                if self._at > before or failing_since is None:
+                    failing_since, failures = now_s, 0
+                if now_s - failing_since > PATIENCE_S:
+                    raise
+            await asyncio.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+            failures += 1
+
+    async def _stream(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+        ended = asyncio.create_task(self._ended.wait()) if until_ended else None
+        try:
+            command = ["/bin/sh", "-c", _READ, "sh", str(self._at), how]
+            async with await self._keeper.start(command) as running:
+                blocks = aiter(running)
+                while True:
+                    following = asyncio.ensure_future(anext(blocks, None))
+                    either = [following, *([ended] if ended else [])]
+                    try:
+                        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        if not following.done():
+                            following.cancel()
+                            await asyncio.gather(following, return_exceptions=True)
+                    if following.cancelled():  # the rest is read by one look at what is there
+                        return
+                    block = following.result()
+                    if block is None:
+                        break
+                    if block[0] == STDOUT:
+                        yield block[1]
+                if running.result() == GONE:
+                    raise _Skipped
+        finally:
+            if ended is not None:
+                ended.cancel()
+
+    async def _skip(self) -> bytes:
+        """Go on with the first part that is still there, and say what is left out."""
+        found = await self._keeper.run(["/bin/sh", "-c", _FIRST], check=True)
+        number = int(found.stdout.split()[0]) if found.stdout.split() else 1
+        following = max(self._at, HEAD_BYTES + (number - 1) * SEGMENT_BYTES)
+        skipped, self._at = following - self._at, following
+        return b"\n[seatrial: %d bytes left out here]\n" % skipped if skipped else b""
+
+
+class _Skipped(Exception):
+    pass
+
+
+def prefix_of(number: int, hosts: int, container: str = "") -> bytes:
+    host = b"[%d] " % number if hosts > 1 else b""
+    return host + (b"(%s) " % container.encode() if container else b"")
+
+
+class Prefixed:
+    """Fed with blocks that are cut anywhere; gives whole lines, each with `prefix`. Without one, blocks as they are."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._rest = b""
+
+    def feed(self, block: bytes) -> bytes:
+        if not self._prefix:
+            return block
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        return b"".join(self._prefix + line + b"\n" for line in lines)
+
+    def end(self) -> bytes:
+        """The last line, when it was not ended; it gets its newline."""
+        return self._prefix + self._rest + b"\n" if self._rest else b""

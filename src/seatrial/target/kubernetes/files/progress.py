@@ -1,0 +1,58 @@
+"""Tells how far running jobs are: follows the agent's records in their keepers, for jobs that take long enough."""
+
+import asyncio
+import contextlib
+
+from seatrial.job import Event
+from seatrial.kubernetes import Kubernetes, KubernetesError
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.progress import Progress
+from seatrial.target.protocol import TargetError
+
+AFTER_S = 0.3  # what has ended by then needs nobody to tell how far it is
+MOST = 64  # jobs at a time: each is a connection through the API server
+RETRY_S = (0.2, 0.5, 2.0)
+
+
+class ProgressFollower:
+    def __init__(self, client: Kubernetes, namespace: str, watcher: Watcher) -> None:
+        self._client, self._namespace, self._watcher = client, namespace, watcher
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
+        self._places = asyncio.Semaphore(MOST)
+
+    def add(self, handle: str, job: JobAnnotation) -> None:
+        if handle not in self._tasks and job.steps:
+            task = self._tasks[handle] = asyncio.create_task(self._follow(handle, job))
+            self._all.add(task)
+            task.add_done_callback(self._all.discard)
+
+    def forget(self, handle: str) -> None:
+        task = self._tasks.pop(handle, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        for handle in list(self._tasks):
+            self.forget(handle)
+        await asyncio.gather(*self._all, return_exceptions=True)
+
+    async def _follow(self, handle: str, job: JobAnnotation) -> None:
+        """Host 0 speaks for all. Whatever goes wrong here is no misfortune of the job."""
+        with contextlib.suppress(TargetError):  # who waits for the job's events is told
+            await self._watcher.started(handle)
+        await asyncio.sleep(AFTER_S)
+        async with self._places:
+            progress, offset, failures = Progress(job.steps), 0, 0
+            while pod := next((pod for pod in self._watcher.pods(handle) if pod.trial_running and pod.real), None):
+                keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
+                with contextlib.suppress(KubernetesError):
+                    async for block in keeper.follow_file(f"{names.OUT}/records.jsonl", offset):
+                        offset += len(block)
+                        told = progress.feed(block)
+                        if told:
+                            self._watcher.tell(Event(handle, progress=told))
+                await asyncio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                failures += 1

@@ -1,0 +1,1 @@
+"""What becomes of jobs on a cluster: watched, judged, given as events of the target protocol."""

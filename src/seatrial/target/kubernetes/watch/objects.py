@@ -1,0 +1,314 @@
+"""What is read of a job's objects on a cluster: its root, its pods, warnings about them, and its trial's termination
+message. Small structs, each with the questions that others ask of it; what they do not name is never kept."""
+
+from datetime import datetime
+
+import msgspec
+
+from seatrial.job import Outcome, StageTime
+from seatrial.kubernetes import Meta, Object, Part
+from seatrial.target.kubernetes.names import JOB, KEEPER, TRIAL
+
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+REPLICA_TYPE, REPLICA_INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
+JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"
+FIRST_REPLICA = "master"  # of a PyTorchJob: host 0, before its workers
+CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+MESSAGE_VERSION = 1
+MESSAGE_BYTES = 4096
+KILLED = 128  # an exit code of 128 + N is a shell's and a container's way to say signal N
+# Of these a trial cannot know itself.
+NOT_ITS_TO_SAY = frozenset({Outcome.EVICTED, Outcome.LOST, Outcome.QUEUE})
+
+
+def epoch_s(stamp: str | None) -> float | None:
+    """Seconds of a time that a server wrote; None for none, and for the zero that stands for none."""
+    if not stamp:
+        return None
+    try:
+        seconds = datetime.fromisoformat(stamp).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+    return seconds if seconds > 0 else None
+
+
+class Condition(Part, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class Running(Part, frozen=True, gc=False):
+    started_at: str | None = None
+
+
+class WaitingState(Part, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(Part, frozen=True, gc=False):
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str = ""
+    message: str = ""
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerState(Part, frozen=True, gc=False):
+    waiting: WaitingState | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Part, frozen=True, gc=False):
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+    state: ContainerState = ContainerState()
+    ready: bool = False  # its readiness probe passed last time
+
+
+class Probe(Part, frozen=True, gc=False):
+    """That there is one is all that matters."""
+
+
+class ContainerResources(Part, frozen=True, gc=False):
+    requests: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ContainerSpec(Part, frozen=True, gc=False):
+    name: str = ""
+    readiness_probe: Probe | None = None
+    resources: ContainerResources = ContainerResources()
+
+
+class PodSpec(Part, frozen=True, gc=False):
+    node_name: str = ""
+    containers: tuple[ContainerSpec, ...] = ()
+
+
+class PodStatus(Part, frozen=True, gc=False):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodMeta(Meta, frozen=True, gc=False):
+    deletion_grace_period_seconds: int | None = None
+
+
+class PodObject(Object, frozen=True, gc=False):
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def job(self) -> str:
+        return self.metadata.labels.get(JOB, "")
+
+    @property
+    def number(self) -> int:
+        """Of the host; whoever has none is the only one."""
+        labels = self.metadata.labels
+        if REPLICA_INDEX in labels:
+            first = labels.get(REPLICA_TYPE, "").lower() == FIRST_REPLICA
+            return 0 if first else _whole(labels[REPLICA_INDEX]) + 1
+        within, across = _whole(labels.get(INDEX_LABEL, "")), _whole(labels.get(JOBSET_INDEX, ""))
+        return within or across  # a JobSet has its hosts either in one Job or in one Job each
+
+    @property
+    def being_deleted(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def phase_ended(self) -> bool:
+        return self.status.phase in ENDED_PHASES
+
+    def condition(self, type_: str, status: str = "True") -> Condition | None:
+        return _condition(self.status.conditions, type_, status)
+
+    def state(self, container: str) -> ContainerState:
+        found = (one.state for one in self.status.container_statuses if one.name == container)
+        return next(found, ContainerState())
+
+    def states(self) -> list[tuple[str, ContainerState]]:
+        """Of all containers, those first that must be done before the others begin."""
+        return [
+            (one.name, one.state) for one in (*self.status.init_container_statuses, *self.status.container_statuses)
+        ]
+
+    def started(self, container: str) -> bool:
+        state = self.state(container)
+        if state.terminated is not None:
+            return epoch_s(state.terminated.started_at) is not None and state.terminated.reason not in CANNOT_START
+        return state.running is not None
+
+    def probed(self, container: str) -> bool:
+        return any(one.name == container and one.readiness_probe is not None for one in self.spec.containers)
+
+    def ready(self, container: str) -> bool:
+        """Whether its readiness probe has passed. Of one that has ended, whether it ever had: a pod that was ready is
+        not any more since some time after the container's start; one that never was, since before it."""
+        if not self.probed(container):
+            return False
+        ended = self.state(container).terminated
+        if ended is None:
+            return any(one.name == container and one.ready for one in self.status.container_statuses)
+        not_ready = self.condition("Ready", "False")
+        since_s = epoch_s(not_ready.last_transition_time) if not_ready is not None else None
+        started_s = epoch_s(ended.started_at)
+        return since_s is not None and started_s is not None and since_s > started_s
+
+
+class RootSpec(Part, frozen=True, gc=False):
+    suspend: bool | None = None
+    run_policy: "RunPolicy | None" = None  # of a PyTorchJob
+
+
+class RunPolicy(Part, frozen=True, gc=False):
+    suspend: bool | None = None
+
+
+class RootStatus(Part, frozen=True, gc=False):
+    conditions: tuple[Condition, ...] = ()
+
+
+class RootObject(Object, frozen=True, gc=False):
+    """A Job, JobSet or PyTorchJob."""
+
+    spec: RootSpec = RootSpec()
+    status: RootStatus = RootStatus()
+
+    @property
+    def suspended(self) -> bool:
+        policy = self.spec.run_policy
+        return bool(self.spec.suspend or (policy is not None and policy.suspend))
+
+    @property
+    def failed(self) -> Condition | None:
+        """Also while its pods are still being ended for it."""
+        conditions = self.status.conditions
+        return _condition(conditions, "Failed", "True") or _condition(conditions, "FailureTarget", "True")
+
+    @property
+    def completed(self) -> Condition | None:
+        conditions = self.status.conditions
+        found = (_condition(conditions, type_, "True") for type_ in ("Complete", "Completed", "Succeeded"))
+        return next((one for one in found if one is not None), None)
+
+
+class Regarding(Part, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class WarningEvent(Object, frozen=True, gc=False):
+    """An event of type Warning."""
+
+    involved_object: Regarding = Regarding()
+    reason: str = ""
+    message: str = ""
+
+
+class TrackedJob(msgspec.Struct, frozen=True):
+    """What whoever submitted or found a job knows of it. `name` is its root's, and the value of its label."""
+
+    name: str
+    run: str
+    uid: str
+    hosts: int
+    created: StageTime
+    trial: str = TRIAL
+    queue: bool = False  # Kueue decides when it starts
+
+
+class PodSummary(msgspec.Struct, frozen=True):
+    """A pod of a job as it was last seen."""
+
+    name: str
+    number: int
+    node: str
+    running: bool  # any of its containers does
+    trial_running: bool
+    trial_ended: bool
+    keeper_running: bool
+    ended: bool  # nothing of it runs any more, and nothing will
+    uid: str
+    real: bool = False  # a node made its containers and still has their logs
+    exit_code: int | None = None  # of the trial
+    step_ends: tuple[tuple[str, int | None], ...] = ()  # as far as the trial said it: outcome and code of each
+
+
+class TerminationMessage(msgspec.Struct, frozen=True):
+    """A trial's own, as its agent writes it."""
+
+    seatrial: int
+    outcome: Outcome
+    code: int | None = None
+    message: str = ""
+    steps: tuple[tuple[Outcome, int | None], ...] = ()
+
+
+def read_termination_message(ended: Terminated) -> TerminationMessage | None:
+    """What the trial said, when it did and it can be so. Whatever else was written there is none of it."""
+    try:
+        said = msgspec.json.decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], type=TerminationMessage)
+    except msgspec.DecodeError:
+        return None
+    known = said.seatrial == MESSAGE_VERSION and said.outcome not in NOT_ITS_TO_SAY
+    return said if known and _agrees(said, ended) else None
+
+
+def _agrees(said: TerminationMessage, ended: Terminated) -> bool:
+    """A message from before the trial was killed, or written by what it ran, is not how it ended."""
+    if said.outcome is Outcome.EXITED:
+        return said.code is None or ended.exit_code in (said.code & 0xFF, min(said.code, 255))
+    return ended.exit_code not in (0, KILLED + 9)
+
+
+def pod_summary(pod: PodObject, trial: str, gone: bool = False) -> PodSummary:
+    there = not gone and not pod.phase_ended
+    running = {name for name, state in pod.states() if state.running is not None} if there else set()
+    ended = pod.state(trial).terminated
+    said = read_termination_message(ended) if ended is not None else None
+    return PodSummary(
+        name=pod.metadata.name,
+        number=pod.number,
+        node=pod.spec.node_name,
+        running=bool(running),
+        trial_running=trial in running,
+        trial_ended=not there or ended is not None,
+        keeper_running=KEEPER in running,
+        ended=not there,
+        uid=pod.metadata.uid,
+        real=not gone and any(one.container_id for one in pod.status.container_statuses),
+        exit_code=ended.exit_code if ended is not None else None,
+        step_ends=tuple((outcome.value, code) for outcome, code in said.steps) if said is not None else (),
+    )
+
+
+def _condition(conditions: tuple[Condition, ...], type_: str, status: str) -> Condition | None:
+    return next((one for one in conditions if one.type == type_ and one.status == status), None)
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def shown(text: str, most: int = 1000) -> str:
+    """What a cluster or a job said, fit to be shown: printable, lines kept, not longer than `most`."""
+    lines = ("".join(one if one.isprintable() else " " for one in line) for line in text[: 4 * most].splitlines())
+    kept = "\n".join(line.rstrip() for line in lines if line.strip())
+    return kept if len(kept) <= most else f"{kept[: most - 1]}…"
+
+
+def one_line(text: str, most: int = 300) -> str:
+    return shown(" ".join(text[: 4 * most].split()), most)

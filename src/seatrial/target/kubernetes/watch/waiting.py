@@ -1,0 +1,293 @@
+"""Why a job does not start, and whether waiting can help. Pure.
+
+A reason that only the user can change is REFUSED, one that may be the place's is INFRA; both are `final`: when one
+lasts for `after_s` the job is given up. The others are waited out (the queue limit of the engine ends that).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from seatrial.job import Outcome
+from seatrial.target.kubernetes.watch.objects import (
+    Condition,
+    PodObject,
+    RootObject,
+    WaitingState,
+    WarningEvent,
+    one_line,
+)
+
+# As in a text of the scheduler: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match ...".
+UNSCHEDULABLE = re.compile(r"^0/\d+ nodes are available: (?P<reasons>.*?)\.?(?:$|\. .*)", re.DOTALL)
+BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?=.)')
+INSUFFICIENT = "Insufficient "
+NO_MATCH = ("didn't match Pod's node affinity/selector", "didn't match node selector")
+TAINT = re.compile(r"had untolerated taint(?:\(s\)|s)? ?\{?(?P<key>[^:}\s]*)")
+OF_NODES = "node.kubernetes.io/"  # taints that say how a node is; they come and go
+MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
+# Each try is about another pod, of a name that nobody knows.
+NAMELESS = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
+CREATE_CHARACTERS = 800  # what a namespace's security standard demands takes many words
+QUOTA = re.compile(r"requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
+
+IMAGE = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+IMAGE_REFUSED = frozenset({"ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"})
+NO_SUCH_IMAGE = (
+    "not found",
+    "manifest unknown",
+    "does not exist",
+    "access denied",
+    "unauthorized",
+    "authentication required",
+    "403 forbidden",
+    "no match for platform",
+    "invalid reference",
+)
+# What a text must not say when its "not found" is to be about the image: names and ways, not images.
+NO_WAY = ("no such host", "timeout", "timed out", "connection refused", "deadline exceeded", "too many requests", "eof")
+CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+CONTAINER_REFUSED = (
+    "not found",
+    "couldn't find key",
+    "runasnonroot",
+    "runasuser",
+    "no command specified",
+    "no such file",
+    "executable file not found",
+    "invalid",
+)
+PASSING = ("timed out", "failed to sync", "not registered", "deadline exceeded", "connection refused")
+CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
+MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
+SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
+CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
+CREATE_INFRA = ("failed calling webhook", "internal error", "timeout", "timed out", "connection refused", "server is")
+CREATE_REFUSED = ("is forbidden", "is invalid", "denied the request", "not found", "was found", "violates")
+KUEUE_WORKLOAD = "Workload"
+NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
+NEVER = "never"  # the kind of a reason that rests on what nodes have
+MESSAGE_CHARACTERS = 8000  # of a condition that are looked at
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long a reason must last before a job is given up for it."""
+
+    refused_s: float = 8.0  # a node tries again, and what was missing may just be being made
+    infra_s: float = 20.0
+    never_s: float = 60.0  # no node of this cluster can take it; an autoscaler may bring one
+    lost_s: float = 30.0  # a node that should end a deleted pod, beyond the pod's own grace
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    why: str
+    class_: Outcome = Outcome.QUEUE
+    final: bool = False
+    after_s: float = 0.0
+    kind: str = ""  # reasons of the same kind are one, whatever their words
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What is known beside the pods. `most` is the most of each resource that any node has; None: nobody may see it."""
+
+    root: RootObject | None = None
+    warnings: tuple[WarningEvent, ...] = ()
+    hosts: int = 1
+    queue: bool = False
+    most: Mapping[str, float] | None = None
+
+
+def why_waiting(pods: Sequence[PodObject], trial: str, around: Around, patience: Patience) -> Waiting | None:
+    """The reason that weighs most; None when nothing is known to be in the way."""
+    found = list(_reasons(pods, trial, around, patience))
+    return next((one for one in found if one.final), found[0] if found else None)
+
+
+def _reasons(pods: Sequence[PodObject], trial: str, around: Around, patience: Patience) -> Iterator[Waiting]:
+    root = around.root
+    if root is not None and root.suspended:
+        if around.queue:
+            yield _queued(around.warnings, patience)
+        return
+    for pod in pods:
+        if pod.started(trial) or pod.phase_ended or pod.being_deleted:
+            continue
+        about = [one for one in around.warnings if _is_about(one, pod)]
+        for one in _of_pod(pod, about, around, patience):
+            yield msgspec.structs.replace(one, why=f"host {pod.number}: {one.why}") if around.hosts > 1 else one
+    if len(pods) < around.hosts:
+        others = [one for one in around.warnings if one.involved_object.kind != "Pod" and one.reason in CREATE]
+        if others:
+            yield _not_created(others[-1].message, patience)
+
+
+def _is_about(warning: WarningEvent, pod: PodObject) -> bool:
+    return warning.involved_object.kind == "Pod" and warning.involved_object.name == pod.metadata.name
+
+
+def _of_pod(pod: PodObject, warnings: list[WarningEvent], around: Around, patience: Patience) -> Iterator[Waiting]:
+    for name, state in pod.states():
+        if state.waiting is not None and state.waiting.reason in IMAGE:
+            yield _image(state.waiting, warnings, patience)
+        elif state.waiting is not None and state.waiting.reason in CONTAINER:
+            yield _container(name, state.waiting, patience)
+        elif state.waiting is not None and state.waiting.reason == CRASH_LOOP:
+            why = f"its container {name} ends again and again: {one_line(state.waiting.message)}"
+            yield Waiting(why, Outcome.REFUSED, True, patience.infra_s, "crash")
+    scheduled = pod.condition("PodScheduled", "False")
+    if scheduled is not None and not pod.spec.node_name:
+        yield _unscheduled(scheduled, pod, around.most, patience)
+    elif not any(state.running for _, state in pod.states()):
+        for warning in reversed(warnings):
+            if warning.reason in MOUNT:
+                yield _mount(warning.message, patience)
+                break
+            if warning.reason in SANDBOX:
+                why = f"its node cannot set up its pod: {one_line(warning.message)}"
+                yield Waiting(why, Outcome.INFRA, True, patience.never_s, "sandbox")
+                break
+
+
+# ---- on a node
+
+
+def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patience) -> Waiting:
+    # Between two tries some versions say only that they wait: what went wrong is in a warning then.
+    pulls = [one.message for one in warnings if "pull image" in one.message]
+    text = " ".join([waiting.message, *pulls[-1:]])
+    lower = text.lower()
+    missing = any(words in lower for words in NO_SUCH_IMAGE) and not any(words in lower for words in NO_WAY)
+    detail = BACK_OFF.sub("", waiting.message)
+    told = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
+    why = f"its image cannot be had ({waiting.reason}): {one_line(told or waiting.reason)}"
+    if waiting.reason in IMAGE_REFUSED or missing:
+        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "image")
+    return Waiting(why, Outcome.INFRA, True, patience.infra_s, "image")
+
+
+def _container(name: str, waiting: WaitingState, patience: Patience) -> Waiting:
+    lower = waiting.message.lower()
+    why = f"its container {name} cannot be made ({waiting.reason}): {one_line(waiting.message)}"
+    if any(words in lower for words in CONTAINER_REFUSED) and not any(words in lower for words in PASSING):
+        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "container")
+    return Waiting(why, Outcome.INFRA, True, patience.infra_s, "container")
+
+
+def _mount(message: str, patience: Patience) -> Waiting:
+    lower, why = message.lower(), f"a volume of it cannot be mounted: {one_line(message)}"
+    if "not found" in lower and not any(words in lower for words in PASSING):
+        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "mount")
+    return Waiting(why, Outcome.INFRA, True, patience.never_s, "mount")
+
+
+# ---- for a node
+
+
+def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float] | None, patience: Patience) -> Waiting:
+    whole = " ".join(condition.message[:MESSAGE_CHARACTERS].split())
+    matched = UNSCHEDULABLE.match(whole)
+    # What follows the reasons is about preemption, and of use to who writes schedulers.
+    text = one_line(whole[: matched.end("reasons")] if matched else whole)
+    why = f"waiting: {text or condition.reason}"
+    if MISSING_CLAIM.search(text):
+        return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, True, patience.refused_s, "claim")
+    if matched is None:
+        return Waiting(why)
+    reasons = re.split(r", (?=\d+ )", matched["reasons"])
+    too_much = [_too_much(reason, pod, most) for reason in reasons]
+    if not all(more or _never(reason) for reason, more in zip(reasons, too_much, strict=True)):
+        return Waiting(why)
+    told = "; ".join(dict.fromkeys(filter(None, too_much)))
+    never = f"no node of this cluster can take it: {text}" + (f" ({told})" if told else "")
+    return Waiting(never, Outcome.REFUSED, True, patience.never_s, NEVER)
+
+
+def _never(reason: str) -> bool:
+    """Whether no waiting for others to end will change it."""
+    if any(words in reason for words in NO_MATCH):
+        return True
+    taint = TAINT.search(reason)
+    return taint is not None and bool(taint["key"]) and not taint["key"].startswith(OF_NODES)
+
+
+def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> str:
+    """What it asks for and no node has, not even an empty one; nothing when one has, or nobody knows."""
+    _, found, resource = reason.partition(INSUFFICIENT)
+    if not found or most is None:
+        return ""
+    resource = resource.strip().rstrip(".")
+    asked = sum(quantity(one.resources.requests.get(resource, "0")) or 0.0 for one in pod.spec.containers)
+    has = most.get(resource, 0.0)
+    if asked <= has:
+        return ""
+    return f"it asks for {asked:g} of {resource}, and no node has " + (f"more than {has:g}" if has else "any")
+
+
+# ---- before there are pods
+
+
+def _not_created(message: str, patience: Patience) -> Waiting:
+    text, lower = one_line(NAMELESS.sub("", message), CREATE_CHARACTERS), message.lower()
+    why = f"its pods cannot be made: {text}"
+    if "exceeded quota" in lower:
+        if _over_whole_quota(message):
+            return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "create")
+        return Waiting(why, Outcome.INFRA, True, patience.infra_s, "create")
+    ours = any(words in lower for words in CREATE_REFUSED) and not any(words in lower for words in CREATE_INFRA)
+    if ours and "being terminated" not in lower:
+        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "create")
+    return Waiting(why, Outcome.INFRA, True, patience.infra_s, "create")
+
+
+def _over_whole_quota(message: str) -> bool:
+    """Whether it asks for more than the quota would give to anybody."""
+    found = QUOTA.search(message)
+    if found is None:
+        return False
+    requested, limited = (_amounts(found[part]) for part in ("requested", "limited"))
+    return any(amount > limited[name] for name, amount in requested.items() if name in limited)
+
+
+def _amounts(text: str) -> dict[str, float]:
+    pairs = (one.partition("=") for one in text.split(","))
+    amounts = ((name, quantity(amount)) for name, _, amount in pairs)
+    return {name: amount for name, amount in amounts if amount is not None}
+
+
+def _queued(warnings: Iterable[WarningEvent], patience: Patience) -> Waiting:
+    said = [one.message for one in warnings if one.involved_object.kind == KUEUE_WORKLOAD]
+    if not said:
+        return Waiting("waiting: not admitted by Kueue yet")
+    text = one_line(said[-1])
+    if NO_QUEUE in text:
+        return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, True, patience.refused_s, "queue")
+    if OVER_WHOLE_QUEUE in text:
+        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, True, patience.never_s, "queue")
+    return Waiting(f"waiting: not admitted by Kueue yet: {text}")
+
+
+_UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
+_QUANTITY = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
+
+
+def quantity(text: str) -> float | None:
+    """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
+    found = _QUANTITY.match(text)
+    if found is None:
+        return None
+    try:
+        return float(found[1]) * {**_UNITS, **_BINARY}[found[2]]
+    except ValueError:
+        return None

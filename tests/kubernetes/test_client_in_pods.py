@@ -1,0 +1,281 @@
+"""What happens inside pods, on a real node: logs, commands, ports, files."""
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cutter import cutting
+
+from cluster import Cluster, up
+from cluster.image import BUSYBOX
+from seatrial.kubernetes import (
+    PODS,
+    CommandFailed,
+    Forbidden,
+    Incomplete,
+    Invalid,
+    Kubernetes,
+    NotFound,
+    Object,
+    Part,
+    Pod,
+    load,
+)
+from world import EVERY
+
+pytestmark = pytest.mark.cluster
+
+
+class Status(Part, frozen=True):
+    phase: str = ""
+
+
+class PodSeen(Object, frozen=True):
+    status: Status = Status()
+
+
+@pytest.fixture
+async def client(real_cluster: Cluster) -> AsyncIterator[Kubernetes]:
+    async with Kubernetes(load(real_cluster.kubeconfig)) as made:
+        yield made
+
+
+@asynccontextmanager
+async def running(client: Kubernetes, script: str, phase: str = "Running", **spec: Any) -> AsyncIterator[Pod]:
+    name = f"client-{uuid.uuid4().hex[:8]}"
+    container = {
+        "name": "main",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", script],
+    }
+    whole = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container], **spec}
+    await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole})
+    try:
+        async with asyncio.timeout(60):
+            async for event in client.watch(PODS, PodSeen, fields=f"metadata.name={name}"):
+                if event.object and event.object.status.phase == phase:
+                    break
+        yield client.pod(name)
+    finally:
+        await client.delete(PODS, name, grace_s=0)
+
+
+async def test_a_command_has_its_exit_code_and_its_streams(client: Kubernetes) -> None:
+    async with running(client, "sleep 600") as pod:
+        done = await pod.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+        assert done == (3, b"out\n", b"err\n")
+        assert (await pod.run(["no-such-command"])).exit_code == 127
+        with pytest.raises(CommandFailed, match=r"sh in pod .* ended with exit code 5: why"):
+            await pod.run(["sh", "-c", "echo why >&2; exit 5"], check=True)
+        short = await pod.run(["sh", "-c", "yes | head -c 1000000"], most_bytes=1000)
+        assert len(short.stdout) == 1000
+        with pytest.raises(Invalid, match="container other is not valid for pod"):
+            await client.pod(pod.name, "other").run(["true"])
+    with pytest.raises(NotFound, match='pods "none" not found'):
+        await client.pod("none").run(["true"])
+
+
+async def test_a_command_whose_pod_is_killed_is_no_success(client: Kubernetes) -> None:
+    async with running(client, "sleep 600") as pod:
+        waiting = asyncio.ensure_future(pod.run(["sleep", "600"]))
+        await asyncio.sleep(0.5)
+        await client.delete(PODS, pod.name, grace_s=0)
+        (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 60)
+        if isinstance(ended, BaseException):
+            assert isinstance(ended, Incomplete)
+        else:
+            assert ended.exit_code == 137
+
+
+async def test_files_come_out_whole(client: Kubernetes, tmp_path: Path) -> None:
+    script = """
+      mkdir -p /tmp/kept/deep/er; head -c 5000000 /dev/urandom > /tmp/kept/big; echo small > /tmp/kept/deep/er/file
+      : > /tmp/kept/empty; ln -s /etc/passwd /tmp/kept/out; ln -s big /tmp/kept/in; mkfifo /tmp/kept/pipe
+      echo odd > "/tmp/kept/a name with 'quotes'"; sleep 600"""
+    async with running(client, script) as pod:
+        await pod.run(["sh", "-c", "while [ ! -e \"/tmp/kept/a name with 'quotes'\" ]; do sleep 0.1; done"])
+        wanted = (await pod.run(["sha256sum", "/tmp/kept/big"], check=True)).stdout.split()[0].decode()
+        folder = await pod.fetch_folder("/tmp/kept", tmp_path / "kept")
+        assert hashlib.sha256((tmp_path / "kept" / "big").read_bytes()).hexdigest() == wanted
+        assert (tmp_path / "kept" / "deep" / "er" / "file").read_text() == "small\n"
+        assert (tmp_path / "kept" / "a name with 'quotes'").read_text() == "odd\n"
+        assert (tmp_path / "kept" / "in").readlink() == Path("big")
+        assert "./out" in folder.left_out
+        assert not (tmp_path / "kept" / "out").is_symlink()
+        with pytest.raises(CommandFailed, match="No such file or directory"):
+            await pod.fetch_folder("/tmp/none", tmp_path / "none")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+async def test_files_come_out_over_a_way_that_is_cut(client: Kubernetes, tmp_path: Path) -> None:
+    script = "mkdir /tmp/kept; head -c 400000 /dev/urandom > /tmp/data; mv /tmp/data /tmp/kept; sleep 600"
+    async with running(client, script) as pod:
+        await pod.run(["sh", "-c", "while [ ! -e /tmp/kept/data ]; do sleep 0.1; done"])
+        wanted = (await pod.run(["sha256sum", "/tmp/kept/data"], check=True)).stdout.split()[0].decode()
+        async with cutting(client.access) as cutter, Kubernetes(cutter.access) as far:
+            cutter.least_bytes, cutter.most_bytes = 100_000, 800_000
+            for number in range(6):
+                into = tmp_path / str(number)
+                try:
+                    await far.pod(pod.name).fetch_folder("/tmp/kept", into)
+                except Incomplete:
+                    assert not into.exists()
+                else:
+                    assert hashlib.sha256((into / "data").read_bytes()).hexdigest() == wanted
+            assert cutter.cuts > 0
+
+
+async def test_a_growing_file_is_followed_over_a_way_that_is_cut(client: Kubernetes) -> None:
+    script = """
+      sleep 1; j=0; while [ $j -lt 20 ]; do seq $((j*5000)) $((j*5000+4999)) >> /tmp/log; j=$((j+1)); sleep 0.1; done
+      echo end >> /tmp/log; sleep 2"""
+    async with cutting(client.access) as cutter, Kubernetes(cutter.access) as far, running(client, script) as pod:
+        cutter.least_bytes, cutter.most_bytes = 50_000, 150_000
+        with pytest.raises(CommandFailed, match="No such file"):
+            [block async for block in pod.follow_file("/tmp/none")]
+        await pod.run(["sh", "-c", "while [ ! -e /tmp/log ]; do sleep 0.1; done"])
+        text = b"".join([block async for block in far.pod(pod.name).follow_file("/tmp/log")])
+        assert text.split() == [str(number).encode() for number in range(100_000)] + [b"end"]
+        assert cutter.cuts >= 3
+
+
+async def test_a_port_of_a_pod_is_a_port_here(client: Kubernetes) -> None:
+    script = "mkdir /tmp/www; head -c 2000000 /dev/zero > /tmp/www/zero; httpd -f -p 8080 -h /tmp/www"
+    async with running(client, script) as pod:
+        await pod.run(["sh", "-c", "while ! wget -q -O /dev/null http://127.0.0.1:8080/zero; do sleep 0.1; done"])
+        async with pod.forward(8080) as forward:
+            sizes = await asyncio.gather(*(get(forward.host, forward.port, "/zero") for _ in range(5)))
+            assert sizes == [2_000_000] * 5
+            assert not forward.problems
+        with pytest.raises(OSError, match=r"refused|Connect"):
+            await asyncio.open_connection(forward.host, forward.port)
+        async with pod.forward(9999) as forward:
+            assert await get(forward.host, forward.port, "/") == 0
+            assert "9999" in forward.problems[0]
+
+
+async def get(host: str, port: int, path: str) -> int:
+    """How many bytes the body has."""
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+    answer = await reader.read()
+    while block := await reader.read():
+        answer += block
+    writer.close()
+    return len(answer.partition(b"\r\n\r\n")[2])
+
+
+WRITER = """
+i=0; while [ $i -lt %d ]; do
+  echo "line $i"; echo "error $i" >&2; i=$((i+1)); [ $((i %% 100)) = 0 ] && sleep 0.05
+done; true"""
+
+
+def check(text: list[bytes], lines: int) -> None:
+    for word in ("line", "error"):
+        mine = [line for line in text if line.startswith(word.encode())]
+        assert mine == [f"{word} {number}\n".encode() for number in range(lines)]
+    assert len(text) == 2 * lines
+
+
+async def test_the_log_of_a_pod_that_ended_before_we_came_is_whole(client: Kubernetes) -> None:
+    async with running(client, WRITER % 500, phase="Succeeded") as pod:
+        log = pod.logs(follow=True)
+        check([line.text async for line in log], 500)
+        assert log.complete
+
+
+async def test_a_log_is_followed_from_before_its_first_line(client: Kubernetes) -> None:
+    async with running(client, "sleep 1; echo one; sleep 1; echo two", phase="Pending") as pod:
+        log = pod.logs(follow=True)
+        assert [line.text async for line in log] == [b"one\n", b"two\n"]
+        assert log.complete
+
+
+async def test_no_line_is_lost_or_doubled_over_a_way_that_is_cut(client: Kubernetes) -> None:
+    """It writes in rounds, each of which waits to be let through: its log is open when it is cut."""
+    rounds, lines = 4, 2500
+    script = f"""
+      r=0; i=0; while [ $r -lt {rounds} ]; do
+        while [ ! -e /tmp/go-$r ]; do sleep 0.05; done
+        r=$((r+1))
+        while [ $i -lt $((r*{lines})) ]; do
+          echo "line $i"; echo "error $i" >&2; i=$((i+1)); [ $((i % 100)) = 0 ] && sleep 0.02
+        done
+      done; true"""
+    async with cutting(client.access) as cutter, Kubernetes(cutter.access) as far:
+        async with running(client, script) as pod:
+            text: list[bytes] = []
+            firsts = {f"line {number * lines}\n".encode(): number for number in range(rounds)}
+            await pod.run(["touch", "/tmp/go-0"], check=True)
+            log = far.pod(pod.name).logs(follow=True)
+            async for line in log:
+                text.append(line.text)
+                number = firsts.get(line.text)
+                if number is not None and number < rounds - 1:
+                    cutter.cut()
+                    await pod.run(["touch", f"/tmp/go-{number + 1}"], check=True)
+            check(text, rounds * lines)
+        assert log.complete
+        assert cutter.cuts == rounds - 1
+        assert log.reconnects >= cutter.cuts
+
+
+async def test_a_log_survives_a_kubelet_that_is_restarted(tmp_path: Path, real_cluster: Cluster) -> None:
+    """On a cluster of its own: others use the shared one at the same time."""
+    own = await asyncio.to_thread(up, "restarted", place=tmp_path, kubelet=True)
+    try:
+        async with Kubernetes(load(own.kubeconfig)) as client:
+            script = "i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.1; done"
+            async with running(client, script) as pod:
+                log = pod.logs(follow=True)
+                reading = asyncio.ensure_future(collect(log))
+                await asyncio.sleep(1)
+                await asyncio.to_thread(own.restart, "kubelet")
+                assert await asyncio.wait_for(reading, 120) == [f"{number}\n".encode() for number in range(60)]
+                assert log.complete
+    finally:
+        await asyncio.to_thread(own.down)
+
+
+async def collect(log: Any) -> list[bytes]:
+    return [line.text async for line in log]
+
+
+@pytest.mark.every
+@pytest.mark.skipif(not EVERY, reason="180,000 lines: with SEATRIAL_TEST_ALL=1")
+async def test_of_as_much_as_a_node_keeps_in_one_file_nothing_is_lost_or_doubled(client: Kubernetes) -> None:
+    script = "sleep 1; j=0; while [ $j -lt 18 ]; do seq $((j*10000)) $((j*10000+9999)); j=$((j+1)); sleep 0.6; done"
+    async with cutting(client.access) as cutter, Kubernetes(cutter.access) as far, running(client, script) as pod:
+        cutter.least_bytes, cutter.most_bytes = 1_800_000, 2_500_000
+        log = far.pod(pod.name).logs(follow=True)
+        assert [int(line.text) async for line in log] == list(range(180_000))
+        assert (log.complete, log.gaps) == (True, 0)
+        assert cutter.cuts >= 2
+
+
+async def test_a_long_line_comes_whole(client: Kubernetes) -> None:
+    async with running(client, "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo after", phase="Succeeded") as pod:
+        text = b"".join([line.text async for line in pod.logs(follow=True)])
+    assert text == b"x" * 1_000_000 + b"\nafter\n"
+
+
+async def test_a_right_that_is_missing_for_a_command_is_named(client: Kubernetes) -> None:
+    impersonated = replace(client.access.identity, impersonate=(("Impersonate-User", "jane"),))
+    async with running(client, "sleep 600") as pod, Kubernetes(replace(client.access, identity=impersonated)) as jane:
+        with pytest.raises(
+            Forbidden, match=r"the right to (get|create) pods/exec in namespace default is missing for user 'jane'"
+        ):
+            await jane.pod(pod.name).run(["true"])
+        with pytest.raises(Forbidden, match=r"the right to get pods/log"):
+            [line async for line in jane.pod(pod.name).logs(follow=True)]
+        async with jane.pod(pod.name).forward(80) as forward:
+            assert await get(forward.host, forward.port, "/") == 0
+            assert "pods/portforward in namespace default is missing" in forward.problems[0]

@@ -1,0 +1,329 @@
+"""Ports of jobs and when they are ready: in manifests, in the state of pods, and on a real node."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from manifest_shapes import changed, container, made_of, options_of, pod_templates
+from on_cluster import job, nothing_left, objects, opened
+
+from cluster.cluster import Cluster
+from seatrial.job import Event, Job, Outcome, Port, Ready, Stage
+from seatrial.target import TargetError
+from seatrial.target.kubernetes.target import KubernetesTarget
+from seatrial.target.kubernetes.watch.objects import PodObject
+from seatrial.target.kubernetes.watch.stage_times import PodTimes
+from target.contract import log_of, until_exit
+
+BUSYBOX = "localhost/busybox:1"
+HTTP = Port("http", 8000)
+# Answers `hello`; of /health it says 503 until the file is there.
+SERVER = """python3 -c '
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/" or os.path.exists("/tmp/go") else 503)
+        self.end_headers()
+        self.wfile.write(b"hello")
+http.server.ThreadingHTTPServer(("", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
+'"""
+# A server without Python: each connection gets one line.
+PLAIN_SERVER = "while true; do echo hello $SEATRIAL_PORT_{} | nc -l -p $SEATRIAL_PORT_{}; done"
+
+
+def server(*commands: str, ready: Ready | None = None, ports: tuple[Port, ...] = (HTTP,), **fields: Any) -> Job:
+    return job(*(commands or (SERVER,)), ports=ports, ready=ready, **fields)
+
+
+# ---- manifests
+
+
+def test_a_port_that_only_has_to_accept_a_connection_is_probed_by_one() -> None:
+    made = made_of(changed(ports=(Port("http", 80),), ready=Ready("http")), options_of("{}"))
+    probe = container(made.root)["readinessProbe"]
+    assert probe["tcpSocket"] == {"port": "http"}
+    assert probe["periodSeconds"] == 1
+
+
+def test_without_ready_nothing_is_probed_and_without_ports_no_variable_is_set() -> None:
+    assert "readinessProbe" not in container(made_of(changed(ports=(HTTP,)), options_of("{}")).root)
+    bare = container(made_of(changed(), options_of("{}")).root)
+    assert "ports" not in bare
+    assert not [one for one in bare["env"] if one["name"].startswith("SEATRIAL_PORT")]
+
+
+def test_the_number_of_a_port_is_the_jobs_to_say_and_no_variable_of_the_user_changes_it() -> None:
+    wanted = changed(ports=(HTTP, Port("grpc-api", 8033)), env={"SEATRIAL_PORT": "1", "SEATRIAL_PORT_GRPC_API": "2"})
+    variables = {one["name"]: one.get("value") for one in container(made_of(wanted, options_of("{}")).root)["env"]}
+    assert variables["SEATRIAL_PORT"] == "8000"
+    assert variables["SEATRIAL_PORT_HTTP"] == "8000"
+    assert variables["SEATRIAL_PORT_GRPC_API"] == "8033"
+
+
+def test_a_pytorchjob_keeps_the_ports_beside_its_own() -> None:
+    root = made_of(changed(ports=(HTTP,), hosts=2), options_of("{workload: pytorchjob}")).root
+    for template in pod_templates(root):
+        trial = next(one for one in template["spec"]["containers"] if one["name"] == "pytorch")
+        assert [port["name"] for port in trial["ports"]] == ["http", "pytorchjob-port"]
+
+
+def test_ready_by_a_port_that_there_is_not_is_refused() -> None:
+    with pytest.raises(TargetError, match=r"ready by its port 'grpc'; it has: http") as caught:
+        made_of(changed(ports=(HTTP,), ready=Ready("grpc")), options_of("{}"))
+    assert caught.value.outcome is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("patch", "lost"),
+    [
+        ("{name: trial, readinessProbe: null}", "readinessProbe of container trial"),
+        ("{name: trial, readinessProbe: {periodSeconds: 60}}", "readinessProbe of container trial"),
+        ("{name: trial, ports: [{$patch: replace}]}", "port http of container trial"),
+    ],
+)
+def test_a_template_cannot_take_away_what_says_that_a_job_is_ready(patch: str, lost: str) -> None:
+    options = options_of(f"{{template: {{spec: {{containers: [{patch}]}}}}}}")
+    with pytest.raises(TargetError, match=lost):
+        made_of(changed(ports=(HTTP,), ready=Ready("http")), options)
+
+
+# ---- the state of a pod
+
+
+def pod(ready: str, since: str, trial: dict[str, Any], *, probed: bool = True) -> PodObject:
+    probe = {"readinessProbe": {}} if probed else {}
+    made = {
+        "metadata": {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "n", "containers": [{"name": "trial", **probe}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": f"2026-01-01T00:00:{since}Z"}],
+            "containerStatuses": [{"name": "trial", **trial}],
+        },
+    }
+    return msgspec.convert(made, PodObject)
+
+
+RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}}
+ENDED = {"state": {"terminated": {"startedAt": "2026-01-01T00:00:05Z", "finishedAt": "2026-01-01T00:01:00Z"}}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (pod("True", "09", {**RUNNING, "ready": True}), True),
+        (pod("False", "04", {**RUNNING, "ready": False}), False),
+        (pod("False", "04", {**RUNNING, "ready": True}), True),  # another container of the pod is not
+        (pod("True", "09", {**RUNNING, "ready": True}, probed=False), False),
+        (pod("False", "59", ENDED), True),  # it stopped being ready after its start
+        (pod("False", "04", ENDED), False),
+        (pod("False", "05", ENDED), False),
+    ],
+    ids=["ready", "not-yet", "alone", "no-probe", "was-ready", "never-ready", "never-ready-within-a-second"],
+)
+def test_whether_a_trial_is_or_was_ready_is_read_from_its_pod(seen: PodObject, expected: bool) -> None:
+    assert seen.ready("trial") is expected
+    times = PodTimes(seen)
+    times.take(seen, "trial", 1e10, live=False)
+    assert (Stage.READY in times.times) is expected
+    if expected and Stage.FINISHED in times.times:
+        assert times.times[Stage.READY].wall_s <= times.times[Stage.FINISHED].wall_s
+
+
+# ---- on a real node
+
+
+class Watch:
+    """The events of a target, collected while the test goes on."""
+
+    def __init__(self, target: KubernetesTarget) -> None:
+        self.events: list[Event] = []
+        self._news = asyncio.Condition()
+        self._task = asyncio.create_task(self._read(target))
+
+    async def _read(self, target: KubernetesTarget) -> None:
+        async for event in target.watch():
+            async with self._news:
+                self.events.append(event)
+                self._news.notify_all()
+
+    def stages(self, handle: str) -> list[Stage]:
+        return [event.time.stage for event in self.events if event.handle == handle and event.time]
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(120), self._news:
+            await self._news.wait_for(holds)
+
+    async def until_stage(self, handle: str, stage: Stage) -> None:
+        await self.until(lambda: stage in self.stages(handle))
+
+    async def __aenter__(self) -> "Watch":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+@pytest.fixture
+async def target(real_cluster: Cluster, namespace: str) -> AsyncIterator[KubernetesTarget]:
+    async with opened(real_cluster, namespace) as made:
+        yield made
+
+
+def trial_shell(cluster: Cluster, namespace: str, handle: str, script: str) -> None:
+    root = handle.rpartition("/")[2]
+    name = cluster.kubectl("get", "pods", "-n", namespace, "-l", f"seatrial/job={root}", "-o", "name").stdout.strip()
+    cluster.kubectl("exec", "-n", namespace, name, "-c", "trial", "--", "sh", "-c", script)
+
+
+async def status(address: str, path: str = "/") -> int:
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}{path}") as answer:
+        return answer.status
+
+
+async def until_said(address: str, expected: bytes) -> None:
+    """Between two connections nobody listens: then one that is forwarded just closes."""
+    host, _, port = address.partition(":")
+    said = b""
+    async with asyncio.timeout(60):
+        while said != expected:
+            reader, writer = await asyncio.open_connection(host, int(port))
+            said = await reader.read()
+            writer.close()
+
+
+@pytest.mark.cluster
+async def test_it_is_ready_once_when_its_path_answers_and_never_before(
+    target: KubernetesTarget, real_cluster: Cluster, namespace: str
+) -> None:
+    async with Watch(target) as watch:
+        handle = await target.submit(server(f"exec {SERVER}", ready=Ready("http", "/health")), {})
+        await watch.until_stage(handle, Stage.STARTED)
+        async with target.endpoint(handle, "http") as address:
+            async with asyncio.timeout(60):
+                while True:
+                    try:
+                        assert await status(address, "/health") == 503
+                        break
+                    except aiohttp.ClientError:  # it listens in a moment
+                        await asyncio.sleep(0.1)
+            assert Stage.READY not in watch.stages(handle)
+            await asyncio.to_thread(trial_shell, real_cluster, namespace, handle, "touch /tmp/go")
+            await watch.until_stage(handle, Stage.READY)
+            assert await status(address, "/health") == 200
+        await target.cancel(handle)
+        await watch.until_stage(handle, Stage.FINISHED)
+        assert watch.stages(handle).count(Stage.READY) == 1
+        times = [event.time for event in watch.events if event.time]
+        ready = next(one for one in times if one.stage is Stage.READY)
+        assert ready.source == "watch"
+        assert ready.uncertainty_s >= 0
+        assert [one.wall_s for one in times] == sorted(one.wall_s for one in times)
+    async with opened(real_cluster, namespace) as later:  # which finds it ended
+        await later.adopt(handle)
+        found = [event.time.stage for event in await until_exit(later, handle) if event.time]
+        assert found[-2:] == [Stage.READY, Stage.FINISHED]
+        with pytest.raises(TargetError, match="does not run"):
+            async with later.endpoint(handle, "http"):
+                pass
+        await later.remove(handle)
+
+
+@pytest.mark.cluster
+async def test_one_that_ends_before_it_listens_is_never_ready(target: KubernetesTarget) -> None:
+    handle = await target.submit(server("exit 3", ready=Ready("http")), {})
+    assert Stage.READY not in [event.time.stage for event in await until_exit(target, handle) if event.time]
+    await target.remove(handle)
+
+
+@pytest.mark.cluster
+async def test_two_ports_of_an_image_without_python_are_open_at_once_to_any_process(
+    target: KubernetesTarget, real_cluster: Cluster, namespace: str
+) -> None:
+    both = " & ".join(PLAIN_SERVER.format(name, name) for name in ("A", "B_2"))
+    ports = (Port("a", 8001), Port("b-2", 8002))
+    wanted = server(both, image=BUSYBOX, ports=ports, ready=Ready("b-2"))
+    async with Watch(target) as watch:
+        handle = await target.submit(wanted, {})
+        await watch.until_stage(handle, Stage.READY)
+        with pytest.raises(TargetError, match=r"has no port 'c'; it has: a, b-2") as caught:
+            async with target.endpoint(handle, "c"):
+                pass
+        assert caught.value.outcome is Outcome.REFUSED
+        async with opened(real_cluster, namespace) as other:
+            await other.adopt(handle)
+            async with Watch(other) as seen:
+                await seen.until_stage(handle, Stage.READY)
+            async with (
+                other.endpoint(handle, "a") as first,
+                other.endpoint(handle, "b-2") as second,
+                target.endpoint(handle, "a") as third,
+            ):
+                assert len({first, second, third}) == 3
+                await until_said(first, b"hello 8001\n")
+                await until_said(second, b"hello 8002\n")
+                await until_said(third, b"hello 8001\n")
+        await target.remove(handle)
+
+
+@pytest.mark.cluster
+async def test_the_port_of_a_job_whose_run_another_machine_works_on_can_be_opened(
+    target: KubernetesTarget, real_cluster: Cluster, namespace: str
+) -> None:
+    wanted = server(ready=Ready("http"))
+    async with Watch(target) as watch:
+        handle = await target.submit(wanted, {})
+        await watch.until_stage(handle, Stage.READY)
+    holder = json.dumps({"host": "far", "boot": "b", "pid": 7})
+    patch = {"metadata": {"annotations": {"seatrial/holder": holder}}}
+    command = ["patch", "job", f"seatrial-{wanted.run}", "-n", namespace, "--type=merge", "-p", json.dumps(patch)]
+    await asyncio.to_thread(real_cluster.kubectl, *command)
+    async with opened(real_cluster, namespace) as other:
+        async with other.endpoint(handle, "http") as address:
+            assert await status(address) == 200
+        assert [found.in_use for found in await other.list()] == [True]
+    await target.remove(handle)
+
+
+@pytest.mark.cluster
+async def test_a_port_of_a_job_is_reached_by_a_service_from_inside_the_cluster(
+    real_cluster: Cluster, namespace: str
+) -> None:
+    async with opened(real_cluster, namespace, endpoint="service") as target:
+        served = await target.submit(server(), {})
+        async with target.endpoint(served, "http") as address:
+            ask = f"until wget -q -O - http://{address}/; do sleep 0.2; done"
+            asking = await target.submit(job(ask, image=BUSYBOX), {})
+            assert (await until_exit(target, asking))[-1].exit.code == 0  # type: ignore[union-attr]
+            assert b"hello" in await log_of(target, asking)
+        for handle in (served, asking):
+            await target.remove(handle)
+    await nothing_left(real_cluster, namespace)
+
+
+@pytest.mark.cluster
+async def test_an_ingress_for_each_port_leads_to_the_job_and_goes_with_it(
+    real_cluster: Cluster, namespace: str
+) -> None:
+    options = {"endpoint": "ingress", "endpoint_host": "{job}.apps.example.com", "endpoint_class": "nginx"}
+    async with opened(real_cluster, namespace, **options) as target:
+        handle = await target.submit(server("sleep 60", ports=(HTTP, Port("admin", 8081))), {})
+        name = handle.rpartition("/")[2]
+        async with target.endpoint(handle, "http") as address, target.endpoint(handle, "admin") as admin:
+            assert address == f"{name}.apps.example.com:80"
+            assert admin == f"{name}-8081.apps.example.com:80"
+            made = json.loads(real_cluster.kubectl("get", "ingresses", "-n", namespace, "-o", "json").stdout)["items"]
+            assert {one["spec"]["rules"][0]["host"] for one in made} == {
+                f"{name}.apps.example.com",
+                f"{name}-8081.apps.example.com",
+            }
+            for one in made:
+                backend = one["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+                assert f"service/{backend['name']}" in objects(real_cluster, namespace)
+                assert one["metadata"]["ownerReferences"][0]["name"] == name
+        await target.remove(handle)
+    await nothing_left(real_cluster, namespace)
