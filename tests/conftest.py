@@ -8,6 +8,8 @@ import pytest
 
 from world import World
 
+pytest_plugins = ["cluster_selection"]
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
