@@ -17,4 +17,4 @@ def world(tmp_path: Path) -> Iterator[World]:
     env["SEATRIAL_STATE"] = str(tmp_path / "state")
     made = World(tmp_path, env)
     yield made
-    made.seatrial("reap")
+    made.reap()
