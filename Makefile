@@ -7,6 +7,9 @@ UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
+# Tests start Seatrial hundreds of times: compiling its modules anew takes as long as all the rest that it does.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo demo-training cluster test test-cluster test-all check bench lock clean packages
 
