@@ -11,7 +11,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-training cluster test test-cluster test-all check bench lock clean packages
+.PHONY: help setup demo demo-training cluster test test-cluster test-all test-user test-pythons check bench lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
@@ -19,6 +19,8 @@ help:
 	@echo "make cluster   a real Kubernetes with fake GPU nodes, built from source"
 	@echo "make test      the tests that need no cluster: minutes"
 	@echo "make test-cluster  those that do, on a real Kubernetes that is built from source the first time"
+	@echo "make test-user  the tests without a cluster as an ordinary user, in a copy of this checkout"
+	@echo "make test-pythons  the same with the oldest and the newest Python that is here"
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
 	@echo "make bench     every figure beside the peer it is compared with"
@@ -61,6 +63,13 @@ test-cluster: setup packages
 test-all: setup packages
 	@SEATRIAL_TEST_ALL=1 $(PYTEST) --timeout 3600 $(PYTEST_ARGS)
 
+# What needs root is skipped there, and counted.
+test-user: setup packages
+	@tests/as-user $(PYTEST_ARGS)
+
+test-pythons: setup
+	@tests/other-pythons $(PYTEST_ARGS)
+
 check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -78,4 +87,4 @@ lock: | $(filter .tools/bin/uv,$(UV))
 	rm uv.lock
 
 clean:
-	rm -rf .venv .tools .cache runs
+	rm -rf .venv .venv-* .tools .cache runs
