@@ -147,7 +147,7 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
     process = world.start("run", "suite.yaml", "--parallel", "2")
     wait_for(lambda: len(world.jobs()) == 2 and all("before" in log_of(job) for job in world.jobs()))
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=200)
     assert process.returncode == 130, output
     results = world.results()
     assert results.interrupted
@@ -162,7 +162,7 @@ def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_th
     process = world.start("run", "suite.yaml", "--parallel", "1")
     wait_for(lambda: (world.folder / "here1").exists())
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=200)
     first, second, third = world.results().cells
     assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAILED, Verdict.SKIPPED, Verdict.SKIPPED)
     assert "and then it was cancelled" in first.why
@@ -220,7 +220,7 @@ timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 130
     (world.folder / "go").touch()
     world.seatrial("attach", "last", check=0)
@@ -241,7 +241,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 130
     assert world.left()
     go.touch()
@@ -256,7 +256,7 @@ def test_a_second_attach_is_refused_with_who_has_the_run(world: World) -> None:
     refused = world.seatrial("attach", "last", check=2)
     assert f"is being run by process {process.pid} on " in refused.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
 
 
 def test_cancel_stops_a_run_of_another_process(world: World) -> None:
@@ -264,7 +264,7 @@ def test_cancel_stops_a_run_of_another_process(world: World) -> None:
     process = world.start("run", "suite.yaml")
     wait_for(world.jobs)
     world.seatrial("cancel", "last", check=0)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 130
     assert world.left() == []
 
@@ -317,7 +317,7 @@ def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
     wait_for(world.jobs)
     assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
     go.touch()
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 0
     assert "nothing is left" in world.seatrial("reap", check=0).stdout
 

@@ -25,7 +25,7 @@ def stopped(far: FarWorld, how: int) -> str:
             assert process.poll() is None
         far.say("lost", WHY)
         process.send_signal(how) if how else (far.place / "go").touch()
-        told = process.communicate(timeout=60)[0]
+        told = process.communicate(timeout=200)[0]
     finally:
         process.kill()
     assert process.returncode == 3, told
