@@ -120,7 +120,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(
             f"harness unchanged since its tests passed: {selection.unchanged} tests not run (pytest tests/cluster)"
         )
-    if selection.unselected:
+    if selection.unselected and "cluster" in config.option.markexpr:
         terminalreporter.write_line(f"{selection.unselected} tests need a cluster and were not run: make test-cluster")
 
 
