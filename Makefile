@@ -4,17 +4,24 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
+# Tests start Seatrial hundreds of times: compiling its modules anew takes as long as all the rest that it does.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-training cluster cluster-build test test-all check bench lock clean packages
+.PHONY: help setup demo demo-training cluster test test-cluster test-all test-user test-pythons check bench lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
 	@echo "make demo-training  a training job that passes, diverges, hangs and gets slower"
 	@echo "make cluster   a real Kubernetes with fake GPU nodes, built from source"
-	@echo "make test      the tests"
-	@echo "make test-all  the tests, with every failpoint and 100 random kills "
+	@echo "make test      the tests that need no cluster: minutes"
+	@echo "make test-cluster  those that do, on a real Kubernetes that is built from source the first time"
+	@echo "make test-user  the tests without a cluster as an ordinary user, in a copy of this checkout"
+	@echo "make test-pythons  the same with the oldest and the newest Python that is here"
+	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
 	@echo "make bench     every figure beside the peer it is compared with"
 
@@ -45,15 +52,23 @@ cluster: setup
 packages:
 	@tests/debian-packages
 
-# Built before the tests, because a first build takes longer than a test may; where it cannot be had, they say so.
-cluster-build: setup
-	-@$(BIN)/python -m cluster build --with jobset --with kueue --with training-operator
+# What needs a cluster is told apart by the markers that tests/cluster_selection.py gives.
+test: setup packages
+	@$(PYTEST) -m "not cluster" $(PYTEST_ARGS)
 
-test: setup packages cluster-build
-	@$(BIN)/pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+# Kubernetes from source, built the first time and kept; addons only when a chosen test needs them.
+test-cluster: setup packages
+	@$(PYTEST) -m cluster --timeout 600 $(PYTEST_ARGS)
 
-test-all: setup packages cluster-build
-	@SEATRIAL_TEST_ALL=1 $(BIN)/pytest -n 2 --dist worksteal --timeout 3600 $(PYTEST_ARGS)
+test-all: setup packages
+	@SEATRIAL_TEST_ALL=1 $(PYTEST) --timeout 3600 $(PYTEST_ARGS)
+
+# What needs root is skipped there, and counted.
+test-user: setup packages
+	@tests/as-user $(PYTEST_ARGS)
+
+test-pythons: setup
+	@tests/other-pythons $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check
@@ -72,4 +87,4 @@ lock: | $(filter .tools/bin/uv,$(UV))
 	rm uv.lock
 
 clean:
-	rm -rf .venv .tools .cache runs
+	rm -rf .venv .venv-* .tools .cache runs

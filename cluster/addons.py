@@ -104,9 +104,9 @@ def chosen(names: Iterable[str]) -> tuple[str, ...]:
 def had(addon: Addon, kubernetes: Path, say: Callable[[str], None] = quiet) -> Path:
     """Its program, with its manifests beside it; from the cache, or made now."""
     binary = built(addon.program, say)
-    with lock_file(cache_place() / "lock"):
-        path = binary.with_name(MANIFESTS)
-        if not path.exists():
+    path = binary.with_name(MANIFESTS)
+    if not path.exists():
+        with lock_file(cache_place() / "lock"):
             folder = source_folder(addon.program, say) / addon.manifests
             write_whole(path, json.dumps(_kustomized(folder, kubernetes)))
     return binary

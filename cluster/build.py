@@ -47,16 +47,19 @@ def quiet(text: str) -> None:
 
 
 def built(program: Program, say: Callable[[str], None] = quiet) -> Path:
-    """The program, from the cache or built now. One build at a time: two at once may not fit in memory."""
+    """The program, from the cache or built now. One build at a time: two at once may not fit in memory. What is there
+    is had without waiting for the build of another."""
     cache = cache_place()
     cache.mkdir(parents=True, exist_ok=True)
-    with lock_file(cache / "lock") as lock:
+    with lock_file(cache / "go-lock"):
         go = find_go(program.module, cache, say)
-        binary = cache / "built" / f"{program.name}-{_digest(program, go)}" / program.name
-        if not binary.exists():
-            _build(program, go, binary, lock, say)
-        os.utime(binary.parent)
-        _forget_old(cache / "built")
+    binary = cache / "built" / f"{program.name}-{_digest(program, go)}" / program.name
+    if not binary.exists():
+        with lock_file(cache / "lock") as lock:
+            if not binary.exists():
+                _build(program, go, binary, lock, say)
+            _forget_old(cache / "built")
+    os.utime(binary.parent)
     return binary
 
 

@@ -1,14 +1,14 @@
 """Fixtures of pytest for whoever tests on a cluster: one of each sort for a whole test run, shared by its workers.
 
 In a conftest: `from cluster.fixtures import cluster, real_cluster, addons_cluster`. The last worker takes it down; what
-a killed test run left is taken down by the next one. Where this machine cannot have one, the tests are skipped with the
-reason."""
+a killed test run left is taken down by the next one. Where this machine cannot have one, or what it is made of does not
+build, the tests are skipped with the reason."""
 
 import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict
@@ -18,12 +18,15 @@ import pytest
 from cluster import build
 from cluster.addons import ADDONS, had
 from cluster.cluster import Cluster, down, up
-from cluster.errors import Unavailable
+from cluster.errors import BuildFailed, Unavailable
 from cluster.places import lock_file
 
 FAKE_NODES, GPUS = 20, 8
 NODES_WITH_ADDONS = 5
 _KUEUE = "kueue.x-k8s.io/v1beta2"
+_PROGRAMS = (build.KUBERNETES, build.PAUSE, build.KWOK)
+_failures: dict[str, str] = {}
+"""Why a program or addon cannot be had, empty when it can: what failed to build once is not built for every test."""
 
 
 class Wanted(TypedDict, total=False):
@@ -51,14 +54,14 @@ def real_cluster() -> Iterator[Cluster]:
 def addons_cluster() -> Iterator[Cluster]:
     """A control plane with 5 fake nodes of 8 GPUs, and of JobSet, Kueue and the training operator those that this
     machine can have: say `needs_addon(NAME)` first. What it lacks is built at the first use, which takes minutes."""
-    addons = tuple(name for name in ADDONS if not _lack(name))
+    addons = tuple(name for name in ADDONS if not why_no_addon(name))
     with shared("addons", Wanted(fake_nodes=NODES_WITH_ADDONS, gpus=GPUS, addons=addons)) as made:
         yield made
 
 
 def needs_addon(name: str) -> None:
     """Skips the test where this machine cannot have that addon."""
-    if lack := _lack(name):
+    if lack := why_no_addon(name):
         pytest.skip(f"no {name} here: {lack}")
 
 
@@ -88,17 +91,39 @@ def _object(kind: str, name: str, spec: dict[str, object]) -> dict[str, Any]:
     return {"apiVersion": _KUEUE, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _lack(name: str) -> str:
-    """Why this machine cannot have that addon; empty when it can."""
+def build_cluster(say: Callable[[str], None] = build.quiet) -> str:
+    """Builds what clusters are made of, if it is not there. Gives why that cannot be had; empty when it can."""
+    if "cluster" not in _failures:
+        _failures["cluster"] = _why_not(lambda: [build.built(one, say) for one in _PROGRAMS], say)
+    return _failures["cluster"]
+
+
+def build_addons(say: Callable[[str], None] = build.quiet) -> None:
+    for name in ADDONS:
+        why_no_addon(name, say)
+
+
+def why_no_addon(name: str, say: Callable[[str], None] = build.quiet) -> str:
+    """Empty when it can be had; it is built if it is not there."""
+    if name not in _failures:
+        lack = build_cluster(say)
+        _failures[name] = lack or _why_not(lambda: had(ADDONS[name], build.built(build.KUBERNETES), say), say)
+    return _failures[name]
+
+
+def _why_not(make: Callable[[], object], say: Callable[[str], None]) -> str:
     try:
-        had(ADDONS[name], build.built(build.KUBERNETES))
-    except Unavailable as error:
+        make()
+    except (BuildFailed, Unavailable) as error:
+        say(f"tests are skipped: {error}")
         return error.what
     return ""
 
 
 @contextmanager
 def shared(sort: str, wanted: Wanted) -> Iterator[Cluster]:
+    if lack := build_cluster():
+        pytest.skip(f"no cluster here: {lack}")
     place = Path(tempfile.gettempdir()) / f"seatrial-test-clusters-{os.getuid()}"
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
     name = f"{sort}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"

@@ -8,11 +8,14 @@ import pytest
 
 from world import World
 
+pytest_plugins = ["cluster_selection"]
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("SEATRIAL_")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling anew takes as long as all the rest that a command does
     env["SEATRIAL_STATE"] = str(tmp_path / "state")
     made = World(tmp_path, env)
     yield made
-    made.seatrial("reap")
+    made.reap()

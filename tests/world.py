@@ -1,19 +1,29 @@
 """Seatrial as a user starts it, in a world of its own."""
 
+import asyncio
+import contextlib
+import glob
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from click.testing import CliRunner
 
+from seatrial.cli import main
+from seatrial.engine import reap
 from seatrial.job import RunResults
 from seatrial.record import RunFolder, find_run
+from seatrial.suite import TargetEntry
+from seatrial.target.local.options import LocalOptions
 
 SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
+IN_PROCESS = {"baseline", "compare", "history", "import", "init", "plan", "report", "schema"}
 EVERY = bool(os.environ.get("SEATRIAL_TEST_ALL"))
 
 
@@ -24,10 +34,14 @@ def _as_in_a_terminal() -> None:
 
 @dataclass
 class World:
-    """A folder with a suite, and state of its own, in which `seatrial` is run as a process."""
+    """A folder with a suite, and state of its own, in which `seatrial` is run."""
 
     folder: Path
     env: dict[str, str]
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
 
     def suite(self, text: str, name: str = "suite.yaml") -> Path:
         path = self.folder / name
@@ -35,12 +49,27 @@ class World:
         return path
 
     def seatrial(self, *args: str, check: int | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=240
-        )
+        done = self._in_process(args) if self._needs_no_process(args, env) else self._as_process(args, env)
         if check is not None:
             assert done.returncode == check, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
+
+    def _needs_no_process(self, args: tuple[str, ...], env: dict[str, str]) -> bool:
+        """What only reads and writes files does the same in the process of the tests, without starting Python anew.
+        Plugins are found on the way that Python was started with."""
+        plugins = self.env.get("PYTHONPATH") != os.environ.get("PYTHONPATH")
+        return bool(args) and args[0] in IN_PROCESS and not env and not plugins
+
+    def _in_process(self, args: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        gone = {name: None for name in os.environ if name not in self.env}
+        with contextlib.chdir(self.folder):
+            done = CliRunner(catch_exceptions=False).invoke(main, args, env={**gone, **self.env}, prog_name="seatrial")
+        return subprocess.CompletedProcess(args, done.exit_code, done.stdout, done.stderr)
+
+    def _as_process(self, args: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=240
+        )
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -68,32 +97,46 @@ class World:
         return [msgspec.json.decode(line) for line in self.run(name).journal.read_bytes().splitlines()]
 
     def left(self) -> list[str]:
-        """Processes, control groups and job folders of this world that are still there."""
+        """Processes, control groups, mounts and job folders of this world that are still there."""
+        return [*self.processes(), *self.groups(), *self.mounts(), *map(str, self.jobs())]
+
+    def jobs(self) -> list[Path]:
+        return list(self.state.glob("jobs/*/*"))
+
+    def groups(self) -> list[str]:
         runs = [path.name for path in (self.folder / "runs").glob("*") if path.is_dir()]
         # os.walk minds no folder that goes while it looks: those of other tests do.
         below = [os.path.join(at, name) for at, names, _ in os.walk("/sys/fs/cgroup") for name in names]
-        groups = [path for path in below if any(f"/seatrial-{run}-" in path for run in runs)]
-        return [*self.processes(), *groups, *map(str, self.jobs())]
+        return [path for path in below if any(f"/seatrial-{run}-" in path for run in runs)]
 
-    def jobs(self) -> list[Path]:
-        return list((self.folder / "state").glob("jobs/*/*"))
+    def mounts(self) -> list[str]:
+        """What jobs mounted in their folders."""
+        points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        return [f"mount {point}" for point in points if point.startswith(f"{self.state}/")]
 
     def processes(self) -> list[str]:
         """Seatrial and the steps of its jobs by their environment, supervisors by the files that they hold open."""
-        state = str(self.folder / "state")
-        marks = (f"SEATRIAL_STATE={state}".encode(), f"SEATRIAL_FILES={state}/".encode())
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit() or int(entry.name) == os.getpid():
-                continue
-            try:
-                environment = (entry / "environ").read_bytes()
-                held = [os.readlink(link) for link in (entry / "fd").iterdir()]
-                ours = any(mark in environment for mark in marks) or any(path.startswith(state) for path in held)
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            except OSError:
-                continue
-            if ours and state != "Z":
-                found.append(f"{entry.name} {command}")
-        return found
+        found = (self._process(Path(path)) for path in glob.iglob("/proc/[0-9]*") if path != f"/proc/{os.getpid()}")
+        return [process for process in found if process]
+
+    def _process(self, entry: Path) -> str:
+        """Its id and command when it is of this world and lives; else nothing."""
+        marks = (f"SEATRIAL_STATE={self.state}".encode(), f"SEATRIAL_FILES={self.state}/".encode())
+        try:
+            environment = (entry / "environ").read_bytes()
+            held = [os.readlink(link) for link in (entry / "fd").iterdir()]
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            status = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:  # it ended meanwhile, or is another user's
+            return ""
+        ours = any(mark in environment for mark in marks) or any(path.startswith(str(self.state)) for path in held)
+        return f"{entry.name} {command}" if ours and status != "Z" else ""
+
+    def reap(self) -> None:
+        """As `seatrial reap` does, without a process of its own; what is left then is a failure of reaping."""
+        if self.left():
+            entry = TargetEntry(kind="local", options=LocalOptions(state=self.state))
+            reaping = asyncio.run(reap({"here": entry}, (), 0.0, time.time(), dry=False))
+            assert reaping.done, reaping
+        left = self.left()
+        assert left == [], f"reaped, and still there: {left}"

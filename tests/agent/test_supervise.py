@@ -231,7 +231,7 @@ class TestAsRoot:
 
 
 @pytest.mark.skipif(not PYTHONS, reason="there are no other Pythons below ~/.pyenv")
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("python", PYTHONS or [Path(sys.executable)], ids=lambda path: path.parts[-3])
 def test_the_agent_runs_with_every_python_from_3_8(agent: Path, tmp_path: Path, python: Path) -> None:
     version = tuple(map(int, python.parts[-3].split(".")))
     if version < (3, 8):

@@ -201,7 +201,7 @@ def test_a_secret_that_was_cut_by_the_end_or_split_by_colours_is_nowhere(job: Su
 
 
 @pytest.mark.skipif(not PYTHONS, reason="there are no other Pythons below ~/.pyenv")
-@pytest.mark.parametrize("python", [PYTHONS[0], PYTHONS[-1]] if PYTHONS else [], ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize("python", PYTHONS[:1] + PYTHONS[-1:] or [Path(sys.executable)], ids=str)
 def test_it_works_with_the_oldest_and_the_newest_python(agent: Path, tmp_path: Path, python: Path) -> None:
     zygote = Zygote(agent, str(python))
     job = Supervised(zygote, tmp_path / "job")

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cluster.build import KUBERNETES, built
 from cluster.cluster import Cluster, down, up
 from cluster.errors import Unavailable
-from cluster.fixtures import addons_cluster, cluster, real_cluster
+from cluster.fixtures import addons_cluster, build_cluster, cluster, real_cluster
 
 __all__ = ["addons_cluster", "cluster", "real_cluster"]
 
@@ -20,10 +20,9 @@ __all__ = ["addons_cluster", "cluster", "real_cluster"]
 @pytest.fixture
 def kubernetes() -> Path:
     """The built program, for tests that bring up clusters of their own."""
-    try:
-        return built(KUBERNETES)
-    except Unavailable as error:
-        pytest.skip(f"no cluster here: {error.what}")
+    if lack := build_cluster():
+        pytest.skip(f"no cluster here: {lack}")
+    return built(KUBERNETES)
 
 
 @pytest.fixture
@@ -63,13 +62,3 @@ def small_disk(tmp_path: Path, root: None) -> Iterator[Path]:
     for folder in where.glob("clusters/*"):
         down(folder.name, place=where / "clusters")
     os.system(f"umount '{where}'")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first of them may have to build Kubernetes."""
-    for item in items:
-        wanted = {"kubernetes", "cluster", "real_cluster", "addons_cluster", "own"} & set(
-            getattr(item, "fixturenames", ())
-        )
-        if wanted and Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(1800))

@@ -3,6 +3,7 @@
 import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def killed_and_copied(far: FarWorld, at_least: int, *options: str) -> Path:
     try:
         while len(ran(far)) < at_least or known(far) < at_least:
             assert process.poll() is None
+            time.sleep(0.02)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()

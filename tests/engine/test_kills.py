@@ -29,6 +29,7 @@ VERDICTS = {
     "counted[n=2,machine=one]": "failed",
     "counted[n=3,machine=one]": "passed",
 }
+SHARES = 4  # of the points, a test each
 ONCE = {f"{n} {step}": 1 for n in (1, 2, 3) for step in ("first", "second")}
 
 
@@ -66,13 +67,14 @@ def kill_and_attach(world: World, point: int, starts: Path) -> None:
     assert_as_if_nothing_had_happened(world, starts)
 
 
-def test_a_kill_at_each_point_and_attach_end_as_an_undisturbed_run(world: World) -> None:
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_kill_at_each_point_and_attach_end_as_an_undisturbed_run(world: World, share: int) -> None:
     starts = prepared(world)
     names = points(world)
     assert_as_if_nothing_had_happened(world, starts)
     assert len(names) > 30
     first_of_each = sorted({names.index(name) + 1 for name in set(names)})
-    for point in range(1, len(names) + 1) if EVERY else first_of_each:
+    for point in (range(1, len(names) + 1) if EVERY else first_of_each)[share::SHARES]:
         kill_and_attach(world, point, starts)
 
 

@@ -4,6 +4,7 @@ step runs twice, nothing is left there. A sample here; all points and 100 instan
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cluster_world import SHARED, ClusterWorld, cluster_world
@@ -29,6 +30,7 @@ VERDICTS = {
 }
 ONCE = {"1": 1, "2": 1}
 POINTS = 5  # of which a sample is made
+AT_ONCE = 3  # most of the time is spent waiting for the cluster
 
 
 @pytest.fixture
@@ -53,18 +55,29 @@ def points(far: ClusterWorld) -> list[str]:
     return [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
 
 
+def kill_and_attach(far: ClusterWorld, point: int, name: str) -> None:
+    """In a folder and a namespace of its own: the points do not disturb each other."""
+    folder = far.folder / f"point-{point}"
+    folder.mkdir()
+    with namespace_of(far.cluster) as namespace:
+        own = cluster_world(World(folder, {**far.env, "SEATRIAL_STATE": str(folder / "state")}), far.cluster, namespace)
+        own.trials(TRIALS)
+        killed = own.seatrial("run", "suite.yaml", "--parallel", "1", SEATRIAL_FAILPOINT=str(point))
+        assert killed.returncode == -9, f"point {point} ({name}): {killed.stdout}{killed.stderr}"
+        own.seatrial("attach", "last", check=1)
+        assert_as_if_nothing_had_happened(own)
+
+
 def test_a_kill_at_each_point_and_attach_end_as_an_undisturbed_run(far: ClusterWorld) -> None:
     names = points(far)
     assert_as_if_nothing_had_happened(far)
     assert len(names) > 25
     spread = {round(1 + number * (len(names) - 1) / (POINTS - 1)) for number in range(POINTS)}
     between = names.index("submit done") + 1  # the cluster has it, and nobody has written that down
-    for point in range(1, len(names) + 1) if EVERY else sorted({*spread, between}):
-        (far.shared / "ran").unlink(missing_ok=True)
-        killed = far.seatrial("run", "suite.yaml", "--parallel", "1", SEATRIAL_FAILPOINT=str(point))
-        assert killed.returncode == -9, f"point {point} ({names[point - 1]}): {killed.stdout}{killed.stderr}"
-        far.seatrial("attach", "last", check=1)
-        assert_as_if_nothing_had_happened(far)
+    chosen = range(1, len(names) + 1) if EVERY else sorted({*spread, between})
+    with ThreadPoolExecutor(AT_ONCE) as executor:
+        for done in [executor.submit(kill_and_attach, far, point, names[point - 1]) for point in chosen]:
+            done.result()
 
 
 @pytest.mark.parametrize("seed", range(100 if EVERY else 2))

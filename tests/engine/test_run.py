@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -24,12 +25,17 @@ def suite(world: World, fields: str) -> None:
     world.suite(PLAIN.format(fields=fields.strip().replace("\n", "\n    ")))
 
 
-def wait_for(what: object, seconds: float = 60) -> None:
+def wait_for(what: object, seconds: float = 200) -> None:
     """Until `what()` is true."""
     end = time.monotonic() + seconds
     while not what():  # type: ignore[operator]
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
+
+
+def log_of(job: Path) -> str:
+    log = job / "log.txt"
+    return log.read_text() if log.exists() else ""
 
 
 def test_every_check_runs_even_if_the_one_before_failed(world: World) -> None:
@@ -55,8 +61,10 @@ trials:
     kind: runtime
     facts: false
     matrix: {n: [1, 2, 3, 4], machine: all}
-    run: ['echo "+ ${machine}" >> ../../../../../seen; sleep 0.3; echo "- ${machine}" >> ../../../../../seen']
-""".replace("../../../../../seen", str(world.folder / "seen"))
+    run:
+      - 'echo "+ ${machine}" >> SEEN; until test $(grep -c "+" SEEN) -ge 2; do sleep 0.05; done'
+      - 'sleep 0.3; echo "- ${machine}" >> SEEN'
+""".replace("SEEN", str(world.folder / "seen"))
     )
     world.seatrial("run", "suite.yaml", check=0)
     most = {"narrow": 0, "wide": 0, "all": 0}
@@ -108,14 +116,16 @@ def test_failures_are_retried_when_asked(world: World) -> None:
 
 
 def test_run_and_stall_limits_are_timeouts_of_their_own(world: World) -> None:
-    suite(
-        world,
-        """
-matrix: {how: ["sleep 60", "while true; do echo x; sleep 0.1; done"]}
-timeout: {run: 3s, stall: 1s, grace: 1s}
-run: ["${how}"]
-""",
-    )
+    world.suite("""
+name: limits
+trials:
+  silent: {kind: runtime, facts: false, timeout: {stall: 1s, grace: 1s}, run: ["sleep 600"]}
+  busy:
+    kind: runtime
+    facts: false
+    timeout: {run: 1s, stall: 10m, grace: 1s}
+    run: ["while true; do echo x; sleep 0.1; done"]
+""")
     world.seatrial("run", "suite.yaml", check=124)
     silent, busy = world.results().cells
     assert (silent.verdict, busy.verdict) == (Verdict.TIMEOUT, Verdict.TIMEOUT)
@@ -135,10 +145,9 @@ def test_after_max_failures_nothing_more_is_started_and_the_rest_is_counted(worl
 def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
     suite(world, 'matrix: {n: [1, 2, 3, 4]}\nrun: ["echo before; sleep 60"]')
     process = world.start("run", "suite.yaml", "--parallel", "2")
-    wait_for(lambda: len(world.jobs()) == 2 and all((job / "log.txt").exists() for job in world.jobs()))
-    time.sleep(0.3)
+    wait_for(lambda: len(world.jobs()) == 2 and all("before" in log_of(job) for job in world.jobs()))
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=200)
     assert process.returncode == 130, output
     results = world.results()
     assert results.interrupted
@@ -153,7 +162,7 @@ def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_th
     process = world.start("run", "suite.yaml", "--parallel", "1")
     wait_for(lambda: (world.folder / "here1").exists())
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=60)
+    told, _ = process.communicate(timeout=200)
     first, second, third = world.results().cells
     assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAILED, Verdict.SKIPPED, Verdict.SKIPPED)
     assert "and then it was cancelled" in first.why
@@ -171,13 +180,13 @@ def test_a_run_that_would_cost_more_than_it_may_starts_no_further_cell_and_has_n
 name: cost
 machines: {dear: {price: 3600}}
 trials:
-  t: {kind: runtime, facts: false, matrix: {n: [1, 2, 3], machine: dear}, estimate: 1s, run: ["sleep 2"]}
+  t: {kind: runtime, facts: false, matrix: {n: [1, 2, 3], machine: dear}, estimate: 1s, run: ["sleep 3"]}
 """)
     refused = world.seatrial("run", "suite.yaml", "--max-cost", "2", check=2)
     assert "may cost up to 3.00, more than the limit of 2.00" in refused.stderr
-    world.seatrial("run", "suite.yaml", "--max-cost", "3.5", "--parallel", "1", check=1)
+    world.seatrial("run", "suite.yaml", "--max-cost", "3", "--parallel", "1", check=1)
     results = world.results()
-    assert [str(cell.verdict) for cell in results.cells] == ["passed", "passed", "skipped"]
+    assert [str(cell.verdict) for cell in results.cells] == ["passed", "skipped", "skipped"]
     assert "is spent and 0.00 reserved" in results.cells[2].why
     assert results.verdict is Verdict.SKIPPED
 
@@ -203,17 +212,17 @@ def test_a_second_ctrl_c_leaves_at_once_and_attach_goes_on_with_what_was_not_don
     suite(
         world,
         """matrix: {n: [1, 2]}
-run: ["test $SEATRIAL_ATTEMPT = 1 -a ${n} = 1 || exit 0; trap '' TERM; while true; do sleep 0.2; done"]
-timeout: {grace: 3s}""",
+run: ["test $SEATRIAL_ATTEMPT = 1 -a ${n} = 1 || exit 0; trap '' TERM; echo deaf; until test -e GO; do sleep 0.1; done"]
+timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     )
     process = world.start("run", "suite.yaml", "--parallel", "1")
-    wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
-    time.sleep(0.5)
+    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()))
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=200)
     assert process.returncode == 130
+    (world.folder / "go").touch()
     world.seatrial("attach", "last", check=0)
     results = world.results()
     assert [cell.verdict for cell in results.cells] == [Verdict.PASSED] * 2
@@ -223,16 +232,19 @@ timeout: {grace: 3s}""",
 
 
 def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
-    suite(world, """run: ["trap '' TERM; while true; do sleep 1; done"]\ntimeout: {grace: 8s}""")
+    go = world.folder / "go"
+    suite(
+        world, f"""run: ["trap '' TERM; echo deaf; until test -e {go}; do sleep 0.1; done"]\ntimeout: {{grace: 10m}}"""
+    )
     process = world.start("run", "suite.yaml")
-    wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
-    time.sleep(0.5)
+    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()))
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=200)
     assert process.returncode == 130
     assert world.left()
+    go.touch()
     world.seatrial("reap", world.run().run, check=0)
     assert world.left() == []
 
@@ -244,7 +256,7 @@ def test_a_second_attach_is_refused_with_who_has_the_run(world: World) -> None:
     refused = world.seatrial("attach", "last", check=2)
     assert f"is being run by process {process.pid} on " in refused.stderr
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
 
 
 def test_cancel_stops_a_run_of_another_process(world: World) -> None:
@@ -252,7 +264,7 @@ def test_cancel_stops_a_run_of_another_process(world: World) -> None:
     process = world.start("run", "suite.yaml")
     wait_for(world.jobs)
     world.seatrial("cancel", "last", check=0)
-    process.communicate(timeout=10)
+    process.communicate(timeout=200)
     assert process.returncode == 130
     assert world.left() == []
 
@@ -275,7 +287,8 @@ def test_a_job_goes_on_without_seatrial_and_attach_finds_its_exit_output_and_fil
     wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
     process.kill()
     process.communicate()
-    time.sleep(2)
+    (job,) = world.jobs()
+    wait_for(lambda: (job / "end.json").exists())
     world.seatrial("attach", "last", check=1)
     (cell,) = world.results().cells
     folder = world.run().attempt(cell.hash, 1)
@@ -304,7 +317,7 @@ def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
     wait_for(world.jobs)
     assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
     go.touch()
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 0
     assert "nothing is left" in world.seatrial("reap", check=0).stdout
 

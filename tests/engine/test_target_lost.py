@@ -2,6 +2,7 @@
 finishes it as if nothing had happened."""
 
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,10 @@ def stopped(far: FarWorld, how: int) -> str:
     try:
         while len(ran(far)) < 2:
             assert process.poll() is None
+            time.sleep(0.02)
         far.say("lost", WHY)
         process.send_signal(how) if how else (far.place / "go").touch()
-        told = process.communicate(timeout=60)[0]
+        told = process.communicate(timeout=200)[0]
     finally:
         process.kill()
     assert process.returncode == 3, told

@@ -29,7 +29,7 @@ def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older
         what = "left, its run goes on" if one.in_use else "would be removed" if dry_run else "removed"
         what = f"could not be removed ({one.problem})" if one.problem else what
         state = "running" if one.found.alive else "ended"
-        click.echo(f"{what}: {one.found.handle} ({state}, {now_s - one.found.created_s:.0f} s old)")
+        click.echo(f"{what}: {one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old)")
     for name, why in reaping.unreached.items():
         click.echo(f"seatrial: nothing is known of target {name}: {why}", err=True)
     if not reaping.seen and reaping.done:

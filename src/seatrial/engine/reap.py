@@ -47,7 +47,8 @@ async def reap(
                 chosen = [
                     found
                     for found in sorted(await target.list(None), key=lambda one: one.created_s)
-                    if (not wanted or found.run in wanted) and now_s - found.created_s >= older_s
+                    # What has lost its folder was created, as far as is known, when it was found: after `now_s`.
+                    if (not wanted or found.run in wanted) and max(0.0, now_s - found.created_s) >= older_s
                 ]
                 turn = asyncio.Semaphore(AT_ONCE)
                 reaping.seen.extend(await asyncio.gather(*(_reaped(name, target, one, dry, turn) for one in chosen)))
