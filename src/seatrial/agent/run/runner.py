@@ -122,6 +122,9 @@ class Runner:
         self._meter.begin()
         child = self._child = self._start(prepared)
         outcome = self._wait(child, step.get("timeout_s"))
+        while outcome is None and self._stopped is None and prepared.again is not None and child.how()[1] is not None:
+            child, prepared = self._start_again(child, prepared)
+            outcome = self._wait(child, step.get("timeout_s"))
         if outcome is not None:
             self._end(
                 lambda: self._of_step(before, sessions) if self._stopped is None else self._sandbox.members(),
@@ -205,6 +208,17 @@ class Runner:
         self._read_from(output, lambda data: self._take_output(child, data))
         self._read_from(notes, lambda data: self._take_notes(child, index, data))
         return child
+
+    def _start_again(self, killed: Child, prepared: Prepared) -> Tuple[Child, Prepared]:
+        """The program of a step that a signal killed, once more; what it printed and noted goes on."""
+        assert prepared.again is not None
+        self._drain()
+        self._note([{"note": "restarted", "signal": killed.how()[1]}])
+        self._say("killed by signal %s: started again" % killed.how()[1])
+        again = prepared.again(killed.kept_notes)
+        child = self._child = self._start(again)
+        child.output, child.kept_notes = killed.output, killed.kept_notes
+        return child, again
 
     def _take_output(self, child: Child, data: bytes) -> None:
         """To the log; and to the step, as long as it is the one that runs. No data: the pipe is closed."""

@@ -106,8 +106,10 @@ class Prepared:
         finish: Optional[Callable[[Ended], Result]] = None,
         outcome: str = "exited",
         reading: "Optional[Reading]" = None,
+        again: "Optional[Callable[[List[Result]], Prepared]]" = None,
     ) -> None:
         self.argv = argv
+        self.again = again  # what to start when a signal killed it, from its notes so far; None: nothing
         self.reading = reading  # is fed the output while it comes, and may have the program ended
         self.outcome = outcome  # of a step without `argv`
         self.env = env or {}
@@ -260,6 +262,32 @@ def _notebook(args: Result, context: Context) -> Prepared:
     return Prepared([python, context.agent, "notebook", path], finish=finish)
 
 
+RESTARTS = 3  # of a driver
+
+
+def _drive(args: Result, context: Context) -> Prepared:
+    """One of Seatrial's own programs. Killed, it is started again and told what it had noted."""
+    python = context.interpreter()
+    if python is None:
+        return _fails("there is no Python on PATH to drive %s with" % args["kind"])
+    kind = str(args["kind"])
+    memory = os.memfd_create("drive")
+    path = "/proc/%d/fd/%d" % (os.getpid(), memory)
+
+    def prepared(notes: List[Result], restarts: int) -> Prepared:
+        data = json.dumps({"work": args.get("work") or {}, "files": context.files, "notes": notes}).encode()
+        os.ftruncate(memory, 0)
+        os.pwrite(memory, data, 0)
+        again = (lambda noted: prepared(noted, restarts - 1)) if restarts else None
+        return Prepared([python, "-m", "seatrial.drive", kind, path], finish=finish, again=again)
+
+    def finish(ended: Ended) -> Result:
+        os.close(memory)
+        return {}
+
+    return prepared([], RESTARTS)
+
+
 def _files(args: Result, context: Context) -> Prepared:
     """What the job made is read in a process of its own, which may be ended by what it reads. It reports as it goes,
     into memory of this process, so that what it had read by then is known."""
@@ -307,4 +335,5 @@ KINDS: Dict[str, Callable[[Result, Context], Prepared]] = {
     "facts": _facts,
     "workspace": _workspace,
     "notebook": _notebook,
+    "drive": _drive,
 }

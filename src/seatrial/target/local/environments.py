@@ -57,6 +57,8 @@ class Environments:
 
     async def ready(self, environment: Environment) -> PreparedEnvironment:
         """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
+        if environment.seatrial:
+            return PreparedEnvironment(python=Path(sys.executable))
         if environment.image is not None:
             image = await self._images.ready(environment.image)
             return PreparedEnvironment(image=image, driver=None)

@@ -1,0 +1,35 @@
+"""`python -m seatrial.drive KIND FILE`: what the step `drive` of a job runs."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from seatrial.drive.driver import Driver, DriverError
+
+
+def main(arguments: list[str]) -> int:
+    kind, path = arguments
+    points = {point.name: point for point in entry_points(group="seatrial.drivers")}
+    if kind not in points:
+        print(f"this Seatrial has no driver {kind!r}; it has {', '.join(sorted(points)) or 'none'}", file=sys.stderr)
+        return 2
+    driver = Driver.read(Path(path))
+    try:
+        asyncio.run(_drive(points[kind].load(), driver))
+    except DriverError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _drive(drive: Callable[[Driver], Awaitable[None]], driver: Driver) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, driver.stopping.set)
+    await drive(driver)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,118 @@
+"""What every driver has: its work as data, a record of each thing that it does, and a polite end.
+
+A driver that is killed is started again, up to a few times, by the agent that runs it, and goes on where its records
+end. So that nothing is done twice, a thing is recorded before it is begun and after it is done:
+
+    driver.begin("case 7"); answer = await ask(...); driver.finish("case 7", answer=answer)
+
+What an earlier life of the driver finished is in `finished`. What it began and did not finish is in `unknown`: whether
+that took effect cannot be told, and each driver says what that means for it, to do it again or to report it."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.job import PEER, Peer
+
+NOTES_FD = "SEATRIAL_NOTES_FD"
+BEGUN, FINISHED = "begun", "finished"  # the notes of things
+NOTE_BYTES = 1 << 20  # the agent takes no longer one
+
+
+class DriverError(Exception):
+    """The driver cannot do its work; the message says why, and is all that a person needs."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """The file that a driver is given: `agent/steps/kinds.py` writes it."""
+
+    work: dict[str, Any]
+    files: str
+    notes: list[dict[str, Any]] = []  # of earlier lives of this driver, in order
+
+
+class Driver:
+    def __init__(self, given: Given, notes_fd: int, peer: Peer | None = None) -> None:
+        self.work = given.work
+        self.files = Path(given.files)  # for bulk: what is written there is kept with the attempt
+        self.stopping = asyncio.Event()  # set when it is told to end: write what there is, and return
+        self.peer = peer
+        self.finished: dict[str, dict[str, Any]] = {}
+        self.unknown: list[str] = []
+        self._fd = notes_fd
+        for note in given.notes:
+            self._recall(note)
+
+    @classmethod
+    def read(cls, path: Path) -> "Driver":
+        try:
+            given = msgspec.json.decode(path.read_bytes(), type=Given)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DriverError(f"{path} does not say what to do: {error}") from error
+        peer = os.environ.get(PEER)
+        return cls(given, int(os.environ[NOTES_FD]), msgspec.json.decode(peer, type=Peer) if peer else None)
+
+    def _recall(self, note: dict[str, Any]) -> None:
+        thing = note.get("thing")
+        if not isinstance(thing, str):
+            return
+        if note.get("note") == BEGUN:
+            self.unknown.append(thing)
+        elif note.get("note") == FINISHED:
+            self.unknown.remove(thing)
+            self.finished[thing] = note
+
+    # ---- what is done
+
+    def to_do(self, things: Iterable[str]) -> list[str]:
+        """Those that no earlier life began."""
+        begun = {*self.finished, *self.unknown}
+        return [thing for thing in things if thing not in begun]
+
+    def begin(self, thing: str) -> None:
+        self.note(BEGUN, thing=thing)
+
+    def finish(self, thing: str, **data: Any) -> None:
+        self.note(FINISHED, thing=thing, **data)
+        self.finished[thing] = data
+
+    def progress(self, text: str) -> None:
+        """What it is at, for a person who watches."""
+        self.note("progress", text=text)
+
+    def note(self, note: str, **data: Any) -> None:
+        """A record. It is the agent's when this returns: a kill of this process does not take it back."""
+        line = msgspec.json.encode({"note": note, **data}) + b"\n"
+        if len(line) > NOTE_BYTES:
+            raise DriverError(f"a note {note!r} of {len(line)} bytes is too long; write it to a file")
+        view = memoryview(line)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    # ---- the part that it drives
+
+    @contextlib.asynccontextmanager
+    async def endpoint(self, port: str) -> AsyncIterator[str]:
+        """The address of a port of the part that this one comes after. The connection is this process's own: it lives
+        and dies with the driver, whatever becomes of the engine."""
+        from seatrial import plugins
+        from seatrial.target import TargetError
+
+        if self.peer is None:
+            raise DriverError(f"there is no {PEER}: this driver comes after no other part")
+        kind = plugins.targets()[self.peer.kind]
+        target = kind.open(self.peer.target, kind.options.model_validate(self.peer.options))
+        try:
+            await target.open()
+            try:
+                async with target.endpoint(self.peer.handle, port) as address:
+                    yield address
+            finally:
+                await target.close()
+        except TargetError as error:
+            raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error

@@ -1,0 +1,25 @@
+"""The driver of the kind `asking`: each thing is asked once, by whichever life of it comes to it first."""
+
+import asyncio
+
+import aiohttp
+
+from seatrial.drive import Driver
+
+AT_ONCE = 4
+
+
+async def drive(driver: Driver) -> None:
+    things = iter(driver.to_do(f"thing-{number}" for number in range(driver.work["count"])))
+
+    async def ask(session: aiohttp.ClientSession, address: str) -> None:
+        for thing in things:
+            if driver.stopping.is_set():
+                return
+            driver.begin(thing)
+            async with session.get(f"http://{address}/{thing}") as answer:
+                driver.finish(thing, text=await answer.text())
+            await asyncio.sleep(driver.work["pause_s"])
+
+    async with driver.endpoint("http") as address, aiohttp.ClientSession() as session:
+        await asyncio.gather(*(ask(session, address) for _ in range(AT_ONCE)))
