@@ -108,10 +108,7 @@ def test_a_server_that_is_never_ready_is_a_timeout_and_its_driver_is_never_start
     suite(asking, "count: 3, within: 0.5, server: sleep 1000")
     asking.seatrial("run", "suite.yaml", check=124)
     (cell,) = asking.results().cells
-    assert (
-        cell.why
-        == "server: the server was not ready in time: GET /health of port http had no good answer 0.5 s after it started"
-    )
+    assert cell.why.startswith("server: the server was not ready in time: GET /health of port http had no good answer")
     assert ("submitted", "driver") not in [(entry["event"], entry.get("part")) for entry in asking.journal()]
     assert asking.left() == []
 
