@@ -112,7 +112,7 @@ def plan_of(
     suite_read = loaded(suite, target)
     suite_read = suite_read.repeated(repeat) if repeat else suite_read
     try:
-        plan = expand(suite_read, Selection(select, tag, pairwise), _history(history_at(runs, history)))
+        plan = expand(suite_read, Selection(select, tag, pairwise), _durations(runs, history))
     except PlanError as error:
         fail(str(error))
     return suite_read, _undone(plan, find(runs, failed)) if failed else plan
@@ -177,12 +177,14 @@ def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
     return replace(kept, holes=(*plan.holes, *others))
 
 
-def _history(history: "History") -> dict[str, float]:
+def _durations(runs: Path, place: str | None) -> dict[str, float]:
     """What cells took before. A history that is broken takes the estimates away, not the plan."""
+    if place is None and not (runs / "history.db").exists():
+        return {}
     from seatrial.record.history import HistoryError
 
     try:
-        return history.durations()
+        return history_at(runs, place).durations()
     except HistoryError as error:
         click.echo(f"seatrial: planned without history: {error}", err=True)
         return {}

@@ -5,19 +5,21 @@ import difflib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
-from seatrial.suite.baseline import Baselines, agreed_better, read_baselines
 from seatrial.suite.explain import dotted, explain
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import SuiteModel, TrialModel
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.substitute import has_placeholder
 from seatrial.suite.suite import HERE, LOCAL, Group, Suite, TargetEntry
+
+if TYPE_CHECKING:
+    from seatrial.suite.baseline import Baselines
 
 Kinds = Mapping[str, type[TrialModel]]
 Targets = Mapping[str, type[BaseModel]]
@@ -151,12 +153,14 @@ class _Loader:
             self._report(("trials",), "a suite has at least one trial")
         return trials
 
-    def _baselines(self, trials: Mapping[str, TrialModel]) -> dict[str, Baselines]:
+    def _baselines(self, trials: Mapping[str, TrialModel]) -> "dict[str, Baselines]":
         """Those that exist. One that does not is made by `seatrial baseline update`, from the first runs."""
         found: dict[str, Baselines] = {}
         for text in dict.fromkeys(trial.baseline for trial in trials.values() if trial.baseline is not None):
             path = self._directory / text
             if path.exists():
+                from seatrial.suite.baseline import agreed_better, read_baselines
+
                 try:
                     named = [trial for trial in trials.values() if trial.baseline == text]
                     found[text] = read_baselines(path, agreed_better(named))

@@ -7,7 +7,8 @@ time of its metrics file is within the bounds, and, where the file has a target,
 import re
 import shlex
 from collections.abc import Container
-from dataclasses import dataclass
+
+import msgspec
 
 from seatrial.job import BoundState
 from seatrial.suite.baseline import THEIRS, Baselines, Entry
@@ -35,8 +36,7 @@ trials:
 """
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(msgspec.Struct, frozen=True):
     text: str
     trials: dict[str, int]  # name -> the line of the benchmark that it is made from
     unknown: tuple[str, ...]  # what the file does not say, and somebody has to
