@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seatrial.plan import Plan
     from seatrial.record import RunFolder
     from seatrial.record.history import History
-    from seatrial.suite import Suite, TargetEntry
+    from seatrial.suite import BaselineFile, Suite, TargetEntry, TrialModel
 
 RUNS = click.option(
     "--runs",
@@ -124,7 +124,7 @@ def loaded(suite: Path, target: str | None = None) -> "Suite":
     from seatrial.suite import SuiteError, choose_target, load
 
     try:
-        read = load(suite, *models())
+        read = load(suite, *models(), _read_baseline)
         read = read.on(choose_target(target, read.targets, models()[1])) if target else read
     except SuiteError as error:
         fail(str(error))
@@ -132,6 +132,12 @@ def loaded(suite: Path, target: str | None = None) -> "Suite":
         for warning in baselines.warnings:
             click.echo(f"seatrial: {warning}", err=True)
     return read
+
+
+def _read_baseline(path: Path, trials: "Sequence[TrialModel]") -> "BaselineFile":
+    from seatrial.baseline import read_for_trials
+
+    return read_for_trials(path, trials)
 
 
 def targets_of(suite: "Suite | None", target: str | None) -> "dict[str, TargetEntry]":

@@ -1,16 +1,14 @@
 """A suite that was loaded and found sound."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 from pydantic import BaseModel
 
+from seatrial.job import Bound
 from seatrial.suite.models import EnvValue, Machine, Runtime, SecretSource, TrialModel
 from seatrial.suite.values import Requirement
-
-if TYPE_CHECKING:
-    from seatrial.suite.baseline import Baselines
 
 HERE = "here"  # the implicit target, and the implicit machine on it
 LOCAL = "local"  # the kind of that target: this machine
@@ -58,6 +56,15 @@ class Moved(msgspec.Struct, frozen=True):
         return {"text": self.text, "name": self.name, "entry": self.data}
 
 
+class BaselineFile(Protocol):
+    """A file of bounds, as far as planning needs it."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+    def bounds(self, benchmark: str) -> tuple[Bound, ...]: ...
+
+
 class Suite(msgspec.Struct, frozen=True):
     name: str
     directory: Path  # relative paths start here
@@ -73,7 +80,7 @@ class Suite(msgspec.Struct, frozen=True):
     max_cells: int
     max_cost: float | None = None
     estimate_s: float | None = None
-    baselines: "dict[str, Baselines]" = {}  # by the text of a trial's `baseline`
+    baselines: dict[str, BaselineFile] = {}  # by the text of a trial's `baseline`
     moved: Moved | None = None  # `data` is still as written
 
     def parallel(self, target: str) -> int | None:

@@ -10,10 +10,9 @@ from collections.abc import Container
 
 import msgspec
 
+from seatrial.baseline.entry import STEP_TIME, THEIRS, Baselines, Entry
+from seatrial.baseline.render import scalar
 from seatrial.job import BoundState
-from seatrial.suite.baseline import THEIRS, Baselines, Entry
-from seatrial.suite.baseline.entry import STEP_TIME
-from seatrial.suite.baseline.render import scalar
 from seatrial.suite.names import NAME
 from seatrial.suite.problem import Mark, Problem, SuiteError, printable
 
