@@ -1,25 +1,74 @@
-"""Which kinds of trial and which targets are installed: found by entry points; a plugin is a package of its own."""
+"""Which kinds of trial and which targets there are: Seatrial's own, and those of installed packages, by entry points.
 
-from functools import cache
-from importlib.metadata import entry_points
-from typing import Any
+Each is imported when it is asked for, and entry points are read when a name is none of Seatrial's own: a suite waits
+for nothing that it does not name.
+"""
 
-from seatrial.target import TargetKind
-from seatrial.trial import Kind
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from seatrial.target import TargetKind
+    from seatrial.trial import Kind
+
+T = TypeVar("T")
+
+OWN_KINDS = ("runtime", "training")  # each is seatrial.trial.NAME:kind
+OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
+
+
+class Registry(Mapping[str, T]):
+    """By name, what `view` takes of Seatrial's own objects and of those in an entry-point group; each loaded when it is
+    first asked for."""
+
+    def __init__(self, group: str, package: str, own: tuple[str, ...], view: Callable[[Any], T]) -> None:
+        self._group = group
+        self._package = package
+        self._own = own
+        self._view = view
+
+    def __getitem__(self, name: str) -> T:
+        if name in self._own:
+            return self._view(import_module(f"{self._package}.{name}").kind)
+        return self._view(self._installed[name].load())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._installed
+
+    def __iter__(self) -> Iterator[str]:
+        yield from sorted({*self._own, *self._installed})
+
+    def __len__(self) -> int:
+        return len({*self._own, *self._installed})
+
+    @cached_property
+    def _installed(self) -> dict[str, Any]:
+        from importlib.metadata import entry_points
+
+        return {point.name: point for point in entry_points(group=self._group)}
 
 
 @cache
-def kinds() -> dict[str, Kind]:
-    return {point.name: point.load() for point in entry_points(group="seatrial.kinds")}
+def kinds() -> "Registry[Kind]":
+    return _kinds(lambda kind: kind)
 
 
 @cache
-def targets() -> dict[str, TargetKind]:
-    return {point.name: point.load() for point in entry_points(group="seatrial.targets")}
+def targets() -> "Registry[TargetKind]":
+    return _targets(lambda target: target)
 
 
-def models() -> tuple[dict[str, Any], dict[str, Any]]:
+@cache
+def models() -> tuple[Registry[Any], Registry[Any]]:
     """What the loader of suites needs: the models of the kinds' and of the targets' fields."""
-    return {name: kind.model for name, kind in kinds().items()}, {
-        name: kind.options for name, kind in targets().items()
-    }
+    return _kinds(lambda kind: kind.model), _targets(lambda target: target.options)
+
+
+def _kinds(view: Callable[[Any], T]) -> Registry[T]:
+    return Registry("seatrial.kinds", "seatrial.trial", OWN_KINDS, view)
+
+
+def _targets(view: Callable[[Any], T]) -> Registry[T]:
+    return Registry("seatrial.targets", "seatrial.target", OWN_TARGETS, view)

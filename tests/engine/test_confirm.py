@@ -2,6 +2,7 @@
 
 import pytest
 
+from seatrial.baseline import read_for_trials
 from seatrial.engine import Options, commit_of, create, reopen
 from seatrial.plan import expand
 from seatrial.plugins import models
@@ -75,7 +76,7 @@ def test_a_figure_that_is_known_to_be_slow_can_be_excused(world: World) -> None:
 
 def test_a_run_is_judged_by_the_bounds_that_it_started_with(world: World) -> None:
     bounded(world, "true", confirm=0)
-    suite = load(world.folder / "suite.yaml", *models())
+    suite = load(world.folder / "suite.yaml", *models(), read_for_trials)
     plan = expand(suite)
     prepared = create(suite, plan, world.folder / "runs", Options())
     world.suite("version: 1\nbaselines: {}\n", "bounds.yaml")

@@ -1,7 +1,6 @@
 """What the machine and the runtime turned out to be, against what the suite declares."""
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -15,8 +14,7 @@ from seatrial.job import Exit, Finding, Gpu, StepSeen
 NEAR = 0.10
 
 
-@dataclass(frozen=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """What the suite says of the machine. None is not said, and so not judged: `gpu` None differs from a count of 0."""
 
     cpu: float | None = None

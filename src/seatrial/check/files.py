@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.wanted import Wanted
@@ -15,8 +16,7 @@ CLOCKS_S = 2.0  # that a file's time and the job's may be apart: file systems ro
 _HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
 
 
-@dataclass(frozen=True)
-class FilesExpected:
+class FilesExpected(msgspec.Struct, frozen=True):
     match: str
     count: Wanted | None = None  # None: at least one
     size: Wanted | None = None
@@ -24,8 +24,7 @@ class FilesExpected:
     reader: str = ""  # that each must be read with
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """When the job ran, by the wall clock."""
 
     start_s: float

@@ -3,8 +3,9 @@
 import re
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import headed, telling
@@ -22,8 +23,7 @@ _HOST = re.compile(r"^\[\d+\] (?:--- host \d+ ended .*\n?)?", re.MULTILINE)
 _ENDED = re.compile(r"^\[\d+\] --- host (\d+) ended", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class LogExpected:
+class LogExpected(msgspec.Struct, frozen=True):
     must: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     hosts: int = 1

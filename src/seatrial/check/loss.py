@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -17,8 +16,7 @@ SHORT = 80  # characters; a longer pattern tells a person nothing
 MOST_POINTS = 200  # of the curve that a finding carries
 
 
-@dataclass(frozen=True)
-class LossExpected:
+class LossExpected(msgspec.Struct, frozen=True):
     """`tolerance` is a distance, or with `relative` a share of what is expected."""
 
     pattern: str

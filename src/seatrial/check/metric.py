@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from seatrial.check.files import entry_count, entry_files, host_folders, host_of
 from seatrial.check.log import ONE_IS_ENOUGH, cut_short
@@ -15,8 +16,7 @@ from seatrial.job import Better, Finding, StepSeen, Verdict
 TRAIN = "train"
 
 
-@dataclass(frozen=True)
-class MetricExpected:
+class MetricExpected(msgspec.Struct, frozen=True):
     """A figure and its source: `entry` and `key` of a JSON file, `log`, a name that the log's values go by, or
     `profile`, an entry of files."""
 
@@ -36,8 +36,7 @@ class MetricExpected:
     hosts: int = 0  # so many must each tell it in their log; more that do count too
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     value: float
     source: str
 

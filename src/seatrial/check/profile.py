@@ -1,9 +1,10 @@
 """Findings for profiles that were opened: they hold events, of the right devices, and the steps that the log tells."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from seatrial.check.files import entry_files, host_of, several
 from seatrial.check.reading import told
@@ -16,8 +17,7 @@ AGREES = 0.05
 MOST_NUMBERED = 8
 
 
-@dataclass(frozen=True)
-class ProfileExpected:
+class ProfileExpected(msgspec.Struct, frozen=True):
     steps: Wanted | None = None
     device: str | None = None
     devices: Wanted | None = None

@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from seatrial.job import StepSeen
 
 NO_NUMBER = "?"  # the agent's word for what a pattern read and is none
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """One value of one line. `at_s` is when the line was read, since the agent began; what is not known is None."""
 
     value: float
@@ -21,8 +21,7 @@ class Reading:
     at_s: float | None = None
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What the log told under one name, by host. The agent keeps a bounded number of values, but counts all of them and
     knows the last of each host, which is the last of its readings."""
 

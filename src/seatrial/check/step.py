@@ -1,7 +1,8 @@
 """Findings for the plain steps: a command is there, a module imports, a command line does what it should."""
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from seatrial.check.ended import ended_badly, unseen
 from seatrial.check.evidence import headed, telling, tidy
@@ -55,8 +56,7 @@ def allows(specifier: str, version: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class RunExpected:
+class RunExpected(msgspec.Struct, frozen=True):
     """What a command line should do. Texts are looked for in what it printed, both streams together."""
 
     exit: int | None = 0  # None: any

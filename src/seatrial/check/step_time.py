@@ -3,10 +3,11 @@ from a profile. The first steps compile; they are left out, by what the values t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, Literal
+
+import msgspec
 
 from seatrial.check.finding import failed, passed
 from seatrial.check.log import cut_short, dropped, said, skipped
@@ -23,8 +24,7 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 Aggregate = Literal["median", "mean", "last", "min", "max"]
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(msgspec.Struct, frozen=True):
     """Of the host whose steps took longest: all wait for it."""
 
     seconds: float

@@ -12,8 +12,10 @@ from seatrial.cli.baseline_asked import Asked, say
 from seatrial.cli.options import HISTORY, RUNS, duration, fail
 
 if TYPE_CHECKING:
-    from seatrial.engine.baseline import PastRun, Place, Updated, Why
-    from seatrial.suite.baseline import Baselines
+    from seatrial.baseline import Baselines
+    from seatrial.baseline.edit import Updated, Why
+    from seatrial.baseline.past_runs import PastRun
+    from seatrial.baseline.selection import Place
 
 _SUITE = click.argument("suite", type=click.Path(path_type=Path))
 _SELECT = click.option(
@@ -53,16 +55,16 @@ def command() -> None:
 @HISTORY
 def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, history: str | None) -> None:
     """Say for each entry what the last run is by its bounds, and where the bounds come from."""
-    from seatrial.engine import baseline
+    from seatrial.baseline import describe
 
     asked = Asked(suite, select, runs, history, switched_off=not select)
     for place in asked.places:
         say(place.name if place.exists else f"{place.name} (does not exist yet)")
-        for one in asked.safely(partial(baseline.show, place, asked.history, metric)):
+        for one in asked.safely(partial(describe.show, place, asked.history, metric)):
             say(f"  {' '.join((one.benchmark, one.metric)).strip()}: {one.sentence}")
             for detail in one.details:
                 say(f"      {detail}")
-        for one in baseline.unused(place, asked.suite) if not select else []:
+        for one in describe.unused(place, asked.suite) if not select else []:
             say(f"  {one.benchmark} {one.metric}: {one.sentence}")
 
 
@@ -86,17 +88,17 @@ def update(
     Entries without bounds are made; those that have some are brought up to date. Too few runs, or too wide a spread,
     change nothing that is in use.
     """
-    from seatrial.engine import baseline
+    from seatrial.baseline import new_bounds, selection
 
     asked = Asked(suite, select, runs, history)
     why = _why(reason, force)
     since_s = time.time() - duration(since) if since else None
 
     def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = baseline.choose(asked.history, benchmark, metric, since_s)
+        found = selection.choose(asked.history, benchmark, metric, since_s)
         names = ["step_time"] if place.baselines.form == "torchprime" else [one.series.metric for one in found]
         return [
-            (one.series.metric, partial(baseline.update, one, *_known(place, one, runs, why)))
+            (one.series.metric, partial(new_bounds.update, one, *_known(place, one, runs, why)))
             for one in found
             if one.series.metric in names
         ]
@@ -122,15 +124,15 @@ def recenter(
     The newest level is that of the last runs which are out of the bounds on one side; when the last run is inside, of
     the runs since the last change. Older runs count no more for `seatrial baseline update`.
     """
-    from seatrial.engine import baseline
+    from seatrial.baseline import adjust, selection
 
     asked = Asked(suite, select, runs, history)
     why = _why(reason, force)
 
     def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = {one.series.metric: one for one in baseline.choose(asked.history, benchmark, metric)}
+        found = {one.series.metric: one for one in selection.choose(asked.history, benchmark, metric)}
         return [
-            (name, partial(baseline.recenter, found[name], entry, why))
+            (name, partial(adjust.recenter, found[name], entry, why))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
             if name in found
         ]
@@ -156,7 +158,7 @@ def widen(
     to: str | None,
 ) -> None:
     """Make bounds wider, and keep them so: the width becomes the floor of the entry."""
-    from seatrial.engine import baseline
+    from seatrial.baseline import adjust
 
     if (by is None) == (to is None):
         fail("say how much wider: exactly one of --by 20% and --to 3%")
@@ -166,7 +168,7 @@ def widen(
 
     def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
         return [
-            (name, partial(baseline.widen, entry, why, by_share, to_share))
+            (name, partial(adjust.widen, entry, why, by_share, to_share))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
             if metric is None or name == metric
         ]
@@ -205,10 +207,9 @@ def import_(
     bounds   torchprime's step_time_bounds.yaml, or a baseline of Seatrial: into the suite's own baseline
     runs     CSV, JSON or YAML, a row with `run`, `time` and `value` each: into the history, for `update`
     """
-    from seatrial.engine import baseline
+    from seatrial.baseline import past_runs, read_baselines
+    from seatrial.baseline.read import is_bounds
     from seatrial.suite import SuiteError
-    from seatrial.suite.baseline import read_baselines
-    from seatrial.suite.baseline.read import is_bounds
 
     asked = Asked(suite, select, runs, history)
     why = _why(reason, force)
@@ -217,13 +218,13 @@ def import_(
             taken = read_baselines(file)
             _import_bounds(asked, taken, file, why, dry_run)
         else:
-            _import_runs(asked, baseline.read_runs(file), file, why, dry_run, (metric, unit, better))
+            _import_runs(asked, past_runs.read_runs(file), file, why, dry_run, (metric, unit, better))
     except SuiteError as error:
         fail(str(error))
 
 
 def _import_bounds(asked: Asked, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:
-    from seatrial.engine import baseline
+    from seatrial.baseline import takeover
 
     for warning in taken.warnings:
         say(warning, err=True)
@@ -231,7 +232,7 @@ def _import_bounds(asked: Asked, taken: "Baselines", file: Path, why: "Why", dry
     for place in asked.places:
         if place.exists and place.path.resolve() == file.resolve():
             fail(f"{file} is what the suite judges by already; there is nothing to import")
-        updates, no = baseline.take_bounds(place, taken, file.name, why)
+        updates, no = takeover.take_bounds(place, taken, file.name, why)
         refused += no
         done += len(updates)
         asked.write(place, updates, dry_run)
@@ -253,23 +254,23 @@ def _import_runs(
     dry_run: bool,
     said: tuple[str | None, str, str | None],
 ) -> None:
+    from seatrial.baseline import past_runs, takeover
     from seatrial.check.bounds import day
-    from seatrial.engine import baseline
 
     groups: dict[tuple[str, str], list[PastRun]] = {}
     try:
-        for one in baseline.whose(found, asked.benchmarks):
+        for one in past_runs.whose(found, asked.benchmarks):
             groups.setdefault((one.benchmark, one.metric), []).append(one)
-    except baseline.MixedRuns as error:
+    except past_runs.MixedRuns as error:
         fail(str(error))
     figures = [
         asked.figure(benchmark, said[0] or metric or None, said[1] or group[0].unit, said[2] or group[0].better or None)
         for (benchmark, metric), group in groups.items()
     ]
     for figure, group in zip(figures, groups.values(), strict=True):
-        fingerprint = asked.safely(partial(baseline.newest_fingerprint, asked.history, figure.benchmark))
+        fingerprint = asked.safely(partial(takeover.newest_fingerprint, asked.history, figure.benchmark))
         if not dry_run:
-            asked.safely(partial(baseline.keep, asked.history, group, figure, fingerprint, why, file.name))
+            asked.safely(partial(takeover.keep, asked.history, group, figure, fingerprint, why, file.name))
         count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
         told = f"{count} of {figure.metric} from {day(group[0].at_s)} to {day(group[-1].at_s)}"
         say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {asked.history.place}")
@@ -282,7 +283,7 @@ def _import_runs(
 
 
 def _known(place: "Place", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
-    from seatrial.engine.baseline import hardware
+    from seatrial.baseline.describe import hardware
 
     last = chosen.points[-1] if chosen.points else None
     seen = hardware(runs, last.run, last.id) if last else ""
@@ -290,7 +291,7 @@ def _known(place: "Place", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ..
 
 
 def _why(reason: str, force: bool) -> "Why":
-    from seatrial.engine.baseline import Why
+    from seatrial.baseline.edit import Why
 
     text = " ".join(reason.encode("utf-8", "replace").decode().split())
     if not text:

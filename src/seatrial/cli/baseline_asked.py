@@ -10,7 +10,9 @@ import click
 from seatrial.cli.options import fail, history_at, plan_of
 
 if TYPE_CHECKING:
-    from seatrial.engine.baseline import Figure, Place, Updated
+    from seatrial.baseline.edit import Updated
+    from seatrial.baseline.selection import Place
+    from seatrial.baseline.takeover import Figure
     from seatrial.record.history import History
     from seatrial.suite import Suite
 
@@ -28,7 +30,7 @@ class Asked:
     def __init__(
         self, suite: Path, select: tuple[str, ...], runs: Path, history: str | None, switched_off: bool = False
     ) -> None:
-        from seatrial.engine.baseline import NoBaseline, places
+        from seatrial.baseline.selection import NoBaseline, places
 
         self.suite: Suite
         self.suite, plan = plan_of(suite, runs, select, history=history)
@@ -58,7 +60,7 @@ class Asked:
         nothing: str,
     ) -> None:
         """Make the change of each entry, print it, write it. Ends with 1 when an entry had to stay as it was."""
-        from seatrial.engine.baseline import Refused
+        from seatrial.baseline.edit import Refused
 
         refused = 0
         for place in self.places:
@@ -79,8 +81,8 @@ class Asked:
             raise SystemExit(1)
 
     def write(self, place: "Place", updates: "list[Updated]", dry_run: bool) -> None:
-        from seatrial.engine.baseline import FileChanged, change, write
-        from seatrial.suite.baseline import CannotEdit
+        from seatrial.baseline.edit import CannotEdit
+        from seatrial.baseline.file_change import FileChanged, change, write
 
         if not updates:
             return
@@ -113,7 +115,7 @@ class Asked:
 
     def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "Figure":
         """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
-        from seatrial.engine.baseline import Figure
+        from seatrial.baseline.takeover import Figure
 
         known = self.benchmarks
         if not benchmark and len(known) == 1:

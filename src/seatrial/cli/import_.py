@@ -9,7 +9,7 @@ import click
 from seatrial.cli.options import fail
 
 if TYPE_CHECKING:
-    from seatrial.suite.torchprime import Imported
+    from seatrial.baseline.torchprime_suite import Imported
 
 
 @click.command()
@@ -28,10 +28,10 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
     \b
     torchprime   step_time_bounds.yaml: a training trial for each benchmark, judged by the file's own bounds
     """
+    from seatrial.baseline import THEIRS, read_baselines
+    from seatrial.baseline.torchprime_suite import suite_of
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
-    from seatrial.suite.baseline import THEIRS, read_baselines
-    from seatrial.suite.torchprime import suite_of
 
     out = out or file.with_name("seatrial.yaml")
     if out.exists() and out.samefile(file):
@@ -65,10 +65,10 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
 
 def _check_sound(made: "Imported", file: Path, out: Path) -> None:
     """Load the suite before it is written. Raises SuiteError, with the lines of the file that it was made from."""
+    from seatrial.baseline.torchprime_suite import blamed
     from seatrial.plugins import models
     from seatrial.suite import SuiteError, from_data
     from seatrial.suite.source import Source
-    from seatrial.suite.torchprime import blamed
 
     source = Source(str(out), made.text)
     try:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seatrial.plan import Plan
     from seatrial.record import RunFolder
     from seatrial.record.history import History
-    from seatrial.suite import Suite, TargetEntry
+    from seatrial.suite import BaselineFile, Suite, TargetEntry, TrialModel
 
 RUNS = click.option(
     "--runs",
@@ -112,7 +112,7 @@ def plan_of(
     suite_read = loaded(suite, target)
     suite_read = suite_read.repeated(repeat) if repeat else suite_read
     try:
-        plan = expand(suite_read, Selection(select, tag, pairwise), _history(history_at(runs, history)))
+        plan = expand(suite_read, Selection(select, tag, pairwise), _durations(runs, history))
     except PlanError as error:
         fail(str(error))
     return suite_read, _undone(plan, find(runs, failed)) if failed else plan
@@ -124,7 +124,7 @@ def loaded(suite: Path, target: str | None = None) -> "Suite":
     from seatrial.suite import SuiteError, choose_target, load
 
     try:
-        read = load(suite, *models())
+        read = load(suite, *models(), _read_baseline)
         read = read.on(choose_target(target, read.targets, models()[1])) if target else read
     except SuiteError as error:
         fail(str(error))
@@ -132,6 +132,12 @@ def loaded(suite: Path, target: str | None = None) -> "Suite":
         for warning in baselines.warnings:
             click.echo(f"seatrial: {warning}", err=True)
     return read
+
+
+def _read_baseline(path: Path, trials: "Sequence[TrialModel]") -> "BaselineFile":
+    from seatrial.baseline import read_for_trials
+
+    return read_for_trials(path, trials)
 
 
 def targets_of(suite: "Suite | None", target: str | None) -> "dict[str, TargetEntry]":
@@ -177,12 +183,14 @@ def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
     return replace(kept, holes=(*plan.holes, *others))
 
 
-def _history(history: "History") -> dict[str, float]:
+def _durations(runs: Path, place: str | None) -> dict[str, float]:
     """What cells took before. A history that is broken takes the estimates away, not the plan."""
+    if place is None and not (runs / "history.db").exists():
+        return {}
     from seatrial.record.history import HistoryError
 
     try:
-        return history.durations()
+        return history_at(runs, place).durations()
     except HistoryError as error:
         click.echo(f"seatrial: planned without history: {error}", err=True)
         return {}

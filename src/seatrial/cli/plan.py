@@ -9,10 +9,9 @@ import click
 from seatrial.cli.options import HISTORY, RUNS, check_cost, plan_of, selecting
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from seatrial.plan import Plan
     from seatrial.plan.show import Grid
+    from seatrial.report.lines import Line
 
 _LISTED = 40
 
@@ -47,55 +46,56 @@ def command(
 
 
 def _print(plan: "Plan", list_cells: bool) -> None:
+    import shutil
     import sys
 
-    from rich.console import Console
+    from seatrial.report.lines import is_ascii, paint, wants_colour
 
+    columns = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
+    lines = _lines(plan, list_cells, columns)
+    colour = wants_colour(sys.stdout)
+    click.echo(paint(lines, colour, is_ascii(sys.stdout)), nl=False, color=colour)
+
+
+def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     from seatrial.plan import show
 
-    terminal = sys.stdout.isatty()
-    console = Console(highlight=False, markup=False, soft_wrap=not terminal, width=None if terminal else 120)
-    shown = show.grids(plan)
-    for grid in shown:
-        _print_grid(console, grid, terminal)
-    if shown:
-        console.print(show.LEGEND, style="dim")
-    apart = {grid.trial for grid in shown}
+    grids = show.grids(plan)
+    lines: list[Line] = [line for grid in grids for line in _grid_lines(grid, columns)]
+    if grids:
+        lines.append([(show.LEGEND, "dim")])
+    apart = {grid.trial for grid in grids}
     listed = [cell for cell in plan.cells if list_cells or cell.trial not in apart]
-    for cell in listed if list_cells else listed[:_LISTED]:
-        console.print(f"{cell.hash}  {cell.id}")
+    lines += [[(f"{cell.hash}  {cell.id}", "")] for cell in (listed if list_cells else listed[:_LISTED])]
     if len(listed) > _LISTED and not list_cells:
-        console.print(f"and {len(listed) - _LISTED:,} more (--list shows all)")
+        lines.append([(f"and {len(listed) - _LISTED:,} more (--list shows all)", "")])
     groups = show.hole_groups(plan)
     if groups:
-        console.print(f"\nholes ({len(plan.holes):,}; --json has each with its reason)", style="bold")
+        lines += [[], [(f"holes ({len(plan.holes):,}; --json has each with its reason)", "bold")]]
     for group in groups:
-        console.print(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}")
+        lines.append([(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}", "")])
     for why, number in show.unbounded(plan).items():
-        console.print(f"\nfigures of {number:,} cells will not be judged: {why}", style="yellow")
-    console.print(f"\n{show.totals(plan)}", style="bold")
+        lines += [[], [(f"figures of {number:,} cells will not be judged: {why}", "yellow")]]
+    return [*lines, [], *([(line, "bold")] for line in show.totals(plan).splitlines())]
 
 
-def _print_grid(console: "Console", grid: "Grid", terminal: bool) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+def _grid_lines(grid: "Grid", columns: int) -> "list[Line]":
+    from seatrial.report.text import pad, width
 
     keys, legend = list(grid.columns), ""
-    label_width = max(len(label) for label, _ in grid.rows)
-    if label_width + sum(len(column) + 2 for column in grid.columns) > console.width - 4:
-        keys = [_letter(number) for number in range(len(grid.columns))]
+    title = f"{grid.row_axis} \\ {grid.column_axis}"
+    first = max(width(title), *(width(label) for label, _ in grid.rows))
+    if first + sum(width(key) + 2 for key in keys) > columns:
+        keys = [_letter(number) for number in range(len(keys))]
         legend = "  ".join(f"{key}={column}" for key, column in zip(keys, grid.columns, strict=True))
-    table = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, padding=(0, 1))
-    table.add_column(Text(f"{grid.row_axis} \\ {grid.column_axis}"), no_wrap=True)
-    for key in keys:
-        table.add_column(Text(key), justify="center", no_wrap=True)
+    lines: list[Line] = [[(grid.trial, "bold")], [(pad(title, first), "bold"), *((f"  {key}", "bold") for key in keys)]]
     for label, marks in grid.rows:
-        table.add_row(Text(label), *(Text(mark, style=_STYLES.get(mark, "dim")) for mark in marks))
-    console.print(grid.trial, style="bold")
-    console.print(table)
-    if legend:
-        console.print(legend)
+        line: Line = [(pad(label, first), "")]
+        for key, mark in zip(keys, marks, strict=True):
+            before = (width(key) - 1) // 2  # a mark stands below the middle of its column's name
+            line += [(" " * (2 + before), ""), (mark, _STYLES.get(mark, "dim")), (" " * (width(key) - 1 - before), "")]
+        lines.append(line)
+    return [*lines, *([[(legend, "")]] if legend else []), []]
 
 
 _STYLES = {"●": "green", "x": "red"}

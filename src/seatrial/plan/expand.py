@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from seatrial.job import Hole
 from seatrial.plan.needs import unmet
@@ -50,13 +49,13 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
         raise TooManyCells(counts, suite.max_cells)
     valid: list[Cell] = []
     holes: list[Hole] = []
+    hashes = _ShortHashes()
     for name in suite.trials:
-        for found in _Trial(suite, name).combinations():
+        for found in _Trial(suite, name, hashes, history or {}).combinations():
             if isinstance(found, Cell):
                 valid.append(found)
             else:
                 holes.append(found)
-    valid = _finished(valid, history or {})
     wanted = []
     for cell, why in zip(valid, choose(valid, holes, selection, _tags(suite)), strict=True):
         cause, _, text = why.partition(": ")
@@ -91,33 +90,52 @@ def _tags(suite: Suite) -> Iterator[str]:
             yield from entry.tags
 
 
-def _finished(cells: list[Cell], history: Mapping[str, float]) -> list[Cell]:
-    """Short hashes that are unique in the plan, whatever is selected of it, and estimates by them."""
-    used: set[str] = set()
-    finished = []
-    for cell in cells:
-        # Two digests that begin alike: the later one goes on to its next digits.
-        short = next(cell.hash[at : at + _HEX] for at in range(0, 56) if cell.hash[at : at + _HEX] not in used)
-        used.add(short)
-        finished.append(replace(cell, hash=short, estimate_s=history.get(short, cell.estimate_s)))
-    return finished
+class _ShortHashes:
+    """Hashes of eight digits that are unique in the plan, whatever is selected of it."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def shorten(self, digest: str) -> str:
+        for start in range(len(digest) - _HEX):  # two that begin alike: the later one goes on to its next digits
+            short = digest[start : start + _HEX]
+            if short not in self._used:
+                self._used.add(short)
+                return short
+        raise ValueError(f"no part of {digest} is unique in the plan")
 
 
 def _digest(value: Any) -> str:
-    return _sha256(json.dumps(value, sort_keys=True, default=str))
+    return _sha256(_json(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+class _Picked(NamedTuple):
+    """A value of an axis, as one part of a combination."""
+
+    axis: str
+    value: AxisValue
+    text: str  # axis=label, as it stands in ids
+    digest: str
+
+
 class _Trial:
     """One trial with all that its cells share, worked out once."""
 
-    def __init__(self, suite: Suite, name: str) -> None:
+    def __init__(self, suite: Suite, name: str, hashes: _ShortHashes, history: Mapping[str, float]) -> None:
         self._suite = suite
         self._name = name
+        self._hashes = hashes
+        self._history = history
         self._model = model = suite.trials[name]
+        self._estimate_s = model.estimate_s if model.estimate_s is not None else suite.estimate_s
         self._groups = [*suite.axes[name]]
         if model.repeat > 1:
             numbers = tuple(AxisValue(str(number), number, {}) for number in range(1, model.repeat + 1))
@@ -127,41 +145,31 @@ class _Trial:
         self._xfails = [(compile_rule(rule, axes), rule) for rule in model.xfail]
         self._content = _digest([name, model.content(), _plain(suite.env)])
         self._work = _digest(model.work())
+        self._machines: dict[str, tuple[Machine, str]] = {}
+        self._runtimes: dict[str | None, _RuntimeOf] = {}
         self._places: dict[tuple[str, str | None], _Place] = {}
 
     def combinations(self) -> Iterator[Cell | Hole]:
-        rows = [list(_rows(group)) for group in self._groups]
-        digests = {
-            (axis.name, value.label): _digest([axis.name, value.label, value.value])
-            for group in self._groups
-            for axis in group.axes
-            for value in axis.values
-        }
-        for row in product(*rows):
-            picked = [pair for part in row for pair in part]
-            labels = {axis: value.label for axis, value in picked}
+        for row in product(*(_rows(group) for group in self._groups)):
+            picked = [one for part in row for one in part]
+            labels = {one.axis: one.value.label for one in picked}
             place = self._place(labels)
             why, cause = self._reason(labels, picked, place)
-            if why:
-                yield Hole(self._name, labels, why, cause)
-            else:
-                content = self._content + place.digest + "".join(digests[axis, label] for axis, label in labels.items())
-                work = (
-                    self._work
-                    + place.work
-                    + "".join(digests[axis, label] for axis, label in labels.items() if axis not in APART)
-                )
-                yield self._cell(labels, picked, place, _sha256(content), _sha256(work))
+            yield Hole(self._name, labels, why, cause) if why else self._cell(labels, picked, place)
 
     def _place(self, labels: Mapping[str, str]) -> "_Place":
-        key = labels.get("machine", HERE), labels.get("runtime")
+        key = machine_name, runtime_name = labels.get("machine", HERE), labels.get("runtime")
         if key not in self._places:
-            self._places[key] = _Place(self._suite, self._name, *key)
+            if machine_name not in self._machines:
+                machine = self._suite.machine(machine_name)
+                self._machines[machine_name] = machine, _json(machine.content())
+            if runtime_name not in self._runtimes:
+                self._runtimes[runtime_name] = _RuntimeOf(self._suite, self._name, runtime_name)
+            runtime = self._runtimes[runtime_name]
+            self._places[key] = _Place(self._suite, self._name, runtime, machine_name, *self._machines[machine_name])
         return self._places[key]
 
-    def _reason(
-        self, labels: Mapping[str, str], picked: Iterable[tuple[str, AxisValue]], place: "_Place"
-    ) -> tuple[str, str]:
+    def _reason(self, labels: Mapping[str, str], picked: Iterable[_Picked], place: "_Place") -> tuple[str, str]:
         if self._model.disabled is not None:
             return self._model.disabled, "disabled"
         for rule, why in self._excludes:
@@ -169,25 +177,26 @@ class _Trial:
                 return why, "exclude"
         if place.unmet:
             return place.unmet, "needs"
-        for axis, value in picked:
+        for axis, value, _, _ in picked:
             if value.needs:
                 why = unmet(f"{axis} {value.label}", value.needs, place.machine_name, place.machine)
                 if why:
                     return why, "needs"
         return "", ""
 
-    def _cell(
-        self, labels: dict[str, str], picked: Iterable[tuple[str, AxisValue]], place: "_Place", digest: str, work: str
-    ) -> Cell:
-        values = {axis: value.value for axis, value in picked}
-        benchmark = self._id({axis: label for axis, label in labels.items() if axis != REPEAT})
+    def _cell(self, labels: dict[str, str], picked: Sequence[_Picked], place: "_Place") -> Cell:
+        values = {one.axis: one.value.value for one in picked}
+        content = self._content + place.digest + "".join([one.digest for one in picked])
+        work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in APART])
+        short = self._hashes.shorten(_sha256(content))
+        benchmark = self._id(one.text for one in picked if one.axis != REPEAT)
         if self._model.benchmark is not None:
             benchmark = fill(self._model.benchmark, labels, values)
         return Cell(
-            id=self._id(labels),
-            hash=digest,
+            id=self._id(one.text for one in picked),
+            hash=short,
             benchmark=benchmark,
-            work=work,
+            work=_sha256(work),
             **self._bounded(benchmark),
             trial=self._name,
             model=self._model,
@@ -202,12 +211,12 @@ class _Trial:
             tags=place.tags,
             xfails=tuple(_filled(rule, labels, values) for meant, rule in self._xfails if _holds(meant, labels)),
             env=place.env,
-            estimate_s=self._model.estimate_s if self._model.estimate_s is not None else self._suite.estimate_s,
+            estimate_s=self._history.get(short, self._estimate_s),
             price_per_hour=place.machine.price,
         )
 
-    def _id(self, labels: Mapping[str, str]) -> str:
-        inside = ",".join(f"{axis}={label}" for axis, label in labels.items())
+    def _id(self, texts: Iterable[str]) -> str:
+        inside = ",".join(texts)
         return f"{self._name}[{inside}]" if inside else self._name
 
     def _bounded(self, benchmark: str) -> dict[str, Any]:
@@ -223,28 +232,49 @@ class _Trial:
         return {"unbounded": f"{path} {what}; `seatrial baseline update` makes it from the runs so far"}
 
 
-class _Place:
-    """A trial on one machine with one runtime."""
+class _RuntimeOf:
+    """A runtime, or none, in a trial."""
 
-    def __init__(self, suite: Suite, trial: str, machine_name: str, runtime_name: str | None) -> None:
+    def __init__(self, suite: Suite, trial: str, name: str | None) -> None:
         model = suite.trials[trial]
-        self.machine_name = machine_name
-        self.machine: Machine = suite.machine(machine_name)
-        self.runtime_name = runtime_name
-        self.runtime: Runtime | None = suite.runtimes[runtime_name] if runtime_name is not None else None
-        runtime = self.runtime or Runtime()
-        self.tags = frozenset((*model.tags, *runtime.tags, *self.machine.tags))
+        self.name = name
+        self.runtime = suite.runtimes[name] if name is not None else None
+        runtime = self.runtime or Runtime.model_construct()
+        self.needs = runtime.needs
+        self.tags = (*model.tags, *runtime.tags)
         self.env = {**suite.env, **runtime.env, **model.env}
-        self.digest = _digest([runtime.content() if self.runtime else None, self.machine.content()])
-        self.work = _digest([runtime.work() if self.runtime else None, self.machine.content(), _plain(self.env)])
-        self.unmet = unmet(f"runtime {runtime_name}", runtime.needs, machine_name, self.machine) or unmet(
-            f"trial {trial}", model.needs, machine_name, self.machine
+        self.content = _json(self.runtime and runtime.content())
+        self.work = _json(self.runtime and runtime.work())
+        self.env_content = _json(_plain(self.env))
+
+
+class _Place:
+    """A trial on one machine with one runtime. `machine_content` is JSON, as that of the runtime is: each is made once,
+    and put together here for every pair of them."""
+
+    def __init__(
+        self, suite: Suite, trial: str, runtime: _RuntimeOf, machine_name: str, machine: Machine, machine_content: str
+    ) -> None:
+        self.machine_name = machine_name
+        self.machine = machine
+        self.runtime_name = runtime.name
+        self.runtime = runtime.runtime
+        self.tags = frozenset((*runtime.tags, *machine.tags))
+        self.env = runtime.env
+        self.digest = _sha256(f"[{runtime.content}, {machine_content}]")
+        self.work = _sha256(f"[{runtime.work}, {machine_content}, {runtime.env_content}]")
+        self.unmet = unmet(f"runtime {runtime.name}", runtime.needs, machine_name, machine) or unmet(
+            f"trial {trial}", suite.trials[trial].needs, machine_name, machine
         )
 
 
-def _rows(group: Group) -> Iterator[list[tuple[str, AxisValue]]]:
-    for row in range(group.rows):
-        yield [(axis.name, axis.values[row]) for axis in group.axes]
+def _rows(group: Group) -> list[list[_Picked]]:
+    columns = [[_pick(axis.name, value) for value in axis.values] for axis in group.axes]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _pick(axis: str, value: AxisValue) -> _Picked:
+    return _Picked(axis, value, f"{axis}={value.label}", _digest([axis, value.label, value.value]))
 
 
 def _plain(env: Mapping[str, EnvValue]) -> dict[str, Any]:

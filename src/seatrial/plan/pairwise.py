@@ -2,17 +2,17 @@
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
+
+import msgspec
 
 from seatrial.suite import Axis, Cell, Group
 
 REPEAT = "repeat"  # repeats are kept or left as a whole
 
 
-@dataclass(frozen=True, order=True)
-class Pair:
+class Pair(msgspec.Struct, frozen=True, order=True):
     trial: str
     axis: str
     value: str
@@ -23,8 +23,7 @@ class Pair:
         return {"trial": self.trial, "axes": {self.axis: self.value, self.other_axis: self.other_value}}
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """Pairs counted anew from the cells that were kept, not by the code that chose them."""
 
     possible: int  # pairs that at least one valid cell has

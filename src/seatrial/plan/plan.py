@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from seatrial.job import Hole
 from seatrial.plan.pairwise import Coverage
 from seatrial.suite import Cell
@@ -48,8 +50,7 @@ class OverCost(PlanError):
         super().__init__(f"{why}. Select fewer cells, give estimates, or raise the limit")
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """Sums over the cells. What is not known is counted, never taken for nothing."""
 
     seconds: float  # of the cells that have an estimate

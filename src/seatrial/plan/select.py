@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+
+import msgspec
 
 from seatrial.job import Hole
 from seatrial.plan.plan import UnknownName
@@ -12,8 +13,7 @@ from seatrial.suite import Cell, nearest
 _HASH = re.compile(r"/[0-9a-f]{1,8}")
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """A cell is wanted if any of `select` means it (or there are none) and it has all `tags`.
 
     An expression of `select` is the id of a cell or a glob of ids (`*`, `?`), the name of a trial, `axis=value` (also

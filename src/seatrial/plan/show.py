@@ -1,7 +1,8 @@
 """A plan as a person reads it: a grid for each trial of two axes, holes by reason, the sums."""
 
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from seatrial.job import Hole
 from seatrial.plan.needs import short_need
@@ -14,8 +15,7 @@ NOT_WANTED = "·"
 LEGEND = f"{RUNS} runs   {MARKS['needs']} lacks a capability   {MARKS['exclude']} excluded   {NOT_WANTED} not wanted"
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(msgspec.Struct, frozen=True):
     """A trial of two axes; the longer one gives the rows."""
 
     trial: str
@@ -25,8 +25,7 @@ class Grid:
     rows: tuple[tuple[str, tuple[str, ...]], ...]  # label, a mark for each column
 
 
-@dataclass(frozen=True)
-class HoleGroup:
+class HoleGroup(msgspec.Struct, frozen=True):
     """Holes that have their reason in common."""
 
     why: str

@@ -4,15 +4,17 @@ A line is written before and after each side effect. A last line that was torn b
 when the journal is opened again; anything broken before it is an error that names the line.
 """
 
-import asyncio
 import os
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class JournalError(Exception):
@@ -58,6 +60,8 @@ class Journal:
             self._at(f"synced {event}")
 
     async def _sync(self) -> None:
+        import asyncio
+
         # The sync under way may have begun before our line was written; the one after it has not.
         if self._syncing:
             await asyncio.wait([self._syncing])

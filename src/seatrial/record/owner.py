@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -21,7 +20,7 @@ class Owner(msgspec.Struct, frozen=True):
     @property
     def here(self) -> bool:
         """Whether it is, or was, a process of this machine since that was started: only then can it be looked for."""
-        return self.host == socket.gethostname() and self.boot == _boot()
+        return self.host == os.uname().nodename and self.boot == _boot()
 
     def alive(self) -> bool:
         """Whether this very process still runs, as far as can be seen from this host."""
@@ -54,7 +53,7 @@ class Ownership:
         except BlockingIOError:
             os.close(file)
             raise Owned(folder, owner_of(folder)) from None
-        me = Owner(socket.gethostname(), _boot(), os.getpid(), _start(os.getpid()) or 0, time.time())
+        me = Owner(os.uname().nodename, _boot(), os.getpid(), _start(os.getpid()) or 0, time.time())
         os.ftruncate(file, 0)
         os.pwrite(file, msgspec.json.encode(me), 0)
         return cls(file)

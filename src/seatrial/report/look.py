@@ -1,13 +1,13 @@
 """What each verdict and each state of a cell looks like: a glyph that tells them apart without colour, and a colour."""
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from seatrial.job import Verdict
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     glyph: str
     ascii: str  # for a terminal that cannot show the glyph
     colour: str  # a name that terminals know
@@ -50,7 +50,17 @@ ORDER: Final = (
 
 _TO_ASCII = {ord(look.glyph): look.ascii for look in LOOKS.values()} | {
     ord(char): plain
-    for char, plain in {"…": "...", "·": "-", "│": "|", "─": "-", "×": "x", "–": "-", "↻": "r", "→": "->"}.items()
+    for char, plain in {
+        "…": "...",
+        "·": "-",
+        "│": "|",
+        "─": "-",
+        "×": "x",
+        "–": "-",
+        "↻": "r",
+        "→": "->",
+        "●": "*",
+    }.items()
 }
 
 

@@ -1,8 +1,9 @@
 """Cells laid out as rows and columns: one matrix for each trial, with its holes in their places."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from seatrial.job import Hole
 from seatrial.report.text import axes_text
@@ -22,8 +23,7 @@ class Placed(Protocol):
     def axes(self) -> dict[str, str]: ...
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(msgspec.Struct, frozen=True):
     """`cells` and `holes` are by (row, column); a hole's value is its reason. A place may be in neither."""
 
     trial: str

@@ -24,7 +24,7 @@ from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
 from seatrial.suite.rule import compile_rule
 from seatrial.suite.schema import schema
 from seatrial.suite.substitute import fill, has_placeholder, substitute
-from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, Group, Moved, Suite, TargetEntry
+from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, Group, Moved, Suite, TargetEntry
 from seatrial.suite.values import Duration, Money, Need, Requirement, Size, Text, format_size
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "LOCAL",
     "Axis",
     "AxisValue",
+    "BaselineFile",
     "Cell",
     "Duration",
     "Env",

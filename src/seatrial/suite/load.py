@@ -2,7 +2,7 @@
 
 import copy
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,26 +11,29 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
-from seatrial.suite.baseline import Baselines, agreed_better, read_baselines
 from seatrial.suite.explain import dotted, explain
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import SuiteModel, TrialModel
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.substitute import has_placeholder
-from seatrial.suite.suite import HERE, LOCAL, Group, Suite, TargetEntry
+from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, TargetEntry
 
 Kinds = Mapping[str, type[TrialModel]]
 Targets = Mapping[str, type[BaseModel]]
+ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]
 M = TypeVar("M", bound=BaseModel)
 
 
-def load(path: Path | str, kinds: Kinds, targets: Targets) -> Suite:
-    """Read a suite file. Raises SuiteError with every problem that it has."""
+def load(path: Path | str, kinds: Kinds, targets: Targets, read_baseline: ReadBaseline | None = None) -> Suite:
+    """Read a suite file. Raises SuiteError with every problem that it has.
+
+    `read_baseline` reads the files of bounds that trials name, each for those trials; without it none is read.
+    """
     path = Path(path)
     written = read_written(path)
     if written.root is None or not isinstance(written.root.data, dict):
         raise SuiteError(written.problems)
-    return _Loader(written, path.absolute().parent, path).suite(kinds, targets, read=True)
+    return _Loader(written, path.absolute().parent, path).suite(kinds, targets, read_baseline)
 
 
 def from_data(
@@ -51,10 +54,10 @@ class _Loader:
         self._directory = directory
         self._path = path
 
-    def suite(self, kinds: Kinds, targets: Targets, read: bool = False) -> Suite:
+    def suite(self, kinds: Kinds, targets: Targets, read_baseline: ReadBaseline | None = None) -> Suite:
         entries = self._targets(targets)
         trials = self._trials(kinds)
-        baselines = self._baselines(trials) if read else {}
+        baselines = self._baselines(trials, read_baseline) if read_baseline else {}
         axes: dict[str, tuple[Group, ...]] = {}
         model = self._validated(SuiteModel, self._known(), (), depth=3)
         if model is not None:
@@ -151,15 +154,15 @@ class _Loader:
             self._report(("trials",), "a suite has at least one trial")
         return trials
 
-    def _baselines(self, trials: Mapping[str, TrialModel]) -> dict[str, Baselines]:
+    def _baselines(self, trials: Mapping[str, TrialModel], read: ReadBaseline) -> dict[str, BaselineFile]:
         """Those that exist. One that does not is made by `seatrial baseline update`, from the first runs."""
-        found: dict[str, Baselines] = {}
+        found: dict[str, BaselineFile] = {}
         for text in dict.fromkeys(trial.baseline for trial in trials.values() if trial.baseline is not None):
             path = self._directory / text
             if path.exists():
                 try:
                     named = [trial for trial in trials.values() if trial.baseline == text]
-                    found[text] = read_baselines(path, agreed_better(named))
+                    found[text] = read(path, named)
                 except SuiteError as error:
                     self._problems += error.problems
         return found

@@ -1,6 +1,8 @@
 """What users write: the models of a suite's entries. Field names with a unit are the user's word plus that unit."""
 
+import sys
 from fnmatch import fnmatchcase
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -19,15 +21,29 @@ from seatrial.job import Gpu as JobGpu
 from seatrial.job import Resources
 from seatrial.suite.values import Argument, Duration, Money, Need, Reason, Size, Text, Variable
 
+# pydantic's loader of plugins imports importlib.metadata, and reads the metadata of every installed package: a tenth of
+# the time of a short command, and no suite needs a plugin. PYDANTIC_DISABLE_PLUGINS would spare half of that, and be
+# inherited by the jobs on this machine. Where pydantic has no such module this does nothing.
+_no_plugins = ModuleType("pydantic.plugin._loader")
+_no_plugins.__dict__["get_plugins"] = tuple
+sys.modules.setdefault(_no_plugins.__name__, _no_plugins)
+
 MAX_CELLS = 100_000
 Tags = tuple[Text, ...]
 Needs = dict[Text, Need]
 
 
 class Model(BaseModel):
-    """What all entries share: unknown fields are errors, nothing changes after loading."""
+    """What all entries share: unknown fields are errors, nothing changes after loading. A validator is built when it is
+    first used, because building all of them takes longer than most commands."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, validate_default=False, defer_build=True
+    )
+
+
+# Of the models that every suite needs by themselves and inside of SuiteModel, which takes over what was built for them.
+AT_ONCE = ConfigDict(defer_build=False)
 
 
 class SecretRef(Model):
@@ -69,6 +85,7 @@ class Gpu(Model):
 class Machine(Model):
     """A shape that a target offers, with its capabilities."""
 
+    model_config = AT_ONCE
     target: Text = Field("here", description="The target that offers it.")
     gpu: Gpu | None = Field(None, description="None: the machine has no GPU.")
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; a limit for its jobs where the target can.")
@@ -138,7 +155,9 @@ class Notebook(Model):
     cell_timeout_s: Duration | None = Field(None, alias="cell_timeout", description="Limit for each cell.")
     stall_s: Duration | None = Field(None, alias="stall", description="Longest silence of a cell.")
     parameters: dict[Text, Any] = Field({}, description="Values put after the cell that is tagged `parameters`.")
-    requires: Requires = Field(Requires(), description="What must be there; else it is skipped with that reason.")
+    requires: Requires = Field(
+        Requires.model_construct(), description="What must be there; else it is skipped with that reason."
+    )
 
     @field_validator("passes")
     @classmethod
@@ -159,6 +178,7 @@ class Notebook(Model):
 class Runtime(Model):
     """An environment to test: at most one of `python`, `interpreter` and `image`; none is what the machine has."""
 
+    model_config = AT_ONCE
     python: Argument | None = Field(
         None, description="Version of Python; Seatrial builds the environment.", examples=["3.11"]
     )
@@ -195,7 +215,7 @@ class Runtime(Model):
 class Rule(BaseModel):
     """For which cells something holds: every further field is an axis, with a value, a glob or a list of them."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     why: Reason = Field(description="The reason, for everybody who reads the plan or the report.")
 
     @property
@@ -250,7 +270,7 @@ class TrialModel(Model):
     xfail: tuple[Xfail, ...] = Field((), description="What is known to fail, each with `why`.")
     tags: Tags = Field((), description="For --tag.")
     env: Env = Field({}, description="Variables of its jobs; over those of the runtime and the suite.")
-    timeout: Timeout = Field(Timeout(), description="Limits for queue, run, stall and grace.")
+    timeout: Timeout = Field(Timeout.model_construct(), description="Limits for queue, run, stall and grace.")
     retries: int = Field(
         1, strict=True, ge=0, le=100, description="Further attempts at a cell, for what `retry_on` names."
     )

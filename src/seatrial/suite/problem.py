@@ -2,14 +2,14 @@
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 _SHOWN = 50
 _WIDTH = 120
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """A place in a file; line and column count from 1."""
 
     file: str
@@ -18,8 +18,7 @@ class Mark:
     text: str = ""  # of that line
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     message: str
     mark: Mark | None = None
     path: str = ""  # trials.generic.commands[0]; says where when there is no file

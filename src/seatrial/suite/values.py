@@ -1,9 +1,9 @@
 """Durations, sizes and requirements: what users write as text, and the numbers that they mean."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any
 
+import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from seatrial.job.units import DURATION_PATTERN, SIZE, SIZE_PATTERN, format_size, parse_duration, parse_size
@@ -69,8 +69,7 @@ Variable = Annotated[Text, AfterValidator(_variable)]
 _OPERATORS = (">=", "<=", "==", "!=", ">", "<")
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """`>=16Gi`, `A100`, `[A100, H100]`: an operator and what the capability is compared with."""
 
     operator: str

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from statistics import median
 from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
@@ -10,7 +9,6 @@ from seatrial.record.history import reading, writing
 from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, Mark, RunRow, Series, TrialRow
 from seatrial.record.history.error import HistoryError, shown
 from seatrial.record.history.keeping import key, text
-from seatrial.record.history.postgres import PostgresDatabase
 from seatrial.record.history.schema import Session
 from seatrial.record.history.sqlite import SqliteDatabase
 
@@ -33,6 +31,8 @@ def open_history(place: str | Path) -> "History":
     """The history at a path (SQLite) or a `postgresql://` URL. Nothing is opened before it is asked something."""
     where = str(place)
     if where.startswith(("postgresql://", "postgres://")):
+        from seatrial.record.history.postgres import PostgresDatabase
+
         return History(PostgresDatabase(where))
     if "://" in where:
         form = "Give the path of a file, or postgresql://USER@HOST/DATABASE."
@@ -77,6 +77,10 @@ class History:
         wanted = None if hashes is None else list(hashes)
         none: dict[str, list[float]] = {}
         found = self._database.read(lambda session: reading.durations(session, wanted, LAST), none)
+        if not found:
+            return {}
+        from statistics import median
+
         return {cell: median(seconds) for cell, seconds in found.items()}
 
     def series(

@@ -4,8 +4,9 @@ Only ever append to MIGRATIONS: the n-th takes a database of version n to n + 1.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from seatrial.record.history.keeping import key, series_id
 
@@ -20,8 +21,7 @@ class Session(Protocol):
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None: ...
 
 
-@dataclass(frozen=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     sqlite: str
     postgres: str
     also: Callable[[Session], None] | None = None  # what SQL alone cannot do, after `sqlite`

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine import baseline
+from seatrial.baseline import past_runs
 from seatrial.suite import SuiteError
 
 
@@ -12,7 +12,7 @@ def problems(tmp_path: Path, name: str, text: str) -> list[str]:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(SuiteError) as caught:
-        baseline.read_runs(path)
+        past_runs.read_runs(path)
     return [f"{one.where.removeprefix(f'{tmp_path}/')}: {one.message}" for one in caught.value.problems]
 
 

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.baseline import Baselines, read_baselines, read_for_trials
+from seatrial.baseline.entry import CAP, FLOOR
+from seatrial.baseline.read import agreed_better
 from seatrial.plugins import models
 from seatrial.stats import bounds as stats
 from seatrial.suite import SuiteError, load
-from seatrial.suite.baseline import Baselines, agreed_better, read_baselines
-from seatrial.suite.baseline.entry import CAP, FLOOR
 
 THEIR = """\
 benchmarks:
@@ -132,7 +133,9 @@ trials:
 def loaded(tmp_path: Path, first: str, second: str, keys: str) -> Baselines:
     (tmp_path / "bounds.yaml").write_text(f"baselines: {{a: {{x: {{upper: 2, {keys}}}}}}}")
     (tmp_path / "suite.yaml").write_text(SUITE.format(first, second))
-    return load(tmp_path / "suite.yaml", *models()).baselines["bounds.yaml"]
+    found = load(tmp_path / "suite.yaml", *models(), read_for_trials).baselines["bounds.yaml"]
+    assert isinstance(found, Baselines)
+    return found
 
 
 def test_an_entry_that_contradicts_what_its_trials_call_better_is_a_warning_and_theirs_counts(tmp_path: Path) -> None:

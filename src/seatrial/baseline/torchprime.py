@@ -10,9 +10,9 @@
 
 from typing import Any
 
+from seatrial.baseline.entry import CAP, STEP_TIME, Entry, seconds_of
+from seatrial.baseline.sheet import Path, Sheet
 from seatrial.job import Bound, BoundState
-from seatrial.suite.baseline.entry import CAP, STEP_TIME, Entry, seconds_of
-from seatrial.suite.baseline.sheet import Path, Sheet
 
 LOWER, UPPER = "step_time_lower_bound", "step_time_upper_bound"
 HALF, CENTER, RUNS = "confidence_interval", "average", "sample_size"

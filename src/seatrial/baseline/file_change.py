@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.engine.baseline.place import Place
+from seatrial.baseline.edit import Edit, edited
+from seatrial.baseline.selection import Place
 from seatrial.record import write_whole
-from seatrial.suite.baseline import Edit, edited
 
 
 class FileChanged(Exception):

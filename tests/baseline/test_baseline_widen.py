@@ -2,10 +2,9 @@
 
 import pytest
 
-from seatrial.engine import baseline
-from seatrial.engine.baseline import Refused, Why
-from seatrial.suite.baseline import OURS, Entry, edited
-from seatrial.suite.baseline.read import LIMITS, baselines_of
+from seatrial.baseline import OURS, Entry, adjust
+from seatrial.baseline.edit import Refused, Why, edited
+from seatrial.baseline.read import LIMITS, baselines_of
 from seatrial.suite.source import Source
 
 WHY = Why("because", 1_790_812_800.0)
@@ -19,7 +18,7 @@ def read(text: str) -> Entry:
 def widened(keys: str, by: float | None = None, to: float | None = None, force: bool = False) -> Entry:
     """The entry after it was widened, written and read again."""
     text = TEXT.format(keys)
-    made = baseline.widen(read(text), Why("because", WHY.at_s, force), by, to)
+    made = adjust.widen(read(text), Why("because", WHY.at_s, force), by, to)
     return read(edited(text, "f", OURS, [made.edit]))
 
 
@@ -33,7 +32,7 @@ def test_a_center_of_zero_is_taken_as_the_middle_of_the_bounds(by: float | None,
 @pytest.mark.parametrize("keys", ["lower: -1, upper: 1, center: 0", "lower: -1, upper: 1"])
 def test_bounds_around_zero_have_no_floor_that_could_keep_them_and_are_refused(keys: str) -> None:
     with pytest.raises(Refused, match="around zero"):
-        baseline.widen(read(TEXT.format(keys)), WHY, by=0.2)
+        adjust.widen(read(TEXT.format(keys)), WHY, by=0.2)
 
 
 def test_the_floor_is_never_above_the_cap() -> None:

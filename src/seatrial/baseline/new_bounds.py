@@ -1,18 +1,17 @@
 """New bounds of one entry, made from the history. Data in, an Edit out."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from seatrial.engine.baseline.cleaned import cleaned, counted_reasons, named, overruled, what_helps
-from seatrial.engine.baseline.place import Chosen, counted, runs_of
-from seatrial.engine.baseline.why import Refused, Updated, Why
-from seatrial.engine.baseline.width import cap_of, raised
+from seatrial.baseline.adjust import cap_of, raised
+from seatrial.baseline.edit import Edit, Refused, Updated, Why
+from seatrial.baseline.entry import OURS, THEIRS, Entry, text_of
+from seatrial.baseline.selection import Chosen, counted, runs_of
 from seatrial.job import BoundState
 from seatrial.record.history import Point
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, Interval, prediction_interval
-from seatrial.stats.clean import Cleaned
-from seatrial.suite.baseline import OURS, THEIRS, Edit, Entry
-from seatrial.suite.baseline.entry import text_of
+from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, Cleaned, Past, clean
 
 
 def update(chosen: Chosen, entry: Entry | None, why: Why, hardware: str = "", form: str = OURS) -> Updated:
@@ -63,7 +62,7 @@ def update(chosen: Chosen, entry: Entry | None, why: Why, hardware: str = "", fo
     what = f"updated from {len(used)} of {counted(points)}"
     edit = Edit(series.benchmark, series.metric, values, why.of(what), untrue=entry.invented if entry else ())
     notes = [] if state is BoundState.USABLE else [f"{state}, so nothing is judged by it yet: {because}"]
-    return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled(points, entry)))
+    return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled_note(points, entry)))
 
 
 def _state(interval: Interval, entry: Entry | None, force: bool, form: str, told: list[str]) -> BoundState:
@@ -90,7 +89,7 @@ def _left(chosen: Chosen, found: Cleaned, left_out: dict[int, str]) -> list[str]
     return [part for part in parts if part]
 
 
-def _overruled(points: Sequence[Point], entry: Entry | None) -> list[str]:
+def _overruled_note(points: Sequence[Point], entry: Entry | None) -> list[str]:
     runs = overruled(points, entry)
     if not runs:
         return []
@@ -121,3 +120,79 @@ def _changed(points: Sequence[Point], found: Cleaned) -> dict[str, Any] | None:
     last = found.changes[-1]
     point = points[last.index]
     return {"run": point.run, "at": text_of(point.at_s), "before": last.before, "after": last.after}
+
+
+def cleaned(points: Sequence[Point], better: str, entry: Entry | None) -> Cleaned:
+    """Which runs a bound may be made from: see stats/clean.py. A level that a recenter accepted is in the entry."""
+    start = accepted_from(points, entry)
+    past = []
+    for index, point in enumerate(points):
+        accepted = start is not None and index >= start and (index == start or _looked_at(point, entry))
+        word = "" if accepted and _is_overruled(point) else point.mark
+        past.append(Past(point.value, point.good, point.alarm, _mark(word), accepted))
+    return clean(past, "higher" if better == "higher" else "lower")
+
+
+def accepted_from(points: Sequence[Point], entry: Entry | None) -> int | None:
+    """The first run of the level that a recenter of the entry accepted; None: there was none, or it is long ago."""
+    if entry is None or not (entry.accepted or entry.accepted_s is not None):
+        return None
+    for index, point in enumerate(points):
+        if point.run == entry.accepted:
+            return index
+    if entry.accepted_s is None:
+        return None
+    return next((index for index, point in enumerate(points) if point.at_s >= (entry.accepted_s or 0.0)), None)
+
+
+def overruled(points: Sequence[Point], entry: Entry | None) -> list[str]:
+    """Runs with a mark `regression` that does not count, for a recenter accepted their level."""
+    start = accepted_from(points, entry)
+    level = points[start:] if start is not None else []
+    return [one.run for one in level if _is_overruled(one) and (one is level[0] or _looked_at(one, entry))]
+
+
+def named(points: Sequence[Point], left_out: dict[int, str]) -> dict[str, list[str]]:
+    """Reason -> what it leaves out: runs, or, of a run with several figures, its cells."""
+    several = {run for run, count in Counter(point.run for point in points).items() if count > 1}
+    grouped: dict[str, list[str]] = {}
+    for index, reason in sorted(left_out.items()):
+        point = points[index]
+        grouped.setdefault(reason, []).append(f"{point.run} {point.id}" if point.run in several else point.run)
+    return grouped
+
+
+def counted_reasons(reasons: Iterable[str]) -> str:
+    """`left out: 3 × the run failed; 1 × an outlier among the others`; empty when nothing is."""
+    counts = Counter(reasons).most_common()
+    return "left out: " + "; ".join(f"{count} × {why}" for why, count in counts) if counts else ""
+
+
+def what_helps(points: Sequence[Point], found: Cleaned) -> list[str]:
+    """The commands that would let runs in which are left out."""
+    helps, reasons = [], set(found.left_out.values())
+    if found.open_regression is not None:
+        run = points[found.open_regression].run
+        since = points[found.open_regression :]
+        force = " --force" if any(point.good and point.mark == "regression" for point in since) else ""
+        helps.append(f"a regression is open since run {run}; `seatrial baseline recenter{force}` accepts its level")
+    if reasons & {MARKED, AFTER_MARKED}:
+        helps.append("`seatrial history mark RUN --fixed` says from which run on it is in order again")
+    if UNEXPLAINED in reasons:
+        last = max(index for index, why in found.left_out.items() if why == UNEXPLAINED)
+        helps.append(f"`seatrial history mark {points[last].run} --false-alarm` says that such a run is in order")
+    return helps
+
+
+def _looked_at(point: Point, entry: Entry | None) -> bool:
+    """It ran before the recenter that accepted its level. Times in the file are whole seconds."""
+    return entry is not None and entry.accepted_until_s is not None and point.at_s < entry.accepted_until_s + 1
+
+
+def _is_overruled(point: Point) -> bool:
+    # Where the history knows of the recenter too, it has taken away what was said before, so this was said after it.
+    return point.mark == "regression" and not point.accepted
+
+
+def _mark(word: str) -> Any:
+    return word if word in ("false-alarm", "regression", "fixed") else ""

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from seatrial.suite.baseline import render
+from seatrial.baseline import render
 
 KeyValue = tuple[yaml.Node, yaml.Node]
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial import __version__
-from seatrial.engine.baseline.place import Place
-from seatrial.engine.baseline.runs_file import PastRun
-from seatrial.engine.baseline.why import Refused, Updated, Why
+from seatrial.baseline.edit import Edit, Refused, Updated, Why
+from seatrial.baseline.entry import Baselines, Entry, text_of
+from seatrial.baseline.past_runs import PastRun
+from seatrial.baseline.selection import Place
 from seatrial.job import (
     VERSION,
     Attempt,
@@ -26,8 +27,6 @@ from seatrial.job import (
 )
 from seatrial.record.history import History
 from seatrial.stats.bounds import CAP
-from seatrial.suite.baseline import Baselines, Edit, Entry
-from seatrial.suite.baseline.entry import text_of
 
 IMPORTED = "imported"  # the suite and the target of runs that were not ours
 

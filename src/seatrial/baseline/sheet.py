@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from seatrial.baseline.entry import CAP, FLOOR, relative_half_width, seconds_of
 from seatrial.job import Bound, BoundState, Level
-from seatrial.suite.baseline.entry import CAP, FLOOR, relative_half_width, seconds_of
 from seatrial.suite.problem import Mark, Problem
 from seatrial.suite.source import Source
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.baseline.entry import OURS, Baselines, Entry
 from seatrial.record.history import History, Point, Series
 from seatrial.suite import Cell, Suite
-from seatrial.suite.baseline import OURS, Baselines, Entry
 
 MOST_RUNS = 1_000  # of a series: what is older says nothing of the next run
 
@@ -54,7 +54,7 @@ def places(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> l
     for name, trials in found.items():
         path = suite.directory / name
         known = suite.baselines.get(name)
-        baselines = known if known is not None else Baselines(str(path), OURS)
+        baselines = known if isinstance(known, Baselines) else Baselines(str(path), OURS)
         made.append(Place(name, path, known is not None, baselines, tuple(trials), trials))
     return made
 

@@ -1,15 +1,15 @@
 """Reads a file of bounds, whichever of the two forms it has."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
+from seatrial.baseline.document import Document
+from seatrial.baseline.entry import CAP, OURS, THEIRS, Baselines, Entry
+from seatrial.baseline.sheet import Path, Sheet, shown
+from seatrial.baseline.torchprime import read_theirs
 from seatrial.job import Better, Bound, BoundState
-from seatrial.suite.baseline.document import Document
-from seatrial.suite.baseline.entry import CAP, OURS, THEIRS, Baselines, Entry
-from seatrial.suite.baseline.sheet import Path, Sheet, shown
-from seatrial.suite.baseline.theirs import read_theirs
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.source import Limits, Source, read_source
 
@@ -30,6 +30,11 @@ def read_baselines(path: FilePath, better: Mapping[str, Better] | None = None) -
 
     `better` is what the trials say of their figures: their word counts, and an entry with another is a warning."""
     return baselines_of(read_source(path, limits=LIMITS), better or {})
+
+
+def read_for_trials(path: FilePath, trials: Sequence[object]) -> Baselines:
+    """The same for the trials that name the file; what `seatrial.suite.load` reads baselines with."""
+    return read_baselines(path, agreed_better(trials))
 
 
 def agreed_better(trials: Iterable[object]) -> dict[str, Better]:

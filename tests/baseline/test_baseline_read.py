@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from seatrial.baseline import OURS, THEIRS, Baselines, read_baselines
 from seatrial.job import BoundState, Level
 from seatrial.suite import SuiteError
-from seatrial.suite.baseline import OURS, THEIRS, Baselines, read_baselines
 
 OWN = """\
 version: 1

@@ -10,8 +10,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seatrial.engine import baseline
-from seatrial.engine.baseline import Chosen, FileChanged, MixedRuns, Place, Refused, Updated, Why
+from seatrial.baseline import (
+    OURS,
+    THEIRS,
+    Baselines,
+    Entry,
+    adjust,
+    describe,
+    file_change,
+    new_bounds,
+    past_runs,
+    read_baselines,
+    selection,
+    takeover,
+)
+from seatrial.baseline.edit import Refused, Updated, Why, edited
+from seatrial.baseline.file_change import FileChanged
+from seatrial.baseline.past_runs import MixedRuns
+from seatrial.baseline.selection import Chosen, Place
 from seatrial.job import (
     Attempt,
     BoundState,
@@ -26,7 +42,6 @@ from seatrial.job import (
 from seatrial.job import Place as Where
 from seatrial.record.history import History, open_history
 from seatrial.suite import SuiteError
-from seatrial.suite.baseline import OURS, THEIRS, Baselines, Entry, edited, read_baselines
 
 DAY_S = 86400.0
 START_S = 1_790_812_800.0  # 1 October 2026
@@ -65,7 +80,7 @@ def fill(history: History, prefix: str, first: int, count: int, level: float, **
 
 
 def chosen(history: History, since_s: float | None = None) -> Chosen:
-    (found,) = baseline.choose(history, "train", None, since_s)
+    (found,) = selection.choose(history, "train", None, since_s)
     return found
 
 
@@ -75,7 +90,7 @@ def entry_of(made: Updated, form: str = OURS, text: str = "") -> Entry:
 
 
 def _read(text: str) -> Entry:
-    from seatrial.suite.baseline.read import LIMITS, baselines_of
+    from seatrial.baseline.read import LIMITS, baselines_of
     from seatrial.suite.source import Source
 
     return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
@@ -83,7 +98,7 @@ def _read(text: str) -> Entry:
 
 def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
     fill(history, "r", 0, 20, 2.44)
-    entry = entry_of(baseline.update(chosen(history), None, WHY, "some CPU"))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY, "some CPU"))
     bound = entry.bound
     assert bound.lower is not None
     assert bound.upper is not None
@@ -97,17 +112,17 @@ def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
 
 def test_only_figures_that_say_what_is_better_get_bounds(history: History) -> None:
     fill(history, "r", 0, 6, 2.44)
-    assert [one.series.metric for one in baseline.choose(history, "train", None)] == ["step_time"]
-    (loss,) = baseline.choose(history, "train", "loss")
+    assert [one.series.metric for one in selection.choose(history, "train", None)] == ["step_time"]
+    (loss,) = selection.choose(history, "train", "loss")
     with pytest.raises(Refused, match="lower or higher is better"):
-        baseline.update(loss, None, WHY)
+        new_bounds.update(loss, None, WHY)
 
 
 def test_failed_runs_and_outliers_are_left_out_with_their_reasons(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
     history.add(result("broken", 31, 0.1, Verdict.FAILED), result("odd", 32.0, 9.0))
     fill(history, "s", 33, 5, 2.44)
-    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     assert entry.left_out == {"broken": "the run failed", "odd": "an outlier among the others"}
     assert len(entry.used) == entry.bound.runs == 35
 
@@ -115,7 +130,7 @@ def test_failed_runs_and_outliers_are_left_out_with_their_reasons(history: Histo
 def test_another_configuration_is_never_mixed_in_and_is_counted(history: History) -> None:
     fill(history, "old", 0, 30, 4.0, fingerprint="bbbb")
     fill(history, "new", 40, 8, 2.44)
-    made = baseline.update(chosen(history), None, WHY)
+    made = new_bounds.update(chosen(history), None, WHY)
     assert "30 runs of another configuration or other hardware left out" in made.notes[0]
     entry = entry_of(made)
     assert (entry.bound.runs, entry.bound.fingerprint) == (8, "aaaa")
@@ -126,69 +141,69 @@ def test_a_window_leaves_older_runs_out(history: History) -> None:
     found = chosen(history, START_S + 20 * DAY_S)
     assert (len(found.points), found.left) == (10, "20 runs before the window left out")
     with pytest.raises(Refused, match="no run in that window"):
-        baseline.update(chosen(history, START_S + 99 * DAY_S), None, WHY)
+        new_bounds.update(chosen(history, START_S + 99 * DAY_S), None, WHY)
 
 
 def test_too_few_runs_only_record_and_never_replace_bounds_in_use(history: History) -> None:
     fill(history, "r", 0, 4, 2.44)
-    made = baseline.update(chosen(history), None, WHY)
+    made = new_bounds.update(chosen(history), None, WHY)
     entry = entry_of(made)
     assert (entry.bound.state, entry.bound.upper) == (BoundState.RECORDING, None)
     assert "4 runs" in entry.bound.why
     assert made.notes[0].startswith("recording, so nothing is judged")
     used = _read("baselines: {train: {step_time: {lower: 1, upper: 3}}}")
     with pytest.raises(Refused, match="the bounds that it has stay"):
-        baseline.update(chosen(history), used, WHY)
+        new_bounds.update(chosen(history), used, WHY)
     fill(history, "s", 5, 10, 2.44)
-    later = entry_of(baseline.update(chosen(history), entry, WHY), text=edited("", "f", OURS, [made.edit]))
+    later = entry_of(new_bounds.update(chosen(history), entry, WHY), text=edited("", "f", OURS, [made.edit]))
     assert (later.bound.state, later.bound.why, len(later.reasons)) == (BoundState.USABLE, "", 2)
 
 
 def test_too_wide_a_spread_calls_itself_unusable_and_needs_force_to_count(history: History) -> None:
     history.add(*(result(f"r{n}", n, 2.0 + (n % 5) * 0.4) for n in range(20)))
-    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     assert entry.bound.state is BoundState.UNUSABLE
     used = _read("baselines: {train: {step_time: {lower: 1.9, upper: 2.1}}}")
     with pytest.raises(Refused, match="--force takes them all the same"):
-        baseline.update(chosen(history), used, WHY)
-    forced = entry_of(baseline.update(chosen(history), used, replace(WHY, force=True)))
+        new_bounds.update(chosen(history), used, WHY)
+    forced = entry_of(new_bounds.update(chosen(history), used, replace(WHY, force=True)))
     assert forced.bound.state is BoundState.USABLE
     assert forced.half_width is not None
     assert forced.cap is not None
     assert 0.2 < forced.half_width <= forced.cap  # so the next update does not ask again
-    assert entry_of(baseline.update(chosen(history), forced, WHY)).bound.state is BoundState.USABLE
+    assert entry_of(new_bounds.update(chosen(history), forced, WHY)).bound.state is BoundState.USABLE
 
 
 def test_their_file_gets_no_entry_that_could_not_judge(history: History) -> None:
     fill(history, "r", 0, 4, 2.44)
     with pytest.raises(Refused, match="none is made"):
-        baseline.update(chosen(history), None, WHY, form=THEIRS)
+        new_bounds.update(chosen(history), None, WHY, form=THEIRS)
 
 
 def test_settings_of_the_entry_are_kept(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
     settings = _read("baselines: {train: {step_time: {lower: 1, upper: 3, floor: 0.05, cap: 0.5, false_alarm: 0.01}}}")
-    entry = entry_of(baseline.update(chosen(history), settings, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), settings, WHY))
     assert (entry.floor, entry.cap, entry.bound.false_alarm) == (0.05, 0.5, 0.01)
     assert entry.half_width == pytest.approx(0.05)
 
 
 def test_runs_of_an_open_regression_are_left_out_until_a_recenter_accepts_them(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
-    first = entry_of(baseline.update(chosen(history), None, WHY))
+    first = entry_of(new_bounds.update(chosen(history), None, WHY))
     fill(history, "slow", 30, 12, 2.60)
-    made = baseline.update(chosen(history), first, WHY)
+    made = new_bounds.update(chosen(history), first, WHY)
     second = entry_of(made)
     assert second.bound.runs == 30
     assert set(second.left_out) == {f"slow{n}" for n in range(30, 42)}
     assert any("a regression is open since run slow30" in note for note in made.notes)
-    moved = baseline.recenter(chosen(history), second, WHY)
+    moved = adjust.recenter(chosen(history), second, WHY)
     text = edited(edited("", "f", OURS, [made.edit]), "f", OURS, [moved.edit])
     third = _read(text)
     assert third.accepted == "slow30"
     assert third.bound.center == pytest.approx(2.60, rel=0.005)
     assert any("worse than before" in note for note in moved.notes)
-    fourth = entry_of(baseline.update(chosen(history), third, WHY), text=text)
+    fourth = entry_of(new_bounds.update(chosen(history), third, WHY), text=text)
     assert set(fourth.used) == {f"slow{n}" for n in range(30, 42)}
     assert fourth.bound.changed is not None
     assert fourth.bound.changed.run == "slow30"
@@ -196,9 +211,9 @@ def test_runs_of_an_open_regression_are_left_out_until_a_recenter_accepts_them(h
 
 def test_recenter_keeps_the_width_and_follows_the_last_runs_that_are_out(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
-    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     history.add(result("fast", 31, 2.2, Verdict.FASTER), result("failed", 32, 0.1, Verdict.FAILED))
-    moved = entry_of(baseline.recenter(chosen(history), entry, WHY))
+    moved = entry_of(adjust.recenter(chosen(history), entry, WHY))
     assert moved.bound.center == 2.2
     assert moved.bound.lower is not None
     assert moved.bound.upper is not None
@@ -214,7 +229,7 @@ def test_recenter_of_their_file_keeps_their_convention(history: History) -> None
         " confidence_interval: 0.05, average: 2.45, sample_size: 20}\n"
     )
     history.add(result("fast", 1, 2.2))
-    made = baseline.recenter(chosen(history), _read(text), WHY)
+    made = adjust.recenter(chosen(history), _read(text), WHY)
     after = edited(text, "f", THEIRS, [made.edit])
     assert "step_time_lower_bound: 2.15, step_time_upper_bound: 2.25, confidence_interval: 0.05, average: 2.2" in after
     assert "sample_size: 1," in after
@@ -224,48 +239,48 @@ def test_recenter_of_their_file_keeps_their_convention(history: History) -> None
 
 def test_recenter_refuses_what_it_cannot_follow(history: History) -> None:
     fill(history, "r", 0, 20, 2.44)
-    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     with pytest.raises(Refused, match="nothing to follow"):
-        baseline.recenter(chosen(history), entry, WHY)
+        adjust.recenter(chosen(history), entry, WHY)
     history.add(result("bad", 30, 2.6, Verdict.SLOWER))
     history.mark("bad", "train", "regression", "seen by a person", "me", START_S)
     with pytest.raises(Refused, match="marked as a regression"):
-        baseline.recenter(chosen(history), entry, WHY)
-    assert baseline.recenter(chosen(history), entry, replace(WHY, force=True)).edit.values["center"] == 2.6
+        adjust.recenter(chosen(history), entry, WHY)
+    assert adjust.recenter(chosen(history), entry, replace(WHY, force=True)).edit.values["center"] == 2.6
     history.add(result("tiny", 31, 0.1))
     with pytest.raises(Refused, match="more than the cap of 20%"):
-        baseline.recenter(chosen(history), entry, WHY)
+        adjust.recenter(chosen(history), entry, WHY)
     history.add(result("elsewhere", 32, 2.0, fingerprint="cccc"))
     with pytest.raises(Refused, match="another configuration"):
-        baseline.recenter(chosen(history), entry, WHY)
+        adjust.recenter(chosen(history), entry, WHY)
     for text in ("{}", "{state: recording}", "{lower: 1, upper: 2, disabled: off}"):
         with pytest.raises(Refused, match=r"no width|switched off"):
-            baseline.recenter(chosen(history), _read(f"baselines: {{train: {{step_time: {text}}}}}"), WHY)
+            adjust.recenter(chosen(history), _read(f"baselines: {{train: {{step_time: {text}}}}}"), WHY)
 
 
 def test_widen_by_and_to_and_the_floor_that_keeps_it(history: History) -> None:
     entry = _read("baselines: {train: {step_time: {lower: 1.9, upper: 2.1, center: 2.0}}}")
-    by = baseline.widen(entry, WHY, by=0.2).edit.values
+    by = adjust.widen(entry, WHY, by=0.2).edit.values
     assert (by["lower"], by["upper"], by["floor"]) == (pytest.approx(1.88), pytest.approx(2.12), pytest.approx(0.06))
-    to = baseline.widen(entry, WHY, to=0.1).edit.values
+    to = adjust.widen(entry, WHY, to=0.1).edit.values
     assert (to["lower"], to["upper"]) == (pytest.approx(1.8), pytest.approx(2.2))
     with pytest.raises(Refused, match="no wider"):
-        baseline.widen(entry, WHY, to=0.03)
+        adjust.widen(entry, WHY, to=0.03)
     with pytest.raises(Refused, match="more than the cap"):
-        baseline.widen(entry, WHY, to=0.3)
-    assert baseline.widen(entry, replace(WHY, force=True), to=0.3).edit.values["cap"] == pytest.approx(0.3)
+        adjust.widen(entry, WHY, to=0.3)
+    assert adjust.widen(entry, replace(WHY, force=True), to=0.3).edit.values["cap"] == pytest.approx(0.3)
     fill(history, "r", 0, 30, 2.0)
-    wide = entry_of(baseline.widen(entry, WHY, to=0.1), text="baselines: {train: {step_time: {lower: 1, upper: 3}}}")
-    assert entry_of(baseline.update(chosen(history), wide, WHY)).half_width == pytest.approx(0.1)
+    wide = entry_of(adjust.widen(entry, WHY, to=0.1), text="baselines: {train: {step_time: {lower: 1, upper: 3}}}")
+    assert entry_of(new_bounds.update(chosen(history), wide, WHY)).half_width == pytest.approx(0.1)
 
 
 def test_one_sided_bounds_stay_one_sided() -> None:
     entry = _read("baselines: {train: {step_time: {upper: 2.1, center: 2.0}}}")
-    values = baseline.widen(entry, WHY, by=1.0).edit.values
+    values = adjust.widen(entry, WHY, by=1.0).edit.values
     assert (values["lower"], values["upper"]) == (None, pytest.approx(2.2))
     bare = _read("baselines: {train: {step_time: {upper: 2.1}}}")
     with pytest.raises(Refused, match="no width"):
-        baseline.widen(bare, WHY, by=1.0)
+        adjust.widen(bare, WHY, by=1.0)
 
 
 def repeated(run: str, day: float, *values: float) -> RunResults:
@@ -286,26 +301,26 @@ def test_figures_of_repeats_are_called_figures_and_their_run_is_counted_and_list
 ) -> None:
     for number in range(6):
         history.add(repeated(f"r{number}", number, 2.44, 2.45))
-    entry = entry_of(baseline.update(chosen(history), None, WHY, form=form), form)
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY, form=form), form)
     assert (entry.bound.runs, entry.bound.figures, entry.used) == (6, 12, tuple(f"r{n}" for n in range(6)))
     assert entry.reasons[0]["what"] == "updated from 12 of 12 figures of 6 runs"
-    (shown,) = baseline.show(as_place(entry), history)
+    (shown,) = describe.show(as_place(entry), history)
     assert "(12 figures of 6 runs since 1 Oct, one in 1,000" in shown.sentence
 
 
 def test_left_out_figures_of_repeats_are_named_and_counted_one_by_one(history: History) -> None:
     history.add(repeated("r1", 0, *([2.44] * 18), 9.0, 9.1))
-    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     assert entry.reasons[0]["what"] == "updated from 18 of 20 figures of 1 run"
     assert set(entry.left_out) == {"r1 train[repeat=19]", "r1 train[repeat=20]"}
     assert "2 of 20 figures left out" in entry.method
-    (shown,) = baseline.show(as_place(entry), history)
+    (shown,) = describe.show(as_place(entry), history)
     assert "left out: 2 × an outlier among the others" in shown.details
 
 
 def test_a_run_with_too_few_figures_says_what_it_has(history: History) -> None:
     history.add(repeated("r1", 0, 2.44, 2.45, 2.46))
-    assert entry_of(baseline.update(chosen(history), None, WHY)).bound.why == (
+    assert entry_of(new_bounds.update(chosen(history), None, WHY)).bound.why == (
         "3 figures of 1 run, and a bound needs 5 figures"
     )
 
@@ -320,32 +335,32 @@ def slower(history: History, first: int, count: int, level: float) -> None:
 
 def test_recenter_is_never_narrower_than_the_floor(history: History) -> None:
     fill(history, "r", 0, 20, 2.0)
-    entry = entry_of(baseline.update(chosen(history), None, WHY))
+    entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     assert entry.half_width == pytest.approx(0.015)
     history.add(result("slow", 21, 3.0, Verdict.SLOWER))
-    made = baseline.recenter(chosen(history), entry, WHY)
+    made = adjust.recenter(chosen(history), entry, WHY)
     assert entry_of(made).half_width == pytest.approx(0.015)
     assert any("widened to the floor of 1.50%" in note for note in made.notes)
     narrow = _read("baselines: {train: {step_time: {lower: 1.98, upper: 2.02, center: 2.0}}}")
-    assert entry_of(baseline.recenter(chosen(history), narrow, WHY)).half_width == pytest.approx(0.01)
+    assert entry_of(adjust.recenter(chosen(history), narrow, WHY)).half_width == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("marked", ["slow20", "slow22", "slow25"])
 def test_an_accepted_level_ends_a_regression_whichever_of_its_runs_is_marked(history: History, marked: str) -> None:
     fill(history, "r", 0, 20, 2.44)
-    made = baseline.update(chosen(history), None, WHY)
+    made = new_bounds.update(chosen(history), None, WHY)
     slower(history, 20, 6, 2.61)
     history.mark(marked, "train", "regression", "seen by a person", "me", START_S)
     text = edited("", "f", OURS, [made.edit])
-    moved = baseline.recenter(chosen(history), _read(text), replace(WHY, force=True))
+    moved = adjust.recenter(chosen(history), _read(text), replace(WHY, force=True))
     assert moved.accepted == "slow20"
     text = edited(text, "f", OURS, [moved.edit])
-    updated = baseline.update(chosen(history), _read(text), WHY)
+    updated = new_bounds.update(chosen(history), _read(text), WHY)
     assert entry_of(updated, text=text).used == tuple(f"slow{n}" for n in range(20, 26))
     assert f"run {marked} is marked as a regression, which the recenter of that level overruled" in updated.notes
     fill(history, "worse", 30, 6, 2.9, verdict=Verdict.SLOWER)
     history.mark("worse30", "train", "regression", "again", "me", START_S)
-    later = baseline.update(chosen(history), _read(text), WHY)
+    later = new_bounds.update(chosen(history), _read(text), WHY)
     assert set(later.edit.values["left_out"]["after a regression, not yet fixed"]) == {
         f"worse{n}" for n in range(31, 36)
     }
@@ -358,7 +373,7 @@ def test_a_refused_update_counts_what_was_left_out_and_names_what_helps(history:
     slower(history, 7, 3, 2.61)
     history.mark("slow7", "train", "regression", "seen by a person", "me", START_S)
     with pytest.raises(Refused) as caught:
-        baseline.update(chosen(history), entry, WHY)
+        new_bounds.update(chosen(history), entry, WHY)
     for part in (
         "4 runs of the 5 that a bound needs; the bounds that it has stay",
         "2 × after a regression, not yet fixed",
@@ -375,76 +390,74 @@ def test_a_refused_update_counts_what_was_left_out_and_names_what_helps(history:
 def test_the_advice_to_recenter_needs_force_only_where_a_mark_opened_the_regression(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
     fill(history, "slow", 30, 12, 2.60)
-    notes = baseline.update(chosen(history), None, WHY).notes
+    notes = new_bounds.update(chosen(history), None, WHY).notes
     assert any("`seatrial baseline recenter` accepts its level" in note for note in notes)
 
 
 def test_show_names_the_newest_change_also_when_its_runs_are_alarms_or_were_accepted(history: History) -> None:
     fill(history, "old", 0, 20, 3.0)
     fill(history, "r", 20, 20, 2.44)
-    made = baseline.update(chosen(history), None, WHY)
+    made = new_bounds.update(chosen(history), None, WHY)
     text = edited("", "f", OURS, [made.edit])
     slower(history, 40, 8, 2.61)
-    (shown,) = baseline.show(as_place(_read(text)), history)
+    (shown,) = describe.show(as_place(_read(text)), history)
     assert "the level changed at run slow40 (2.4" in shown.sentence
-    text = edited(text, "f", OURS, [baseline.recenter(chosen(history), _read(text), WHY).edit])
+    text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
     fill(history, "new", 48, 8, 2.61)
-    (shown,) = baseline.show(as_place(_read(text)), history)
+    (shown,) = describe.show(as_place(_read(text)), history)
     assert "the level changed at run slow40 (2.4" in shown.sentence
 
 
 def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_is_of(history: History) -> None:
     fill(history, "r", 0, 8, 2.44)
     history.add(result("broken", 9, 0.1, Verdict.FAILED))
-    made = baseline.update(chosen(history), None, WHY)
+    made = new_bounds.update(chosen(history), None, WHY)
     text = edited("", "f", OURS, [made.edit])
     history.add(result("fast1", 10, 2.2, Verdict.FASTER), result("fast2", 11, 2.21, Verdict.FASTER))
-    text = edited(text, "f", OURS, [baseline.recenter(chosen(history), _read(text), WHY).edit])
+    text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
     entry = _read(text)
     assert (entry.used, entry.left_out, entry.bound.runs, entry.bound.width_runs) == (("fast1", "fast2"), {}, 2, 8)
-    (shown,) = baseline.show(as_place(entry), history)
+    (shown,) = describe.show(as_place(entry), history)
     assert "(centered on 2 runs since 11 Oct, width of 8 earlier ones, one in" in shown.sentence
     history.add(result("faster", 12, 2.0, Verdict.FASTER))
-    again = edited(text, "f", OURS, [baseline.recenter(chosen(history), entry, WHY).edit])
+    again = edited(text, "f", OURS, [adjust.recenter(chosen(history), entry, WHY).edit])
     assert (_read(again).bound.runs, _read(again).bound.width_runs) == (1, 8)
     fill(history, "s", 13, 8, 2.0)
-    updated = _read(edited(again, "f", OURS, [baseline.update(chosen(history), _read(again), WHY).edit]))
+    updated = _read(edited(again, "f", OURS, [new_bounds.update(chosen(history), _read(again), WHY).edit]))
     assert (updated.bound.runs, updated.bound.width_runs) == (9, None)
 
 
 def test_a_width_by_hand_stays_one_by_hand(history: History) -> None:
     history.add(result("fast", 1, 2.2))
     entry = _read("baselines: {train: {step_time: {lower: 2.4, upper: 2.5}}}")
-    moved = entry_of(
-        baseline.recenter(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}"
-    )
-    (shown,) = baseline.show(as_place(moved), history)
+    moved = entry_of(adjust.recenter(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}")
+    (shown,) = describe.show(as_place(moved), history)
     assert "(centered on 1 run since 2 Oct, width by hand)" in shown.sentence
 
 
 def test_a_second_recenter_has_nothing_to_follow_and_the_accepted_change_stays(history: History) -> None:
     fill(history, "r", 0, 30, 2.44)
-    text = edited("", "f", OURS, [baseline.update(chosen(history), None, WHY).edit])
+    text = edited("", "f", OURS, [new_bounds.update(chosen(history), None, WHY).edit])
     slower(history, 30, 12, 2.60)
-    text = edited(text, "f", OURS, [baseline.recenter(chosen(history), _read(text), WHY).edit])
+    text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
     with pytest.raises(Refused, match=r"since it changed at run slow30 .*there is nothing to follow"):
-        baseline.recenter(chosen(history), _read(text), WHY)
+        adjust.recenter(chosen(history), _read(text), WHY)
     fill(history, "later", 50, 12, 2.60)
     with pytest.raises(Refused, match="nothing to follow"):
-        baseline.recenter(chosen(history), _read(text), WHY)
+        adjust.recenter(chosen(history), _read(text), WHY)
 
 
 def test_large_figures_are_told_in_plain_digits(history: History) -> None:
     fill(history, "r", 0, 12, 78350.0)
-    text = edited("", "f", OURS, [baseline.update(chosen(history), None, WHY).edit])
+    text = edited("", "f", OURS, [new_bounds.update(chosen(history), None, WHY).edit])
     slower(history, 12, 12, 90000.0)
-    told = [baseline.show(as_place(_read(text)), history)[0].sentence]
-    told += baseline.update(chosen(history), _read(text), WHY).notes
-    told += baseline.recenter(chosen(history), _read(text), WHY).notes
+    told = [describe.show(as_place(_read(text)), history)[0].sentence]
+    told += new_bounds.update(chosen(history), _read(text), WHY).notes
+    told += adjust.recenter(chosen(history), _read(text), WHY).notes
     assert not any("e+" in line for line in told)
     assert "78,3" in told[0]
     fill(history, "s", 30, 12, 95000.0)
-    left_out = baseline.update(chosen(history), None, WHY).edit.values["left_out"]
+    left_out = new_bounds.update(chosen(history), None, WHY).edit.values["left_out"]
     assert any("since the level got worse, from 78,3" in reason for reason in left_out)
 
 
@@ -461,9 +474,9 @@ def test_a_file_is_written_whole_with_its_mode_and_through_its_link(tmp_path: Pa
     real.chmod(0o640)
     link = tmp_path / "bounds.yaml"
     link.symlink_to("real.yaml")
-    changed = baseline.change(place(link), [baseline.update(chosen(history), None, WHY).edit])
+    changed = file_change.change(place(link), [new_bounds.update(chosen(history), None, WHY).edit])
     assert real.read_text().startswith("# mine\nbaselines: {other: {x: {upper: 1}}}")
-    baseline.write(changed)
+    file_change.write(changed)
     assert link.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert read_baselines(link).entries["train"]["step_time"].bound.runs == 10
@@ -474,28 +487,28 @@ def test_a_file_is_written_whole_with_its_mode_and_through_its_link(tmp_path: Pa
 def test_what_somebody_else_wrote_meanwhile_is_left_alone(tmp_path: Path, history: History) -> None:
     fill(history, "r", 0, 10, 2.44)
     path = tmp_path / "bounds.yaml"
-    made = baseline.update(chosen(history), None, WHY).edit
-    first = baseline.change(place(path), [made])
-    baseline.write(first)
+    made = new_bounds.update(chosen(history), None, WHY).edit
+    first = file_change.change(place(path), [made])
+    file_change.write(first)
     with pytest.raises(FileChanged):  # there was no file when it was asked for
-        baseline.write(first)
-    second = baseline.change(place(path), [made])
+        file_change.write(first)
+    second = file_change.change(place(path), [made])
     path.write_text(path.read_text() + "# by hand\n")
     with pytest.raises(FileChanged):
-        baseline.write(second)
+        file_change.write(second)
     assert path.read_text().endswith("# by hand\n")
 
 
 def test_of_many_writers_at_once_none_takes_anothers_change_away(tmp_path: Path, history: History) -> None:
     fill(history, "r", 0, 10, 2.44)
     path = tmp_path / "bounds.yaml"
-    edit = baseline.update(chosen(history), None, WHY).edit
+    edit = new_bounds.update(chosen(history), None, WHY).edit
     written: list[str] = []
 
     def write(name: str) -> None:
         while True:
             try:
-                baseline.write(baseline.change(place(path), [replace(edit, benchmark=name)]))
+                file_change.write(file_change.change(place(path), [replace(edit, benchmark=name)]))
             except FileChanged:
                 continue
             written.append(name)
@@ -513,9 +526,11 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, history: History)
     fill(history, "r", 0, 10, 2.44)
     path = tmp_path / "bounds.yaml"
     path.write_text("baselines: {other: {x: {upper: 1}}}\n")
-    changed = baseline.change(place(path), [baseline.update(chosen(history), None, WHY).edit])
+    changed = file_change.change(place(path), [new_bounds.update(chosen(history), None, WHY).edit])
     program = (
-        "import resource, signal, sys; from pathlib import Path; from seatrial.engine.baseline import Change, write\n"
+        "import resource, signal, sys\n"
+        "from pathlib import Path\n"
+        "from seatrial.baseline.file_change import Change, write\n"
         "changed = Change('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"  # a write beyond it fails, as on a full disk
@@ -541,7 +556,7 @@ def test_runs_of_another_tool_are_read_in_every_form(tmp_path: Path) -> None:
     for name, text in forms.items():
         path = tmp_path / name
         path.write_text(text)
-        found = baseline.read_runs(path)
+        found = past_runs.read_runs(path)
         assert [(one.run, one.at_s, one.value, one.commit) for one in found] == [
             ("r1", START_S, 2.4, "abc"),
             ("r2", START_S + DAY_S, 2.5, ""),
@@ -569,7 +584,7 @@ def test_rows_that_are_no_runs_are_told_with_their_place(
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(SuiteError) as caught:
-        baseline.read_runs(path)
+        past_runs.read_runs(path)
     for part in told:
         assert part in str(caught.value)
 
@@ -578,21 +593,21 @@ def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, 
     history.add(result("r1", 0, 9.0))
     path = tmp_path / "runs.csv"
     path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
-    figure = baseline.Figure("train", "step_time", "s", "lower", "train")
+    figure = takeover.Figure("train", "step_time", "s", "lower", "train")
     for _ in range(2):
-        kept = baseline.keep(history, baseline.read_runs(path), figure, "aaaa", WHY, "runs.csv")
+        kept = takeover.keep(history, past_runs.read_runs(path), figure, "aaaa", WHY, "runs.csv")
     assert (kept.runs, kept.first_s) == (2, START_S)
     points = chosen(history).points
     assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]
 
 
 def test_hardware_is_told_in_words_and_nothing_is_told_of_a_run_that_is_gone(tmp_path: Path) -> None:
-    from seatrial.engine.baseline.hardware import described
+    from seatrial.baseline.describe import described
 
     seen = {"cpu": "Some CPU", "cores": 8, "gpu": ["A100", "A100", "T4"], "memory_bytes": 1}
     assert described(seen) == "Some CPU, 8 cores, 2 × A100, 1 × T4"
     assert described({}) == ""
-    assert baseline.hardware(tmp_path, "gone", "train") == ""
+    assert describe.hardware(tmp_path, "gone", "train") == ""
 
 
 THEIR_ROWS = """\
@@ -605,14 +620,14 @@ llama-3dot1-8b-sa-zz12cd34-20250701090000-0123abcd,2025-07-01 09:00:00 UTC,3.1,t
 def test_a_table_of_several_benchmarks_is_told_apart_by_the_names_of_its_runs(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(THEIR_ROWS)
-    runs = baseline.read_runs(path)
+    runs = past_runs.read_runs(path)
     assert {(one.metric, one.unit, one.better) for one in runs} == {("step_time", "s", "lower")}
-    found = baseline.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
+    found = past_runs.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
     assert [(one.benchmark, one.value) for one in found] == [("llama-3-8b", 2.7), ("llama-3_1-8b-sa", 3.1)]
     with pytest.raises(MixedRuns, match=r"of 2 jobs: llama-3-8b \(1\), llama-3dot1-8b-sa \(1\)"):
-        baseline.whose(runs, ["llama-3-8b"])
+        past_runs.whose(runs, ["llama-3-8b"])
     with pytest.raises(MixedRuns, match=r"more than one, is called llama-3dot1-8b-sa"):
-        baseline.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3.1-8b-sa"])
-    assert [one.benchmark for one in baseline.whose(runs[:1], ["mine"])] == [""]  # one job: its owner is asked for
+        past_runs.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3.1-8b-sa"])
+    assert [one.benchmark for one in past_runs.whose(runs[:1], ["mine"])] == [""]  # one job: its owner is asked for
     others = [replace(one, run=f"night-{n}") for n, one in enumerate(runs)]
-    assert baseline.whose(others, ["a", "b"]) == others
+    assert past_runs.whose(others, ["a", "b"]) == others

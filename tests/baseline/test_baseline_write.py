@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.engine import baseline
-from seatrial.engine.baseline import CannotWrite, Change, Place
+from seatrial.baseline import Baselines, file_change
+from seatrial.baseline.edit import Edit
+from seatrial.baseline.file_change import CannotWrite, Change
+from seatrial.baseline.selection import Place
 from seatrial.record import write_whole
-from seatrial.suite.baseline import Baselines, Edit
 
 EDIT = Edit("train", "x", {"upper": 2.0}, {"at": "1", "what": "made", "why": "first"})
 
@@ -22,20 +23,20 @@ def test_a_link_to_nothing_is_told_and_no_folder_is_made(tmp_path: Path) -> None
     with pytest.raises(
         CannotWrite, match=r"bounds.yaml cannot be written: it is a link to disk/bounds.yaml, and that does not exist"
     ):
-        baseline.change(place(link), [EDIT])
+        file_change.change(place(link), [EDIT])
     assert list(tmp_path.iterdir()) == [link]
 
 
 def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match=r"bounds.yaml cannot be written: there is no folder .*/disk$"):
-        baseline.change(place(tmp_path / "disk" / "bounds.yaml"), [EDIT])
+        file_change.change(place(tmp_path / "disk" / "bounds.yaml"), [EDIT])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_went_away_meanwhile_is_told(tmp_path: Path) -> None:
     gone = Change("bounds.yaml", tmp_path / "disk" / "bounds.yaml", None, b"x", "")
     with pytest.raises(CannotWrite, match=r"^bounds.yaml cannot be written: No such file or directory$"):
-        baseline.write(gone)
+        file_change.write(gone)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,17 +2,19 @@
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-import msgspec
-
+from seatrial.baseline.entry import Entry
+from seatrial.baseline.new_bounds import accepted_from, counted_reasons
+from seatrial.baseline.selection import Chosen, Place, choose, counted
 from seatrial.check.bounds import sentence
-from seatrial.engine.baseline.cleaned import accepted_from, counted_reasons
-from seatrial.engine.baseline.place import Chosen, Place, choose, counted
 from seatrial.job import Bound, BoundState, Level, told
+from seatrial.record import DamagedFile, RunFolder
 from seatrial.record.history import History
 from seatrial.suite import Suite
-from seatrial.suite.baseline import Entry
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,30 @@ def _range(bound: Bound) -> str:
     lower = "anything" if bound.lower is None else told(bound.lower)
     upper = "anything" if bound.upper is None else told(bound.upper, bound.unit)
     return f"{lower} to {upper} would be in order"
+
+
+def hardware(runs: Path, run: str, cell: str) -> str:
+    """`AMD EPYC 7B12, 2 cores, 4 × NVIDIA A100`"""
+    folder = RunFolder(runs / run)
+    results = folder.read_results()
+    found = next((one for one in results.cells if one.id == cell), None) if results else None
+    if found is None or not found.attempts:
+        return ""
+    try:
+        last = found.attempts[-1]
+        seen = folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware
+    except DamagedFile:
+        return ""
+    return described(seen)
+
+
+def described(seen: dict[str, Any]) -> str:
+    parts = [str(seen["cpu"])] if seen.get("cpu") else []
+    if seen.get("cores"):
+        parts.append(f"{seen['cores']} cores")
+    gpus = seen.get("gpu")
+    models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
+    parts += [f"{count} × {model}" for model, count in models.items()]
+    if others := seen.get("others"):
+        parts.append(f"{len(others)} of its hosts other than that")
+    return ", ".join(parts)

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from seatrial.suite.baseline import theirs
-from seatrial.suite.baseline.document import Document
-from seatrial.suite.baseline.entry import OURS, THEIRS
-from seatrial.suite.baseline.read import LIMITS, baselines_of
+from seatrial.baseline import torchprime as theirs
+from seatrial.baseline.document import Document
+from seatrial.baseline.entry import OURS, THEIRS, text_of
+from seatrial.baseline.read import LIMITS, baselines_of
 from seatrial.suite.problem import SuiteError
 from seatrial.suite.source import Source
 
@@ -165,3 +165,28 @@ def _prove(file: str, after: str, wanted: Any) -> None:
         baselines_of(source)
     except SuiteError as error:
         raise CannotEdit(file, f"it would not be sound afterwards: {error}") from error
+
+
+class Refused(Exception):
+    """An entry stays as it is, and why."""
+
+
+@dataclass(frozen=True)
+class Updated:
+    """A change of one entry, and what is worth knowing about it."""
+
+    edit: Edit
+    notes: tuple[str, ...] = ()
+    accepted: str = ""  # the first run of the level that it accepts
+
+
+@dataclass(frozen=True)
+class Why:
+    """Who changes an entry: when, and for what reason; `force` allows bounds wider than the cap."""
+
+    reason: str
+    at_s: float
+    force: bool = False
+
+    def of(self, what: str) -> dict[str, str]:
+        return {"at": text_of(self.at_s), "what": what, "why": self.reason}

@@ -7,12 +7,12 @@ time of its metrics file is within the bounds, and, where the file has a target,
 import re
 import shlex
 from collections.abc import Container
-from dataclasses import dataclass
 
+import msgspec
+
+from seatrial.baseline.entry import STEP_TIME, THEIRS, Baselines, Entry
+from seatrial.baseline.render import scalar
 from seatrial.job import BoundState
-from seatrial.suite.baseline import THEIRS, Baselines, Entry
-from seatrial.suite.baseline.entry import STEP_TIME
-from seatrial.suite.baseline.render import scalar
 from seatrial.suite.names import NAME
 from seatrial.suite.problem import Mark, Problem, SuiteError, printable
 
@@ -35,8 +35,7 @@ trials:
 """
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(msgspec.Struct, frozen=True):
     text: str
     trials: dict[str, int]  # name -> the line of the benchmark that it is made from
     unknown: tuple[str, ...]  # what the file does not say, and somebody has to
