@@ -113,7 +113,8 @@ class JobState:
         seen = []
         for one in self.feed.hosts():
             finished = one.times.get(Stage.FINISHED)
-            host = HostEnd(one.pod, finished.wall_s if finished else clock.now_s(), one.gone)
+            finished_s = finished.wall_s if finished else clock.now_s()
+            host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
             if one.pod.being_deleted and not over(host, self.known.trial):
                 at_s = self._silent_at_s.setdefault(one.pod.metadata.uid, _silent_at_s(one, clock, lost_s))
                 host = msgspec.structs.replace(host, silent=time.monotonic() >= at_s)
