@@ -223,8 +223,8 @@ async def test_thousands_of_jobs_come_and_go_and_nothing_of_them_is_kept(cluster
         exits = [event for event in watched.events if event.exit]
         assert len(exits) == count
         assert {event.exit.outcome for event in exits if event.exit} == {Outcome.EXITED}
-        kept = watcher.sees()
-        await watched.until(lambda: watcher.sees()["pods"] == 0)
+        kept = watcher.counts()
+        await watched.until(lambda: watcher.counts()["pods"] == 0)
         assert kept["jobs"] == 0
-        assert watcher.sees()["roots"] == 0
+        assert watcher.counts()["roots"] == 0
         assert [pod async for pod in client.list(PODS)] == []
