@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from seatrial.baseline.entry import Entry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import Chosen, Place, choose, counted

@@ -15,19 +15,20 @@ from typing import Any, cast
 import orjson
 
 from seatrial.kubernetes.access import Access
-from seatrial.kubernetes.connection import REQUEST_S, Connection
+from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.discovery import Discovery
-from seatrial.kubernetes.errors import AlreadyExists, Asked, Conflict, Forbidden, NotFound
+from seatrial.kubernetes.errors import AlreadyExists, Asked, Forbidden, NotFound
+from seatrial.kubernetes.failures import PATIENCE_S
 from seatrial.kubernetes.objects import O, Object, Part
 from seatrial.kubernetes.pages import PAGE, Selection, pages
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.resources import ACCESS_REVIEWS, Resource
-from seatrial.kubernetes.retries import PATIENCE_S
 from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import PATIENCE_S as WATCH_PATIENCE_S
 from seatrial.kubernetes.watch import Watch
 from seatrial.kubernetes.wire import accept, decode, decoder
 
+FIELD_MANAGER = "seatrial"  # who changed what, in the server's own record
 Manifest = Mapping[str, Any] | bytes
 
 
@@ -55,17 +56,10 @@ class _Reviewed(Object, frozen=True):
 class Kubernetes:
     """One cluster as one identity. Use it as an async context manager, or `close` it."""
 
-    def __init__(
-        self,
-        access: Access,
-        *,
-        field_manager: str = "seatrial",
-        patience_s: float = PATIENCE_S,
-    ) -> None:
+    def __init__(self, access: Access, *, patience_s: float = PATIENCE_S) -> None:
         self.access = access
         self.connection = Connection(access, patience_s)
         self.discovery = Discovery(self.connection)
-        self._manager = field_manager
 
     async def __aenter__(self) -> "Kubernetes":
         return self
@@ -76,10 +70,10 @@ class Kubernetes:
     async def close(self) -> None:
         await self.connection.close()
 
-    async def version(self, patience_s: float | None = None) -> str:
+    async def version(self) -> str:
         """Such as v1.35.4: whether the server is there and speaks to us."""
         asked = Asked("get", path="/version")
-        answer = await self.connection.request(asked, "GET", "/version", patience_s=patience_s)
+        answer = await self.connection.request(asked, "GET", "/version")
         return str(decoder(_Version).decode(answer.body).git_version)
 
     # Objects
@@ -94,8 +88,6 @@ class Kubernetes:
         name: str = "",
         subresource: str = "",
         dry_run: bool = False,
-        validation: str = "Strict",
-        timeout_s: float = REQUEST_S,
     ) -> O:
         """Of a manifest that is JSON already, `resource` must be given, and `name` if it may be asked twice."""
         if isinstance(manifest, bytes):
@@ -111,10 +103,9 @@ class Kubernetes:
         place = self._place(resource, namespace)
         asked = Asked("create", resource, place, name, subresource)
         path = resource.path(place, name if subresource else "", subresource)
-        query = {"fieldManager": self._manager, "fieldValidation": validation, **_dry(dry_run)}
         try:
             answer = await self.connection.request(
-                asked, "POST", path, query, body=body, accept=accept(into), repeatable=bool(name), timeout_s=timeout_s
+                asked, "POST", path, _writing(dry_run), body=body, accept=accept(into), repeatable=bool(name)
             )
         except AlreadyExists as error:
             if not error.uncertain:
@@ -129,12 +120,10 @@ class Kubernetes:
         into: type[O] = Object,  # type: ignore[assignment]
         *,
         namespace: str | None = None,
-        subresource: str = "",
     ) -> O:
         place = self._place(resource, namespace)
-        asked = Asked("get", resource, place, name, subresource)
-        path = resource.path(place, name, subresource)
-        answer = await self.connection.request(asked, "GET", path, accept=accept(into))
+        asked = Asked("get", resource, place, name)
+        answer = await self.connection.request(asked, "GET", resource.path(place, name), accept=accept(into))
         return decode(asked, into, answer.body)
 
     async def list(
@@ -194,7 +183,7 @@ class Kubernetes:
             asked,
             "PATCH",
             resource.path(place, name, subresource),
-            {"fieldManager": self._manager, "fieldValidation": "Strict", **_dry(dry_run)},
+            _writing(dry_run),
             body=orjson.dumps(patch),
             content_type=how.value,
             accept=accept(into),
@@ -203,49 +192,27 @@ class Kubernetes:
         return decode(asked, into, answer.body)
 
     async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        grace_s: int | None = None,
-        propagation: str = "Background",
-        dry_run: bool = False,
+        self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
     ) -> bool:
-        """False when it was not there, or is another than the one of `uid`."""
+        """False when it was not there. What it owns goes after it."""
         place = self._place(resource, namespace)
-        asked = Asked("delete", resource, place, name)
-        options = _delete_options(grace_s, propagation, uid)
+        asked, path = Asked("delete", resource, place, name), resource.path(place, name)
         try:
-            await self.connection.request(
-                asked, "DELETE", resource.path(place, name), _dry(dry_run), body=options, accept=accept(Object)
-            )
+            await self.connection.request(asked, "DELETE", path, body=_delete_options(grace_s), accept=accept(Object))
         except NotFound:
-            return False
-        except Conflict:
-            if not uid:
-                raise
             return False
         return True
 
     async def delete_all(
-        self,
-        resource: Resource,
-        *,
-        labels: str,
-        namespace: str | None = None,
-        grace_s: int | None = None,
-        propagation: str = "Background",
+        self, resource: Resource, *, labels: str, namespace: str | None = None, grace_s: int | None = None
     ) -> None:
         """Everything with these labels in one request. Without labels this would be everything: they must be given."""
         if not labels:
             raise ValueError("delete_all without labels would delete everything")
         selection = Selection(resource, self._place(resource, namespace), labels)
-        asked = Asked("deletecollection", resource, selection.namespace)
-        options = _delete_options(grace_s, propagation)
+        asked, form = Asked("deletecollection", resource, selection.namespace), accept(Object, many=True)
         await self.connection.request(
-            asked, "DELETE", selection.path(), selection.query(), body=options, accept=accept(Object, many=True)
+            asked, "DELETE", selection.path(), selection.query(), body=_delete_options(grace_s), accept=form
         )
 
     # Rights and kinds
@@ -296,14 +263,13 @@ class Kubernetes:
         return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=place)
 
 
-def _dry(dry_run: bool) -> dict[str, str]:
-    return {"dryRun": "All"} if dry_run else {}
+def _writing(dry_run: bool) -> dict[str, str]:
+    query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+    return {**query, "dryRun": "All"} if dry_run else query
 
 
-def _delete_options(grace_s: int | None, propagation: str, uid: str = "") -> bytes:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+def _delete_options(grace_s: int | None) -> bytes:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if grace_s is not None:
         options["gracePeriodSeconds"] = grace_s
-    if uid:
-        options["preconditions"] = {"uid": uid}
     return orjson.dumps(options)

@@ -33,11 +33,9 @@ from seatrial.kubernetes.errors import (
     Unreachable,
     api_error,
 )
-from seatrial.kubernetes.failures import Failure, failure
-from seatrial.kubernetes.http1 import Broken, NotHttp, Pool
-from seatrial.kubernetes.openings import Openings, settled
+from seatrial.kubernetes.failures import PATIENCE_S, Failure, backoff_s, delay_after_refusal_s, failure
+from seatrial.kubernetes.http1 import Broken, NotHttp, Openings, Pool, settled
 from seatrial.kubernetes.proxies import Relay, proxy_of
-from seatrial.kubernetes.retries import PATIENCE_S, backoff_s, delay_after_refusal_s
 
 JSON = "application/json"
 REQUEST_S = 60.0  # the server is told to give up by then, and a little later we do

@@ -1,13 +1,24 @@
-"""What a broken connection means, in plain words, and whether the request can have reached the server."""
+"""What a broken connection means, whether the request can have reached the server, and when to ask again."""
 
 import asyncio
+import random
 import socket
 import ssl
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 import msgspec
 
+from seatrial.kubernetes.errors import ApiError
 from seatrial.kubernetes.http1 import Broken, NotHttp
+
+PATIENCE_S = 60.0  # how long one request goes on trying
+FIRST_DELAY_S, MOST_DELAY_S = 0.1, 10.0
+FAILED_TRIES = 4  # of a 5xx that does not say when to come back
+STARTING_TRIES = 6
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -99,3 +110,45 @@ def _tls(error: OSError) -> Failure:
         words = f"the server does not accept our client certificate ({reason.lower().replace('_', ' ')})"
         return Failure(words, sent=False, lasting=True)
     return Failure(f"TLS failed: {reason}", sent=False)
+
+
+# ---- asking again: pure but for the clock
+
+
+def delay_after_refusal_s(
+    refused: ApiError, headers: Mapping[str, str], attempt: int, until: float, repeatable: bool
+) -> float:
+    """How long to wait before asking again; raises when that would not help."""
+    said = retry_after_s(headers)
+    comes_back = (
+        refused.code == 429
+        or (refused.code >= 500 and (said is not None or (repeatable and attempt < FAILED_TRIES)))
+        or (_is_starting(refused) and attempt < STARTING_TRIES)
+    )
+    delay = backoff_s(attempt) if said is None else said + random.uniform(0, FIRST_DELAY_S)
+    if not comes_back or time.monotonic() + delay > until:
+        raise refused
+    return delay
+
+
+def _is_starting(refused: ApiError) -> bool:
+    """A server that has not read all its roles yet refuses, and names roles that it cannot find."""
+    return refused.code == 403 and "RBAC:" in refused.message and "not found" in refused.message
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """`Retry-After` in seconds or as a date."""
+    value = headers.get("retry-after")
+    if not value:
+        return None
+    if value.isascii() and value.isdigit():
+        return min(float(value), PATIENCE_S)
+    with suppress(ValueError, TypeError):
+        return min(max(0.0, parsedate_to_datetime(value).timestamp() - time.time()), PATIENCE_S)
+    return None
+
+
+def backoff_s(attempt: int) -> float:
+    """Doubling, with jitter, so that many clients do not come back as one."""
+    most = min(MOST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(attempt - 1, 20))
+    return random.uniform(most / 2, most)

@@ -16,8 +16,8 @@ import msgspec
 
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
-from seatrial.kubernetes.pod_state import RUNNING, look
-from seatrial.kubernetes.retries import backoff_s
+from seatrial.kubernetes.failures import backoff_s
+from seatrial.kubernetes.pod_state import RUNNING, container_state
 from seatrial.kubernetes.streams import STDERR, STDOUT, start
 
 TRIES = 4
@@ -96,7 +96,7 @@ async def follow_file(
                 raise CommandFailed(f"tail of {path} of pod {namespace}/{pod}", running.result(), words)
         except KubernetesError as broken:
             error = broken
-        if await look(connection, namespace, pod, container) != RUNNING:
+        if await container_state(connection, namespace, pod, container) != RUNNING:
             return
         failing_since = failing_since if failures else time.monotonic()
         failures += 1

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from seatrial.kubernetes.access import Access, Identity, Material
 from seatrial.kubernetes.errors import KubeconfigError
-from seatrial.kubernetes.kubeconfig_entry import Entry
-from seatrial.kubernetes.kubeconfig_user import identity_of
+from seatrial.kubernetes.kubeconfig_entries import Entry, identity_of
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")

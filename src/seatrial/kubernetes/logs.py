@@ -18,11 +18,10 @@ import aiohttp
 
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import Asked, Invalid, KubernetesError, NotFound, Unreachable
-from seatrial.kubernetes.failures import failure
+from seatrial.kubernetes.failures import backoff_s, failure
 from seatrial.kubernetes.log_resume import LogLine, LogResume
-from seatrial.kubernetes.pod_state import GONE, RUNNING, look
+from seatrial.kubernetes.pod_state import GONE, RUNNING, container_state
 from seatrial.kubernetes.resources import PODS
-from seatrial.kubernetes.retries import backoff_s
 
 PATIENCE_S = 300.0
 LOOK_S = 15.0  # a follow that is silent for so long is looked at: does the container still run?
@@ -143,4 +142,4 @@ class Logs:
         return query
 
     async def _look(self) -> str:
-        return await look(self._connection, self._namespace, self._pod, self._container)
+        return await container_state(self._connection, self._namespace, self._pod, self._container)

@@ -38,7 +38,7 @@ class _Pod(Object, frozen=True):
     status: _Status = _Status()
 
 
-async def look(connection: Connection, namespace: str, pod: str, container: str = "") -> str:
+async def container_state(connection: Connection, namespace: str, pod: str, container: str = "") -> str:
     """`running` also before it has begun; `ended` when nothing more can come of it; `gone` with its pod."""
     asked = Asked("get", PODS, namespace, pod)
     try:

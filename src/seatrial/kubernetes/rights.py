@@ -74,8 +74,8 @@ def grants(rights: Iterable[Right], user: str) -> list[dict[str, Any]]:
 
     Their name is of these rights and this user alone: applied, they take nothing away that anybody has already."""
     rights = list(rights)
-    told = f"{user} {sorted(map(str, rights))}"
-    name = f"seatrial-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+    text = f"{user} {sorted(map(str, rights))}"
+    name = f"seatrial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     by_place: dict[str, list[Right]] = {}
     for right in rights:
         by_place.setdefault(right.namespace, []).append(right)

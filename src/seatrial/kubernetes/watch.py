@@ -30,10 +30,9 @@ from seatrial.kubernetes.errors import (
     Unreachable,
     status_error,
 )
-from seatrial.kubernetes.failures import failure
+from seatrial.kubernetes.failures import backoff_s, failure
 from seatrial.kubernetes.objects import O, Object, Status
 from seatrial.kubernetes.pages import Selection, pages
-from seatrial.kubernetes.retries import backoff_s
 from seatrial.kubernetes.wire import Line, RawLine, accept, beginning, decoder
 
 ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"

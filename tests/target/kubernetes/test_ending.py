@@ -1,6 +1,7 @@
 """From what was seen of pods to how a job ended, with values alone."""
 
 import json
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -326,3 +327,13 @@ def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
 )
 def test_a_host_has_the_number_that_its_controller_gave_it(labels: dict[str, str], number: int) -> None:
     assert msgspec.convert({"metadata": {"labels": labels}}, PodObject).number == number
+
+
+def test_a_pod_that_its_node_deleted_once_more_was_asked_to_end_the_first_time() -> None:
+    late = pod({"exitCode": 143}, deleted="2026-11-16T05:00:20Z")  # by the node, when it was done with it
+    first_s = datetime.fromisoformat("2026-11-16T05:00:08Z").timestamp()
+    assert host_exit(HostEnd(late, gone=True), "trial", Around()).outcome is Outcome.LOST
+    found = host_exit(
+        HostEnd(late, gone=True, deleted_s=first_s), "trial", Around(namespace="ns", namespace_going=True)
+    )
+    assert found == Exit(Outcome.INFRA, message="the namespace ns is being deleted")

@@ -14,7 +14,7 @@ from seatrial.target.kubernetes import manifest
 from seatrial.target.kubernetes.names import MOST_CHARACTERS
 
 __all__ = ["addons_cluster"]
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.addons]
 
 
 @pytest.fixture

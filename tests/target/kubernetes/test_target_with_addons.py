@@ -15,7 +15,7 @@ from target.contract import until_exit
 
 __all__ = ["addons_cluster"]
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.addons]
 
 STAGES = [Stage.CREATED, Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.FINISHED]
 ADDONS = {"jobset": "jobset", "pytorchjob": "training-operator"}

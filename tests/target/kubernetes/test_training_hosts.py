@@ -134,6 +134,7 @@ async def test_a_host_that_fails_ends_the_others_and_the_verdict_names_it(
 
 
 @pytest.mark.every
+@pytest.mark.addons
 @pytest.mark.skipif(not EVERY, reason="a cluster of its own with addons and a real node, with SEATRIAL_TEST_ALL=1")
 @pytest.mark.parametrize(("workload", "addon"), [("jobset", "jobset"), ("pytorchjob", "training-operator")])
 async def test_hosts_talk_and_fail_alike_as_a_job_set_and_as_a_pytorch_job(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from watched import SHORT, pod_spec, root_manifest, watching
+from watched import SHORT, Result, Row, pod_spec, results, root_manifest, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
@@ -36,26 +36,28 @@ def gpus(count: int) -> dict[str, Any]:
     return {"trial": {"resources": {"limits": {"nvidia.com/gpu": str(count)}}}}
 
 
-@pytest.mark.parametrize(
-    ("pod", "words"),
-    [
-        ({"serviceAccountName": "none"}, 'serviceaccount "none" not found'),
-        ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
-        ({"nodeSelector": {"seatrial/none": "none"}}, "didn't match Pod's node affinity/selector"),
-        (gpus(9), "it asks for 9 of nvidia.com/gpu, and no node has more than 8"),
-        ({"trial": {"resources": {"limits": {"example.com/none": "1"}}}}, "1 of example.com/none, and no node has any"),
-    ],
-    ids=["service-account", "priority-class", "selector", "too-many-gpus", "unknown-resource"],
-)
-async def test_what_can_never_start_here_is_refused_with_the_reason(
-    cluster: Cluster, pod: dict[str, Any], words: str
-) -> None:
-    async with watching(cluster) as watched:
-        handle = await watched.start(**pod)
-        found = await watched.exit(handle)
-        assert found.outcome is Outcome.REFUSED
-        assert words in found.message
-        assert watched.finals == [handle]
+NEVER = {
+    "service-account": ({"serviceAccountName": "none"}, 'serviceaccount "none" not found'),
+    "priority-class": ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
+    "selector": ({"nodeSelector": {"seatrial/none": "none"}}, "didn't match Pod's node affinity/selector"),
+    "too-many-gpus": (gpus(9), "it asks for 9 of nvidia.com/gpu, and no node has more than 8"),
+    "unknown-resource": (
+        {"trial": {"resources": {"limits": {"example.com/none": "1"}}}},
+        "1 of example.com/none, and no node has any",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def never(cluster: Cluster) -> dict[str, Result]:
+    return asyncio.run(results(cluster, {name: Row(pod=pod) for name, (pod, _) in NEVER.items()}))
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_what_can_never_start_here_is_refused_with_the_reason(never: dict[str, Result], name: str) -> None:
+    assert never[name].exit.outcome is Outcome.REFUSED
+    assert NEVER[name][1] in never[name].exit.message
+    assert never[name].held_back
 
 
 async def test_pods_that_the_namespace_forbids_are_refused_with_what_it_demands(cluster: Cluster) -> None:
@@ -221,8 +223,8 @@ async def test_thousands_of_jobs_come_and_go_and_nothing_of_them_is_kept(cluster
         exits = [event for event in watched.events if event.exit]
         assert len(exits) == count
         assert {event.exit.outcome for event in exits if event.exit} == {Outcome.EXITED}
-        kept = watcher.sees()
-        await watched.until(lambda: watcher.sees()["pods"] == 0)
+        kept = watcher.counts()
+        await watched.until(lambda: watcher.counts()["pods"] == 0)
         assert kept["jobs"] == 0
-        assert watcher.sees()["roots"] == 0
+        assert watcher.counts()["roots"] == 0
         assert [pod async for pod in client.list(PODS)] == []

@@ -17,7 +17,7 @@ from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
 
 __all__ = ["addons_cluster"]
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.addons]
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")

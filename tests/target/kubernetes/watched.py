@@ -3,7 +3,7 @@
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -174,3 +174,36 @@ async def watching(
             await client.close()
             await asyncio.gather(reading, return_exceptions=True)
             await admin.delete(NAMESPACES, namespace)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job of a table: what it runs, how its pod differs, and what is done to it as soon as it runs."""
+
+    script: str = "true"
+    pod: dict[str, Any] = field(default_factory=dict)
+    act: Callable[[Watched, str], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    exit: Exit
+    stages: list[str]
+    progress: str
+    held_back: bool  # it was to be deleted before its exit was given
+
+
+async def results(cluster: Cluster, rows: Mapping[str, Row], patience: Patience = SHORT) -> dict[str, Result]:
+    """Of all jobs of a table, started at once in one namespace."""
+    async with watching(cluster, patience) as watched:
+
+        async def one(row: Row) -> Result:
+            handle = await watched.start(row.script, **row.pod)
+            if row.act is not None:
+                await watched.until_running(handle)
+                await row.act(watched, handle)
+            found = await watched.exit(handle)
+            words = " ".join(watched.progress(handle))
+            return Result(found, watched.stages(handle), words, handle in watched.finals)
+
+        return dict(zip(rows, await asyncio.gather(*map(one, rows.values())), strict=True))

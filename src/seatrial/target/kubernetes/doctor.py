@@ -180,9 +180,9 @@ class _Examination:
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except KubernetesError:
             return Remark(Level.OK, "nodes", "may not be listed: how many GPUs there are is not known")
-        told = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
+        listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
         if not nodes:
             return Remark(
                 Level.WARNING, "nodes", "there are none", "jobs wait until one joins, or an autoscaler adds one"
             )
-        return Remark(Level.OK, "nodes", f"{nodes}, with {told}")
+        return Remark(Level.OK, "nodes", f"{nodes}, with {listed}")

@@ -51,8 +51,8 @@ class ProgressFollower:
                 with contextlib.suppress(KubernetesError):
                     async for block in keeper.follow_file(f"{names.OUT}/records.jsonl", offset):
                         offset += len(block)
-                        told = progress.feed(block)
-                        if told:
-                            self._watcher.tell(Event(handle, progress=told))
+                        step = progress.feed(block)
+                        if step:
+                            self._watcher.report(Event(handle, progress=step))
                 await asyncio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1

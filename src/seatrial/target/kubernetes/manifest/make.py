@@ -75,7 +75,7 @@ def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str,
 def job_text(job: Job, inputs: bool) -> str:
     """`job.json`: what the agent in the pod is to do. It names the variables that are secret, never their values."""
     environment, limits = job.environment, job.limits
-    told = {
+    content = {
         "version": 1,
         "name": job.name,
         "steps": [
@@ -94,7 +94,7 @@ def job_text(job: Job, inputs: bool) -> str:
         "memory_bytes": job.resources.memory_bytes,
         "log": {"segments": LOG_SEGMENTS},
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(content).decode()
 
 
 def _check_utf8(job: Job) -> None:

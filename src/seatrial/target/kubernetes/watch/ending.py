@@ -42,6 +42,7 @@ class HostEnd(msgspec.Struct, frozen=True):
     finished_s: float = 0.0
     gone: bool = False
     silent: bool = False
+    deleted_s: float | None = None  # when it was first deleted; None: as its last state says
 
 
 class Around(msgspec.Struct, frozen=True):
@@ -106,7 +107,7 @@ def host_exit(host: HostEnd, trial: str, around: Around) -> Exit:
     if ended is not None and ended.reason == OUT_OF_MEMORY and ended.exit_code:
         return Exit(Outcome.MEMORY, ended.exit_code, _signal(ended), f"it used more memory than its limit{_on(pod)}")
     taken = _taken_away(host, trial, around)
-    if taken is not None and (own is not None or ended is None or _because_asked_to_end(pod, ended)):
+    if taken is not None and (own is not None or ended is None or _because_asked_to_end(host, ended)):
         return taken
     if own is not None:
         return own
@@ -247,21 +248,20 @@ def _signal(ended: Terminated) -> int | None:
     return number if 0 < number <= HIGHEST_SIGNAL else None
 
 
-def _because_asked_to_end(pod: PodObject, ended: Terminated) -> bool:
+def _because_asked_to_end(host: HostEnd, ended: Terminated) -> bool:
     """Whether a trial without a word of its own ended badly because its pod was to end, and not before."""
-    told_s, finished_s = _asked_to_end_s(pod), epoch_s(ended.finished_at)
+    told_s, finished_s = _asked_to_end_s(host), epoch_s(ended.finished_at)
     if told_s is None or finished_s is None:
         return ended.exit_code in (KILLED + 9, KILLED + 15)
     return ended.exit_code != 0 and finished_s >= told_s
 
 
-def _asked_to_end_s(pod: PodObject) -> float | None:
+def _asked_to_end_s(host: HostEnd) -> float | None:
     """When its pod was deleted, or marked for it, by the server's clock."""
-    disruption = pod.condition("DisruptionTarget")
+    disruption = host.pod.condition("DisruptionTarget")
     marked_s = epoch_s(disruption.last_transition_time) if disruption is not None else None
-    deleted_s = epoch_s(pod.metadata.deletion_timestamp)  # this is when its grace is over
-    if deleted_s is not None:
-        deleted_s -= pod.metadata.deletion_grace_period_seconds or 0
+    # A node that is done with a pod deletes it once more, without grace: the first time is when it was asked.
+    deleted_s = host.deleted_s if host.deleted_s is not None else host.pod.deleted_s
     return min((one for one in (marked_s, deleted_s) if one is not None), default=None)
 
 

@@ -110,7 +110,7 @@ class Feeds:
             pods, roots = self._watch_pods(known.run), self._watch_roots(known.run)
             self._runs[known.run] = [self._task(pods), self._task(roots)]
         elif root is None or root.metadata.uid != known.uid:
-            self._task(self._look_for_root(feed))
+            self._task(self._find_root(feed))
         if root is not None and root.metadata.uid == known.uid:
             feed.root = root
         return feed
@@ -147,7 +147,7 @@ class Feeds:
     def synced(self, run: str) -> bool:
         return run in self._synced
 
-    def sees(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """How much is kept, for those who look after growth."""
         return {
             "jobs": len(self._jobs),
@@ -191,16 +191,16 @@ class Feeds:
                 for name in [name for name, feed in self._jobs.items() if feed.known.run == run]:
                     self._note(name)
             elif event.object is not None:
-                self._see_pod(event.object, event.at_s, live and not event.relisted, event.kind is DELETED)
+                self._take_pod(event.object, event.at_s, live and not event.relisted, event.kind is DELETED)
 
     async def _watch_roots(self, run: str) -> None:
         labels = names.selector(run=run, part="job")
         async for event in self._client.watch(self._resource, RootObject, namespace=self._namespace, labels=labels):
             if event.kind is SYNCED:
                 for feed in [one for one in self._jobs.values() if one.known.run == run and one.root is None]:
-                    self._task(self._look_for_root(feed))
+                    self._task(self._find_root(feed))
             elif event.object is not None:
-                self._see_root(event.object, event.kind is DELETED)
+                self._take_root(event.object, event.kind is DELETED)
 
     async def _watch_warnings(self) -> None:
         watch = self._client.watch(EVENTS, WarningEvent, namespace=self._namespace, fields="type=Warning")
@@ -215,7 +215,7 @@ class Feeds:
                 feed.warn(event.object)
                 self._note(feed.known.name)
 
-    def _see_pod(self, pod: PodObject, at_s: float, live: bool, gone: bool) -> None:
+    def _take_pod(self, pod: PodObject, at_s: float, live: bool, gone: bool) -> None:
         name, uid = pod.job, pod.metadata.uid
         feed = self._jobs.get(name)
         times = self._pods.get(uid)
@@ -232,7 +232,7 @@ class Feeds:
             if not self._others[name]:
                 del self._others[name]
 
-    def _see_root(self, root: RootObject, gone: bool) -> None:
+    def _take_root(self, root: RootObject, gone: bool) -> None:
         name = root.metadata.name
         if gone:
             self._roots.pop(name, None)
@@ -243,7 +243,7 @@ class Feeds:
             feed.root, feed.root_gone = root, gone
             self._note(name)
 
-    async def _look_for_root(self, feed: JobFeed) -> None:
+    async def _find_root(self, feed: JobFeed) -> None:
         """One that a synced watch does not know is on its way to us, or was gone before we came."""
         if feed.known.created.source == "submitter":  # a moment ago, so that the watch tells of it without being asked
             await asyncio.sleep(ON_ITS_WAY_S)

@@ -24,12 +24,12 @@ class JobState:
         self.cancelled = False
         self.started, self.exited, self.gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.deciding: asyncio.Task[None] | None = None
-        self.let_go_of = False
-        self._told: dict[Stage, StageTime] = {}
+        self.released = False
+        self._given: dict[Stage, StageTime] = {}
         self._last: StageTime | None = None
         self._progress = ""
         self._waiting: tuple[str, float] | None = None  # the kind of a final reason, and since when
-        self._partial_told = False
+        self._others_ended = False
         self._ask_kueue_s: float | None = None
         self._silent_at_s: dict[str, float] = {}  # by pod: when its node counts as silent
         self._wake_s: list[float] = []
@@ -43,9 +43,9 @@ class JobState:
         """The names of its nodes in the order of hosts, each once."""
         return ", ".join(dict.fromkeys(one.pod.spec.node_name for one in self.feed.hosts() if one.pod.spec.node_name))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nothing more will be told of it: nobody shall wait."""
-        self.let_go_of = True
+        self.released = True
         self.sleep()
         if self.deciding is not None:
             self.deciding.cancel()
@@ -63,20 +63,20 @@ class JobState:
         elif last is not None and {last.source, found.source} <= OUR_CLOCK:
             off_s = min(found.uncertainty_s, found.wall_s - last.wall_s + last.uncertainty_s)
             found = msgspec.structs.replace(found, uncertainty_s=off_s)
-        self._last = self._told[found.stage] = found
+        self._last = self._given[found.stage] = found
         return found
 
     def new_stages(self) -> list[StageTime]:
         hosts = self.feed.hosts()
         new: list[StageTime] = []
         for stage in (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY):
-            if stage in self._told:
+            if stage in self._given:
                 continue
             found = self._reached(stage, hosts)
             if found is None:
                 break
             new.append(self.next_time(found))
-        if Stage.STARTED in self._told:
+        if Stage.STARTED in self._given:
             self.started.set()
         return new
 
@@ -113,7 +113,8 @@ class JobState:
         seen = []
         for one in self.feed.hosts():
             finished = one.times.get(Stage.FINISHED)
-            host = HostEnd(one.pod, finished.wall_s if finished else clock.now_s(), one.gone)
+            finished_s = finished.wall_s if finished else clock.now_s()
+            host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
             if one.pod.being_deleted and not over(host, self.known.trial):
                 at_s = self._silent_at_s.setdefault(one.pod.metadata.uid, _silent_at_s(one, clock, lost_s))
                 host = msgspec.structs.replace(host, silent=time.monotonic() >= at_s)
@@ -139,15 +140,15 @@ class JobState:
     def left_alone(self, hosts: list[HostEnd], around: Around) -> set[int]:
         """The numbers of those that go on although another has failed; told once."""
         trial = self.known.trial
-        if self._partial_told or not any(over(host, trial) and failed(host, trial, around) for host in hosts):
+        if self._others_ended or not any(over(host, trial) and failed(host, trial, around) for host in hosts):
             return set()
-        self._partial_told = True
+        self._others_ended = True
         return {host.pod.number for host in hosts if not over(host, trial)}
 
     # ---- waiting
 
     def why_waiting(self, most: dict[str, float] | None, patience: Patience) -> Waiting | None:
-        if Stage.STARTED in self._told or self.cancelled or self.feed.root_gone:
+        if Stage.STARTED in self._given or self.cancelled or self.feed.root_gone:
             return None
         pods = [one.pod for one in self.feed.hosts() if not one.gone]
         around = waiting.Around(self.feed.root, self.feed.warnings, self.known.hosts, self.known.queue, most)
@@ -194,7 +195,7 @@ class JobState:
         now_s = time.monotonic()
         later = [at_s for at_s in self._wake_s if at_s > now_s]
         self._wake_s.clear()
-        if later and not self.let_go_of:
+        if later and not self.released:
             self._timer = asyncio.get_running_loop().call_later(min(later) - now_s + 0.001, look)
 
     def sleep(self) -> None:

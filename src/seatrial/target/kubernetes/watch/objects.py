@@ -128,6 +128,12 @@ class PodObject(Object, frozen=True, gc=False):
         return self.metadata.deletion_timestamp is not None
 
     @property
+    def deleted_s(self) -> float | None:
+        """When somebody deleted it. What the API calls so is when its grace is over."""
+        over_s = epoch_s(self.metadata.deletion_timestamp)
+        return None if over_s is None else over_s - (self.metadata.deletion_grace_period_seconds or 0)
+
+    @property
     def phase_ended(self) -> bool:
         return self.status.phase in ENDED_PHASES
 

@@ -1,7 +1,8 @@
 """When a pod came to each stage of its life, by whose clock, and how far off that may be.
 
-1. Seen live, a time is our clock's when the watch told it; it is off by at most the time since the pod was last seen
-   otherwise, or since the second that the server stamped on it.
+1. Seen live, a time is our clock's when the watch told it; it is off by at most the time since the second that was
+   stamped on it. Without a stamp it is the time since the pod was last seen otherwise, which does not count how late a
+   node tells.
 2. Found late (the job was taken up, the watch had a gap), it is the server's stamp. Those are cut to whole seconds, so
    their middle is taken and may be off by half a second, and by whatever the server's clock is off.
 """
@@ -34,7 +35,7 @@ class Clock:
 class PodTimes:
     """A pod in its last state, and its times."""
 
-    __slots__ = ("arrived_s", "before_s", "ended", "gone", "live", "pod", "times")
+    __slots__ = ("arrived_s", "before_s", "deleted_s", "ended", "gone", "live", "pod", "times")
 
     def __init__(self, pod: PodObject) -> None:
         self.pod = pod
@@ -43,11 +44,14 @@ class PodTimes:
         self.before_s: float | None = None  # the arrival before: what comes in one block has no order in time
         self.live = False
         self.gone = False
+        self.deleted_s: float | None = None  # when it was first asked to end, by the server's clock
         self.ended = asyncio.Event()  # its trial
 
     def take(self, pod: PodObject, trial: str, arrived_s: float, live: bool, gone: bool = False) -> None:
         """`arrived_s` is wall time."""
         self.pod, self.live, self.gone = pod, live, gone
+        if self.deleted_s is None:
+            self.deleted_s = pod.deleted_s
         if self.arrived_s is not None and self.arrived_s < arrived_s:
             self.before_s = self.arrived_s
         reached = _reached(pod, trial, gone)
@@ -66,8 +70,9 @@ class PodTimes:
 
     def _time(self, stage: Stage, stamp_s: float | None, source: str, arrived_s: float, live: bool) -> StageTime:
         if live or stamp_s is None:
-            before = [one for one in (self.before_s, stamp_s) if one is not None and one <= arrived_s]
-            return StageTime(stage, arrived_s, WATCH, arrived_s - max(before) if before else UNKNOWN_S)
+            stamped = stamp_s is not None and stamp_s <= arrived_s
+            since_s = stamp_s if stamped else self.before_s
+            return StageTime(stage, arrived_s, WATCH, arrived_s - since_s if since_s is not None else UNKNOWN_S)
         return StageTime(stage, min(stamp_s + HALF_S, arrived_s), source, HALF_S)
 
 

@@ -169,8 +169,8 @@ def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patien
     lower = text.lower()
     missing = any(words in lower for words in NO_SUCH_IMAGE) and not any(words in lower for words in NO_WAY)
     detail = BACK_OFF.sub("", waiting.message)
-    told = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
-    why = f"its image cannot be had ({waiting.reason}): {one_line(told or waiting.reason)}"
+    detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
+    why = f"its image cannot be had ({waiting.reason}): {one_line(detail or waiting.reason)}"
     if waiting.reason in IMAGE_REFUSED or missing:
         return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "image")
     return Waiting(why, Outcome.INFRA, True, patience.infra_s, "image")
@@ -208,8 +208,8 @@ def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float]
     too_much = [_too_much(reason, pod, most) for reason in reasons]
     if not all(more or _never(reason) for reason, more in zip(reasons, too_much, strict=True)):
         return Waiting(why)
-    told = "; ".join(dict.fromkeys(filter(None, too_much)))
-    never = f"no node of this cluster can take it: {text}" + (f" ({told})" if told else "")
+    listed = "; ".join(dict.fromkeys(filter(None, too_much)))
+    never = f"no node of this cluster can take it: {text}" + (f" ({listed})" if listed else "")
     return Waiting(never, Outcome.REFUSED, True, patience.never_s, NEVER)
 
 

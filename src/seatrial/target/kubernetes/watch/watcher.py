@@ -74,7 +74,7 @@ class Watcher:
             if event is not None:
                 yield event
 
-    def tell(self, event: Event) -> None:
+    def report(self, event: Event) -> None:
         """What somebody else saw of a job, in its place among the others and never after its exit."""
         job = self._jobs.get(event.handle)
         if job is not None and not job.exited.is_set():
@@ -90,8 +90,8 @@ class Watcher:
         self._jobs[handle] = self._named[known.name] = job
         self._queue.put_nowait(Event(handle, job.next_time(known.created)))
         if self._failure is not None:
-            job.let_go()
-        self._look(job)
+            job.release()
+        self._consider(job)
 
     def mark_cancelled(self, handle: str) -> None:
         """Whatever ends after this without a word of its own was cancelled."""
@@ -103,7 +103,7 @@ class Watcher:
         job = self._jobs.pop(handle, None)
         if job is None:
             return
-        job.let_go()
+        job.release()
         self._named.pop(job.known.name, None)
         self._feeds.forget(job.known.name)
         asyncio.get_running_loop().call_later(LINGER_S, self._feeds.leave, job.known.run)
@@ -143,17 +143,17 @@ class Watcher:
         """A watch, or what is done with what it tells, has failed for good: whoever waits learns it."""
         self._failure = self._failure or error
         for job in self._jobs.values():
-            job.let_go()
+            job.release()
         self._queue.put_nowait(None)
 
-    def sees(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """How much is kept, for those who look after growth."""
-        return self._feeds.sees()
+        return self._feeds.counts()
 
     async def close(self) -> None:
         self._closed = True
         for job in self._jobs.values():
-            job.let_go()
+            job.release()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -180,13 +180,13 @@ class Watcher:
         while True:
             for name in await self._feeds.changed():
                 if name in self._named:
-                    self._look(self._named[name])
+                    self._consider(self._named[name])
 
-    def _look(self, job: JobState) -> None:
+    def _consider(self, job: JobState) -> None:
         """At a job of which something has changed, or whose time is up."""
         if job.feed.all_gone:
             job.gone.set()
-        if job.exited.is_set() or job.let_go_of:
+        if job.exited.is_set() or job.released:
             return
         for reached in job.new_stages():
             self._queue.put_nowait(Event(job.handle, reached, host=job.host()))
@@ -203,10 +203,10 @@ class Watcher:
         still_running = job.left_alone(hosts, around)
         if still_running:
             self._task(self._end_others(job, still_running))
-        self._look_at_waiting(job)
-        job.wake(lambda: self._look(job))
+        self._consider_waiting(job)
+        job.wake(lambda: self._consider(job))
 
-    def _look_at_waiting(self, job: JobState) -> None:
+    def _consider_waiting(self, job: JobState) -> None:
         reason = job.why_waiting(self._inquiries.most(), self._patience)
         if reason is None:
             return
@@ -225,13 +225,13 @@ class Watcher:
         await self._inquiries.learn_nodes()
         for job in list(self._jobs.values()):
             if not job.started.is_set():
-                self._look(job)
+                self._consider(job)
 
     async def _ask_kueue(self, job: JobState) -> None:
         said = await self._inquiries.workload(job.known)
         if said is not None:
             job.feed.warn(said)
-            self._look(job)
+            self._consider(job)
 
     # ---- ends
 
@@ -260,7 +260,7 @@ class Watcher:
         hosts = job.host_ends(self._clock, self._patience.lost_s)
         job.deciding = None
         if missing or not job.over(hosts, True):
-            job.wake(lambda: self._look(job))
+            job.wake(lambda: self._consider(job))
             return
         self._exit(job, job_exit(hosts, job.known.trial, self._around(job, namespace_going)))
 
@@ -271,7 +271,7 @@ class Watcher:
             again = job.why_waiting(self._inquiries.most(), self._patience)
             if again is None or again.kind != NEVER:
                 job.deciding = None
-                self._look(job)
+                self._consider(job)
                 return
         message = reason.why
         try:
@@ -300,7 +300,7 @@ class Watcher:
                 await self._ender.delete(job.known.name)
 
     def _exit(self, job: JobState, ended: Exit) -> None:
-        if job.exited.is_set() or job.let_go_of:
+        if job.exited.is_set() or job.released:
             return
         self._queue.put_nowait(Event(job.handle, job.finished(self._clock), ended, job.host()))
         job.started.set()
