@@ -14,7 +14,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return agent_file(tmp_path_factory.mktemp("agent"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def zygote(agent: Path) -> Iterator[Zygote]:
     zygote = Zygote(agent)
     yield zygote

@@ -28,9 +28,10 @@ class Zygote:
         self._count += 1
         self.process.stdin.write(json.dumps({"id": self._count, "job": request}).encode() + b"\n")
         self.process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-        assert answer["id"] == self._count
-        return answer
+        while True:
+            answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+            if answer["id"] == self._count:  # else a supervisor of an earlier job was killed
+                return answer
 
     def close(self) -> None:
         self.process.communicate()

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from supervised import Supervised, Zygote, until
 
 ROOT = os.geteuid() == 0
 PYTHONS = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python"))
+
+
+@pytest.fixture
+def zygote(agent: Path) -> Iterator[Zygote]:
+    """One for each test: some of them kill it."""
+    zygote = Zygote(agent)
+    yield zygote
+    zygote.close()
 
 
 def test_every_step_runs_whatever_became_of_the_one_before(job: Supervised) -> None:
