@@ -27,7 +27,7 @@ class Selection:
     """Of one process: with xdist each worker has one, and the controller adds what they found."""
 
     unselected: int = 0
-    """Tests that need a cluster and were deselected, those of the harness apart."""
+    """Tests that need a cluster and were deselected."""
     unchanged: int = 0
     """Tests of the harness that are not run because they passed as they are."""
     harness: set[str] = field(default_factory=set)
@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("cluster") and not item.get_closest_marker("harness"):
+        if item.get_closest_marker("cluster"):
             item.config.stash[SELECTION].unselected += 1
 
 
@@ -88,17 +88,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     return report
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker hands over what it found; who has no workers keeps it."""
-    output = getattr(session.config, "workeroutput", None)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """A worker hands over what it found; who has a terminal says it below all the rest."""
     selection = session.config.stash[SELECTION]
+    output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["clusters"] = [
-            selection.unselected,
-            selection.unchanged,
-            *map(sorted, (selection.harness, selection.passed)),
-        ]
+        sets = map(sorted, (selection.harness, selection.passed))
+        output["clusters"] = [selection.unselected, selection.unchanged, *sets]
+    yield
+    if output is None:
+        _conclude(session.config, selection)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,17 +111,17 @@ def pytest_testnodedown(node: Any) -> None:
         selection.passed.update(passed)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    selection = config.stash[SELECTION]
+def _conclude(config: pytest.Config, selection: Selection) -> None:
     if selection.harness and selection.harness <= selection.passed:
         _stamp().parent.mkdir(parents=True, exist_ok=True)
         _stamp().touch()
-    if selection.unchanged:
-        terminalreporter.write_line(
-            f"harness unchanged since its tests passed: {selection.unchanged} tests not run (pytest tests/cluster)"
-        )
-    if selection.unselected and "cluster" in config.option.markexpr:
-        terminalreporter.write_line(f"{selection.unselected} tests need a cluster and were not run: make test-cluster")
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    without = "not cluster" in config.option.markexpr
+    if selection.unchanged and not without:
+        tests = f"{selection.unchanged} tests not run (pytest tests/cluster)"
+        terminal.write_line(f"harness unchanged since its tests passed: {tests}")
+    if selection.unselected and without:
+        terminal.write_line(f"{selection.unselected} tests need a cluster and were not run: make test-cluster")
 
 
 def _asked_for(config: pytest.Config) -> bool:
