@@ -183,7 +183,7 @@ class Watcher:
                     self._consider(self._named[name])
 
     def _consider(self, job: JobState) -> None:
-        """At a job of which something has changed, or whose time is up."""
+        """A job of which something has changed, or whose time is up."""
         if job.feed.all_gone:
             job.gone.set()
         if job.exited.is_set() or job.released:
