@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seatrial.plan import Plan, Selection, TooManyCells, expand
-from seatrial.suite import Suite
+from seatrial.suite import Suite, SuiteError
 
 Make = Callable[..., Suite]
 GPUS = {"cpu": {"cpu": 4, "memory": "8Gi"}, "a100": {"gpu": {"model": "A100", "memory": "40Gi"}}, "quiet": {}}
@@ -223,3 +223,18 @@ def test_the_json_form_has_what_other_programs_read(suite_of: Make) -> None:
 def test_a_plan_of_some_of_its_cells_sums_only_those(suite_of: Make) -> None:
     plan = expand(suite_of({"matrix": {"n": [1, 2, 3]}, "estimate": "1h"}))
     assert plan.of(plan.cells[:1]).hours == 1
+
+
+def test_a_trial_that_needs_no_machine_names_its_target(suite_of: Make) -> None:
+    targets = {"cluster": {"kind": "local"}}
+    (cell,) = expand(suite_of({"target": "cluster"}, targets=targets)).cells
+    assert (cell.id, cell.target, cell.machine_name) == ("t", "cluster", "")
+    (elsewhere,) = expand(suite_of({"target": "here"}, targets=targets)).cells
+    assert elsewhere.hash != cell.hash
+
+
+def test_a_trial_with_an_unknown_target_or_with_machines_beside_it_is_refused(suite_of: Make) -> None:
+    with pytest.raises(SuiteError, match="unknown target 'clustr'"):
+        suite_of({"target": "clustr"}, targets={"cluster": {"kind": "local"}})
+    with pytest.raises(SuiteError, match="a trial has a `target` or machines"):
+        suite_of({"target": "here", "machine": "all"}, machines=GPUS)

@@ -51,8 +51,12 @@ class Place(msgspec.Struct, frozen=True):
     """Where an attempt ran."""
 
     target: str
-    machine: str
+    machine: str  # empty: of a trial that needs none
     host: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.target}/{self.machine}" if self.machine else self.target
+        return f"{where} on {self.host}" if self.host else where
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -158,16 +158,23 @@ class _Trial:
             yield Hole(self._name, labels, why, cause) if why else self._cell(labels, picked, place)
 
     def _place(self, labels: Mapping[str, str]) -> "_Place":
-        key = machine_name, runtime_name = labels.get("machine", HERE), labels.get("runtime")
+        key = machine_name, runtime_name = labels.get("machine", HERE if self._model.target is None else ""), labels.get("runtime")
         if key not in self._places:
             if machine_name not in self._machines:
-                machine = self._suite.machine(machine_name)
+                machine = self._machine(machine_name)
                 self._machines[machine_name] = machine, _json(machine.content())
             if runtime_name not in self._runtimes:
                 self._runtimes[runtime_name] = _RuntimeOf(self._suite, self._name, runtime_name)
             runtime = self._runtimes[runtime_name]
             self._places[key] = _Place(self._suite, self._name, runtime, machine_name, *self._machines[machine_name])
         return self._places[key]
+
+    def _machine(self, name: str) -> Machine:
+        """Of a trial that names its target instead of machines, one of which nothing is known but that."""
+        target, moved = self._model.target, self._suite.moved
+        if target is None:
+            return self._suite.machine(name)
+        return Machine(target=moved.name if moved else target)
 
     def _reason(self, labels: Mapping[str, str], picked: Iterable[_Picked], place: "_Place") -> tuple[str, str]:
         if self._model.disabled is not None:

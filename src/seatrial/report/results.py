@@ -56,10 +56,16 @@ _MEANING: dict[str, dict[str, str]] = {
         "verdict": "What this attempt alone came to.",
         "why": "Why, where it did not pass.",
         "seconds": "From started to finished, by one clock; null if it did not get there.",
+        "parts": "Where there is more than one, each by its name; place, stages and exit above are those of the first.",
+    },
+    "PartResult": {
+        "place": "Where it ran.",
+        "stages": "When it reached each stage of a job's life.",
+        "exit": "How it ended.",
     },
     "Place": {
         "target": "Name of the target.",
-        "machine": "Name of the machine.",
+        "machine": "Name of the machine; empty where the trial needs none.",
         "host": "The host, where it is known.",
     },
     "StageTime": {

@@ -97,10 +97,9 @@ def places(cell: CellResult) -> list[str]:
     """Each attempt: where it ran, what it came to and why."""
     told = []
     for attempt in cell.attempts:
-        host = f" on {attempt.place.host}" if attempt.place.host else ""
         why = one_line(attempt.why or attempt.exit.message)
         told.append(
-            f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place.target}/{attempt.place.machine}{host}"
+            f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place}"
             + (f" ({why})" if why and not attempt.verdict.good else "")
         )
     return told

@@ -126,8 +126,7 @@ def _parts(text: str, columns: int, most: int) -> list[str]:
 def _figures(seen: CellSeen) -> str:
     if not seen.result.attempts:
         return ""
-    place = seen.result.attempts[-1].place
-    told = [f"{place.target}/{place.machine}" + (f" on {place.host}" if place.host else ""), seconds(seen.seconds)]
+    told = [str(seen.result.attempts[-1].place), seconds(seen.seconds)]
     if seen.cpu_s is not None:
         told.append(f"{seconds(seen.cpu_s)} CPU")
     if seen.peak_memory_bytes:

@@ -173,7 +173,7 @@ class _Loader:
         for section in SECTIONS:
             if section != "env":
                 names.check_entry_names(section, self._entries(section), self._report)
-        names.check_targets(model.machines, self._data.get("targets") or {}, self._report)
+        names.check_targets(model.machines, trials, self._data.get("targets") or {}, self._report)
         capabilities = names.Capabilities(model.machines)
         for name, runtime in model.runtimes.items():
             capabilities.check(("runtimes", name, "needs"), runtime.needs, self._report)
@@ -185,6 +185,8 @@ class _Loader:
             base: tuple[str | int, ...] = ("trials", name)
             axes[name] = make_groups(trial, model.machines, model.runtimes, partial(self._report_in, base))
             self._check_bent(base, axes[name])
+            if trial.target is not None and any(axis.name == "machine" for group in axes[name] for axis in group.axes):
+                self._report((*base, "target"), "a trial has a `target` or machines, which have one each; not both")
             self._check_files(base, trial)
             names.TrialNames(name, trial, axes[name], self._report).check(
                 self._data["trials"][name], model.runtimes, capabilities

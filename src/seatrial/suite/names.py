@@ -28,11 +28,14 @@ def check_entry_names(section: str, entries: Mapping[str, Any], report: Report) 
             report((section, name), "`all` means every one of them in a matrix; call it something else", True)
 
 
-def check_targets(machines: Mapping[str, Machine], targets: Mapping[str, Any], report: Report) -> None:
-    for name, machine in machines.items():
-        if machine.target not in targets and machine.target != HERE:
-            message = f"unknown target {machine.target!r}{nearest(machine.target, [*targets, HERE])}"
-            report(("machines", name, "target"), message, False)
+def check_targets(
+    machines: Mapping[str, Machine], trials: Mapping[str, TrialModel], targets: Mapping[str, Any], report: Report
+) -> None:
+    named = [(("machines", name, "target"), machine.target) for name, machine in machines.items()]
+    named += [(("trials", name, "target"), trial.target) for name, trial in trials.items() if trial.target is not None]
+    for path, target in named:
+        if target not in targets and target != HERE:
+            report(path, f"unknown target {target!r}{nearest(target, [*targets, HERE])}", False)
 
 
 def check_no_placeholder(path: Path, text: str, report: Report) -> None:
