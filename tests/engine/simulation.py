@@ -75,6 +75,7 @@ class World:
     seed: int
     now_s: float = 1000.0
     jobs: dict[str, "SimJob"] = field(default_factory=dict)
+    half_made: set[str] = field(default_factory=set)
     starts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     interrupts: int = 0
@@ -405,7 +406,13 @@ class SimTarget:
                 self._queue.put_nowait(event)
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        if job.name not in self._world.jobs:  # half made, for a while: a kill then leaves it so
+            self._world.half_made.add(job.name)
+            await asyncio.sleep(self._world.random.choice((0.0, 0.01, 0.5)))
+            self._life.check()
+
         def effect() -> str:
+            self._world.half_made.discard(job.name)
             known = self._world.jobs.get(job.name)
             if known is not None and known.removed:
                 raise Violation(f"{job.name} was submitted again after it had been removed")
@@ -474,6 +481,7 @@ class SimTarget:
     async def remove(self, handle: str) -> None:
         def effect() -> None:
             job = self._world.jobs.get(handle.removeprefix("sim://"))
+            self._world.half_made.discard(handle.removeprefix("sim://"))
             if job is not None:
                 job.removed = True
                 if job.exit is None:
@@ -488,7 +496,7 @@ class SimTarget:
                 Found(job.handle, name, job.job.run, job.exit is None, job.job.labels, 0.0)
                 for name, job in self._world.jobs.items()
                 if not job.removed
-            ]
+            ] + [Found(f"sim://{name}", name, "", False, {}, 0.0) for name in sorted(self._world.half_made)]
 
         found: list[Found] = await self._call("list", effect)
         return found
@@ -623,7 +631,7 @@ def _check(world: World, results: RunResults, folder: RunFolder, life: Life) -> 
     twice = [name for name, count in world.starts.items() if count > 1]
     if twice:
         raise Violation(f"the work of {twice} was done twice")
-    left = [name for name, job in world.jobs.items() if not job.removed]
+    left = [*(name for name, job in world.jobs.items() if not job.removed), *world.half_made]
     entries, _ = read_journal(folder.journal)
     if left and not any(entry["event"] == "left" for entry in entries):
         raise Violation(f"{left} is left, and the journal does not say so")

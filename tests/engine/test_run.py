@@ -269,10 +269,11 @@ def test_cancel_stops_a_run_of_another_process(world: World) -> None:
     assert world.left() == []
 
 
-def test_cancel_ends_the_jobs_of_a_run_whose_process_was_killed(world: World) -> None:
+@pytest.mark.parametrize("chance", [1, 2])
+def test_cancel_ends_the_jobs_of_a_run_whose_process_was_killed(world: World, chance: int) -> None:
     suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["sleep 60"]')
     process = world.start("run", "suite.yaml", "--parallel", "2")
-    wait_for(lambda: len(world.jobs()) == 2)
+    wait_for(lambda: len(world.jobs()) >= chance)  # at the first, the job may be half made
     process.kill()
     process.communicate()
     assert world.left()

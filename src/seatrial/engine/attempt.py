@@ -19,7 +19,7 @@ from seatrial.engine.state import AttemptRecord, PartRecord, State
 from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Part, Peer, Place, Ready, Stage
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
-from seatrial.target import RunInUse, TargetError, TargetLost
+from seatrial.target import Found, RunInUse, TargetError, TargetLost
 
 T = TypeVar("T")
 STOP_AGAIN_S = 5.0
@@ -187,16 +187,12 @@ class Attempt:
         part.follower = part.follower or await self._around.follower(part.record.target)
         if part.record.stopping is not None:  # an earlier process gave it up, and may not have got to the end of that
             return await self._give_up(part, part.record.stopping)
-        handle: str | None = None
         while (why := self._no_need(part)) is None and not self._may_begin(part):
             await self._news(part, None)
+        if why is not None:
+            return await self._submit_no_more(part, why)
         try:
-            if why is not None:
-                handle = await self._find(part) if part.maybe_known else None
-                if handle is None:
-                    return await self._end(part, why)
-            else:
-                handle = await self._submitted(part)
+            handle = await self._submitted(part)
         except (RunInUse, TargetLost):
             raise  # nothing is known of the part, and nothing is to be: whoever has the run then goes on with it
         except TargetError as error:
@@ -205,6 +201,19 @@ class Attempt:
             return await self._give_up(part, why)
         part.record.handle = handle
         await self._move(part, State.SUBMITTED, handle=handle)
+
+    async def _submit_no_more(self, part: _Part, why: Exit) -> None:
+        """A part that is not needed is not submitted; what an earlier process submitted is followed to its end."""
+        found = await self._find(part) if part.maybe_known else None
+        part.record.handle = found.handle if found else None
+        if found is None:
+            await self._end(part, why)
+        elif await self._adopt(part) is None:
+            await self._move(part, State.SUBMITTED, handle=found.handle)
+        else:  # half made: it never started
+            part.record.handle = None
+            part.gone = False
+            await self._give_up(part, why)
 
     async def _submitted(self, part: _Part) -> str:
         """Found or made; what has to be built or pulled before it can start counts as waiting for a place."""
@@ -258,9 +267,9 @@ class Attempt:
         over; where it cannot be now, it is tried again when the part is removed."""
         assert part.follower
         with contextlib.suppress(TargetError):
-            handle = await self._find(part) if part.maybe_known else None
-            if handle is not None:
-                await part.follower.target.remove(handle)
+            found = await self._find(part) if part.maybe_known else None
+            if found is not None:
+                await part.follower.target.remove(found.handle)
             part.maybe_known = False
         await self._end(part, why)
 
@@ -311,7 +320,8 @@ class Attempt:
         except (RunInUse, TargetLost):
             raise
         except TargetError as error:
-            if await self._find(part) is not None:
+            found = await self._find(part)
+            if found is not None and found.alive:
                 raise
             part.gone = True
             return Exit(error.outcome, message=self._around.mask(str(error)))
@@ -442,8 +452,8 @@ class Attempt:
         assert part.follower
         try:
             handle = part.record.handle
-            if handle is None and part.maybe_known:
-                handle = await self._find(part)  # a submission whose answer was lost
+            if handle is None and part.maybe_known and (found := await self._find(part)) is not None:
+                handle = found.handle  # of a submission whose answer was lost
             if handle is not None:
                 await part.follower.target.remove(handle)
         except TargetError as error:
@@ -452,11 +462,11 @@ class Attempt:
             self._around.at("remove done")
         await self._move(part, State.REMOVED)
 
-    async def _find(self, part: _Part) -> str | None:
-        """The handle of a job that may have been submitted, if it was."""
+    async def _find(self, part: _Part) -> Found | None:
+        """The job, if its target has it."""
         assert part.follower
         jobs = await part.follower.target.list(part.job.run)
-        return next((found.handle for found in jobs if found.name == part.job.name), None)
+        return next((found for found in jobs if found.name == part.job.name), None)
 
 
 def _no_place(limits: Limits) -> str:

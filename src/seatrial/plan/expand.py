@@ -158,7 +158,10 @@ class _Trial:
             yield Hole(self._name, labels, why, cause) if why else self._cell(labels, picked, place)
 
     def _place(self, labels: Mapping[str, str]) -> "_Place":
-        key = machine_name, runtime_name = labels.get("machine", HERE if self._model.target is None else ""), labels.get("runtime")
+        key = machine_name, runtime_name = (
+            labels.get("machine", HERE if self._model.target is None else ""),
+            labels.get("runtime"),
+        )
         if key not in self._places:
             if machine_name not in self._machines:
                 machine = self._machine(machine_name)

@@ -261,9 +261,7 @@ class TrialModel(Model):
     kind: Text = Field(description="Kind of the trial.")
     runtime: Any = Field(None, description="A runtime, a list of them, or `all`; the same as an axis of `matrix`.")
     machine: Any = Field(None, description="A machine, a list of them, or `all`; the same as an axis of `matrix`.")
-    target: Text | None = Field(
-        None, description="Where it runs, for a trial that needs no machine."
-    )
+    target: Text | None = Field(None, description="Where it runs, for a trial that needs no machine.")
     matrix: dict[Text, Any] = Field(
         {}, description="Axes: a value, a list of values, or `all` for runtime and machine."
     )

@@ -74,6 +74,14 @@ class KubernetesTarget:
         self._annotations: dict[str, JobAnnotation] = {}
         self._opened = False
 
+    def address(self) -> dict[str, Any]:
+        """What leads to the same jobs; the rest is what they are made of."""
+        chosen = {"context": self._context or None, "namespace": self._namespace}
+        if self._options.kubeconfig is not None:
+            chosen["kubeconfig"] = str(self._options.kubeconfig.absolute())
+        fields = {"workload", "endpoint", "endpoint_host", "endpoint_class"}
+        return {**chosen, **self._options.model_dump(mode="json", include=fields)}
+
     async def open(self) -> None:
         with target_errors("the cluster cannot be used"):
             access = load(self._options.kubeconfig, self._options.context)

@@ -24,6 +24,11 @@ def job_environment(
     virtual_env: Path | None = None,
 ) -> dict[str, str]:
     job = submission.job
+    if job.environment.seatrial:  # our own program, which reaches targets as this process does
+        return {
+            **os.environ, "TMPDIR": str(folder / "tmp"), **job.env, **secrets, **marks(submission),
+            "SEATRIAL_FILES": str(folder / "files"),
+        }  # fmt: skip
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     path = os.environ.get("PATH", os.defpath)
     own = {

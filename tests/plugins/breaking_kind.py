@@ -1,0 +1,38 @@
+"""A kind of trial with bugs: it breaks where its field `where` says."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from seatrial.job import Observation, Part, Step
+from seatrial.suite import Cell, TrialModel
+from seatrial.trial import Judgement
+from seatrial.trial.job import make_job, only_part
+
+
+class BreakingTrial(TrialModel):
+    kind: Literal["breaking"]
+    command: str = "true"
+
+
+class BreakingKind:
+    name = "breaking"
+    model = BreakingTrial
+
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        return {}
+
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+        self._break(cell, "parts")
+        assert isinstance(cell.model, BreakingTrial)
+        return only_part(cell, make_job(cell, run, attempt, [Step("run", "run", {"command": cell.model.command})], ()))
+
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
+        self._break(cell, "judge")
+        return Judgement([])
+
+    def _break(self, cell: Cell, here: str) -> None:
+        if cell.axes.get("where") == here:
+            raise ZeroDivisionError(f"a bug in {here}")
+
+
+kind = BreakingKind()
