@@ -4,21 +4,25 @@ becomes of it when Seatrial, the driver or the server is killed: nothing is aske
 import os
 import random
 import signal
-import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from asking import (
+    COUNT,
+    DRIVER,
+    SERVER,
+    WAIT_S,
+    asked,
+    asked_so_far,
+    assert_asked_at_most_once,
+    finding,
+    pid_of,
+    until,
+)
 from far_world import PLUGINS
 
 from seatrial.job import Stage
 from world import EVERY, World
-
-AT_ONCE = 4  # things that the driver asks at the same time
-COUNT = 1000 if EVERY else 300
-WAIT_S = 200.0
 
 
 @pytest.fixture
@@ -29,36 +33,6 @@ def asking(world: World) -> World:
 
 def suite(world: World, fields: str = f"count: {COUNT}") -> None:
     world.suite(f"name: asking\ntrials: {{a: {{kind: asking, retries: 0, {fields}}}}}\n")
-
-
-def asked(world: World) -> Counter[str]:
-    """By the server's own account, which is kept with its files."""
-    (path,) = world.run().path.glob("cells/*/1/server/files/asked")
-    return Counter(path.read_text().split())
-
-
-def finding(world: World, step: str, check: str) -> Any:
-    (cell,) = world.results().cells
-    return next(one for one in cell.findings if (one.step, one.check) == (step, check))
-
-
-def until(holds: Callable[[], Any]) -> Any:
-    for _ in range(int(WAIT_S / 0.01)):
-        if found := holds():
-            return found
-        time.sleep(0.01)
-    raise AssertionError("it did not come to that")
-
-
-def asked_so_far(world: World) -> int:
-    return sum(len(path.read_bytes().split()) for path in world.state.glob("jobs/*/*-server/files/asked"))
-
-
-def pid_of(world: World, text: str) -> int | None:
-    return next((int(line.split()[0]) for line in world.processes() if text in line and "spawn" not in line), None)
-
-
-DRIVER, SERVER = "-m seatrial.drive", "http.server"
 
 
 def test_a_server_is_asked_when_it_is_ready_and_ended_when_its_driver_is_done(asking: World) -> None:
@@ -125,18 +99,6 @@ def test_a_driver_that_is_killed_goes_on_where_its_records_end(asking: World) ->
     process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
     assert_asked_at_most_once(asking, kills=3)
-
-
-def assert_asked_at_most_once(world: World, kills: int) -> None:
-    """Nothing twice; what was not asked is only what a killed driver had begun, and that is reported."""
-    assert world.left() == []
-    counts = asked(world)
-    assert max(counts.values()) == 1
-    data = finding(world, "driver", "asked").data
-    assert data["undone"] == 0
-    assert data["finished"] + data["unknown"] == COUNT
-    assert data["unknown"] <= AT_ONCE * kills
-    assert data["finished"] <= len(counts) <= COUNT
 
 
 def failpoints(world: World) -> list[str]:
