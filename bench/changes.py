@@ -1,20 +1,17 @@
 """Changes in a series of 1,000 runs: CPU time beside Apache Otava, and beside people where labelled series are given.
 
-SEATRIAL_CHANGES_DATA names the labelled series (bench/_labels.py says in which form). `--online` also appends them run
-by run, which takes minutes.
+SEATRIAL_CHANGES_DATA names the labelled series (bench/_labels.py says in which form).
 """
 
 import json
 import subprocess
-import sys
 import time
 
 import numpy as np
-from _labels import Labelled, data_file, figures, pairs, read, score
+from _labels import Labelled, data_file, figures, read, score
 from _measure import environment, table
 
 from seatrial.stats.change_points import change_points
-from seatrial.stats.online import Online
 
 SERIES, RUNS, TIMES = 20, 1_000, 5
 OTAVA = """
@@ -39,7 +36,6 @@ def main() -> None:
         f"changes in a series of {RUNS:,} runs, CPU time (mean of {SERIES} series, best of {TIMES})",
         [
             ("change_points", f"{1000 * ours / SERIES:7.2f} ms   (to reach: <= 2 ms)"),
-            ("Online, each run", f"{1000 * append_s(series[0]) / RUNS:7.2f} ms"),
             ("otava 0.8", f"{1000 * theirs / SERIES:7.2f} ms   ({theirs / ours:.0f} times ours)"),
         ],
     )
@@ -60,27 +56,12 @@ def agreement(labelled: list[Labelled]) -> None:
         ("change_points", shown(labelled, ours) + f"   {spent:.2f} ms for 1,000 runs"),
         ("otava, p 1e-6, 2 %", shown(labelled, theirs)),
     ]
-    if "--online" in sys.argv[1:]:
-        grown = [reported(one) for one in values]
-        late = [
-            found[place]
-            for one, found in zip(labelled, grown, strict=True)
-            for place in pairs(one.agreed, found).values()
-        ]
-        after = "/".join(str(q) for q in np.percentile(late, [25, 50, 90]).astype(int))
-        rows.append(("Online", shown(labelled, [list(found) for found in grown]) + f"   {after} runs later"))
     table(f"{len(labelled)} labelled series: F1, cF1, false alarms per 1,000 runs", rows)
 
 
 def shown(labelled: list[Labelled], found: list[list[int]]) -> str:
     f1, agreed_f1, false = figures([score(one, places) for one, places in zip(labelled, found, strict=True)])
     return f"{f1:.3f}  {agreed_f1:.3f}  {false:.2f}"
-
-
-def reported(values: list[float]) -> dict[int, int]:
-    """Each change that was reported, and how many runs after it."""
-    online = Online()
-    return {change.index: run - change.index for run, value in enumerate(values, 1) for change in online.append(value)}
 
 
 def made_up(seed: int) -> list[float]:
@@ -96,14 +77,6 @@ def cpu_s(series: list[list[float]]) -> float:
     began = time.process_time()
     for values in series:
         change_points(values)
-    return time.process_time() - began
-
-
-def append_s(values: list[float]) -> float:
-    online = Online()
-    began = time.process_time()
-    for value in values:
-        online.append(value)
     return time.process_time() - began
 
 

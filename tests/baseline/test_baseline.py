@@ -27,19 +27,19 @@ from seatrial.baseline import (
 from seatrial.baseline.edit import Refused, Updated, Why, edited
 from seatrial.baseline.file_change import FileChanged
 from seatrial.baseline.past_runs import MixedRuns
-from seatrial.baseline.selection import Chosen, Place
+from seatrial.baseline.selection import FigureHistory, SelectedFile
 from seatrial.job import (
     Attempt,
     BoundState,
     CellResult,
     Exit,
     Outcome,
+    Place,
     RunResults,
     Stage,
     StageTime,
     Verdict,
 )
-from seatrial.job import Place as Where
 from seatrial.record.history import History, open_history
 from seatrial.suite import SuiteError
 
@@ -58,7 +58,7 @@ def result(
 ) -> RunResults:
     figure = {"value": value, "unit": "s", "better": "lower", **metric}
     stage = StageTime(Stage.STARTED, START_S + day * DAY_S, "agent")
-    attempt = Attempt(1, Where("here", "small", "node"), [stage], Exit(Outcome.EXITED, 0), verdict)
+    attempt = Attempt(1, Place("here", "small", "node"), [stage], Exit(Outcome.EXITED, 0), verdict)
     cell = CellResult(
         *("train", "01234567", {}, verdict),
         trial="train",
@@ -79,8 +79,8 @@ def fill(history: History, prefix: str, first: int, count: int, level: float, **
     history.add(*runs)
 
 
-def chosen(history: History, since_s: float | None = None) -> Chosen:
-    (found,) = selection.choose(history, "train", None, since_s)
+def chosen(history: History, since_s: float | None = None) -> FigureHistory:
+    (found,) = selection.newest_histories(history, "train", None, since_s)
     return found
 
 
@@ -112,8 +112,8 @@ def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
 
 def test_only_figures_that_say_what_is_better_get_bounds(history: History) -> None:
     fill(history, "r", 0, 6, 2.44)
-    assert [one.series.metric for one in selection.choose(history, "train", None)] == ["step_time"]
-    (loss,) = selection.choose(history, "train", "loss")
+    assert [one.series.metric for one in selection.newest_histories(history, "train", None)] == ["step_time"]
+    (loss,) = selection.newest_histories(history, "train", "loss")
     with pytest.raises(Refused, match="lower or higher is better"):
         new_bounds.update(loss, None, WHY)
 
@@ -325,8 +325,8 @@ def test_a_run_with_too_few_figures_says_what_it_has(history: History) -> None:
     )
 
 
-def as_place(entry: Entry) -> Place:
-    return Place("f", Path("f"), True, Baselines("f", OURS, {"train": {"step_time": entry}}), ("train",), {})
+def as_place(entry: Entry) -> SelectedFile:
+    return SelectedFile("f", Path("f"), True, Baselines("f", OURS, {"train": {"step_time": entry}}), ("train",), {})
 
 
 def slower(history: History, first: int, count: int, level: float) -> None:
@@ -461,10 +461,10 @@ def test_large_figures_are_told_in_plain_digits(history: History) -> None:
     assert any("since the level got worse, from 78,3" in reason for reason in left_out)
 
 
-def place(path: Path) -> Place:
+def place(path: Path) -> SelectedFile:
     exists = path.exists()
     read = read_baselines(path) if exists else Baselines(str(path))
-    return Place("bounds.yaml", path, exists, read, ("train",), {"train": "train"})
+    return SelectedFile("bounds.yaml", path, exists, read, ("train",), {"train": "train"})
 
 
 def test_a_file_is_written_whole_with_its_mode_and_through_its_link(tmp_path: Path, history: History) -> None:
@@ -595,7 +595,7 @@ def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, 
     path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
     figure = takeover.Figure("train", "step_time", "s", "lower", "train")
     for _ in range(2):
-        kept = takeover.keep(history, past_runs.read_runs(path), figure, "aaaa", WHY, "runs.csv")
+        kept = takeover.add_runs(history, past_runs.read_runs(path), figure, "aaaa", WHY, "runs.csv")
     assert (kept.runs, kept.first_s) == (2, START_S)
     points = chosen(history).points
     assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]
@@ -622,12 +622,14 @@ def test_a_table_of_several_benchmarks_is_told_apart_by_the_names_of_its_runs(tm
     path.write_text(THEIR_ROWS)
     runs = past_runs.read_runs(path)
     assert {(one.metric, one.unit, one.better) for one in runs} == {("step_time", "s", "lower")}
-    found = past_runs.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
+    found = past_runs.assign_benchmarks(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
     assert [(one.benchmark, one.value) for one in found] == [("llama-3-8b", 2.7), ("llama-3_1-8b-sa", 3.1)]
     with pytest.raises(MixedRuns, match=r"of 2 jobs: llama-3-8b \(1\), llama-3dot1-8b-sa \(1\)"):
-        past_runs.whose(runs, ["llama-3-8b"])
+        past_runs.assign_benchmarks(runs, ["llama-3-8b"])
     with pytest.raises(MixedRuns, match=r"more than one, is called llama-3dot1-8b-sa"):
-        past_runs.whose(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3.1-8b-sa"])
-    assert [one.benchmark for one in past_runs.whose(runs[:1], ["mine"])] == [""]  # one job: its owner is asked for
+        past_runs.assign_benchmarks(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3.1-8b-sa"])
+    assert [one.benchmark for one in past_runs.assign_benchmarks(runs[:1], ["mine"])] == [
+        ""
+    ]  # one job: its owner is asked for
     others = [replace(one, run=f"night-{n}") for n, one in enumerate(runs)]
-    assert past_runs.whose(others, ["a", "b"]) == others
+    assert past_runs.assign_benchmarks(others, ["a", "b"]) == others

@@ -7,14 +7,14 @@ import pytest
 from seatrial.baseline import Baselines, file_change
 from seatrial.baseline.edit import Edit
 from seatrial.baseline.file_change import CannotWrite, Change
-from seatrial.baseline.selection import Place
+from seatrial.baseline.selection import SelectedFile
 from seatrial.record import write_whole
 
 EDIT = Edit("train", "x", {"upper": 2.0}, {"at": "1", "what": "made", "why": "first"})
 
 
-def place(path: Path) -> Place:
-    return Place("bounds.yaml", path, False, Baselines(str(path)), ("train",), {"train": "train"})
+def place(path: Path) -> SelectedFile:
+    return SelectedFile("bounds.yaml", path, False, Baselines(str(path)), ("train",), {"train": "train"})
 
 
 def test_a_link_to_nothing_is_told_and_no_folder_is_made(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.baseline import read_for_trials
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import load
@@ -55,7 +56,7 @@ def test_the_suite_plans_as_it_is_with_every_benchmark_and_its_bounds(world: Wor
     plan = world.seatrial("plan", "seatrial.yaml", check=0).stdout
     assert "3 cells, 1 holes of 4 combinations" in plan.replace("1 hole ", "1 holes ")
     assert "no TPUs this week" in plan
-    suite = load(world.folder / "seatrial.yaml", *models())
+    suite = load(world.folder / "seatrial.yaml", *models(), read_for_trials)
     sft = suite.trials["llama-3_1-8b-sft"]
     assert sft.loss is not None  # type: ignore[attr-defined]
     loss = next(bound for cell in expand(suite).cells for bound in cell.bounds if bound.metric == "loss")
@@ -79,7 +80,7 @@ def test_a_command_gets_the_names_as_one_word_each_whatever_is_in_them(world: Wo
     (world.folder / "sub").mkdir()
     done = world.seatrial("import", "step_time_bounds.yaml", "--command", command, "--out", "sub/out.yaml", check=0)
     assert "1 training trial, judged by ../step_time_bounds.yaml" in done.stdout
-    suite = load(world.folder / "sub" / "out.yaml", *models())
+    suite = load(world.folder / "sub" / "out.yaml", *models(), read_for_trials)
     (trial,) = suite.trials.values()
     assert trial.baseline == "../step_time_bounds.yaml"
     world.seatrial("run", "sub/out.yaml")

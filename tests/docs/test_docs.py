@@ -12,6 +12,7 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
+from seatrial.baseline import read_for_trials
 from seatrial.plugins import models
 from seatrial.suite import load
 from world import World
@@ -33,7 +34,7 @@ def test_every_suite_of_the_page_loads(page: Path, tmp_path: Path) -> None:
         if language == "yaml" and re.search(r"^trials:", text, re.MULTILINE):
             path = tmp_path / f"{number}.yaml"
             path.write_text(text)
-            load(path, *models())
+            load(path, *models(), read_for_trials)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "kubernetes"], ids=lambda page: page.stem)

@@ -7,13 +7,13 @@ from statistics import median
 
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.entry import Entry, relative_half_width, text_of
-from seatrial.baseline.selection import Chosen, counted, runs_of
+from seatrial.baseline.selection import FigureHistory, counted, runs_of
 from seatrial.job import Bound, BoundState, told
 from seatrial.record.history import Point
 from seatrial.stats.bounds import CAP, FLOOR
 
 
-def recenter(chosen: Chosen, entry: Entry, why: Why) -> Updated:
+def recenter(chosen: FigureHistory, entry: Entry, why: Why) -> Updated:
     """The same width around the level of the newest runs, but never narrower than the floor. Raises Refused.
 
     The newest level: the last runs that are out of the bounds on the same side; when the last one is inside, the runs
@@ -89,7 +89,7 @@ def _unwidened(method: str) -> str:
     return re.sub(r", widened to [^,]*", "", method)
 
 
-def _followed(chosen: Chosen, bound: Bound, center: float, force: bool) -> list[Point]:
+def _followed(chosen: FigureHistory, bound: Bound, center: float, force: bool) -> list[Point]:
     """The runs of the level that the bounds are to follow. Raises Refused."""
     if bound.fingerprint and chosen.series.fingerprint != bound.fingerprint:
         raise Refused(

@@ -11,7 +11,7 @@ import msgspec
 
 from seatrial.baseline.entry import Entry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
-from seatrial.baseline.selection import Chosen, Place, choose, counted
+from seatrial.baseline.selection import FigureHistory, SelectedFile, counted, newest_histories
 from seatrial.check.bounds import sentence
 from seatrial.job import Bound, BoundState, Level, told
 from seatrial.record import DamagedFile, RunFolder
@@ -27,11 +27,11 @@ class Shown:
     details: tuple[str, ...] = ()
 
 
-def show(place: Place, history: History, metric: str | None = None) -> list[Shown]:
+def show(place: SelectedFile, history: History, metric: str | None = None) -> list[Shown]:
     """One for each entry of the selected benchmarks, and one for each of them that has none."""
     shown = []
     for benchmark in place.benchmarks:
-        runs = {chosen.series.metric: chosen for chosen in choose(history, benchmark, metric)}
+        runs = {chosen.series.metric: chosen for chosen in newest_histories(history, benchmark, metric)}
         entries = place.baselines.entries.get(benchmark, {})
         named = [name for name in dict.fromkeys([*entries, *runs]) if metric is None or name == metric]
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]
@@ -40,7 +40,7 @@ def show(place: Place, history: History, metric: str | None = None) -> list[Show
     return shown
 
 
-def unused(place: Place, suite: Suite) -> list[Shown]:
+def unused(place: SelectedFile, suite: Suite) -> list[Shown]:
     """Entries of no cell that would run: they, or their trial, are switched off; or a trial was renamed, say."""
     shown = []
     for benchmark, entries in place.baselines.entries.items():
@@ -64,7 +64,7 @@ def _switched_off(suite: Suite, benchmark: str) -> str:
     return ""
 
 
-def _shown(benchmark: str, metric: str, entry: Entry | None, chosen: Chosen | None) -> Shown:
+def _shown(benchmark: str, metric: str, entry: Entry | None, chosen: FigureHistory | None) -> Shown:
     if entry is None:
         so_far = counted(chosen.points if chosen else [])
         return Shown(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
@@ -81,7 +81,7 @@ def _shown(benchmark: str, metric: str, entry: Entry | None, chosen: Chosen | No
     return Shown(benchmark, metric, text, tuple(_details(entry, chosen)))
 
 
-def _with_newest_change(entry: Entry, chosen: Chosen | None) -> Bound:
+def _with_newest_change(entry: Entry, chosen: FigureHistory | None) -> Bound:
     """The bound with the last change of the level: that of the entry, or a newer one that the history knows by now.
 
     Runs that are out of their bounds count here: they are what a change of the level looks like."""
@@ -102,7 +102,7 @@ def _with_newest_change(entry: Entry, chosen: Chosen | None) -> Bound:
     return msgspec.structs.replace(bound, changed=level)
 
 
-def _details(entry: Entry, chosen: Chosen | None) -> list[str]:
+def _details(entry: Entry, chosen: FigureHistory | None) -> list[str]:
     bound, details = entry.bound, []
     half = entry.half_width
     width = f"±{half:.2%}" if half is not None else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.baseline.edit import Edit, edited
-from seatrial.baseline.selection import Place
+from seatrial.baseline.selection import SelectedFile
 from seatrial.record import write_whole
 
 
@@ -40,7 +40,7 @@ class Change:
         return self.before == self.after
 
 
-def change(place: Place, edits: Iterable[Edit]) -> Change:
+def change(place: SelectedFile, edits: Iterable[Edit]) -> Change:
     """What these edits make of the file. Raises CannotEdit and CannotWrite; nothing is written."""
     _check_folder(place)
     before = place.path.read_bytes() if place.exists else None
@@ -60,7 +60,7 @@ def write(changed: Change) -> None:
         raise CannotWrite(changed.name, error.strerror or str(error)) from error
 
 
-def _check_folder(place: Place) -> None:
+def _check_folder(place: SelectedFile) -> None:
     """A folder that is not there is a slip of the pen, or a disk that is not mounted: none is made."""
     if place.path.is_symlink() and not place.path.exists():
         raise CannotWrite(place.name, f"it is a link to {place.path.readlink()}, and that does not exist")

@@ -7,14 +7,14 @@ from typing import Any
 from seatrial.baseline.adjust import cap_of, raised
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.entry import OURS, THEIRS, Entry, text_of
-from seatrial.baseline.selection import Chosen, counted, runs_of
+from seatrial.baseline.selection import FigureHistory, counted, runs_of
 from seatrial.job import BoundState
 from seatrial.record.history import Point
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, Interval, prediction_interval
 from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, Cleaned, Past, clean
 
 
-def update(chosen: Chosen, entry: Entry | None, why: Why, hardware: str = "", form: str = OURS) -> Updated:
+def update(chosen: FigureHistory, entry: Entry | None, why: Why, hardware: str = "", form: str = OURS) -> Updated:
     """Bounds for one new run, from all runs that count. Raises Refused."""
     series, points = chosen.series, chosen.points
     if not series.better:
@@ -83,7 +83,7 @@ def _state(interval: Interval, entry: Entry | None, force: bool, form: str, told
     return state
 
 
-def _left(chosen: Chosen, found: Cleaned, left_out: dict[int, str]) -> list[str]:
+def _left(chosen: FigureHistory, found: Cleaned, left_out: dict[int, str]) -> list[str]:
     """What did not count, why, and what helps."""
     parts = [chosen.left, counted_reasons(left_out.values()), *what_helps(chosen.points, found)]
     return [part for part in parts if part]

@@ -204,7 +204,7 @@ class MixedRuns(Exception):
         )
 
 
-def whose(runs: Sequence[PastRun], benchmarks: Collection[str]) -> list[PastRun]:
+def assign_benchmarks(runs: Sequence[PastRun], benchmarks: Collection[str]) -> list[PastRun]:
     """The runs, each with its benchmark where its name says it. Raises MixedRuns.
 
     Runs of one job only, and runs with other names, may stay without: then whoever imports them says whose they are."""

@@ -7,8 +7,9 @@ from typing import Any
 
 from seatrial.baseline.document import Document
 from seatrial.baseline.entry import CAP, OURS, THEIRS, Baselines, Entry
-from seatrial.baseline.sheet import Path, Sheet, shown
-from seatrial.baseline.torchprime import read_theirs
+from seatrial.baseline.models import Disabled, FigureKeys, Keys, describe_value, state_of
+from seatrial.baseline.sheet import Path, Sheet
+from seatrial.baseline.torchprime import read_torchprime
 from seatrial.job import Better, Bound, BoundState
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.source import Limits, Source, read_source
@@ -17,11 +18,6 @@ from seatrial.suite.source import Limits, Source, read_source
 LIMITS = Limits("baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file")
 VERSION = 1
 TOP = {"baselines": OURS, "benchmarks": THEIRS}
-KEYS = (
-    *("lower", "upper", "center", "unit", "better", "runs", "figures", "since", "width"),
-    *("method", "false_alarm", "floor", "cap"),
-    *("state", "why", "disabled", "fingerprint", "hardware", "used", "left_out", "changed", "accepted", "reasons"),
-)
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)
 
 
@@ -51,7 +47,7 @@ def agreed_better(trials: Iterable[object]) -> dict[str, Better]:
 def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> Baselines:
     sheet = Sheet(source)
     form = _form(sheet)
-    found = read_theirs(sheet) if form == THEIRS else _read_ours(sheet, better or {})
+    found = read_torchprime(sheet) if form == THEIRS else _read_ours(sheet, better or {})
     if sheet.problems:
         raise SuiteError(sheet.problems)
     if _INVENTED.search(source.text):
@@ -85,63 +81,61 @@ def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     version = data.get("version", VERSION)
     if version != VERSION:
-        sheet.error(("version",), f"this Seatrial reads version {VERSION} of this file, not {shown(version)}")
-    sheet.near_misses((), data, ("version", "baselines"))
+        sheet.error(("version",), f"this Seatrial reads version {VERSION} of this file, not {describe_value(version)}")
+    sheet.warn_of_slips((), data, ("version", "baselines"))
     found: dict[str, dict[str, Entry]] = {}
-    benchmarks = sheet.map(("baselines",), data.get("baselines"), "of benchmarks")
-    for benchmark, value in benchmarks.items():
+    for benchmark in sheet.map(("baselines",), "of benchmarks"):
         path: Path = ("baselines", benchmark)
-        figures = sheet.map(path, value, "of figures, each a map with `lower` and `upper`")
-        disabled = sheet.reason((*path, "disabled"), figures)
-        for metric, entry in figures.items():
+        figures = sheet.map(path, "of figures, each a map with `lower` and `upper`")
+        switch = sheet.validated(Switch, {key: figures[key] for key in figures if key == "disabled"}, path)
+        for metric in figures:
             if metric != "disabled":
-                at = (*path, metric)
-                written = sheet.map(at, entry, "with `lower` and `upper`")
-                found.setdefault(benchmark, {})[metric] = _entry(sheet, at, written, disabled, better.get(metric))
+                keys = sheet.validated(FigureKeys, figures[metric], (*path, metric))
+                if keys is not None:
+                    off = keys.disabled or (switch.disabled if switch else "")
+                    entry = _entry(sheet, (*path, metric), keys, off, better.get(metric))
+                    found.setdefault(benchmark, {})[metric] = entry
     return found
 
 
-def _entry(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str, better: Better | None) -> Entry:
-    sheet.near_misses(path, values, KEYS)
-    bound = _bound(sheet, path, values, disabled, better)
-    provenance = sheet.provenance(path, values)
-    sheet.check_shares(path, provenance["floor"], provenance["cap"], bound)
-    sheet.check_sides(path, bound, "lower", "center", CAP if provenance["cap"] is None else provenance["cap"])
-    return Entry(benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **provenance)
+class Switch(Keys):
+    """What a benchmark of ours has beside its figures."""
+
+    disabled: Disabled = ""
 
 
-def _bound(sheet: Sheet, path: Path, values: dict[str, Any], disabled: str, better: Better | None) -> Bound:
-    why = sheet.reason((*path, "disabled"), values) or disabled
-    state = BoundState(sheet.choice((*path, "state"), values, BoundState, BoundState.USABLE))
-    lower, upper = sheet.number((*path, "lower"), values), sheet.number((*path, "upper"), values)
-    if lower is None and upper is None and state is BoundState.USABLE and not why:
+def _entry(sheet: Sheet, path: Path, keys: FigureKeys, disabled: str, better: Better | None) -> Entry:
+    bound = _bound(sheet, path, keys, disabled, better)
+    sheet.check_shares(path, keys, bound)
+    sheet.check_sides(path, bound, "lower", "center", CAP if keys.cap is None else keys.cap)
+    return Entry(benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **keys.for_entry())
+
+
+def _bound(sheet: Sheet, path: Path, keys: FigureKeys, disabled: str, better: Better | None) -> Bound:
+    state = state_of(keys)
+    if keys.lower is None and keys.upper is None and state is BoundState.USABLE and not disabled:
         sheet.warn(path, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
     return Bound(
         metric=str(path[2]),
-        lower=lower,
-        upper=upper,
-        better=_better(sheet, (*path, "better"), values, better),
-        unit=sheet.text((*path, "unit"), values),
-        center=sheet.number((*path, "center"), values),
-        runs=sheet.count((*path, "runs"), values),
-        figures=sheet.count((*path, "figures"), values),
-        width_runs=sheet.width_runs(path, values),
-        since_s=sheet.time((*path, "since"), values),
-        false_alarm=sheet.false_alarm((*path, "false_alarm"), values),
-        state=BoundState.DISABLED if why else state,
-        why=why or sheet.text((*path, "why"), values),
-        fingerprint=sheet.text((*path, "fingerprint"), values),
-        changed=sheet.level((*path, "changed"), values.get("changed")),
+        lower=keys.lower,
+        upper=keys.upper,
+        better=_better(sheet, (*path, "better"), keys.better, better),
+        unit=keys.unit,
+        center=keys.center,
+        runs=keys.runs or 0,
+        figures=keys.figures or 0,
+        since_s=keys.since,
+        state=BoundState.DISABLED if disabled else state,
+        why=disabled or keys.why,
         source=f"{sheet.source.file}:{sheet.line(path)}",
+        **keys.for_bound(),
     )
 
 
-def _better(sheet: Sheet, path: Path, values: dict[str, Any], said: Better | None) -> Better:
-    word = sheet.choice(path, values, ("lower", "higher"), said or "lower")
-    if said is not None and word != said:
+def _better(sheet: Sheet, path: Path, word: Better | None, said: Better | None) -> Better:
+    if said is not None and word not in (None, said):
         sheet.warn(path, f"`better: {word}` contradicts the suite, which says {said} of {path[-2]}; the suite counts")
-        return said
-    return "higher" if word == "higher" else "lower"
+    return said or word or "lower"
 
 
 def _with_comments(sheet: Sheet, found: dict[str, dict[str, Entry]], form: str) -> dict[str, dict[str, Entry]]:

@@ -23,7 +23,7 @@ class NoBaseline(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class SelectedFile:
     """A baseline file and the benchmarks of it that were selected."""
 
     name: str  # as the suite has it
@@ -37,7 +37,7 @@ class Place:
         return self.baselines.entries.get(benchmark, {}).get(metric)
 
 
-def places(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> list[Place]:
+def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> list[SelectedFile]:
     """The files that the trials of these cells name, in the order of the suite. Raises NoBaseline.
 
     `switched_off`: those of trials that are disabled too, which have no cells."""
@@ -55,12 +55,12 @@ def places(suite: Suite, cells: Iterable[Cell], switched_off: bool = False) -> l
         path = suite.directory / name
         known = suite.baselines.get(name)
         baselines = known if isinstance(known, Baselines) else Baselines(str(path), OURS)
-        made.append(Place(name, path, known is not None, baselines, tuple(trials), trials))
+        made.append(SelectedFile(name, path, known is not None, baselines, tuple(trials), trials))
     return made
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FigureHistory:
     """One figure of one benchmark: the series of the configuration and hardware that ran last."""
 
     series: Series
@@ -79,7 +79,9 @@ class Chosen:
         return ", ".join(parts)
 
 
-def choose(history: History, benchmark: str, metric: str | None, since_s: float | None = None) -> list[Chosen]:
+def newest_histories(
+    history: History, benchmark: str, metric: str | None, since_s: float | None = None
+) -> list[FigureHistory]:
     """Of each figure that can have a bound (or just of `metric`) the series that ran last."""
     by_metric: dict[str, list[Series]] = {}
     for series in history.series(benchmark=benchmark, metric=metric, last=MOST_RUNS):
@@ -91,7 +93,7 @@ def choose(history: History, benchmark: str, metric: str | None, since_s: float 
         within = [point for point in newest.points if since_s is None or point.at_s >= since_s]
         older = [point for point in newest.points if since_s is not None and point.at_s < since_s]
         others = [point for one in found if one is not newest for point in one.points]
-        chosen.append(Chosen(newest, within, others, older))
+        chosen.append(FigureHistory(newest, within, others, older))
     return chosen
 
 

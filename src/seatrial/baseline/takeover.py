@@ -8,7 +8,7 @@ from seatrial import __version__
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.entry import Baselines, Entry, text_of
 from seatrial.baseline.past_runs import PastRun
-from seatrial.baseline.selection import Place
+from seatrial.baseline.selection import SelectedFile
 from seatrial.job import (
     VERSION,
     Attempt,
@@ -17,13 +17,11 @@ from seatrial.job import (
     CellResult,
     Exit,
     Outcome,
+    Place,
     RunResults,
     Stage,
     StageTime,
     Verdict,
-)
-from seatrial.job import (
-    Place as Where,
 )
 from seatrial.record.history import History
 from seatrial.stats.bounds import CAP
@@ -43,7 +41,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ImportedRuns:
     runs: int
     figure: Figure
     fingerprint: str
@@ -51,7 +49,7 @@ class Taken:
     last_s: float
 
 
-def take_bounds(place: Place, taken: Baselines, source: str, why: Why) -> tuple[list[Updated], list[str]]:
+def take_bounds(place: SelectedFile, taken: Baselines, source: str, why: Why) -> tuple[list[Updated], list[str]]:
     """Edits that put the entries of another file into this one, for the selected benchmarks; what was refused."""
     updates, refused = [], []
     for benchmark in place.benchmarks:
@@ -92,10 +90,12 @@ def _kept_state(bound: Bound) -> tuple[BoundState, str]:
     return (BoundState.USABLE, "") if bound.state is BoundState.DISABLED else (bound.state, bound.why)
 
 
-def keep(history: History, runs: Sequence[PastRun], figure: Figure, fingerprint: str, why: Why, source: str) -> Taken:
+def add_runs(
+    history: History, runs: Sequence[PastRun], figure: Figure, fingerprint: str, why: Why, source: str
+) -> ImportedRuns:
     """Add the runs to the history, all or none. Importing the same ones again changes nothing."""
     history.add(*_results(runs, figure, fingerprint, why, source))
-    return Taken(len(runs), figure, fingerprint, runs[0].at_s, runs[-1].at_s)
+    return ImportedRuns(len(runs), figure, fingerprint, runs[0].at_s, runs[-1].at_s)
 
 
 def newest_fingerprint(history: History, benchmark: str) -> str:
@@ -111,7 +111,7 @@ def _results(runs: Iterable[PastRun], figure: Figure, fingerprint: str, why: Why
         verdict = Verdict.PASSED if one.good else Verdict.FAILED
         attempt = Attempt(
             number=1,
-            place=Where(target=IMPORTED, machine=""),
+            place=Place(target=IMPORTED, machine=""),
             stages=[StageTime(Stage.STARTED, one.at_s, source)],
             exit=Exit(Outcome.EXITED, 0 if one.good else 1),
             verdict=verdict,

@@ -11,112 +11,94 @@
 from typing import Any
 
 from seatrial.baseline.entry import CAP, STEP_TIME, Entry, seconds_of
+from seatrial.baseline.models import Provenance, TorchprimeKeys, state_of
 from seatrial.baseline.sheet import Path, Sheet
 from seatrial.job import Bound, BoundState
 
 LOWER, UPPER = "step_time_lower_bound", "step_time_upper_bound"
 HALF, CENTER, RUNS = "confidence_interval", "average", "sample_size"
 BESIDE = "seatrial"
-KEYS = ("name", LOWER, UPPER, HALF, CENTER, RUNS, "target_loss", "loss_tolerance", "disabled", BESIDE)
 # Half of the last digit that is written: 8 of a bound, 5 of the half-width, each counted on both sides.
 ROUNDING = 2 * (0.5e-5 + 0.5e-8) + 1e-9
 
 
-def read_theirs(sheet: Sheet) -> dict[str, dict[str, Entry]]:
+def read_torchprime(sheet: Sheet) -> dict[str, dict[str, Entry]]:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
-    sheet.near_misses((), data, ("benchmarks", "metadata"))
-    metadata = sheet.map(("metadata",), data.get("metadata"), "with `query_start` and `confidence_level`")
-    since_s = _since(metadata.get("query_start"))
-    benchmarks = sheet.map(("benchmarks",), data.get("benchmarks"), "of benchmarks")
+    sheet.warn_of_slips((), data, ("benchmarks", "metadata"))
+    since_s = _since(sheet.map(("metadata",), "with `query_start` and `confidence_level`").get("query_start"))
     found: dict[str, dict[str, Entry]] = {}
-    for benchmark, value in benchmarks.items():
+    for benchmark, written in sheet.map(("benchmarks",), "of benchmarks").items():
         path: Path = ("benchmarks", benchmark)
-        values = sheet.map(path, value, f"with `{LOWER}` and `{UPPER}`")
-        found[benchmark] = {STEP_TIME: _entry(sheet, path, values, since_s)}
+        keys = sheet.validated(TorchprimeKeys, written, path)
+        if keys is not None:
+            found[benchmark] = {STEP_TIME: _entry(sheet, path, keys, since_s)}
     return found
 
 
-def _entry(sheet: Sheet, path: Path, values: dict[str, Any], since_s: float | None) -> Entry:
-    sheet.near_misses(path, values, KEYS)
-    beside = sheet.map((*path, BESIDE), values.get(BESIDE), "of what Seatrial keeps of this entry")
-    inner: Path = (*path, BESIDE)
-    bound = _bound(sheet, path, values, beside, since_s)
-    provenance = sheet.provenance(inner, beside)
-    sheet.check_shares(inner, provenance["floor"], provenance["cap"], bound)
-    sheet.check_sides(path, bound, LOWER, CENTER, CAP if provenance["cap"] is None else provenance["cap"])
-    if bound.state is BoundState.USABLE or (bound.state is BoundState.RECORDING and "state" not in beside):
-        _check_open(sheet, path, values, bound)
-    _check_convention(sheet, path, values, bound)
+def _entry(sheet: Sheet, path: Path, keys: TorchprimeKeys, since_s: float | None) -> Entry:
+    beside = keys.seatrial or Provenance()
+    bound = _bound(sheet, path, keys, beside, since_s)
+    sheet.check_shares((*path, BESIDE), beside, bound)
+    sheet.check_sides(path, bound, LOWER, CENTER, CAP if beside.cap is None else beside.cap)
+    if bound.state is BoundState.USABLE or (bound.state is BoundState.RECORDING and beside.state is None):
+        _check_open(sheet, path, keys)
+    _check_convention(sheet, path, keys)
     return Entry(
         benchmark=str(path[1]),
         metric=STEP_TIME,
         bound=bound,
         line=sheet.line(path),
-        title=sheet.text((*path, "name"), values),
-        **provenance,
-        target_loss=sheet.number((*path, "target_loss"), values),
-        loss_tolerance=sheet.number((*path, "loss_tolerance"), values),
+        title=keys.name,
+        target_loss=keys.target_loss,
+        loss_tolerance=keys.loss_tolerance,
+        **beside.for_entry(),
     )
 
 
-def _bound(sheet: Sheet, path: Path, values: dict[str, Any], beside: dict[str, Any], since_s: float | None) -> Bound:
-    inner: Path = (*path, BESIDE)
-    disabled = sheet.reason((*path, "disabled"), values)
-    lower, upper = sheet.number((*path, LOWER), values), sheet.number((*path, UPPER), values)
-    state = BoundState(sheet.choice((*inner, "state"), beside, BoundState, BoundState.USABLE))
-    why = sheet.text((*inner, "why"), beside)
+def _bound(sheet: Sheet, path: Path, keys: TorchprimeKeys, beside: Provenance, since_s: float | None) -> Bound:
+    lower, upper = keys.step_time_lower_bound, keys.step_time_upper_bound
+    state, why = state_of(beside), beside.why
     if lower is None and upper is None and state is BoundState.USABLE:
         state, why = BoundState.RECORDING, f"it has neither `{LOWER}` nor `{UPPER}`"
-    own_s = sheet.time((*inner, "since"), beside)
     return Bound(
         metric=STEP_TIME,
         lower=lower,
         upper=upper,
         better="lower",
         unit="s",
-        center=sheet.number((*path, CENTER), values),
-        runs=sheet.count((*inner, "runs"), beside) or sheet.count((*path, RUNS), values),
-        figures=sheet.count((*path, RUNS), values) if "runs" in beside else 0,
-        width_runs=sheet.width_runs(inner, beside),
-        since_s=since_s if own_s is None else own_s,
-        false_alarm=sheet.false_alarm((*inner, "false_alarm"), beside),
-        state=BoundState.DISABLED if disabled else state,
-        why=disabled or why,
-        fingerprint=sheet.text((*inner, "fingerprint"), beside),
-        changed=sheet.level((*inner, "changed"), beside.get("changed")),
+        center=keys.average,
+        runs=beside.runs or keys.sample_size or 0,
+        figures=keys.sample_size or 0 if "runs" in beside.model_fields_set else 0,
+        since_s=since_s if beside.since is None else beside.since,
+        state=BoundState.DISABLED if keys.disabled else state,
+        why=keys.disabled or why,
         source=f"{sheet.source.file}:{sheet.line(path)}",
+        **beside.for_bound(),
     )
 
 
-def _check_open(sheet: Sheet, path: Path, values: dict[str, Any], bound: Bound) -> None:
-    """Their tool writes both bounds, always: one that is not there was lost, and nobody would see it by a verdict."""
-    if all(values.get(key) is None for key in (LOWER, UPPER, CENTER, HALF)):
+def _check_open(sheet: Sheet, path: Path, keys: TorchprimeKeys) -> None:
+    """Their tool writes both bounds, always: one that is not there was lost, and no verdict would show it."""
+    if all(getattr(keys, key) is None for key in (LOWER, UPPER, CENTER, HALF)):
         return  # nothing was measured yet
-    for key, side in ((LOWER, bound.lower), (UPPER, bound.upper)):
-        if side is None:
+    for key in (LOWER, UPPER):
+        if getattr(keys, key) is None:
             passes = "a run may be as slow as it likes" if key == UPPER else "no run is ever `faster`"
-            what = "is empty" if key in values else "is missing"
-            sheet.warn((*path, key), f"`{key}` {what}, so {passes}", key not in values)
+            there = key in keys.model_fields_set
+            sheet.warn((*path, key), f"`{key}` is {'empty' if there else 'missing'}, so {passes}", not there)
 
 
-def _check_convention(sheet: Sheet, path: Path, values: dict[str, Any], bound: Bound) -> None:
-    half = sheet.number((*path, HALF), values)
-    if half is not None and half < 0:
-        sheet.error((*path, HALF), f"`{HALF}` is half a distance, so not less than 0; it is {half:g}")
-    elif half is not None and bound.lower is not None and bound.upper is not None and bound.lower <= bound.upper:
+def _check_convention(sheet: Sheet, path: Path, keys: TorchprimeKeys) -> None:
+    lower, upper, half = keys.step_time_lower_bound, keys.step_time_upper_bound, keys.confidence_interval
+    if half is not None and lower is not None and upper is not None and lower <= upper:
         # A lower bound that would be negative is written as 0; then only the upper side can be compared.
-        clamped = bound.lower == 0 and bound.center is not None
-        wide = 2 * (bound.upper - (bound.center or 0.0)) if clamped else bound.upper - bound.lower
+        clamped = lower == 0 and keys.average is not None
+        wide = 2 * (upper - (keys.average or 0.0)) if clamped else upper - lower
         allowed = ROUNDING + (1e-4 if clamped else 0.0)
         if abs(wide - 2 * half) > allowed + 1e-9 * abs(wide):
-            told = f"{UPPER} - {LOWER} is {bound.upper - bound.lower:.6g}, and 2 x {HALF} is {2 * half:.6g}"
-            sheet.warn((*path, LOWER), f"edited by hand? {told}; the bounds are what counts")
-    tolerance = values.get("loss_tolerance")
-    if isinstance(tolerance, int | float) and tolerance < 0:
-        sheet.error(
-            (*path, "loss_tolerance"), f"`loss_tolerance` is a distance, so not less than 0; it is {tolerance:g}"
-        )
-    if values.get("target_loss") is not None and values.get("loss_tolerance") is None:
+            distance = f"{UPPER} - {LOWER} is {upper - lower:.6g}, and 2 x {HALF} is {2 * half:.6g}"
+            sheet.warn((*path, LOWER), f"edited by hand? {distance}; the bounds are what counts")
+    if keys.target_loss is not None and keys.loss_tolerance is None:
         sheet.warn((*path, "target_loss"), "`target_loss` without `loss_tolerance`: how far off may it be?")
 
 

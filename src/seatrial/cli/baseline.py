@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seatrial.baseline import Baselines
     from seatrial.baseline.edit import Updated, Why
     from seatrial.baseline.past_runs import PastRun
-    from seatrial.baseline.selection import Place
+    from seatrial.baseline.selection import SelectedFile
 
 _SUITE = click.argument("suite", type=click.Path(path_type=Path))
 _SELECT = click.option(
@@ -94,8 +94,8 @@ def update(
     why = _why(reason, force)
     since_s = time.time() - duration(since) if since else None
 
-    def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = selection.choose(asked.history, benchmark, metric, since_s)
+    def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+        found = selection.newest_histories(asked.history, benchmark, metric, since_s)
         names = ["step_time"] if place.baselines.form == "torchprime" else [one.series.metric for one in found]
         return [
             (one.series.metric, partial(new_bounds.update, one, *_known(place, one, runs, why)))
@@ -129,8 +129,8 @@ def recenter(
     asked = Asked(suite, select, runs, history)
     why = _why(reason, force)
 
-    def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = {one.series.metric: one for one in selection.choose(asked.history, benchmark, metric)}
+    def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+        found = {one.series.metric: one for one in selection.newest_histories(asked.history, benchmark, metric)}
         return [
             (name, partial(adjust.recenter, found[name], entry, why))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
@@ -166,7 +166,7 @@ def widen(
     why = _why(reason, force)
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
-    def made(place: "Place", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
+    def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
         return [
             (name, partial(adjust.widen, entry, why, by_share, to_share))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
@@ -259,7 +259,7 @@ def _import_runs(
 
     groups: dict[tuple[str, str], list[PastRun]] = {}
     try:
-        for one in past_runs.whose(found, asked.benchmarks):
+        for one in past_runs.assign_benchmarks(found, asked.benchmarks):
             groups.setdefault((one.benchmark, one.metric), []).append(one)
     except past_runs.MixedRuns as error:
         fail(str(error))
@@ -270,7 +270,7 @@ def _import_runs(
     for figure, group in zip(figures, groups.values(), strict=True):
         fingerprint = asked.safely(partial(takeover.newest_fingerprint, asked.history, figure.benchmark))
         if not dry_run:
-            asked.safely(partial(takeover.keep, asked.history, group, figure, fingerprint, why, file.name))
+            asked.safely(partial(takeover.add_runs, asked.history, group, figure, fingerprint, why, file.name))
         count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
         told = f"{count} of {figure.metric} from {day(group[0].at_s)} to {day(group[-1].at_s)}"
         say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {asked.history.place}")
@@ -282,7 +282,7 @@ def _import_runs(
             )
 
 
-def _known(place: "Place", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
+def _known(place: "SelectedFile", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
     from seatrial.baseline.describe import hardware
 
     last = chosen.points[-1] if chosen.points else None

@@ -11,7 +11,7 @@ from seatrial.cli.options import fail, history_at, plan_of
 
 if TYPE_CHECKING:
     from seatrial.baseline.edit import Updated
-    from seatrial.baseline.selection import Place
+    from seatrial.baseline.selection import SelectedFile
     from seatrial.baseline.takeover import Figure
     from seatrial.record.history import History
     from seatrial.suite import Suite
@@ -30,13 +30,13 @@ class Asked:
     def __init__(
         self, suite: Path, select: tuple[str, ...], runs: Path, history: str | None, switched_off: bool = False
     ) -> None:
-        from seatrial.baseline.selection import NoBaseline, places
+        from seatrial.baseline.selection import NoBaseline, selected_files
 
         self.suite: Suite
         self.suite, plan = plan_of(suite, runs, select, history=history)
         self.history: History = history_at(runs, history)
         try:
-            self.places = places(self.suite, plan.cells, switched_off)
+            self.places = selected_files(self.suite, plan.cells, switched_off)
         except NoBaseline as error:
             fail(str(error))
 
@@ -55,7 +55,7 @@ class Asked:
 
     def change(
         self,
-        made: "Callable[[Place, str], list[tuple[str, Callable[[], Updated]]]]",
+        made: "Callable[[SelectedFile, str], list[tuple[str, Callable[[], Updated]]]]",
         dry_run: bool,
         nothing: str,
     ) -> None:
@@ -80,7 +80,7 @@ class Asked:
         if refused:
             raise SystemExit(1)
 
-    def write(self, place: "Place", updates: "list[Updated]", dry_run: bool) -> None:
+    def write(self, place: "SelectedFile", updates: "list[Updated]", dry_run: bool) -> None:
         from seatrial.baseline.edit import CannotEdit
         from seatrial.baseline.file_change import FileChanged, change, write
 

@@ -1,7 +1,6 @@
 """`seatrial history`: past figures with their bounds and changes, alarms, and what people said of them."""
 
 import difflib
-import fnmatch
 import json
 import shutil
 import sys
@@ -217,10 +216,12 @@ def _show(
 
 
 def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -> "list[Series]":
+    from seatrial.suite.glob import glob_matches
+
     for option, wanted, name in (("benchmark", benchmark, "benchmark"), ("metric", metric, "metric")):
         if wanted is not None:
             known = sorted({getattr(one, name) for one in series})
-            fitting = {wanted} if wanted in known else {one for one in known if fnmatch.fnmatchcase(one, wanted)}
+            fitting = {one for one in known if glob_matches(wanted, one)}
             if not fitting:
                 fail(f"there is no {option} {wanted!r} in this trial{_nearest(wanted, known)}")
             series = [one for one in series if getattr(one, name) in fitting]

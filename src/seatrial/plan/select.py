@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
 
 import msgspec
 
 from seatrial.job import Hole
 from seatrial.plan.plan import UnknownName
-from seatrial.suite import Cell, nearest
+from seatrial.suite import Cell, glob_matches, nearest
 
 _HASH = re.compile(r"/[0-9a-f]{1,8}")
 
@@ -55,9 +54,7 @@ def _meaning(text: str) -> Callable[[Cell], bool]:
     if _is_axes(text):
         terms = [term.partition("=") for term in text.split(",")]
         return lambda cell: all(_has(cell, axis.strip(), value.strip()) for axis, _, value in terms)
-    # An id is full of brackets, which are no sets of characters here.
-    glob = text.replace("[", "[[]")
-    return lambda cell: text in (cell.id, cell.trial) or fnmatchcase(cell.id, glob)
+    return lambda cell: text == cell.trial or glob_matches(text, cell.id)
 
 
 def _is_axes(text: str) -> bool:
@@ -71,9 +68,9 @@ def _axes(text: str) -> list[str]:
 
 def _has(cell: Cell, axis: str, value: str) -> bool:
     if axis == "tag":
-        return any(fnmatchcase(tag, value) for tag in cell.tags)
+        return any(glob_matches(value, tag) for tag in cell.tags)
     have = cell.trial if axis == "trial" else cell.axes.get(axis)
-    return have is not None and (have == value or fnmatchcase(have, value))
+    return have is not None and glob_matches(value, have)
 
 
 def _hint(text: str, cells: Sequence[Cell], holes: Sequence[Hole], tags: list[str]) -> str:
@@ -93,7 +90,7 @@ def _hint(text: str, cells: Sequence[Cell], holes: Sequence[Hole], tags: list[st
     for axis, _, value in (term.partition("=") for term in text.split(",")):
         if axis.strip() not in labels:
             return f": unknown axis {axis.strip()!r}{nearest(axis.strip(), labels)}"
-        if not any(fnmatchcase(label, value.strip()) for label in labels[axis.strip()]):
+        if not any(glob_matches(value.strip(), label) for label in labels[axis.strip()]):
             return f": no {axis.strip()} {value.strip()!r}{nearest(value.strip(), labels[axis.strip()])}"
     return ": every such combination is a hole"
 

@@ -2,6 +2,7 @@
 
 from seatrial.suite.cell import Cell
 from seatrial.suite.chosen_target import choose_target, moved_again
+from seatrial.suite.glob import glob_matches
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
     Env,
@@ -67,6 +68,7 @@ __all__ = [
     "fill",
     "format_size",
     "from_data",
+    "glob_matches",
     "has_placeholder",
     "load",
     "moved_again",

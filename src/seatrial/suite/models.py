@@ -1,7 +1,6 @@
 """What users write: the models of a suite's entries. Field names with a unit are the user's word plus that unit."""
 
 import sys
-from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -19,6 +18,7 @@ from pydantic import (
 
 from seatrial.job import Gpu as JobGpu
 from seatrial.job import Resources
+from seatrial.suite.glob import glob_matches
 from seatrial.suite.values import Argument, Duration, Money, Need, Reason, Size, Text, Variable
 
 # pydantic's loader of plugins imports importlib.metadata, and reads the metadata of every installed package: a tenth of
@@ -234,7 +234,7 @@ class Xfail(Rule):
 
     def covers(self, step: str) -> bool:
         """Whether it is meant for this step; one without `step` is meant for every one."""
-        return self.step is None or step == self.step or fnmatchcase(step, self.step)
+        return self.step is None or glob_matches(self.step, step)
 
 
 class Timeout(Model):

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from seatrial.job import FIGURES
+from seatrial.suite.glob import glob_matches
 from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
 from seatrial.suite.problem import nearest
 from seatrial.suite.rule import labels_meant
@@ -134,7 +134,7 @@ class TrialNames:
             steps[FIGURES] = None
         wanted = as_glob(xfail.step)
         if not any(
-            xfail.covers(step) or fnmatchcase(step, wanted) or fnmatchcase(wanted, as_glob(step)) for step in steps
+            xfail.covers(step) or glob_matches(wanted, step) or glob_matches(as_glob(step), wanted) for step in steps
         ):
             self._report(path, f"no step is called {xfail.step!r}{nearest(xfail.step, steps)}", False)
 

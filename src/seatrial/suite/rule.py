@@ -1,9 +1,9 @@
 """Which values of an axis a rule (`exclude`, `xfail`) means."""
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
+from seatrial.suite.glob import glob_matches
 from seatrial.suite.models import Rule
 from seatrial.suite.substitute import as_text
 from seatrial.suite.suite import Axis, AxisValue
@@ -34,7 +34,7 @@ def _means(value: AxisValue, wish: Any) -> bool:
             value.value.get(key, _NOTHING) == item for key, item in wish.items()
         )
     if isinstance(wish, str):
-        return wish in (value.label, value.value) or fnmatchcase(value.label, wish)
+        return wish == value.value or glob_matches(wish, value.label)
     return bool(value.value == wish) or value.label == as_text(wish)
 
 

@@ -1,0 +1,205 @@
+"""What may stand in a file of bounds, in either form. Unknown keys are the user's own, and are kept."""
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
+
+from seatrial.baseline.entry import seconds_of
+from seatrial.job import Better, BoundState, Level
+
+STATES = Literal["usable", "recording", "unusable", "disabled"]
+# Where YAML makes a number of what was meant as a name (hex digits without a letter, say), the text counts.
+TEXT_KEYS = frozenset({"unit", "method", "why", "fingerprint", "hardware", "since", "at", "until", "run", "name"})
+
+
+def describe_value(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "a map" if isinstance(value, dict) else "a list"
+    return "nothing" if value is None else repr(value if not isinstance(value, str) else value[:60])
+
+
+def _number(value: Any, info: ValidationInfo) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"`{info.field_name}` is a number, not {describe_value(value)}{_advice(value)}")
+    return float(value)
+
+
+def _advice(value: Any) -> str:
+    if not isinstance(value, str):
+        return ""
+    if value.strip().lstrip("+-.").lower() in ("nan", "inf", "infinity"):
+        return "; nothing is inside such a bound. Take the line out, or `seatrial baseline update` it"
+    try:
+        return "; write it without quotes" if math.isfinite(float(value)) else ""
+    except ValueError:
+        return ""
+
+
+def _positive(value: Any, info: ValidationInfo) -> float:
+    number = _number(value, info)
+    if number <= 0:
+        raise ValueError(f"`{info.field_name}` is more than 0, not {number:g}")
+    return number
+
+
+def _false_alarm(value: Any, info: ValidationInfo) -> float:
+    share = _positive(value, info)
+    if share >= 1:
+        raise ValueError(f"`{info.field_name}` is a share of all good runs, less than 1, not {share:g}")
+    return share
+
+
+def _count(value: Any, info: ValidationInfo) -> int:
+    number = _number(value, info)
+    if number < 0 or number != math.floor(number):
+        raise ValueError(f"`{info.field_name}` is a whole number of runs, not {number:g}")
+    return int(number)
+
+
+def _distance(value: Any, info: ValidationInfo) -> float:
+    number = _number(value, info)
+    if number < 0:
+        half = "half a distance" if info.field_name == "confidence_interval" else "a distance"
+        raise ValueError(f"`{info.field_name}` is {half}, so not less than 0; it is {number:g}")
+    return number
+
+
+def _time(value: Any, info: ValidationInfo) -> float | None:
+    try:
+        return seconds_of(value) if value else None
+    except (ValueError, OverflowError, TypeError, AttributeError):
+        example = "2026-10-03T12:00:00Z"
+        raise ValueError(f"`{info.field_name}` is a time like {example}, not {describe_value(value)}") from None
+
+
+def _text(value: Any, info: ValidationInfo) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"`{info.field_name}` is text, not {describe_value(value)}")
+    return value or ""
+
+
+def _reason(value: Any, info: ValidationInfo) -> str:
+    """Never empty, for a switch without a reason is forgotten on."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"`{info.field_name}` is the reason, as text, not {describe_value(value)}")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_number)]
+Cap = Annotated[float, BeforeValidator(_positive)]
+Share = Annotated[float, BeforeValidator(_false_alarm)]
+Count = Annotated[int, BeforeValidator(_count)]
+Distance = Annotated[float, BeforeValidator(_distance)]
+Time = Annotated[float | None, BeforeValidator(_time)]
+PlainText = Annotated[str, BeforeValidator(_text)]
+Disabled = Annotated[str, BeforeValidator(_reason)]
+
+
+class Keys(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+
+
+class ChangedKeys(Keys):
+    run: PlainText = ""
+    at: Time = None
+    before: Number | None = None
+    after: Number | None = None
+
+    def level(self) -> Level | None:
+        if self.before is None or self.after is None:
+            return None
+        return Level(self.run, self.at or 0.0, self.before, self.after)
+
+
+class AcceptedKeys(Keys):
+    run: PlainText = ""
+    at: Time = None
+    until: Time = None
+
+
+class WidthKeys(Keys):
+    runs: Count | None = None
+
+
+class Provenance(Keys):
+    """Where a bound comes from, and whether it is in use."""
+
+    runs: Count | None = None
+    figures: Count | None = None
+    since: Time = None
+    width: WidthKeys | None = None
+    method: PlainText = ""
+    false_alarm: Share | None = None
+    floor: Number | None = None
+    cap: Cap | None = None
+    state: STATES | None = None
+    why: PlainText = ""
+    fingerprint: PlainText = ""
+    hardware: PlainText = ""
+    used: tuple[Any, ...] | None = None
+    left_out: dict[str, Any] | None = None
+    changed: ChangedKeys | None = None
+    accepted: AcceptedKeys | None = None
+    reasons: tuple[Any, ...] | None = None
+
+    def for_bound(self) -> dict[str, Any]:
+        """Fields of a Bound."""
+        return {
+            "width_runs": None if self.width is None or not self.width.model_fields_set else self.width.runs or 0,
+            "false_alarm": self.false_alarm,
+            "fingerprint": self.fingerprint,
+            "changed": self.changed.level() if self.changed else None,
+        }
+
+    def for_entry(self) -> dict[str, Any]:
+        """Fields of an Entry."""
+        accepted = self.accepted or AcceptedKeys()
+        # Reason -> runs in the file, so that a reason stands there once; the other way round here.
+        left_out: dict[str, str] = {}
+        for why, runs in (self.left_out or {}).items():
+            left_out |= dict.fromkeys(map(str, runs), why) if isinstance(runs, list) else {why: str(runs)}
+        return {
+            "method": self.method,
+            "floor": self.floor,
+            "cap": self.cap,
+            "hardware": self.hardware,
+            "used": tuple(map(str, self.used or ())),
+            "left_out": left_out,
+            "accepted": accepted.run,
+            "accepted_s": accepted.at,
+            "accepted_until_s": accepted.until,
+            "reasons": tuple(
+                {k: str(v) for k, v in one.items()} for one in self.reasons or () if isinstance(one, dict)
+            ),
+        }
+
+
+class FigureKeys(Provenance):
+    """One figure of a benchmark, in Seatrial's form."""
+
+    lower: Number | None = None
+    upper: Number | None = None
+    center: Number | None = None
+    unit: PlainText = ""
+    better: Better | None = None
+    disabled: Disabled = ""
+
+
+class TorchprimeKeys(Keys):
+    """A benchmark of torchprime's file. `seatrial` holds what its own keys cannot."""
+
+    name: PlainText = ""
+    step_time_lower_bound: Number | None = None
+    step_time_upper_bound: Number | None = None
+    confidence_interval: Distance | None = None
+    average: Number | None = None
+    sample_size: Count | None = None
+    target_loss: Number | None = None
+    loss_tolerance: Distance | None = None
+    disabled: Disabled = ""
+    seatrial: Provenance | None = None
+
+
+def state_of(keys: Provenance) -> BoundState:
+    return BoundState(keys.state or "usable")
