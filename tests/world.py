@@ -134,9 +134,10 @@ class World:
 
     def reap(self) -> None:
         """As `seatrial reap` does, without a process of its own; what is left then is a failure of reaping."""
-        if self.left():
+        left = self.left()
+        if left:
             entry = TargetEntry(kind="local", options=LocalOptions(state=self.state))
             reaping = asyncio.run(reap({"here": entry}, (), 0.0, time.time(), dry=False))
             assert reaping.done, reaping
-        left = self.left()
+            left = self.left()
         assert left == [], f"reaped, and still there: {left}"
