@@ -130,6 +130,8 @@ class World:
         except OSError:  # it ended meanwhile, or is another user's
             return ""
         ours = any(mark in environment for mark in marks) or any(path.startswith(str(self.state)) for path in held)
+        if command.strip().endswith("/podman"):  # without arguments: it holds a user's namespaces as long as they like
+            return ""
         return f"{entry.name} {command}" if ours and status != "Z" else ""
 
     def reap(self) -> None:
