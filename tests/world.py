@@ -130,13 +130,16 @@ class World:
         except OSError:  # it ended meanwhile, or is another user's
             return ""
         ours = any(mark in environment for mark in marks) or any(path.startswith(str(self.state)) for path in held)
+        if command.strip().endswith("/podman"):  # without arguments: it holds a user's namespaces as long as they like
+            return ""
         return f"{entry.name} {command}" if ours and status != "Z" else ""
 
     def reap(self) -> None:
         """As `seatrial reap` does, without a process of its own; what is left then is a failure of reaping."""
-        if self.left():
+        left = self.left()
+        if left:
             entry = TargetEntry(kind="local", options=LocalOptions(state=self.state))
             reaping = asyncio.run(reap({"here": entry}, (), 0.0, time.time(), dry=False))
             assert reaping.done, reaping
-        left = self.left()
+            left = self.left()
         assert left == [], f"reaped, and still there: {left}"
