@@ -26,7 +26,6 @@ def system_python() -> str:
     return SYSTEM
 
 
-@pytest.mark.xfail(strict=False, reason="`Run.execute` raises RunStopped out of `except*`")
 def test_a_full_disk_stops_the_run_with_the_reason(world: World, system_python: str) -> None:
     world.suite('name: old\ntrials: {t: {kind: runtime, facts: false, run: ["true"]}}')
     path = os.pathsep.join([str(Path(seatrial.__file__).parent.parent), *site.getsitepackages()])

@@ -8,9 +8,10 @@ from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Records, Sample, StepSeen, read_records
 from seatrial.job.results import VERSION, Attempt, CellResult, Hole, PartResult, RunResults
 from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
-from seatrial.job.verdict import EXIT_CODES, Finding, Verdict, worst, worst_cell
+from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, Finding, Verdict, worst, worst_cell
 
 __all__ = [
+    "CELLS_WORST_FIRST",
     "COUNTED",
     "EXIT_CODES",
     "FIGURES",

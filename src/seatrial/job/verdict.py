@@ -40,8 +40,20 @@ EXIT_CODES = {
     Verdict.PASSED: 0,
     Verdict.SKIPPED: 0,
 }
-_CODES_WORST_FIRST = (1, 124, 3, 0)
 _RANKS = {verdict: rank for rank, verdict in enumerate(EXIT_CODES)}
+_CODES_WORST_FIRST = (1, 124, 3, 0)
+# The same for the cells of a run. Cells are places of their own, so what a test said of one counts more than a place
+# that broke under another: the exit code decides first, then the order in a cell; of what is good, a pass comes first.
+CELLS_WORST_FIRST = tuple(
+    sorted(
+        EXIT_CODES,
+        key=lambda verdict: (
+            _CODES_WORST_FIRST.index(EXIT_CODES[verdict]),
+            verdict in (Verdict.XFAIL, Verdict.SKIPPED),
+            _RANKS[verdict],
+        ),
+    )
+)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -50,13 +62,8 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def worst_cell(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict of a run with cells of these verdicts. Cells are places of their own, so what a test said of one
-    counts more than a place that broke under another: the exit code decides first, then the order in a cell."""
-    cells = set(verdicts)
-    bad = [verdict for verdict in cells if not verdict.good]
-    if bad:
-        return min(bad, key=lambda verdict: (_CODES_WORST_FIRST.index(EXIT_CODES[verdict]), _RANKS[verdict]))
-    return Verdict.PASSED if Verdict.PASSED in cells else worst(cells)
+    """The verdict of a run with cells of these verdicts."""
+    return min(verdicts, key=CELLS_WORST_FIRST.index, default=Verdict.SKIPPED)
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -12,9 +12,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from seatrial.job import CellResult, Finding, RunResults, Verdict
+from seatrial.job import CELLS_WORST_FIRST, CellResult, Finding, RunResults, Verdict
 from seatrial.report.chart import Chart, charts
-from seatrial.report.look import LOOKS, ORDER
+from seatrial.report.look import LOOKS
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.seen import CellSeen, NotebookSeen, number, see, url
 from seatrial.report.story import again, bad, places, tell, title, why_of
@@ -70,7 +70,7 @@ def render(results: RunResults, folder: Path, base: str = "") -> str:
     """`base` is where the run folder is as seen from where the report will be; "" when it is written into it."""
     script = (Path(__file__).parent / "report.js").read_text(encoding="utf-8")
     story = tell(results)
-    rank = {verdict: place for place, verdict in enumerate(ORDER)}
+    rank = {verdict: place for place, verdict in enumerate(CELLS_WORST_FIRST)}
     ordered = sorted(
         results.cells, key=lambda cell: (cell.verdict.good, rank[cell.verdict] if not cell.verdict.good else 0)
     )
@@ -182,7 +182,7 @@ def _cell(results: RunResults, seen: CellSeen, place: int) -> CellView:
 
 
 def _links(seen: CellSeen) -> list[Link]:
-    links = [Link("log.txt", url(seen.log))] if seen.log else []
+    links = [Link(log.removeprefix(f"{seen.base}/"), url(log)) for log in seen.logs]
     return links + [Link(one_line(name.removeprefix("files/")), url(f"{seen.base}/{name}")) for name in seen.kept]
 
 

@@ -51,7 +51,7 @@ def _suite(results: RunResults, seen: CellSeen, stamp: str) -> ET.Element:
     if not cell.findings or (not bad(cell.findings) and not cell.verdict.good):
         name = "job" if "job" not in by_step else "cell"
         suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=why_of(cell))], seen.seconds))
-    told = [*places(cell), *([f"log: {seen.log}"] if seen.log else []), f"again: {again(results, cell)}"]
+    told = [*places(cell), *(f"log: {log}" for log in seen.logs), f"again: {again(results, cell)}"]
     out = ET.SubElement(suite, "system-out")
     out.text = clean("\n".join(told))
     ET.SubElement(suite, "system-err")

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from seatrial.job import Hole, Verdict
+from seatrial.job import CELLS_WORST_FIRST, Hole, Verdict
 from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
-from seatrial.report.look import LOOKS, ORDER, to_ascii
+from seatrial.report.look import LOOKS, to_ascii
 from seatrial.report.matrix import Placed, matrices
 from seatrial.report.text import count, fit, one_line, seconds
 
@@ -215,7 +215,7 @@ class Board:
         return lines
 
     def _footer(self, columns: int) -> list[Line]:
-        counted = dict.fromkeys((verdict.value for verdict in ORDER), 0)
+        counted = dict.fromkeys((verdict.value for verdict in CELLS_WORST_FIRST), 0)
         for state, _ in self._state.values():
             if state in counted:
                 counted[state] += 1

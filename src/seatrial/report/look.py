@@ -4,8 +4,6 @@ from typing import Final
 
 import msgspec
 
-from seatrial.job import Verdict
-
 
 class Look(msgspec.Struct, frozen=True):
     glyph: str
@@ -33,20 +31,6 @@ LOOKS: Final[dict[str, Look]] = {
     "retrying": Look("↻", "r", "yellow", "tried again"),
     "confirming": Look("↻", "r", "yellow", "run again to be sure"),
 }
-
-# The order in which verdicts are counted and failures are told: what needs somebody first.
-ORDER: Final = (
-    Verdict.FAILED,
-    Verdict.TIMEOUT,
-    Verdict.XPASS,
-    Verdict.SLOWER,
-    Verdict.FASTER,
-    Verdict.INVALID,
-    Verdict.INFRA,
-    Verdict.PASSED,
-    Verdict.XFAIL,
-    Verdict.SKIPPED,
-)
 
 _TO_ASCII = {ord(look.glyph): look.ascii for look in LOOKS.values()} | {
     ord(char): plain

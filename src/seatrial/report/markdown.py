@@ -153,8 +153,8 @@ def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
         lines += [f"… and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", ""]
     if not findings:
         lines += [*(f"- {plain(place)}" for place in places(cell)), ""] if cell.attempts else [plain(first), ""]
-    if seen.log:
-        lines += [f"Log: {code(seen.log)}", ""]
+    for log in seen.logs:
+        lines += [f"Log: {code(log)}", ""]
     return [*lines, f"Again: {code(again(results, cell))}", "", "</details>", ""]
 
 

@@ -73,30 +73,45 @@ class CellSeen:
         return sum(figures) if figures else None
 
     @cached_property
-    def log(self) -> str | None:
-        """Where its log is, if there is one."""
-        return f"{self.base}/log.txt" if (self.folder / "log.txt").is_file() else None
+    def parts(self) -> list[str]:
+        """The folders of its parts, below its own; of one that is a single job, its own."""
+        last = self.result.attempts[-1] if self.result.attempts else None
+        return [f"{part}/" for part in last.parts] if last is not None and last.parts else [""]
+
+    @cached_property
+    def logs(self) -> list[str]:
+        """Where its logs are, one of each part that has one."""
+        names = [f"{part}log.txt" for part in self.parts]
+        return [f"{self.base}/{name}" for name in names if (self.folder / name).is_file()]
 
     @cached_property
     def kept(self) -> list[str]:
-        """Files that the job kept, relative to `base`; bounded."""
+        """Files that its jobs kept, relative to `base`; bounded."""
         names = []
-        for place, folders, files in os.walk(self.folder / "files"):
-            folders.sort()
-            names += [str((Path(place) / name).relative_to(self.folder)) for name in sorted(files)]
-            if len(names) > 200:
-                break
+        for part in self.parts:
+            for place, folders, files in os.walk(self.folder / part / "files"):
+                folders.sort()
+                names += [str((Path(place) / name).relative_to(self.folder)) for name in sorted(files)]
+                if len(names) > 200:
+                    break
         return names[:200]
 
     def log_tail(self) -> str:
-        try:
-            with (self.folder / "log.txt").open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(0, end - LOG_TAIL_BYTES))
-                text = file.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
-        except OSError:
-            return ""
-        return text.partition("\n")[2] if end > LOG_TAIL_BYTES else text
+        """The ends of its logs; of several parts, each below the part's name."""
+        tails = {part: _tail(self.folder / part / "log.txt") for part in self.parts}
+        named = [f"== {part.rstrip('/')}\n{text}" if part else text for part, text in tails.items() if text]
+        return "\n".join(named)
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - LOG_TAIL_BYTES))
+            text = file.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text.partition("\n")[2] if end > LOG_TAIL_BYTES else text
 
 
 def see(folder: Path, cell: CellResult, base: str = "") -> CellSeen:
@@ -105,11 +120,13 @@ def see(folder: Path, cell: CellResult, base: str = "") -> CellSeen:
     below = f"cells/{cell.hash}/{number}"
     attempt = folder / below
     reached = f"{base.rstrip('/')}/{below}" if base else below
+    seen = CellSeen(cell, attempt, reached)
     try:
-        observation = _OBSERVATION.decode((attempt / "observation.json").read_bytes())
+        observed = [_OBSERVATION.decode((attempt / part / "observation.json").read_bytes()) for part in seen.parts]
     except (OSError, msgspec.DecodeError):
-        return CellSeen(cell, attempt, reached)
-    return CellSeen(cell, attempt, reached, observation, {step.name: step for step in observation.steps})
+        return seen
+    steps = {step.name: step for one in observed for step in one.steps}
+    return CellSeen(cell, attempt, reached, observed[0], steps)
 
 
 def url(path: str) -> str:

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.job import FIGURES, CellResult, Finding, Hole, RunResults, Verdict
-from seatrial.report.look import ORDER
+from seatrial.job import CELLS_WORST_FIRST, FIGURES, CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.text import one_line
 
 
@@ -17,13 +16,13 @@ class Story:
     xfails: list[tuple[CellResult, Finding]]
     skips: dict[str, int]  # reason -> how many cells and steps
     holes: dict[str, list[Hole]]  # reason -> combinations
-    counts: dict[Verdict, int]  # cells by verdict, in ORDER, none that is zero
+    counts: dict[Verdict, int]  # cells by verdict, in CELLS_WORST_FIRST, none that is zero
     unjudged: int = 0  # figures that a baseline should have judged, and did not
 
 
 def tell(results: RunResults) -> Story:
-    rank = {verdict: place for place, verdict in enumerate(ORDER)}
-    counted = dict.fromkeys(ORDER, 0)
+    rank = {verdict: place for place, verdict in enumerate(CELLS_WORST_FIRST)}
+    counted = dict.fromkeys(CELLS_WORST_FIRST, 0)
     skips: dict[str, int] = {}
     xfails: list[tuple[CellResult, Finding]] = []
     unjudged = 0

@@ -92,8 +92,7 @@ def _failure(results: RunResults, seen: CellSeen, columns: int) -> list[Line]:
         lines += [line for place in places(cell)[-3:] for line in _wrapped(place, columns, "dim")]
     if figures := _figures(seen):
         lines.append([("  where  ", "dim"), (figures, "dim")])
-    if seen.log:
-        lines.append([("  log    ", "dim"), (seen.log, "")])
+    lines += [[("  log    ", "dim"), (log, "")] for log in seen.logs]
     lines.append([("  again  ", "dim"), (again(results, cell), "cyan")])
     return lines
 
