@@ -254,7 +254,7 @@ def test_a_repository_that_is_not_there_fails_and_asks_nobody(runner: StepRunner
 @pytest.mark.parametrize(
     ("kind", "args", "message"),
     [
-        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, facts, files, import"),
+        ("no-such-kind", {}, "this agent has no step kind 'no-such-kind'; it knows command, drive, facts, files"),
         ("run", {}, "step 'run' needs the argument 'command'"),
         ("workspace", {"git": "--upload-pack=touch pwned"}, "do not start with a dash"),
         ("train", {"command": "true", "hosts": "many"}, "the arguments of step 'train' make no sense"),

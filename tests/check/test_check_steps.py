@@ -125,7 +125,10 @@ def test_a_run_that_did_not_end_by_itself_has_the_class_of_its_end(
     assert (found.verdict, found.class_) == (verdict, class_)
 
 
-@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.EXITED])
+GOOD_ENDS = (Outcome.EXITED, Outcome.RELEASED)
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome not in GOOD_ENDS])
 def test_a_job_that_did_not_end_by_itself_has_a_finding_and_so_has_each_step_that_it_did_not_get_to(
     outcome: Outcome,
 ) -> None:
@@ -141,7 +144,8 @@ def test_a_job_that_did_not_end_by_itself_has_a_finding_and_so_has_each_step_tha
 
 
 def test_a_job_that_ended_well_needs_no_finding_but_a_step_without_an_end_does() -> None:
-    assert check_job(Observation("j", 1, Place("here", "m"), EXITED)) == []
+    for ended in (EXITED, Exit(Outcome.RELEASED, message="no longer needed")):
+        assert check_job(Observation("j", 1, Place("here", "m"), ended)) == []
     found = check_command(seen("command", outcome=None, code=None, ended_s=None), EXITED)
     assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")
 

@@ -6,8 +6,9 @@ process left it. What the parts are is read from their `job.json`, never compute
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -133,16 +134,15 @@ class Attempt:
         while part.state is not State.REMOVED:
             await step[part.state](part)
 
-    async def _move(self, part: _Part, state: State, durable: bool = False, **fields: object) -> None:
-        """Journalled first: what the journal does not say has not happened."""
-        await self._write(state, part, durable, **fields)
+    async def _move(self, part: _Part, state: State, files: Sequence[Path] = (), **fields: object) -> None:
+        """Journalled first: what the journal does not say has not happened; with `files`, to the disk."""
+        await self._write(state, part, files, **fields)
         part.record.state = state
         self._wake()
 
-    def _write(self, event: str, part: _Part, durable: bool = False, **fields: object) -> Awaitable[None]:
-        return self._around.journal.write(
-            event, durable=durable, cell=self._cell.hash, attempt=self._number, part=part.name, **fields
-        )
+    def _write(self, event: str, part: _Part, files: Sequence[Path] = (), **fields: object) -> Awaitable[None]:
+        named = {"cell": self._cell.hash, "attempt": self._number, "part": part.name}
+        return self._around.journal.write(event, durable=bool(files), files=files, **named, **fields)
 
     def _wake(self) -> None:
         for part in self._parts.values():
@@ -151,11 +151,12 @@ class Attempt:
     # ---- meant
 
     async def _mean(self, parts: tuple[Part, ...]) -> None:
-        await asyncio.to_thread(self._write_parts, parts)
+        files = [self._around.folder.write_part(self._cell.hash, part) for part in parts]
         self._around.at("jobs written")
         await self._around.journal.write(
             State.MEANT,
             durable=True,
+            files=files,
             cell=self._cell.hash,
             id=self._cell.id,
             attempt=self._number,
@@ -163,10 +164,6 @@ class Attempt:
             parts={part.name: part.target for part in parts},
         )
         self._parts = {part.name: _Part(part, PartRecord(part.target), taken_up=False) for part in parts}
-
-    def _write_parts(self, parts: tuple[Part, ...]) -> None:
-        for part in parts:
-            self._around.folder.write_part(self._cell.hash, part)
 
     async def _take_up(self, record: AttemptRecord) -> None:
         folder, cell = self._around.folder, self._cell.hash
@@ -413,9 +410,9 @@ class Attempt:
             part.observation = unobserved(part.job, place, part.record.exit)
         else:
             part.observation = await self._observed(part, place, part.record.exit)
-        await asyncio.to_thread(self._around.folder.write_observation, self._cell.hash, part.name, part.observation)
+        written = self._around.folder.write_observation(self._cell.hash, part.name, part.observation)
         self._around.at("observation written")
-        await self._move(part, State.COLLECTED, durable=True)
+        await self._move(part, State.COLLECTED, files=[written])
 
     async def _observed(self, part: _Part, place: Place, ended: Exit) -> Observation:
         assert part.follower

@@ -85,16 +85,21 @@ class RunFolder:
         """What was meant to be submitted. Raises DamagedFile."""
         return _read(self.attempt(cell, attempt, part) / "job.json", Part)
 
-    def write_part(self, cell: str, part: Part) -> None:
-        write_whole(self.attempt(cell, part.job.attempt, part.name) / "job.json", msgspec.json.encode(part))
+    def write_part(self, cell: str, part: Part) -> Path:
+        """The file; it is on the disk when the journal has synced it."""
+        path = self.attempt(cell, part.job.attempt, part.name) / "job.json"
+        write_whole(path, msgspec.json.encode(part), sync=False)
+        return path
 
     def read_observation(self, cell: str, attempt: int, part: str = "job") -> Observation:
         """Raises DamagedFile."""
         return _read(self.attempt(cell, attempt, part) / "observation.json", Observation)
 
-    def write_observation(self, cell: str, part: str, observation: Observation) -> None:
-        folder = self.attempt(cell, observation.attempt, part)
-        write_whole(folder / "observation.json", msgspec.json.encode(observation))
+    def write_observation(self, cell: str, part: str, observation: Observation) -> Path:
+        """The file; it is on the disk when the journal has synced it."""
+        path = self.attempt(cell, observation.attempt, part) / "observation.json"
+        write_whole(path, msgspec.json.encode(observation), sync=False)
+        return path
 
 
 def _read(path: Path, kind: type[T]) -> T:
@@ -104,8 +109,9 @@ def _read(path: Path, kind: type[T]) -> T:
         raise DamagedFile(path, str(error)) from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write so that a reader, or a kill at any instant, sees the old file or the new one, never a part."""
+def write_whole(path: Path, data: bytes, sync: bool = True) -> None:
+    """Write so that a reader, or a kill at any instant, sees the old file or the new one, never a part. So does a loss
+    of power, with `sync`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -114,7 +120,8 @@ def write_whole(path: Path, data: bytes) -> None:
             view = memoryview(data)
             while view:
                 view = view[os.write(file, view) :]
-            os.fsync(file)
+            if sync:
+                os.fsync(file)
         finally:
             os.close(file)
         os.replace(part, path)

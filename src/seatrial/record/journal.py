@@ -7,7 +7,7 @@ when the journal is opened again; anything broken before it is an error that nam
 import os
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +38,12 @@ class Journal:
         os.ftruncate(self._file, good_bytes)
         self._end = os.lseek(self._file, 0, os.SEEK_END)
         self._syncing: asyncio.Task[None] | None = None
+        self._unsynced: list[Path] = []
         self._broken: JournalError | None = None
 
-    async def write(self, event: str, *, durable: bool = False, **fields: Any) -> None:
-        """Append one event; with `durable`, return when it is on the disk. Syncs of several writers are one."""
+    async def write(self, event: str, *, durable: bool = False, files: Sequence[Path] = (), **fields: Any) -> None:
+        """Append one event; with `durable`, return when it, and before it the `files` that it speaks of, are on the
+        disk. Syncs of several writers are one."""
         if self._broken:
             raise self._broken
         line = _encode({"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields})
@@ -56,6 +58,7 @@ class Journal:
         self._end += len(line)
         self._at(f"written {event}")
         if durable:
+            self._unsynced += files
             await self._sync()
             self._at(f"synced {event}")
 
@@ -66,7 +69,8 @@ class Journal:
         if self._syncing:
             await asyncio.wait([self._syncing])
         if self._syncing is None or self._syncing.done():
-            self._syncing = asyncio.create_task(asyncio.to_thread(os.fdatasync, self._file))
+            files, self._unsynced = self._unsynced, []
+            self._syncing = asyncio.create_task(asyncio.to_thread(_sync_all, files, self._file))
         try:
             await asyncio.shield(self._syncing)
         except OSError as error:
@@ -75,6 +79,16 @@ class Journal:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def _sync_all(files: list[Path], journal: int) -> None:
+    for path in files:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+    os.fdatasync(journal)
 
 
 def _write_all(file: int, data: bytes) -> None:

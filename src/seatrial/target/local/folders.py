@@ -85,6 +85,14 @@ class JobFolder:
     def end(self) -> End | None:
         return self._read("end.json", End)
 
+    def kept_nothing(self) -> bool:
+        """Of most jobs, which are not worth a thread then."""
+        try:
+            with os.scandir(self.files) as entries:
+                return not self.files.is_symlink() and next(entries, None) is None
+        except OSError:
+            return False
+
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
             with open_regular(self.path / name) as file:

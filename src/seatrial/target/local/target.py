@@ -167,6 +167,8 @@ class LocalTarget:
         folder = self._folder(handle)
         if path.startswith("hosts/"):  # (14) several hosts are processes of one place
             return False
+        if path == "files" and folder.kept_nothing():
+            return False
         if path.startswith("files"):
             return await asyncio.to_thread(fetch, folder.path, path, into)
         return fetch(folder.path, path, into)
