@@ -105,7 +105,7 @@ class Attempt:
         await together(*(self._live(part) for part in self._parts.values()))
         return {name: part.observation for name, part in self._parts.items() if part.observation is not None}
 
-    async def cancel(self) -> None:
+    def cancel(self) -> None:
         """End what runs, and let nothing that is being submitted start to run."""
         self._cancelled = True
         for part in self._parts.values():
@@ -174,8 +174,9 @@ class Attempt:
             else:
                 await asyncio.to_thread(clear_scratch, folder.attempt(cell, self._number, name))
             self._parts[name] = part
-        for name, part in self._parts.items():
-            part.follower = await self._around.follower(record.parts[name].target)
+        for part in self._parts.values():
+            if part.state is not State.REMOVED:
+                part.follower = await self._around.follower(part.record.target)
 
     # ---- submitted
 

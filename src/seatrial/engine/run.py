@@ -228,7 +228,7 @@ class Run:
             avoid = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
             parts = (self._first.get(cell.hash) if number == 1 else None) or self._parts(cell, number, avoid)
         if self._interrupted:
-            await attempt.cancel()
+            attempt.cancel()
         try:
             observed = await attempt.run(parts)
         except DamagedFile as error:
@@ -353,7 +353,7 @@ class Run:
     async def _cancel(self) -> None:
         await self._journal.write("interrupted")
         for attempt in list(self._attempts):
-            await attempt.cancel()
+            attempt.cancel()
 
 
 async def _clear(target: Target, handle: str) -> None:
