@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.engine.fingerprint import fingerprint
+from seatrial.engine.judge import fingerprint
 from seatrial.plan import expand
 from seatrial.suite import Cell, Suite, SuiteError
 

@@ -10,7 +10,7 @@ import click
 from seatrial.cli.options import fail, loaded
 
 if TYPE_CHECKING:
-    from seatrial.engine.check_folder import Checked
+    from seatrial.engine.artifacts.check_folder import Checked
     from seatrial.job import Finding
     from seatrial.report.lines import Line
     from seatrial.suite import Cell
@@ -41,9 +41,9 @@ def command(
     """
     import msgspec
 
-    from seatrial.engine.check_folder import check_folder
-    from seatrial.engine.exits import exit_code as code_of
-    from seatrial.engine.fetch_folder import CannotCheck, fetch_folder, is_address
+    from seatrial.engine import exit_code as code_of
+    from seatrial.engine.artifacts.check_folder import check_folder
+    from seatrial.engine.artifacts.fetch_folder import CannotCheck, fetch_folder, is_address
     from seatrial.job import VERSION, RunResults
 
     cell, name = _cell(suite, trial, select)

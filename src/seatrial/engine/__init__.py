@@ -1,9 +1,9 @@
 """Runs plans: limits, retries, cancellation, journal, attach and reap."""
 
 from seatrial.engine.commit import commit_of
-from seatrial.engine.exits import INFRA, INTERRUPTED, USAGE, exit_code
 from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
+from seatrial.engine.result import INFRA, INTERRUPTED, USAGE, exit_code
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError
 from seatrial.engine.verify import RunRefused

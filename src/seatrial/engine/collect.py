@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.engine.artifacts import with_artifacts
+from seatrial.engine.artifacts.of_job import with_artifacts
 from seatrial.job import Exit, Job, Mask, Observation, Place, Records, merged, read_records
 from seatrial.target import Target
 

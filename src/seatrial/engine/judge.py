@@ -1,14 +1,18 @@
 """What the observations of an attempt come to: the checks of its kind, then what is the same for every kind, bounds and
 known failures."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import msgspec
 
 from seatrial.check import apply_xfails, check_bounds
-from seatrial.engine.fingerprint import fingerprint
-from seatrial.engine.time_limit import OverTime, time_limit
-from seatrial.job import Attempt, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
+from seatrial.job import COUNTED, Attempt, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
 from seatrial.suite import Cell
 from seatrial.trial import Judgement, Kind
 
@@ -90,3 +94,33 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
     if first is None:
         return ""
     return f"{first.step}: {first.message}" if first.message else first.step
+
+
+def fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
+    """Of all that a cell's figures depend on: its work and the hardware that it ran on, of hosts that differ all of
+    theirs. Eight hex digits; figures of two never mix."""
+    seen = {key: hardware.get(key) for key in (*COUNTED, *(["others"] if "others" in hardware else []))}
+    return hashlib.sha256((cell.work + json.dumps(seen, sort_keys=True, default=str)).encode()).hexdigest()[:8]
+
+
+# ---- a limit for work that does not give way to others, such as a regular expression that backtracks
+
+
+class OverTime(Exception):
+    """It took longer than it may."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises OverTime inside the block. By an alarm, for which Python's regular expressions stop; main thread only."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise OverTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.engine.agent_read import read
-from seatrial.engine.fetch_folder import CannotCheck, NothingThere, fetch_folder, is_address
+from seatrial.engine.artifacts.agent_read import read
+from seatrial.engine.artifacts.fetch_folder import CannotCheck, NothingThere, fetch_folder, is_address
 from seatrial.job import Job, Mask, Observation, Outcome, Step, StepSeen, read_records
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from seatrial import plugins
-from seatrial.engine.agent_read import read
-from seatrial.engine.fetch_folder import LOGS, CannotCheck
+from seatrial.engine.artifacts.agent_read import read
+from seatrial.engine.artifacts.fetch_folder import LOGS, CannotCheck
 from seatrial.engine.judge import Judged, judge, reason
 from seatrial.engine.result import result_of
 from seatrial.job import (
