@@ -118,7 +118,7 @@ def test_seatrial_killed_at_each_point_and_attached_ends_as_an_undisturbed_run(a
         assert_asked_at_most_once(asking, kills=0)
 
 
-@pytest.mark.parametrize("seed", range(100 if EVERY else 3))
+@pytest.mark.parametrize("seed", range(300 if EVERY else 3))  # a third for each of them
 def test_a_kill_of_any_of_them_at_a_random_instant(asking: World, seed: int) -> None:
     chance = random.Random(seed)
     suite(asking, f"count: {COUNT}, pause: 0.005")

@@ -41,7 +41,6 @@ def command(
     """
     import msgspec
 
-    from seatrial.engine import exit_code as code_of
     from seatrial.engine.artifacts.check_folder import check_folder
     from seatrial.engine.artifacts.fetch_folder import CannotCheck, fetch_folder, is_address
     from seatrial.job import VERSION, RunResults
@@ -62,7 +61,7 @@ def command(
         click.echo(msgspec.json.format(msgspec.json.encode(results), indent=1).decode())
     else:
         _print(checked, folder)
-    raise SystemExit(code_of(results))
+    raise SystemExit(results.exit_code)
 
 
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]":

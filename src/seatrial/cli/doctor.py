@@ -20,15 +20,15 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     import asyncio
 
     from seatrial.cli.options import loaded, targets_of
-    from seatrial.engine import INFRA
     from seatrial.engine.doctor import examine, targets_at_hand
+    from seatrial.job import ExitCode
 
     at_hand = suite is None and target is None
     wanted = targets_at_hand() if at_hand else targets_of(loaded(suite) if suite else None, target)
     found = asyncio.run(examine(wanted))
     _print_json(found) if as_json else _print(found)
     if not all(one.sound for one in found):
-        raise SystemExit(INFRA)
+        raise SystemExit(ExitCode.INFRA)
 
 
 def _print_json(found: "list[Examined]") -> None:

@@ -1,6 +1,5 @@
 """The common end of `run`, `attach` and `cancel`: the engine goes, its results are kept, reported and told."""
 
-import asyncio
 import gc
 import os
 import subprocess
@@ -25,7 +24,10 @@ GARBAGE = 20_000  # new objects between two looks for what only refers to itself
 
 def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> int:
     """Run to the end; the exit code."""
-    from seatrial.engine import INFRA, USAGE, Run, RunRefused, RunStopped, SecretError, exit_code
+    import asyncio
+
+    from seatrial.engine import Run, RunRefused, RunStopped, SecretError
+    from seatrial.job import ExitCode
     from seatrial.record import JournalError, Owned
     from seatrial.report.live import watching
 
@@ -37,26 +39,29 @@ def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> i
         with watching(prepared.plan.cells, prepared.plan.holes) as listener:
             results = asyncio.run(Run(prepared, listener, cancel).execute())
     except (SecretError, Owned, RunRefused) as error:
-        fail(str(error), USAGE)
+        fail(str(error), ExitCode.USAGE)
     except JournalError as error:
-        fail(f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it", INFRA)
+        fail(
+            f"{error}\nthis run cannot be taken up; `seatrial reap {folder.run}` removes what is left of it",
+            ExitCode.INFRA,
+        )
     except RunStopped as error:
-        fail(f"the run stopped: {error}\nnothing is lost: `seatrial attach {folder.run}` takes it up", INFRA)
+        fail(f"the run stopped: {error}\nnothing is lost: `seatrial attach {folder.run}` takes it up", ExitCode.INFRA)
     bounds = {cell.benchmark: cell.bounds for cell in prepared.plan.cells if cell.bounds}
     _keep(folder, results, history, bounds)
     _tell(folder, results)
-    return exit_code(results)
+    return results.exit_code
 
 
 def finished(folder: "RunFolder", history: "History", show: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
-    from seatrial.engine import INFRA, exit_code
+    from seatrial.job import ExitCode
     from seatrial.record import JournalError, read_journal
 
     try:
         entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
     except JournalError as error:
-        fail(str(error), INFRA)
+        fail(str(error), ExitCode.INFRA)
     results = folder.read_results()
     if results is None or not any(entry["event"] == "finished" for entry in entries):
         return None
@@ -65,11 +70,12 @@ def finished(folder: "RunFolder", history: "History", show: bool = True) -> int 
     if show:
         click.echo(f"{folder.run} has finished already", err=True)
         _tell(folder, results)
-    return exit_code(results)
+    return results.exit_code
 
 
 def opened(folder: "RunFolder") -> "Prepared":
-    from seatrial.engine import INFRA, PlanChanged, reopen
+    from seatrial.engine import PlanChanged, reopen
+    from seatrial.job import ExitCode
     from seatrial.record import DamagedRun, owner_of
     from seatrial.suite import SuiteError
 
@@ -82,7 +88,7 @@ def opened(folder: "RunFolder") -> "Prepared":
     except (PlanChanged, SuiteError) as error:
         fail(str(error))
     except DamagedRun as error:
-        fail(str(error), INFRA)
+        fail(str(error), ExitCode.INFRA)
 
 
 def detached(prepared: "Prepared", runs: Path, history: str | None) -> None:

@@ -19,7 +19,8 @@ def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older
     import asyncio
 
     from seatrial.cli.options import duration, loaded, targets_of
-    from seatrial.engine import INFRA, reap
+    from seatrial.engine import reap
+    from seatrial.job import ExitCode
 
     now_s = time.time()
     older_s = duration(older) if older else 0.0
@@ -35,4 +36,4 @@ def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older
     if not reaping.seen and reaping.done:
         click.echo("nothing is left")
     if not reaping.done:
-        raise SystemExit(INFRA)
+        raise SystemExit(ExitCode.INFRA)

@@ -3,15 +3,11 @@
 from seatrial.engine.commit import commit_of
 from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
-from seatrial.engine.result import INFRA, INTERRUPTED, USAGE, exit_code
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError
 from seatrial.engine.verify import RunRefused
 
 __all__ = [
-    "INFRA",
-    "INTERRUPTED",
-    "USAGE",
     "Options",
     "PlanChanged",
     "Prepared",
@@ -23,7 +19,6 @@ __all__ = [
     "SecretError",
     "commit_of",
     "create",
-    "exit_code",
     "reap",
     "reopen",
 ]

@@ -1,14 +1,11 @@
-"""What a cell came to, from all attempts that were made at it; a run from its cells; and its exit code."""
+"""What a cell came to, from all attempts that were made at it, and a run from its cells."""
 
 import itertools
 
 from seatrial.engine.judge import Judged
-from seatrial.job import EXIT_CODES, CellResult, RunResults, Verdict, worst_cell
+from seatrial.job import CellResult, Verdict, worst_cell
 from seatrial.suite import Cell
 
-INTERRUPTED = 130
-INFRA = 3
-USAGE = 2
 OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
 
 
@@ -54,12 +51,3 @@ def run_verdict(cells: list[CellResult]) -> Verdict:
     """One that left cells out has not passed, whatever the others did."""
     verdict = worst_cell(cell.verdict for cell in cells)
     return Verdict.SKIPPED if verdict.good and any(not cell.attempts for cell in cells) else verdict
-
-
-def exit_code(results: RunResults) -> int:
-    """What the tests said comes first; then time, then infrastructure: 3 means that nothing else was wrong."""
-    if results.interrupted:
-        return INTERRUPTED
-    code = EXIT_CODES[worst_cell(cell.verdict for cell in results.cells)]
-    never_started = any(not cell.attempts for cell in results.cells)  # a limit of the run was reached
-    return 1 if never_started else code

@@ -8,7 +8,7 @@ from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import Observation, Records, Sample, StepSeen, read_records
 from seatrial.job.results import VERSION, Attempt, CellResult, Hole, PartResult, RunResults
 from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
-from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, Finding, Verdict, worst, worst_cell
+from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell
 
 __all__ = [
     "CELLS_WORST_FIRST",
@@ -26,6 +26,7 @@ __all__ = [
     "Environment",
     "Event",
     "Exit",
+    "ExitCode",
     "Figure",
     "Finding",
     "Gpu",

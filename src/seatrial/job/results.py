@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
-from seatrial.job.verdict import Finding, Verdict
+from seatrial.job.verdict import EXIT_CODES, ExitCode, Finding, Verdict, worst_cell
 
 VERSION = 1
 
@@ -79,3 +79,12 @@ class RunResults(msgspec.Struct, frozen=True):
     seatrial: str = ""
     commit: str = ""  # of what was tested
     target: str = ""  # what everything was moved to, as it was asked for
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the tests said comes first; then time, then infrastructure."""
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        if any(not cell.attempts for cell in self.cells):  # never started: a limit of the run was reached
+            return ExitCode.FAILED
+        return EXIT_CODES[worst_cell(cell.verdict for cell in self.cells)]

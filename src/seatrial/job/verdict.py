@@ -1,10 +1,21 @@
 """Verdicts and findings: what a check says of an observation."""
 
 from collections.abc import Iterable
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 import msgspec
+
+
+class ExitCode(IntEnum):
+    """Of commands that run or judge something."""
+
+    PASSED = 0
+    FAILED = 1
+    USAGE = 2
+    INFRA = 3  # nothing else was wrong
+    TIMEOUT = 124
+    INTERRUPTED = 130
 
 
 class Verdict(StrEnum):
@@ -22,26 +33,26 @@ class Verdict(StrEnum):
     @property
     def good(self) -> bool:
         """Needs nobody's attention."""
-        return EXIT_CODES[self] == 0
+        return EXIT_CODES[self] is ExitCode.PASSED
 
 
 # The one table of verdicts: which one wins over which, and the exit code that each asks for.
 # The first row that any finding of a cell has is the cell's verdict. What broke under the test comes before what the
 # test says: nothing that a broken place reported can be trusted.
 EXIT_CODES = {
-    Verdict.INFRA: 3,
-    Verdict.INVALID: 1,
-    Verdict.FAILED: 1,
-    Verdict.TIMEOUT: 124,
-    Verdict.XPASS: 1,
-    Verdict.SLOWER: 1,
-    Verdict.FASTER: 1,
-    Verdict.XFAIL: 0,
-    Verdict.PASSED: 0,
-    Verdict.SKIPPED: 0,
+    Verdict.INFRA: ExitCode.INFRA,
+    Verdict.INVALID: ExitCode.FAILED,
+    Verdict.FAILED: ExitCode.FAILED,
+    Verdict.TIMEOUT: ExitCode.TIMEOUT,
+    Verdict.XPASS: ExitCode.FAILED,
+    Verdict.SLOWER: ExitCode.FAILED,
+    Verdict.FASTER: ExitCode.FAILED,
+    Verdict.XFAIL: ExitCode.PASSED,
+    Verdict.PASSED: ExitCode.PASSED,
+    Verdict.SKIPPED: ExitCode.PASSED,
 }
 _RANKS = {verdict: rank for rank, verdict in enumerate(EXIT_CODES)}
-_CODES_WORST_FIRST = (1, 124, 3, 0)
+_CODES_WORST_FIRST = (ExitCode.FAILED, ExitCode.TIMEOUT, ExitCode.INFRA, ExitCode.PASSED)
 # The same for the cells of a run. Cells are places of their own, so what a test said of one counts more than a place
 # that broke under another: the exit code decides first, then the order in a cell; of what is good, a pass comes first.
 CELLS_WORST_FIRST = tuple(
