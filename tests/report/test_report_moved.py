@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from report.sample import small
-from seatrial.report.lines import paint
-from seatrial.report.markdown import render
-from seatrial.report.series import Moved, RunSeries, Together, write_series
-from seatrial.report.terminal import summary
+from seatrial.report.markdown import render_markdown
+from seatrial.report.terminal.lines import paint
+from seatrial.report.terminal.summary import summary
+from seatrial.report.trend.series import Moved, RunSeries, Together, write_series
 
 
 def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
     told = paint(summary(small(), tmp_path, 120), False, False)
     assert "At commit c0ffee" in told
     assert "2 series moved: 2 worse by 10 %" in " ".join(told.split())
-    page = render(small(), tmp_path)
+    page = render_markdown(small(), tmp_path)
     assert "### What moved" in page
     assert "2 series moved" in page
     assert "b@x" not in page  # nobody is mentioned
@@ -25,5 +25,5 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
 
 def test_a_run_whose_figures_stayed_says_nothing_of_it(tmp_path: Path) -> None:
     write_series(tmp_path, RunSeries("r1", [], []))
-    assert "What moved" not in render(small(), tmp_path)
+    assert "What moved" not in render_markdown(small(), tmp_path)
     assert "what moved" not in paint(summary(small(), tmp_path, 120), False, False)

@@ -19,9 +19,24 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html import render
-from seatrial.report.lines import paint
-from seatrial.report.series import (
+from seatrial.report.html.page import render_html
+from seatrial.report.html.series import render_series
+from seatrial.report.terminal.chart import sparkline, svg_chart, terminal_chart
+from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
+from seatrial.report.terminal.lines import paint
+from seatrial.report.trend.describe import (
+    bound_of,
+    bound_text,
+    day,
+    figure,
+    left_out_text,
+    percent,
+    precision_text,
+    span,
+    sure,
+    together_text,
+)
+from seatrial.report.trend.series import (
     MOST_OF_RUN,
     Precision,
     RunSeries,
@@ -33,21 +48,6 @@ from seatrial.report.series import (
     together,
     view,
     write_series,
-)
-from seatrial.report.series_chart import sparkline, svg_chart, terminal_chart
-from seatrial.report.series_html import render_series
-from seatrial.report.series_lines import MOST_DRAWN, alarms_lines, history_lines, ranked
-from seatrial.report.series_words import (
-    bound_of,
-    bound_text,
-    day,
-    figure,
-    left_out_text,
-    percent,
-    precision_text,
-    span,
-    sure,
-    together_text,
 )
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -485,7 +485,7 @@ def test_a_narrow_screen_shows_what_was_found_whole_and_captions_apart_from_valu
     run = sample.small()
     folder = sample.write_run(tmp_path / "run", run, notebooks=True)
     write_series(folder, RunSeries("r", [view(series(steps(2.0), "a-benchmark-of-a-long-name" * 3))], []))
-    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render(run, folder))
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render_html(run, folder))
     page = page.replace('<details class="cell', '<details open class="cell')
     measure = """<script>onload=()=>{let d=document.querySelector("iframe").contentDocument,
     told=[...d.querySelectorAll(".told")].filter(e=>e.textContent).map(e=>{

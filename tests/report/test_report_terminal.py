@@ -7,8 +7,8 @@ import pytest
 import sample
 
 from seatrial.job import Finding, RunResults, Verdict
-from seatrial.report.lines import paint
-from seatrial.report.terminal import print_summary, summary
+from seatrial.report.terminal.lines import paint
+from seatrial.report.terminal.summary import print_summary, summary
 from seatrial.report.text import width
 
 

@@ -5,7 +5,7 @@ import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.report.ansi import to_html
+from seatrial.report.html.ansi import to_html
 from seatrial.report.text import bounded, clean, first_line, fit, one_line, seconds, size, width
 
 

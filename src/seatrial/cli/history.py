@@ -15,7 +15,7 @@ from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of
 if TYPE_CHECKING:
     from seatrial.job import Bound
     from seatrial.record.history import History, HistoryError, RunRow, Series
-    from seatrial.report.lines import Line
+    from seatrial.report.terminal.lines import Line
 
 INFRA = 3
 MOST_READ = 500  # series, for a terminal
@@ -74,7 +74,7 @@ def show(
 ) -> None:
     """Draw the figures of TRIAL over all runs. Without TRIAL: what the history has."""
     from seatrial.record.history import HistoryError
-    from seatrial.report.series import LAST
+    from seatrial.report.trend.series import LAST
 
     past = history_at(runs, history)
     try:
@@ -161,8 +161,8 @@ def _meant(past: "History", run: str, benchmark: str | None, word: str) -> list[
 def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     """List all alarms with what people said of them, and how often they were right."""
     from seatrial.record.history import HistoryError
-    from seatrial.report.series import precision
-    from seatrial.report.series_lines import alarms_lines
+    from seatrial.report.terminal.history import alarms_lines
+    from seatrial.report.trend.series import precision
 
     try:
         found = history_at(runs, history).alarms()
@@ -175,8 +175,8 @@ def alarms(as_json: bool, runs: Path, history: str | None) -> None:
 
 
 def _show_all(past: "History", as_json: bool) -> None:
-    from seatrial.report.series import precision
-    from seatrial.report.series_lines import trials_lines
+    from seatrial.report.terminal.history import trials_lines
+    from seatrial.report.trend.series import precision
 
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
@@ -195,9 +195,9 @@ def _show(
     bounds: "Mapping[str, Iterable[Bound]] | None",
     as_json: bool,
 ) -> None:
-    from seatrial.report.lines import is_ascii
-    from seatrial.report.series import bounded, changes_of, precision, together, view
-    from seatrial.report.series_lines import MOST_DRAWN, history_lines, ranked
+    from seatrial.report.terminal.history import MOST_DRAWN, history_lines, ranked
+    from seatrial.report.terminal.lines import is_ascii
+    from seatrial.report.trend.series import bounded, changes_of, precision, together, view
 
     benchmarks = {one.benchmark for one in series}
     alarms = [alarm for alarm in alarms if alarm.benchmark in benchmarks]
@@ -284,6 +284,6 @@ def _print_json(told: dict[str, Any]) -> None:
 
 
 def _print(lines: "list[Line]") -> None:
-    from seatrial.report.lines import is_ascii, paint, wants_colour
+    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
 
     sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))

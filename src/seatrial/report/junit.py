@@ -10,9 +10,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults, Verdict, worst
+from seatrial.report.cell_view import CellSeen, see
 from seatrial.report.matrix import NOT_WANTED
-from seatrial.report.seen import CellSeen, see
-from seatrial.report.story import again, bad, places, why_of
+from seatrial.report.summary import again, bad, places, why_of
 from seatrial.report.text import axes_text, bounded, clean, count, one_line
 
 MOST_TEXT = 16_000  # characters of evidence in one test case
@@ -21,7 +21,7 @@ MOST_HOLES = 1_000
 _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 
 
-def render(results: RunResults, folder: Path) -> bytes:
+def render_junit(results: RunResults, folder: Path) -> bytes:
     root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(results.started_s))
     for cell in results.cells:

@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
-from seatrial.report.look import LOOKS
+from seatrial.report.cell_view import see
 from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.seen import see
-from seatrial.report.story import Story, again, bad, moved, places, tell, title, why_of
+from seatrial.report.summary import Story, again, bad, moved, places, tell, title, why_of
+from seatrial.report.symbols import LOOKS
 from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds
 
 MOST_BYTES = 900_000  # GitHub takes 1 MiB
@@ -37,7 +37,7 @@ _SIGNS = {
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
 
 
-def render(results: RunResults, folder: Path) -> str:
+def render_markdown(results: RunResults, folder: Path) -> str:
     story = tell(results)
     head = [*_head(results, story), *_matrices(results)]
     tail = [*_moved(folder), *_flaky(story), *_xfails(story), *_not_run(story)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seatrial.job import Sample
-from seatrial.report.seen import CellSeen, number
+from seatrial.report.cell_view import CellSeen, number
 from seatrial.report.text import one_line, seconds, size
 
 WIDTH, HEIGHT = 600, 80

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TextIO
 
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
-from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.cell_view import CellSeen, see
 from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.seen import CellSeen, see
-from seatrial.report.story import Story, again, bad, moved, places, tell, title, why_of
+from seatrial.report.summary import Story, again, bad, moved, places, tell, title, why_of
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
 from seatrial.report.text import axes_text, count, first_line, fit, one_line, seconds, size, width
 
 MOST_CELLS = 15  # failed cells told in full; the others get a line each

@@ -59,8 +59,8 @@ def moved(folder: Path) -> list[str]:
     """The newest changes of the run's figures, a sentence for all that moved at one commit."""
     if not (folder / "series.json").is_file():
         return []
-    from seatrial.report.series import read_series
-    from seatrial.report.series_words import together_text
+    from seatrial.report.trend.describe import together_text
+    from seatrial.report.trend.series import read_series
 
     made = read_series(folder)
     return [together_text(group) for group in made.together[:MOST_MOVES]] if made else []

@@ -1,9 +1,10 @@
 """The series of a run as a part of its HTML report: what moved, and each figure so far."""
 
-from seatrial.report.chart import HEIGHT, WIDTH
-from seatrial.report.series import RunSeries
-from seatrial.report.series_chart import svg_chart
-from seatrial.report.series_words import (
+from seatrial.report.html.resource_charts import HEIGHT, WIDTH
+from seatrial.report.html.templates import template
+from seatrial.report.terminal.chart import svg_chart
+from seatrial.report.text import count, one_line
+from seatrial.report.trend.describe import (
     bound_of,
     change_text,
     figure,
@@ -15,8 +16,7 @@ from seatrial.report.series_words import (
     title,
     together_text,
 )
-from seatrial.report.templates import template
-from seatrial.report.text import count, one_line
+from seatrial.report.trend.series import RunSeries
 
 MOST_DRAWN = 60
 MOST_GROUPS = 20

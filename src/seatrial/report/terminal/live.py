@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole, Verdict
-from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
-from seatrial.report.look import LOOKS, to_ascii
 from seatrial.report.matrix import Placed, matrices
+from seatrial.report.symbols import LOOKS, to_ascii
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
 from seatrial.report.text import count, fit, one_line, seconds
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from typing import TextIO
 
-from seatrial.report.look import LOOKS, to_ascii
 from seatrial.report.matrix import Matrix
+from seatrial.report.symbols import LOOKS, to_ascii
 from seatrial.report.text import fit, pad, width
 
 Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES

@@ -7,7 +7,7 @@ import msgspec
 
 from seatrial.job import CellResult, Figure, RunResults, figures, worst
 from seatrial.record.history import Series, benchmark_of
-from seatrial.report.series import past_of
+from seatrial.report.trend.series import past_of
 
 SURE = 0.99  # that a figure moved at all
 LEAST = 0.01  # a smaller move is none

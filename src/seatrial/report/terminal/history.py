@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 
 from seatrial.record.history import Alarm, RunRow, TrialRow
-from seatrial.report.lines import Line, glyph
-from seatrial.report.series import SeriesView, precision, together, unjudged
-from seatrial.report.series_chart import sparkline, terminal_chart
-from seatrial.report.series_words import (
+from seatrial.report.terminal.chart import sparkline, terminal_chart
+from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.text import bounded, count, fit, one_line, pad
+from seatrial.report.trend.describe import (
     bound_of,
     change_text,
     commit_text,
@@ -21,7 +21,7 @@ from seatrial.report.series_words import (
     title,
     together_text,
 )
-from seatrial.report.text import bounded, count, fit, one_line, pad
+from seatrial.report.trend.series import SeriesView, precision, together, unjudged
 
 MOST_DRAWN = 8  # series with a chart of their own; the others get a line each
 MOST_CHANGES = 9  # of one series

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from seatrial.job import Bound, BoundState
 from seatrial.job import told as digits
 from seatrial.record.history import Point
-from seatrial.report.series import Moved, Precision, SeriesView, Together
 from seatrial.report.text import count, one_line
+from seatrial.report.trend.series import Moved, Precision, SeriesView, Together
 
 MOST_NAMES = 4
 MOST_RUNS = 3

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seatrial.job import BoundState
-from seatrial.report.chart import HEIGHT, WIDTH
-from seatrial.report.series import SeriesView
-from seatrial.report.series_words import figure
+from seatrial.report.html.resource_charts import HEIGHT, WIDTH
+from seatrial.report.trend.describe import figure
+from seatrial.report.trend.series import SeriesView
 
 ROWS = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column

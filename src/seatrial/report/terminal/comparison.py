@@ -1,9 +1,9 @@
 """The comparison of two runs for a terminal: a plain sentence first, then what moved, what else changed."""
 
-from seatrial.report.lines import Line, glyph
-from seatrial.report.series_compare import Comparison, Movement
-from seatrial.report.series_words import commit_text, figure, percent, sure
+from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import bounded, count, one_line
+from seatrial.report.trend.compare import Comparison, Movement
+from seatrial.report.trend.describe import commit_text, figure, percent, sure
 
 MOST = 30  # lines of each kind
 MANY = 50  # figures, of which some are sure by chance

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.job import CELLS_WORST_FIRST, CellResult, Finding, RunResults, Verdict
-from seatrial.report.chart import Chart, charts
-from seatrial.report.look import LOOKS
+from seatrial.report.cell_view import CellSeen, NotebookSeen, number, see, url
+from seatrial.report.html.resource_charts import Chart, charts
+from seatrial.report.html.templates import template
 from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.seen import CellSeen, NotebookSeen, number, see, url
-from seatrial.report.story import again, bad, places, tell, title, why_of
-from seatrial.report.templates import template
+from seatrial.report.summary import again, bad, places, tell, title, why_of
+from seatrial.report.symbols import LOOKS
 from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds, size
 
 MOST_EVIDENCE = 8_000
@@ -66,7 +66,7 @@ class CellView:
     open: bool
 
 
-def render(results: RunResults, folder: Path, base: str = "") -> str:
+def render_html(results: RunResults, folder: Path, base: str = "") -> str:
     """`base` is where the run folder is as seen from where the report will be; "" when it is written into it."""
     script = (Path(__file__).parent / "report.js").read_text(encoding="utf-8")
     story = tell(results)
@@ -95,8 +95,8 @@ def render(results: RunResults, folder: Path, base: str = "") -> str:
 
 def _series(folder: Path) -> str:
     """What the history said of the run's figures; its markup is escaped where it is made."""
-    from seatrial.report.series import read_series
-    from seatrial.report.series_html import render_series
+    from seatrial.report.html.series import render_series
+    from seatrial.report.trend.series import read_series
 
     made = read_series(folder)
     return render_series(made) if made is not None else ""

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.ansi import to_html
+from seatrial.report.html.ansi import to_html
 from seatrial.report.text import bounded, clean
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def render_file(path: Path) -> str:
         raise NotebookError(path, f"it is not JSON: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
         raise NotebookError(path, "it has no list of cells")
-    return render(data, path.name)
+    return render_notebook(data, path.name)
 
 
 def render_broken(error: NotebookError) -> str:
@@ -77,7 +77,7 @@ def render_broken(error: NotebookError) -> str:
     return _page(error.path.name, f'<p class="note">This notebook cannot be shown: {escape(clean(error.reason))}</p>')
 
 
-def render(notebook: dict[str, Any], title: str) -> str:
+def render_notebook(notebook: dict[str, Any], title: str) -> str:
     shown = []
     place = 0
     for cell in notebook["cells"]:
