@@ -20,8 +20,8 @@ from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
 from seatrial.report.html.page import render_html
-from seatrial.report.html.series import render_series
-from seatrial.report.terminal.chart import sparkline, svg_chart, terminal_chart
+from seatrial.report.html.series import render_series, svg_chart
+from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
 from seatrial.report.terminal.lines import paint
 from seatrial.report.trend.describe import (

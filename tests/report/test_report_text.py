@@ -5,7 +5,7 @@ import sample
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.report.html.ansi import to_html
+from seatrial.report.html.notebook import coloured_html
 from seatrial.report.text import bounded, clean, first_line, fit, one_line, seconds, size, width
 
 
@@ -71,14 +71,14 @@ def test_bounded_text_keeps_both_ends_and_counts_the_rest() -> None:
 
 
 def test_terminal_colours_become_spans_and_text_stays_text() -> None:
-    assert to_html("\x1b[0;31m<b>\x1b[0m\x1b[1mx\x1b[0m") == (
+    assert coloured_html("\x1b[0;31m<b>\x1b[0m\x1b[1mx\x1b[0m") == (
         '<span class="ansi-red">&lt;b&gt;</span><span class="ansi-bold">x</span>'
     )
-    assert to_html("\x1b[38;5;9mq\x1b[39m\x1b[48;2;1;2;3mr\x1b[2J") == '<span class="ansi-red">q</span>r'
+    assert coloured_html("\x1b[38;5;9mq\x1b[39m\x1b[48;2;1;2;3mr\x1b[2J") == '<span class="ansi-red">q</span>r'
 
 
 @sample.untimed
 @given(st.text(alphabet=st.sampled_from("\x1b[0123456789;m<>&a\"'")))
 def test_no_mix_of_colours_opens_a_tag_of_its_own(text: str) -> None:
-    html = to_html(text)
+    html = coloured_html(text)
     assert html.count("<") == html.count("<span class=") + html.count("</span>")

@@ -13,7 +13,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.html.ansi import to_html
 from seatrial.report.text import bounded, clean
 
 if TYPE_CHECKING:
@@ -23,6 +22,8 @@ MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
 MOST_TEXT = 100_000  # characters of one output
 MOST_IMAGE = 8 * 1024 * 1024  # characters of one image's data
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
+_COLOUR_CODE = re.compile(r"\x1b\[([0-9;]*)m")
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 _PAGE = """<!doctype html>
@@ -125,12 +126,12 @@ def _output(output: dict[str, Any]) -> str:
     match output.get("output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
-            return f'<pre class="{name}">{to_html(bounded(_text(output.get("text")), MOST_TEXT))}</pre>'
+            return f'<pre class="{name}">{coloured_html(bounded(_text(output.get("text")), MOST_TEXT))}</pre>'
         case "error":
             traceback = output.get("traceback")
             lines = "\n".join(map(str, traceback)) if isinstance(traceback, list) else ""
             text = lines or f"{output.get('ename')}: {output.get('evalue')}"
-            return f'<pre class="error">{to_html(bounded(text, MOST_TEXT))}</pre>'
+            return f'<pre class="error">{coloured_html(bounded(text, MOST_TEXT))}</pre>'
         case "display_data" | "execute_result":
             data = output.get("data")
             return _rich(data) if isinstance(data, dict) else ""
@@ -154,7 +155,7 @@ def _rich(data: dict[str, Any]) -> str:
     if markdown := _text(data.get("text/markdown")):
         return _markdown(bounded(markdown, MOST_TEXT), None)
     if plain := _text(data.get("text/plain")):
-        return f'<pre class="plain">{to_html(bounded(plain, MOST_TEXT))}</pre>'
+        return f'<pre class="plain">{coloured_html(bounded(plain, MOST_TEXT))}</pre>'
     kinds = ", ".join(escape(clean(str(kind))) for kind in data)
     return f"<p>Output that cannot be shown here: {kinds}</p>" if kinds else ""
 
@@ -194,3 +195,41 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "".join(part for part in value if isinstance(part, str))
     return value if isinstance(value, str) else ""
+
+
+def coloured_html(text: str) -> str:
+    """Text with terminal colours, as Jupyter writes tracebacks: escaped, with a span for each coloured or bold part.
+
+    Every other escape sequence is dropped.
+    """
+    parts = _COLOUR_CODE.split(text)
+    made = [escape(clean(parts[0]))]
+    colour, bold = "", False
+    for codes, shown in zip(parts[1::2], parts[2::2], strict=True):
+        colour, bold = _style_after(codes, colour, bold)
+        inside = escape(clean(shown))
+        classes = " ".join(name for name in (f"ansi-{colour}" if colour else "", "ansi-bold" if bold else "") if name)
+        made.append(f'<span class="{classes}">{inside}</span>' if classes and inside else inside)
+    return "".join(made)
+
+
+def _style_after(codes: str, colour: str, bold: bool) -> tuple[str, bool]:
+    numbers = [int(code or "0") for code in codes.split(";") if len(code) < 4] or [0]
+    while numbers:
+        code = numbers.pop(0)
+        if code == 0:
+            colour, bold = "", False
+        elif code == 1:
+            bold = True
+        elif code in (2, 22):
+            bold = False
+        elif 30 <= code <= 37 or 90 <= code <= 97:
+            colour = _COLOURS[code % 10]
+        elif code == 39:
+            colour = ""
+        elif code in (38, 48):
+            skipped = numbers[1:2] if numbers[:1] == [5] else []
+            del numbers[: 2 if numbers[:1] == [5] else 4]
+            if code == 38:
+                colour = _COLOURS[skipped[0] % 8] if skipped and skipped[0] < 16 else ""
+    return colour, bold

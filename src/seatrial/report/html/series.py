@@ -1,8 +1,9 @@
-"""The series of a run as a part of its HTML report: what moved, and each figure so far."""
+"""The series of a run as a part of its HTML report: what moved, and a chart of each figure so far."""
+
+from dataclasses import dataclass
 
 from seatrial.report.html.resource_charts import HEIGHT, WIDTH
 from seatrial.report.html.templates import template
-from seatrial.report.terminal.chart import svg_chart
 from seatrial.report.text import count, one_line
 from seatrial.report.trend.describe import (
     bound_of,
@@ -16,11 +17,26 @@ from seatrial.report.trend.describe import (
     title,
     together_text,
 )
-from seatrial.report.trend.series import RunSeries
+from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
+from seatrial.report.trend.series import RunSeries, SeriesView
 
 MOST_DRAWN = 60
 MOST_GROUPS = 20
 MOST_CHANGES = 9
+_PAD = 4  # of the height of a chart, above and below
+
+
+@dataclass(frozen=True)
+class SvgChart:
+    """Numbers in the SVG's own units."""
+
+    line: str  # points of a polyline
+    bounds: list[float]  # heights of the lower and the upper one
+    changes: list[tuple[float, int]]  # place, number
+    alarms: list[tuple[float, float, str]]  # place, height, verdict
+    low: str
+    high: str
+    outside: list[str]
 
 
 def render_series(made: RunSeries) -> str:
@@ -50,3 +66,24 @@ def render_series(made: RunSeries) -> str:
         count=count,
     )
     return rendered
+
+
+def svg_chart(view: SeriesView) -> SvgChart:
+    scale = Scale(view)
+    step = WIDTH / max(1, len(view.points) - 1)
+
+    def height(value: float) -> float:
+        return round(HEIGHT - _PAD - scale(value) * (HEIGHT - 2 * _PAD), 1)
+
+    placed = [(round(index * step, 1), height(point.value)) for index, point in enumerate(view.points)]
+    values = [point.value for point in view.points]
+    drawn = placed if len(placed) > 1 else [*placed, (float(WIDTH), placed[0][1])]
+    return SvgChart(
+        line=" ".join(f"{x:g},{y:g}" for x, y in drawn),
+        bounds=[height(level) for level in bound_levels(view).values() if scale.shows(level)],
+        changes=[(placed[moved.index][0], number) for number, moved in enumerate(view.changes, 1)],
+        alarms=[(*placed[index], point.verdict) for index, point in enumerate(view.points) if point.alarm],
+        low=figure(min(values), view.unit),
+        high=figure(max(values), view.unit),
+        outside=bounds_outside(view, scale),
+    )
