@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from seatrial.job import Finding, RunResults, Verdict
-from seatrial.report.markdown import MOST_BYTES, block, code, plain, render_markdown
+from seatrial.report.markdown import MOST_BYTES, code, escape_text, fenced, render_markdown
 
 OURS = {"h2", "h3", "p", "code", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "b", "strong"}
 OURS |= {"pre", "ul", "li", "em"}
@@ -64,11 +64,11 @@ def test_hostile_text_makes_no_tag_no_table_column_and_no_mention(tmp_path: Path
 @sample.untimed
 @given(st.text())
 def test_any_text_shows_as_it_is(text: str) -> None:
-    read = page(f"x {plain(text)} y")
+    read = page(f"x {escape_text(text)} y")
     assert read.tags <= {"p"}
     assert read.text.split() == ["x", *plain_words(text), "y"]
     assert page(f"x {code(text)} y").tags <= {"p", "code"}
-    assert page("\n".join(["before", "", *block(text), "", "after"])).tags <= {"p", "pre", "code"}
+    assert page("\n".join(["before", "", *fenced(text), "", "after"])).tags <= {"p", "pre", "code"}
 
 
 def plain_words(text: str) -> list[str]:

@@ -1,38 +1,38 @@
-"""What each verdict and each state of a cell looks like: a glyph that tells them apart without colour, and a colour."""
+"""How each verdict and each state of a cell is shown: a glyph that differs without colour, and a colour."""
 
 from typing import Final
 
 import msgspec
 
 
-class Look(msgspec.Struct, frozen=True):
+class Symbol(msgspec.Struct, frozen=True):
     glyph: str
     ascii: str  # for a terminal that cannot show the glyph
     colour: str  # a name that terminals know
     meaning: str
 
 
-LOOKS: Final[dict[str, Look]] = {
-    "passed": Look("✓", "+", "green", "did what it should"),
-    "failed": Look("✗", "x", "red", "a check failed"),
-    "slower": Look("↓", "v", "yellow", "slower than its bounds"),
-    "faster": Look("↑", "^", "cyan", "faster than its bounds"),
-    "infra": Look("!", "!", "magenta", "broke under the test, through no fault of its own"),
-    "timeout": Look("◔", "T", "yellow", "ran out of time"),
-    "invalid": Look("?", "?", "magenta", "could not be judged"),
-    "skipped": Look("○", "o", "blue", "not run, for the reason given"),
-    "xfail": Look("≈", "~", "green", "failed as declared"),
-    "xpass": Look("≠", "X", "red", "passed although a failure was declared"),
-    "flaky": Look("↻", "r", "yellow", "passed on a retry"),
-    "hole": Look("–", "-", "", "a combination that is not run"),
-    "waiting": Look("·", ".", "", "not started"),
-    "queued": Look("◌", ",", "blue", "waits for a place"),
-    "running": Look("▶", ">", "cyan", "runs"),
-    "retrying": Look("↻", "r", "yellow", "tried again"),
-    "confirming": Look("↻", "r", "yellow", "run again to be sure"),
+SYMBOLS: Final[dict[str, Symbol]] = {
+    "passed": Symbol("✓", "+", "green", "did what it should"),
+    "failed": Symbol("✗", "x", "red", "a check failed"),
+    "slower": Symbol("↓", "v", "yellow", "slower than its bounds"),
+    "faster": Symbol("↑", "^", "cyan", "faster than its bounds"),
+    "infra": Symbol("!", "!", "magenta", "broke under the test, through no fault of its own"),
+    "timeout": Symbol("◔", "T", "yellow", "ran out of time"),
+    "invalid": Symbol("?", "?", "magenta", "could not be judged"),
+    "skipped": Symbol("○", "o", "blue", "not run, for the reason given"),
+    "xfail": Symbol("≈", "~", "green", "failed as declared"),
+    "xpass": Symbol("≠", "X", "red", "passed although a failure was declared"),
+    "flaky": Symbol("↻", "r", "yellow", "passed on a retry"),
+    "hole": Symbol("–", "-", "", "a combination that is not run"),
+    "waiting": Symbol("·", ".", "", "not started"),
+    "queued": Symbol("◌", ",", "blue", "waits for a place"),
+    "running": Symbol("▶", ">", "cyan", "runs"),
+    "retrying": Symbol("↻", "r", "yellow", "tried again"),
+    "confirming": Symbol("↻", "r", "yellow", "run again to be sure"),
 }
 
-_TO_ASCII = {ord(look.glyph): look.ascii for look in LOOKS.values()} | {
+_TO_ASCII = {ord(symbol.glyph): symbol.ascii for symbol in SYMBOLS.values()} | {
     ord(char): plain
     for char, plain in {
         "…": "...",

@@ -6,16 +6,16 @@ from seatrial.report.html.resource_charts import HEIGHT, WIDTH
 from seatrial.report.html.templates import template
 from seatrial.report.text import count, one_line
 from seatrial.report.trend.describe import (
-    bound_of,
+    change_group_text,
     change_text,
-    figure,
+    figure_text,
     left_out_text,
     one_day,
+    period_text,
     points_text,
     precision_text,
-    span,
-    title,
-    together_text,
+    series_bound_text,
+    series_title,
 )
 from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
 from seatrial.report.trend.series import RunSeries, SeriesView
@@ -53,16 +53,16 @@ def render_series(made: RunSeries) -> str:
         most_changes=MOST_CHANGES,
         width=WIDTH,
         height=HEIGHT,
-        bound_of=bound_of,
+        series_bound_text=series_bound_text,
         change_text=change_text,
-        together_text=together_text,
+        change_group_text=change_group_text,
         left_out_text=left_out_text,
         points_text=points_text,
         timed=one_day(made.series),
         one_day=one_day,
-        span=span,
-        title=title,
-        figure=figure,
+        period_text=period_text,
+        series_title=series_title,
+        figure_text=figure_text,
         count=count,
     )
     return rendered
@@ -83,7 +83,7 @@ def svg_chart(view: SeriesView) -> SvgChart:
         bounds=[height(level) for level in bound_levels(view).values() if scale.shows(level)],
         changes=[(placed[moved.index][0], number) for number, moved in enumerate(view.changes, 1)],
         alarms=[(*placed[index], point.verdict) for index, point in enumerate(view.points) if point.alarm],
-        low=figure(min(values), view.unit),
-        high=figure(max(values), view.unit),
+        low=figure_text(min(values), view.unit),
+        high=figure_text(max(values), view.unit),
         outside=bounds_outside(view, scale),
     )

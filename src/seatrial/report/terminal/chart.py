@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.report.trend.describe import figure
+from seatrial.report.trend.describe import figure_text
 from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
 from seatrial.report.trend.series import SeriesView
 
@@ -61,8 +61,8 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int =
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
     ladder = _Ladder(scale, levels, rows, fine)
-    label_of = {0: figure(scale.high), rows - 1: figure(scale.low)}
-    label_of |= {ladder.row_of[side]: figure(level) for side, level in levels.items()}
+    label_of = {0: figure_text(scale.high), rows - 1: figure_text(scale.low)}
+    label_of |= {ladder.row_of[side]: figure_text(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
