@@ -10,7 +10,7 @@ import pytest
 from record.past import run, timed
 from seatrial.job import CellResult, RunResults, Verdict
 from seatrial.record.history import open_history
-from seatrial.report.series_compare import Comparison, compare_runs
+from seatrial.report.trend.compare import Comparison, compare_runs
 from world import World
 
 

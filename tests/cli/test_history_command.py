@@ -186,7 +186,7 @@ def test_an_accepted_level_is_known_without_the_suite(past: History, world: Worl
     past.mark("nightly-030", "llama[model=8b]", "accepted", "we keep the driver", "ann", at_s, "step_time")
     said = world.seatrial("history", "llama", "--benchmark", "llama[model=8b]", check=0).stdout
     assert "regression open" not in said
-    assert "nobody judged" not in said
+    assert "not judged yet" not in said
     assert "accepted  run nightly-030: we keep the driver" in said
     assert "(10 runs since 21 Oct 2026, one in 1,000" in said
     assert "1 alarm, it was accepted as a new level" in said
@@ -218,7 +218,7 @@ def test_figures_that_nobody_judges_are_counted_and_shown_when_asked(world: Worl
     history = open_history(world.folder / "runs" / "history.db")
     metrics = {"loss": 0.5, "step_time": {"value": 1.0, "unit": "s", "better": "lower"}}
     history.add(run("r1", timed(1.0, metrics=metrics)))
-    assert "1 figure that nobody judges is not shown" in world.seatrial("history", "t", check=0).stdout
+    assert "1 unjudged figure is not shown" in world.seatrial("history", "t", check=0).stdout
     assert "loss (no unit)" in world.seatrial("history", "t", "--all", check=0).stdout
 
 

@@ -10,7 +10,7 @@ import sample
 from click.testing import CliRunner, Result
 
 from seatrial.cli.report import command
-from seatrial.report.results import schema
+from seatrial.report.results import results_schema
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_run_without_results_ends_with_2_and_the_way_on(runs: Path) -> None:
 
 def test_json_is_valid_by_its_schema(runs: Path) -> None:
     data = json.loads(call(runs, "2026", "--json").stdout)
-    jsonschema.Draft202012Validator(schema()).validate(data)
+    jsonschema.Draft202012Validator(results_schema()).validate(data)
     assert data["run"] == "20260101-000000-7f3a"
 
 

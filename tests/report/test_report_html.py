@@ -13,7 +13,7 @@ import sample
 
 from seatrial.job import CellResult, Finding, Hole, Observation, RunResults, StepSeen, Verdict
 from seatrial.report import ReportError, write_reports
-from seatrial.report.html import render
+from seatrial.report.html.page import render_html
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "input", "br", "img", "link", "hr"}
@@ -51,7 +51,7 @@ class Page(HTMLParser):
 
 
 def shown(run: RunResults, folder: Path) -> Page:
-    page = Page(render(run, sample.write_run(folder, run, notebooks=True)))
+    page = Page(render_html(run, sample.write_run(folder, run, notebooks=True)))
     assert page.crossed == []
     assert page.open == []
     return page
@@ -140,7 +140,7 @@ def test_garbage_in_an_observation_is_survived(tmp_path: Path) -> None:
     broken = Observation(seen.job, seen.attempt, seen.place, seen.exit, steps=[step])
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(broken))
     (folder / "cells/69b56f04/1/observation.json").write_bytes(b"\xff\xfe")
-    page = Page(render(run, folder))
+    page = Page(render_html(run, folder))
     assert page.crossed == []
     assert "generic[runtime=base,machine=large]" in page.text
 
@@ -163,7 +163,7 @@ def test_a_notebook_of_very_many_cells_shows_those_that_matter(tmp_path: Path) -
     seen = sample.observation(run.cells[1])
     huge = Observation(seen.job, seen.attempt, seen.place, seen.exit, steps=[step])
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(huge))
-    text = Page(render(run, folder)).text
+    text = Page(render_html(run, folder)).text
     assert "c777" in text
     assert "880 more cells that passed quickly" in text
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import sample
 
-from seatrial.report.lines import paint
-from seatrial.report.live import REDRAWS_PER_SECOND, Board, Plain
+from seatrial.report.terminal.lines import paint
+from seatrial.report.terminal.live import REDRAWS_PER_SECOND, Board, Plain
 from seatrial.report.text import width
 
 PROGRAM = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 import sample
-from seatrial.report.live import watching
+from seatrial.report.terminal.live import watching
 run = sample.small()
 with watching(run.cells, run.holes) as watch:
     for cell in run.cells:

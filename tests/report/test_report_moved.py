@@ -3,21 +3,22 @@
 from pathlib import Path
 
 from report.sample import small
-from seatrial.report.lines import paint
-from seatrial.report.markdown import render
-from seatrial.report.series import Moved, RunSeries, Together, write_series
-from seatrial.report.terminal import summary
+from seatrial.report.markdown import render_markdown
+from seatrial.report.terminal.lines import paint
+from seatrial.report.terminal.summary import summary_lines
+from seatrial.report.trend.series import ChangeGroup, LevelChange, RunSeries, write_series
 
 
 def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: Path) -> None:
     moves = [
-        (f"{name} step_time", Moved(3, "r3", 1.79e9, "c0ffee", 2.0, 2.2, 0.1, 0.9, "worse")) for name in ("a", "b@x")
+        (f"{name} step_time", LevelChange(3, "r3", 1.79e9, "c0ffee", 2.0, 2.2, 0.1, 0.9, "worse"))
+        for name in ("a", "b@x")
     ]
-    write_series(tmp_path, RunSeries("r1", [], [Together("c0ffee", "r3", 1.79e9, moves)]))
-    told = paint(summary(small(), tmp_path, 120), False, False)
+    write_series(tmp_path, RunSeries("r1", [], [ChangeGroup("c0ffee", "r3", 1.79e9, moves)]))
+    told = paint(summary_lines(small(), tmp_path, 120), False, False)
     assert "At commit c0ffee" in told
     assert "2 series moved: 2 worse by 10 %" in " ".join(told.split())
-    page = render(small(), tmp_path)
+    page = render_markdown(small(), tmp_path)
     assert "### What moved" in page
     assert "2 series moved" in page
     assert "b@x" not in page  # nobody is mentioned
@@ -25,5 +26,5 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
 
 def test_a_run_whose_figures_stayed_says_nothing_of_it(tmp_path: Path) -> None:
     write_series(tmp_path, RunSeries("r1", [], []))
-    assert "What moved" not in render(small(), tmp_path)
-    assert "what moved" not in paint(summary(small(), tmp_path, 120), False, False)
+    assert "What moved" not in render_markdown(small(), tmp_path)
+    assert "what moved" not in paint(summary_lines(small(), tmp_path, 120), False, False)

@@ -9,7 +9,7 @@ import pytest
 import sample
 
 from seatrial.report import executed_notebooks, write_reports
-from seatrial.report.notebook import NotebookError, render, render_file
+from seatrial.report.html.notebook import NotebookError, render_file, render_notebook
 
 
 class Tags(HTMLParser):
@@ -34,7 +34,7 @@ def output(**data: Any) -> dict[str, Any]:
 
 
 def test_every_kind_of_output_is_shown() -> None:
-    html = render(sample.notebook(*sample.RICH_OUTPUTS), "train.fresh.ipynb")
+    html = render_notebook(sample.notebook(*sample.RICH_OUTPUTS), "train.fresh.ipynb")
     assert "<h1>Train</h1>" in html
     assert "epoch 1: loss 0.52\nepoch 2: loss 0.47" in html
     assert '<pre class="stderr">warning: <span class="ansi-yellow">slow</span> data' in html
@@ -43,7 +43,7 @@ def test_every_kind_of_output_is_shown() -> None:
 
 
 def test_html_of_a_job_is_shown_only_in_a_frame_without_rights() -> None:
-    tags = Tags(render(sample.notebook(*sample.RICH_OUTPUTS), "n"))
+    tags = Tags(render_notebook(sample.notebook(*sample.RICH_OUTPUTS), "n"))
     assert tags.of("script") == []
     (frame,) = tags.of("iframe")
     assert frame["sandbox"] == ""
@@ -63,7 +63,7 @@ def test_hostile_text_anywhere_in_a_notebook_makes_no_tag() -> None:
     )
     notebook["cells"][0]["source"] = f"{hostile}\n\n[x](javascript:alert(1)) ![y](http://example.com/y.png)"
     notebook["cells"][1]["metadata"] = {"tags": [hostile]}
-    tags = Tags(render(notebook, hostile))
+    tags = Tags(render_notebook(notebook, hostile))
     assert tags.of("script") == []
     assert [image for image in tags.of("img") if image.get("onerror")] == []
     assert [link for link in tags.of("a") if (link["href"] or "").startswith("javascript")] == []
@@ -72,7 +72,9 @@ def test_hostile_text_anywhere_in_a_notebook_makes_no_tag() -> None:
 
 
 def test_a_vector_image_is_an_image_and_no_markup() -> None:
-    tags = Tags(render(sample.notebook(output(**{"image__svg+xml": "<svg onload='alert(1)'><script/></svg>"})), "n"))
+    tags = Tags(
+        render_notebook(sample.notebook(output(**{"image__svg+xml": "<svg onload='alert(1)'><script/></svg>"})), "n")
+    )
     assert (tags.of("img")[0]["src"] or "").startswith("data:image/svg+xml;base64,")
     assert tags.of("svg") == []
 
@@ -80,7 +82,7 @@ def test_a_vector_image_is_an_image_and_no_markup() -> None:
 def test_an_attached_image_is_shown() -> None:
     notebook = sample.notebook()
     notebook["cells"][0] |= {"source": "![a](attachment:a.png)", "attachments": {"a.png": {"image/png": sample.PNG}}}
-    assert f'src="data:image/png;base64,{sample.PNG}"' in render(notebook, "n")
+    assert f'src="data:image/png;base64,{sample.PNG}"' in render_notebook(notebook, "n")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_an_attached_image_is_shown() -> None:
     ],
 )
 def test_what_is_nearly_a_notebook_is_shown_as_far_as_it_goes(cells: list[Any]) -> None:
-    assert "<b>" not in render({"cells": cells}, "n")
+    assert "<b>" not in render_notebook({"cells": cells}, "n")
 
 
 @pytest.mark.parametrize(

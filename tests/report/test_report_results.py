@@ -10,16 +10,16 @@ import pytest
 import sample
 
 import seatrial.report
-from seatrial.report.results import ResultsError, read_results, schema
+from seatrial.report.results import ResultsError, read_results, results_schema
 
 
 def test_the_schema_that_is_shipped_is_the_schema() -> None:
     shipped = Path(seatrial.report.__file__).with_name("results.schema.json")
-    assert json.loads(shipped.read_text()) == schema()
+    assert json.loads(shipped.read_text()) == results_schema()
 
 
 def test_every_field_says_what_it_means() -> None:
-    structs = [part for part in schema()["$defs"].values() if "properties" in part]
+    structs = [part for part in results_schema()["$defs"].values() if "properties" in part]
     missing = [
         (part["title"], name)
         for part in structs
@@ -33,8 +33,8 @@ def test_every_field_says_what_it_means() -> None:
 @pytest.mark.parametrize("make", [sample.small, sample.green, sample.large])
 def test_what_is_written_is_valid(make: Any) -> None:
     data = json.loads(msgspec.json.encode(make()))
-    jsonschema.Draft202012Validator.check_schema(schema())
-    jsonschema.Draft202012Validator(schema()).validate(data)
+    jsonschema.Draft202012Validator.check_schema(results_schema())
+    jsonschema.Draft202012Validator(results_schema()).validate(data)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_is_written_is_valid(make: Any) -> None:
 def test_what_is_not_valid_is_refused_by_the_schema_and_by_us(spoil: Any, tmp_path: Path) -> None:
     data = json.loads(msgspec.json.encode(sample.small()))
     spoil(data)
-    assert not jsonschema.Draft202012Validator(schema()).is_valid(data)
+    assert not jsonschema.Draft202012Validator(results_schema()).is_valid(data)
     (tmp_path / "results.json").write_text(json.dumps(data))
     with pytest.raises(ResultsError, match=r"not a results\.json"):
         read_results(tmp_path)
@@ -59,7 +59,7 @@ def test_what_is_not_valid_is_refused_by_the_schema_and_by_us(spoil: Any, tmp_pa
 def test_fields_of_a_later_time_are_no_error(tmp_path: Path) -> None:
     data = json.loads(msgspec.json.encode(sample.small())) | {"new": 1}
     data["cells"][0]["newer"] = {}
-    jsonschema.Draft202012Validator(schema()).validate(data)
+    jsonschema.Draft202012Validator(results_schema()).validate(data)
     (tmp_path / "results.json").write_text(json.dumps(data))
     assert read_results(tmp_path) == sample.small()
 

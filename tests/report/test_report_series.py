@@ -19,35 +19,35 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html import render
-from seatrial.report.lines import paint
-from seatrial.report.series import (
+from seatrial.report.html.page import render_html
+from seatrial.report.html.series import render_series, svg_chart
+from seatrial.report.terminal.chart import sparkline, terminal_chart
+from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
+from seatrial.report.terminal.lines import paint
+from seatrial.report.trend.describe import (
+    bound_text,
+    change_group_text,
+    confidence_text,
+    date_text,
+    figure_text,
+    left_out_text,
+    percent_text,
+    period_text,
+    precision_text,
+    series_bound_text,
+)
+from seatrial.report.trend.series import (
     MOST_OF_RUN,
     Precision,
     RunSeries,
     SeriesView,
-    changes_of,
-    precision,
+    alarm_precision,
+    group_changes,
     read_series,
     run_series,
-    together,
-    view,
+    view_series,
+    with_changes,
     write_series,
-)
-from seatrial.report.series_chart import sparkline, svg_chart, terminal_chart
-from seatrial.report.series_html import render_series
-from seatrial.report.series_lines import MOST_DRAWN, alarms_lines, history_lines, ranked
-from seatrial.report.series_words import (
-    bound_of,
-    bound_text,
-    day,
-    figure,
-    left_out_text,
-    percent,
-    precision_text,
-    span,
-    sure,
-    together_text,
 )
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -69,18 +69,18 @@ def steps(*levels: float, each: int = 30, seed: int = 1) -> list[float]:
 
 
 def test_a_change_is_told_with_run_commit_levels_and_whether_it_is_worse() -> None:
-    slower, higher = view(series(steps(2.0, 2.2))), view(series(steps(2.0, 2.2), better="higher"))
+    slower, higher = view_series(series(steps(2.0, 2.2))), view_series(series(steps(2.0, 2.2), better="higher"))
     (change,) = slower.changes
     assert (change.index, change.run, change.commit, change.way) == (30, "r30", "c30", "worse")
     assert change.size == pytest.approx(0.1, abs=0.01)
     assert (change.before, change.after) == (pytest.approx(2.0, rel=0.01), pytest.approx(2.2, rel=0.01))
     assert [change.way for change in higher.changes] == ["better"]
-    assert [change.way for change in view(series(steps(2.0, 2.2), better="")).changes] == [""]
+    assert [change.way for change in view_series(series(steps(2.0, 2.2), better="")).changes] == [""]
 
 
 def test_changes_are_found_also_where_every_run_after_them_was_an_alarm() -> None:
     slower = dict.fromkeys(range(30, 60), "slower")
-    made = view(series(steps(2.0, 2.2), verdict=slower))
+    made = view_series(series(steps(2.0, 2.2), verdict=slower))
     assert [change.run for change in made.changes] == ["r30"]
     assert made.left_out == {"out of bounds, and nobody has said why": [f"r{n}" for n in range(30, 60)]}
     assert made.bound is not None
@@ -91,46 +91,48 @@ def test_changes_are_found_also_where_every_run_after_them_was_an_alarm() -> Non
 def test_a_failed_run_is_in_the_chart_but_in_no_level() -> None:
     values = steps(2.0)
     values[10:20] = [9.0] * 10
-    made = view(series(values, verdict=dict.fromkeys(range(10, 20), "failed")))
+    made = view_series(series(values, verdict=dict.fromkeys(range(10, 20), "failed")))
     assert made.changes == []
     assert len(made.points) == 30
     assert made.left_out == {"the run failed": [f"r{n}" for n in range(10, 20)]}
 
 
 def test_the_bound_is_of_the_newest_sound_level_and_a_regression_stays_open() -> None:
-    made = view(series(steps(2.0, 2.2)))
+    made = view_series(series(steps(2.0, 2.2)))
     assert made.bound is not None
     assert (made.bound.runs, made.bound.state, made.bound.since_s) == (30, BoundState.USABLE, 1.79e9)
     assert made.regression == "r30"
     assert made.bound.changed is not None
     assert made.bound.changed.run == "r30"
-    assert view(series(steps(2.2, 2.0))).regression == ""
+    assert view_series(series(steps(2.2, 2.0))).regression == ""
 
 
 def test_a_word_of_a_person_changes_what_the_bound_is_made_from() -> None:
     values = steps(2.0, each=20)
     values[5] = 2.5
     alarm = {"verdict": {5: "slower"}}
-    assert view(series(values, **alarm)).left_out == {"out of bounds, and nobody has said why": ["r5"]}
-    assert view(series(values, **alarm, mark={5: "false-alarm"})).left_out == {"an outlier among the others": ["r5"]}
-    marked = view(series(values, **alarm, mark={5: "regression", 9: "fixed"})).left_out
+    assert view_series(series(values, **alarm)).left_out == {"out of bounds, and nobody has said why": ["r5"]}
+    assert view_series(series(values, **alarm, mark={5: "false-alarm"})).left_out == {
+        "an outlier among the others": ["r5"]
+    }
+    marked = view_series(series(values, **alarm, mark={5: "regression", 9: "fixed"})).left_out
     assert marked == {"marked as a regression": ["r5"], "after a regression, not yet fixed": ["r6", "r7", "r8"]}
 
 
 def test_an_accepted_level_is_no_regression_and_its_alarms_need_nobody() -> None:
     slower = dict.fromkeys(range(30, 36), "slower")
-    worse = view(series(steps(2.0, 2.2), verdict=slower))
+    worse = view_series(series(steps(2.0, 2.2), verdict=slower))
     assert worse.regression
-    assert "6 alarms that nobody judged" in paint(history_lines([worse], [], 0, 80, False))
+    assert "6 alarms not judged yet" in paint(history_lines([worse], [], 0, 80, False))
     accepted = dict.fromkeys(range(30, 60), True)
     words = {"mark": {30: "accepted"}, "mark_reason": {30: "we keep the driver"}}
-    made = view(series(steps(2.0, 2.2), verdict=slower, accepted=accepted, **words))
+    made = view_series(series(steps(2.0, 2.2), verdict=slower, accepted=accepted, **words))
     assert made.regression == ""
     assert made.bound is not None
     assert (made.bound.runs, made.bound.since_s) == (30, 1.79e9 + 30 * 86400)
     assert made.left_out == {"before the level that was accepted": [f"r{n}" for n in range(30)]}
     text = paint(history_lines([made], [], 0, 80, False))
-    assert "nobody judged" not in text
+    assert "not judged yet" not in text
     assert "accepted  run r30: we keep the driver" in text
     assert "a accepted" in text
 
@@ -138,7 +140,7 @@ def test_an_accepted_level_is_no_regression_and_its_alarms_need_nobody() -> None
 def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
     values = steps(2.0, each=20)
     values[7] = 2.9
-    made = view(series(values, verdict=dict.fromkeys(range(10, 15), "failed")))
+    made = view_series(series(values, verdict=dict.fromkeys(range(10, 15), "failed")))
     assert left_out_text(made) == "1 an outlier among the others (r7); 5 the run failed (r10 … r14)"
     assert made.bound is not None
     assert made.bound.runs == 14
@@ -152,7 +154,7 @@ def test_what_is_left_out_of_a_bound_is_named_outliers_too() -> None:
 
 def test_figures_of_repeats_are_not_called_runs() -> None:
     points = [msgspec.structs.replace(point, run=f"r{n // 5}") for n, point in enumerate(series(steps(2.0)).points)]
-    made = view(Series("llama", "t", "f", "step_time", "s", "lower", points))
+    made = view_series(Series("llama", "t", "f", "step_time", "s", "lower", points))
     text = paint(history_lines([made], [], 0, 100, False))
     assert ", 30 figures of 6 runs, " in text
     assert "(30 figures of 6 runs since " in text
@@ -162,23 +164,28 @@ def test_figures_of_repeats_are_not_called_runs() -> None:
 
 
 def test_where_a_bound_was_asked_for_and_there_is_none_that_is_said() -> None:
-    none = view(series(steps(2.0)), [Bound("loss", 0.0, 1.0)])
-    assert bound_of(none) == "no bound: the baseline has none for it"
-    assert bound_of(none) in paint(history_lines([none], [], 0, 100, False))
-    assert bound_of(none) in render_series(RunSeries("r", [none], []))
-    other = view(series(steps(2.0)), [Bound("step_time", 1.0, 3.0, fingerprint="beef0000")])
-    assert bound_of(other) == "no bound: that of the baseline is of another configuration or hardware (/beef0000)"
-    assert bound_of(view(series(steps(2.0), better=""), [])) == ""
+    none = view_series(series(steps(2.0)), [Bound("loss", 0.0, 1.0)])
+    assert series_bound_text(none) == "no bound: the baseline has none for it"
+    assert series_bound_text(none) in paint(history_lines([none], [], 0, 100, False))
+    assert series_bound_text(none) in render_series(RunSeries("r", [none], []))
+    other = view_series(series(steps(2.0)), [Bound("step_time", 1.0, 3.0, fingerprint="beef0000")])
+    assert (
+        series_bound_text(other) == "no bound: that of the baseline is of another configuration or hardware (/beef0000)"
+    )
+    assert series_bound_text(view_series(series(steps(2.0), better=""), [])) == ""
     off = Bound("step_time", 1.0, 3.0, state=BoundState.DISABLED, why="flaky `host`", source="b.yaml:3")
-    assert bound_of(view(series(steps(2.0)), [off])) == "the bound from b.yaml:3 is switched off: flaky `host`"
+    assert (
+        series_bound_text(view_series(series(steps(2.0)), [off]))
+        == "the bound from b.yaml:3 is switched off: flaky `host`"
+    )
 
 
 def test_the_bound_of_a_baseline_comes_before_that_of_the_history() -> None:
     given = Bound("step_time", 1.0, 3.0, source="bounds.yaml:4")
-    assert view(series(steps(2.0)), [Bound("loss", 0.0, 1.0), given]).bound is given
-    assert view(series(steps(2.0)), []).bound is None
+    assert view_series(series(steps(2.0)), [Bound("loss", 0.0, 1.0), given]).bound is given
+    assert view_series(series(steps(2.0)), []).bound is None
     other = Bound("step_time", 1.0, 3.0, fingerprint="beef0000")
-    assert view(series(steps(2.0)), [other]).bound is None
+    assert view_series(series(steps(2.0)), [other]).bound is None
 
 
 def test_a_bound_that_was_moved_says_what_its_width_is_from() -> None:
@@ -189,44 +196,46 @@ def test_a_bound_that_was_moved_says_what_its_width_is_from() -> None:
 
 
 def test_too_few_runs_say_that_there_is_no_bound_yet() -> None:
-    made = view(series([2.0, 2.1]))
+    made = view_series(series([2.0, 2.1]))
     assert made.bound is not None
     assert made.bound.state is BoundState.RECORDING
     assert bound_text(made.bound).startswith("no bound yet from the history: ")
 
 
 def test_series_that_moved_at_one_commit_are_told_in_one_sentence() -> None:
-    three = [changes_of(series(steps(2.0, 2.2, seed=n), f"m{n}")) for n in (1, 2)]
-    three.append(changes_of(series(steps(9.0, 9.9, seed=3), "m3", better="higher")))
-    three.append(changes_of(series(steps(5.0, seed=4), "m4")))
-    (group,) = together(three)
+    three = [with_changes(series(steps(2.0, 2.2, seed=n), f"m{n}")) for n in (1, 2)]
+    three.append(with_changes(series(steps(9.0, 9.9, seed=3), "m3", better="higher")))
+    three.append(with_changes(series(steps(5.0, seed=4), "m4")))
+    (group,) = group_changes(three)
     assert (group.commit, group.run) == ("c30", "r30")
-    said = together_text(group)
+    said = change_group_text(group)
     assert said.startswith("At commit c30 (21 Oct 2026) 3 series moved: 2 worse by ")
     assert "(m1 step_time, m2 step_time); 1 better by " in said
-    assert together(three, least=4) == []
+    assert group_changes(three, least=4) == []
 
 
 def test_without_commits_series_are_grouped_by_run() -> None:
     none = dict.fromkeys(range(60), "")
-    two = [changes_of(series(steps(2.0, 2.2, seed=n), f"m{n}", commit=none)) for n in (1, 2)]
-    assert [together_text(group)[:11] for group in together(two)] == ["At run r30 "]
+    two = [with_changes(series(steps(2.0, 2.2, seed=n), f"m{n}", commit=none)) for n in (1, 2)]
+    assert [change_group_text(group)[:11] for group in group_changes(two)] == ["At run r30 "]
 
 
 def test_runs_of_one_commit_are_one_group_though_the_runs_differ() -> None:
     same = {29: "same", 30: "same", 31: "same"}
-    first = changes_of(series(steps(2.0, 2.2), "m1", commit=same))
-    later = changes_of(series(steps(2.0, each=31) + steps(2.2, each=29), "m2", commit=same))
-    assert [len(group.moved) for group in together([first, later])] == [2]
+    first = with_changes(series(steps(2.0, 2.2), "m1", commit=same))
+    later = with_changes(series(steps(2.0, each=31) + steps(2.2, each=29), "m2", commit=same))
+    assert [len(group.moved) for group in group_changes([first, later])] == [2]
 
 
 def test_precision_is_of_the_alarms_that_somebody_judged() -> None:
     words = ["regression", "fixed", "false-alarm", "", ""]
-    found = precision(Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in words)
+    found = alarm_precision(Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in words)
     assert (found.alarms, found.confirmed, found.false, found.unjudged) == (5, 2, 1, 2)
     assert precision_text(found) == "5 alarms: 2 confirmed, 1 false, 2 not judged; precision 67 % of those judged"
     assert "none judged yet" in precision_text(Precision(1, 0, 0))
-    accepted = precision(Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in ("accepted", "regression", ""))
+    accepted = alarm_precision(
+        Alarm("r", 0.0, "b", "f", "slower", "", mark=word) for word in ("accepted", "regression", "")
+    )
     assert (accepted.accepted, accepted.unjudged, accepted.share) == (1, 1, 1.0)
     assert precision_text(accepted) == (
         "3 alarms: 1 confirmed, 0 false, 1 accepted, 1 not judged; precision 100 % of those judged"
@@ -237,22 +246,22 @@ def test_precision_is_of_the_alarms_that_somebody_judged() -> None:
 
 
 def test_words_say_no_more_than_is_known() -> None:
-    assert [figure(value, "s") for value in (2.4412, 0.0, 1e-9, 123456.0, None)] == [
+    assert [figure_text(value, "s") for value in (2.4412, 0.0, 1e-9, 123456.0, None)] == [
         "2.441 s",
         "0 s",
         "1e-09 s",
         "123,456 s",
         "open",
     ]
-    assert [percent(share) for share in (0.0312, -0.5, 99.0, 0.1)] == ["+3.1 %", "-50 %", "100 times", "+10 %"]
-    assert [sure(value) for value in (0.5, 0.99996, 1.0, 0.9899)] == [
+    assert [percent_text(share) for share in (0.0312, -0.5, 99.0, 0.1)] == ["+3.1 %", "-50 %", "100 times", "+10 %"]
+    assert [confidence_text(value) for value in (0.5, 0.99996, 1.0, 0.9899)] == [
         "50 % sure",
         "> 99.9 % sure",
         "> 99.9 % sure",
         "98.9 % sure",
     ]
-    assert [day(at_s) for at_s in (0.0, 1e300, None)] == ["1 Jan 1970", "at no known time", ""]
-    assert [span(0.0, last_s) for last_s in (30.0, 3600.0, 90_000.0, 1e300)] == [
+    assert [date_text(at_s) for at_s in (0.0, 1e300, None)] == ["1 Jan 1970", "at no known time", ""]
+    assert [period_text(0.0, last_s) for last_s in (30.0, 3600.0, 90_000.0, 1e300)] == [
         "1 Jan 1970 00:00 UTC",
         "1 Jan 1970 00:00 to 01:00 UTC",
         "1 Jan 1970 to 2 Jan 1970",
@@ -265,11 +274,11 @@ def test_where_all_is_of_one_day_times_are_told() -> None:
         msgspec.structs.replace(point, at_s=1.79e9 + 60 * number)
         for number, point in enumerate(series(steps(2.0, 2.2)).points)
     ]
-    made = view(Series("llama", "t", "f", "step_time", "s", "lower", points))
+    made = view_series(Series("llama", "t", "f", "step_time", "s", "lower", points))
     twice = [made, msgspec.structs.replace(made, benchmark="other")]
     alarm = Alarm("r", 1.79e9, "b", "f", "slower", "")
     text = paint(history_lines(twice, [], 0, 100, False)) + paint(alarms_lines([alarm, alarm]))
-    page = render_series(RunSeries("r", twice, together(twice)))
+    page = render_series(RunSeries("r", twice, group_changes(twice)))
     assert "slower  21 Sep 2026 14:13" in text
     for said in (text, page):
         assert "60 runs, 21 Sep 2026 14:13 to 15:12 UTC" in said
@@ -283,7 +292,7 @@ def test_where_all_is_of_one_day_times_are_told() -> None:
 def test_a_chart_keeps_its_width_and_shows_the_highest_and_the_lowest(number: int, ascii_only: bool) -> None:
     values = [2.0 + 0.1 * math.sin(index) for index in range(number)]
     values[number // 2] = 9.0
-    chart = terminal_chart(changes_of(series(values)), 80, ascii_only)
+    chart = terminal_chart(with_changes(series(values)), 80, ascii_only)
     assert {len(label) + 1 + len(drawing) for label, drawing in chart.rows} == {80 - 1}
     assert "9" in chart.rows[0][0]
     assert any(drawing.strip() for _, drawing in chart.rows)
@@ -293,7 +302,7 @@ def test_a_chart_keeps_its_width_and_shows_the_highest_and_the_lowest(number: in
 
 def test_a_chart_marks_changes_alarms_and_words_where_they_are() -> None:
     verdicts = {40: "slower", 50: "failed", 59: "faster"}
-    made = view(series(steps(2.0, 2.2), verdict=verdicts, mark={45: "false-alarm"}))
+    made = view_series(series(steps(2.0, 2.2), verdict=verdicts, mark={45: "false-alarm"}))
     chart = terminal_chart(made, 67, True)
     start = len(chart.rows[0][0]) + 1
     assert chart.axis[start:].index("1") == made.changes[0].index
@@ -310,7 +319,7 @@ def test_a_chart_marks_changes_alarms_and_words_where_they_are() -> None:
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_each_bound_has_its_own_row_and_label_however_far_away_a_run_is(ascii_only: bool) -> None:
     values = [2.0, 2.01, 1.99, 2.049, 1.951, 2.05, 1.95, 9.0, 2.0, 2.06]
-    made = view(series(values), [Bound("step_time", 1.95, 2.05)])
+    made = view_series(series(values), [Bound("step_time", 1.95, 2.05)])
     chart = terminal_chart(made, 30, ascii_only)
     line = "." if ascii_only else "┄"
     rows = {label.strip(): number for number, (label, drawing) in enumerate(chart.rows) if line in drawing}
@@ -324,26 +333,26 @@ def test_each_bound_has_its_own_row_and_label_however_far_away_a_run_is(ascii_on
 
 def test_bounds_a_few_percent_away_are_drawn_though_the_runs_are_much_nearer_together() -> None:
     tight = [2.0 + 0.0001 * (number % 3) for number in range(20)]
-    made = view(series(tight))  # the floor makes its bound 1.5 % wide
+    made = view_series(series(tight))  # the floor makes its bound 1.5 % wide
     chart = terminal_chart(made, 80, False)
     assert sum("┄" in drawing for _, drawing in chart.rows) == 2
     assert len(svg_chart(made).bounds) == 2
-    assert bound_of(made, chart.outside).endswith("from the history)")
+    assert series_bound_text(made, chart.outside).endswith("from the history)")
 
 
 def test_a_bound_far_away_does_not_press_the_runs_flat_and_is_said_to_be_outside() -> None:
-    far = view(series(steps(2.0)), [Bound("step_time", 0.0, 1000.0)])
+    far = view_series(series(steps(2.0)), [Bound("step_time", 0.0, 1000.0)])
     chart = terminal_chart(far, 80, False)
     assert sum(bool(drawing.strip()) for _, drawing in chart.rows) > 4
     assert "both are outside the picture" in paint(history_lines([far], [], 0, 100, False))
-    half = view(series(steps(2.0)), [Bound("step_time", 0.0, 2.02)])
+    half = view_series(series(steps(2.0)), [Bound("step_time", 0.0, 2.02)])
     assert "the lower one is outside the picture" in paint(history_lines([half], [], 0, 100, False))
     assert "the lower one is outside the picture" in render_series(RunSeries("r", [half], []))
 
 
 def test_a_bound_that_is_not_in_use_is_not_drawn() -> None:
     off = Bound("step_time", 1.9, 2.1, state=BoundState.UNUSABLE, why="too wide")
-    made = view(series(steps(2.0)), [off])
+    made = view_series(series(steps(2.0)), [off])
     assert svg_chart(made).bounds == []
     assert svg_chart(made).outside == []
 
@@ -354,7 +363,7 @@ FIGURES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1,
 @sample.untimed
 @given(FIGURES)
 def test_whatever_the_figures_are_they_can_be_drawn_and_told(values: list[float]) -> None:
-    made = view(series(values))
+    made = view_series(series(values))
     for ascii_only in (False, True):
         text = paint(history_lines([made], [], 0, 60, ascii_only), ascii_only=ascii_only)
         assert "step_time" in text
@@ -364,15 +373,15 @@ def test_whatever_the_figures_are_they_can_be_drawn_and_told(values: list[float]
 
 
 def test_many_series_are_drawn_by_need_and_the_others_listed() -> None:
-    made = [changes_of(series(steps(2.0, seed=n), f"m{n:02}")) for n in range(20)]
-    made.append(changes_of(series(steps(2.0, 2.2), "z-worse")))
-    made.append(changes_of(series(steps(2.0), "z-alarm", verdict={29: "slower"})))
+    made = [with_changes(series(steps(2.0, seed=n), f"m{n:02}")) for n in range(20)]
+    made.append(with_changes(series(steps(2.0, 2.2), "z-worse")))
+    made.append(with_changes(series(steps(2.0), "z-alarm", verdict={29: "slower"})))
     first = ranked(made)
     assert [one.benchmark for one in first[:2]] == ["z-alarm", "z-worse"]
     text = paint(history_lines(first, [], 3, 100, False))
     assert f"{len(made) - MOST_DRAWN} more series" in text
     assert all(one.benchmark in text for one in made)
-    assert "3 figures that nobody judges are not shown" in text
+    assert "3 unjudged figures are not shown" in text
 
 
 def test_hostile_names_and_reasons_do_nothing_in_a_terminal() -> None:
@@ -381,15 +390,15 @@ def test_hostile_names_and_reasons_do_nothing_in_a_terminal() -> None:
     alarm = Alarm(
         sample.HOSTILE, 0.0, sample.HOSTILE, "", "slower", sample.HOSTILE, sample.HOSTILE, "fixed", sample.HOSTILE
     )
-    text = paint(history_lines([view(mine)], [alarm], 0, 80, False)) + paint(alarms_lines([alarm]))
+    text = paint(history_lines([view_series(mine)], [alarm], 0, 80, False)) + paint(alarms_lines([alarm]))
     assert not set(text) & set("\x1b\x00\x08\u202e\x07")
     assert len(text) < 20_000
 
 
 def hostile_run() -> RunSeries:
     points = series(steps(2.0, 2.2), commit={30: sample.HOSTILE}).points
-    mine = view(Series(sample.HOSTILE, sample.HOSTILE, "f", sample.HOSTILE, sample.HOSTILE, "lower", points))
-    return RunSeries(sample.HOSTILE, [mine], together([mine]), 0, Precision(1, 1, 0))
+    mine = view_series(Series(sample.HOSTILE, sample.HOSTILE, "f", sample.HOSTILE, sample.HOSTILE, "lower", points))
+    return RunSeries(sample.HOSTILE, [mine], group_changes([mine]), 0, Precision(1, 1, 0))
 
 
 def test_hostile_names_are_text_on_a_page() -> None:
@@ -404,8 +413,8 @@ def test_hostile_names_are_text_on_a_page() -> None:
 
 
 def test_a_page_shows_each_figure_with_its_bound_changes_and_alarms() -> None:
-    made = view(series(steps(2.0, 2.2), verdict={40: "slower"}))
-    html = render_series(RunSeries("r30", [made], together([made]), 7, Precision(1, 0, 0)))
+    made = view_series(series(steps(2.0, 2.2), verdict={40: "slower"}))
+    html = render_series(RunSeries("r30", [made], group_changes([made]), 7, Precision(1, 0, 0)))
     root = ElementTree.fromstring(f"<div>{html}</div>")
     assert len(root.findall(".//polyline")) == 1
     assert len(root.findall(".//line")) == 3  # two bounds and a change
@@ -470,12 +479,12 @@ def test_a_view_knows_its_name() -> None:
 
 
 def test_commands_in_what_a_page_says_are_code() -> None:
-    page = render_series(RunSeries("r", [view(series(steps(2.0)))], [], 0, Precision(1, 0, 0)))
+    page = render_series(RunSeries("r", [view_series(series(steps(2.0)))], [], 0, Precision(1, 0, 0)))
     assert "<code>seatrial history mark RUN --regression</code>" in page
     assert "`" not in page
     for why, told in (("`a <b>` & c", "<code>a &lt;b&gt;</code> &amp; c"), ("one ` & <b>", "one ` &amp; &lt;b&gt;")):
         off = Bound("step_time", state=BoundState.DISABLED, why=why, source="b.yaml:3")
-        page = render_series(RunSeries("r", [view(series(steps(2.0)), [off])], []))
+        page = render_series(RunSeries("r", [view_series(series(steps(2.0)), [off])], []))
         assert f'<li class="dim">the bound from b.yaml:3 is switched off: {told}</li>' in page
 
 
@@ -484,8 +493,8 @@ def test_commands_in_what_a_page_says_are_code() -> None:
 def test_a_narrow_screen_shows_what_was_found_whole_and_captions_apart_from_values(tmp_path: Path) -> None:
     run = sample.small()
     folder = sample.write_run(tmp_path / "run", run, notebooks=True)
-    write_series(folder, RunSeries("r", [view(series(steps(2.0), "a-benchmark-of-a-long-name" * 3))], []))
-    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render(run, folder))
+    write_series(folder, RunSeries("r", [view_series(series(steps(2.0), "a-benchmark-of-a-long-name" * 3))], []))
+    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", render_html(run, folder))
     page = page.replace('<details class="cell', '<details open class="cell')
     measure = """<script>onload=()=>{let d=document.querySelector("iframe").contentDocument,
     told=[...d.querySelectorAll(".told")].filter(e=>e.textContent).map(e=>{

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from seatrial.plan import expand
 from seatrial.plugins import models
-from seatrial.suite import from_data, load, schema
+from seatrial.suite import from_data, load, suite_schema
 from seatrial.suite.models import Gpu, Machine, Notebook, Requires, Runtime, SuiteModel, Timeout, TrialModel, Workspace
 from seatrial.suite.source import Source
 
@@ -30,7 +30,7 @@ def blocks() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def validator() -> Draft202012Validator:
-    made = schema(*models())
+    made = suite_schema(*models())
     Draft202012Validator.check_schema(made)
     return Draft202012Validator(made)
 

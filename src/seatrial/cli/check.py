@@ -12,7 +12,7 @@ from seatrial.cli.options import fail, loaded
 if TYPE_CHECKING:
     from seatrial.engine.artifacts.check_folder import Checked
     from seatrial.job import Finding
-    from seatrial.report.lines import Line
+    from seatrial.report.terminal.lines import Line
     from seatrial.suite import Cell
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
@@ -97,7 +97,7 @@ def _print(checked: "Checked", folder: str) -> None:
     import shutil
     import sys
 
-    from seatrial.report.lines import glyph, is_ascii, paint, wants_colour
+    from seatrial.report.terminal.lines import glyph, is_ascii, paint, wants_colour
     from seatrial.report.text import one_line
 
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
@@ -117,7 +117,7 @@ def _print(checked: "Checked", folder: str) -> None:
 
 
 def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
-    from seatrial.report.lines import glyph
+    from seatrial.report.terminal.lines import glyph
     from seatrial.report.text import first_line, fit, one_line, width
 
     mark, colour = glyph(finding.verdict.value)

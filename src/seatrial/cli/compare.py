@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
-@click.option("--all", "all_figures", is_flag=True, help="Also figures that nobody judges.")
+@click.option("--all", "all_figures", is_flag=True, help="Also figures that are not judged.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @RUNS
 @HISTORY
@@ -26,15 +26,15 @@ def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Pat
 
     Ends with 0 when they could be compared, whatever came of it.
     """
-    from seatrial.report.series_compare import compare_runs, told
+    from seatrial.report.trend.compare import compare_runs, comparison_json
 
     first, second = _results(runs, before), _results(runs, after)
     found = compare_runs(first, second, _past(history_at(runs, history), second, all_figures), all_figures)
     if as_json:
-        click.echo(json.dumps(told(found), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(comparison_json(found), indent=1, ensure_ascii=False))
         return
-    from seatrial.report.lines import is_ascii, paint, wants_colour
-    from seatrial.report.series_compare_lines import compare_lines
+    from seatrial.report.terminal.comparison import compare_lines
+    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
 
     sys.stdout.write(paint(compare_lines(found), wants_colour(sys.stdout), is_ascii(sys.stdout)))
 
@@ -56,10 +56,10 @@ def _results(runs: Path, name: str) -> "RunResults":
 def _past(history: "History", results: "RunResults", all_figures: bool) -> "list[Series]":
     """Where noise is taken from. Without it single runs cannot be told apart, but all else can."""
     from seatrial.record.history import HistoryError
-    from seatrial.report.series import LAST
+    from seatrial.report.trend.series import POINTS_SHOWN
 
     try:
-        return history.filled(history.names(run=results.run, judged=not all_figures), LAST)
+        return history.filled(history.names(run=results.run, judged=not all_figures), POINTS_SHOWN)
     except HistoryError as error:
         click.echo(f"seatrial: compared without the history: {error}", err=True)
         return []

@@ -29,7 +29,7 @@ def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> i
     from seatrial.engine import Run, RunRefused, RunStopped, SecretError
     from seatrial.job import ExitCode
     from seatrial.record import JournalError, Owned
-    from seatrial.report.live import watching
+    from seatrial.report.terminal.live import watching
 
     folder = prepared.folder
     # What was loaded and planned stays to the end: it need not be looked through for garbage after every few objects.
@@ -116,7 +116,7 @@ def _keep(
     try:
         history.add(results)
         if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
-            from seatrial.report.series import run_series, write_series
+            from seatrial.report.trend.series import run_series, write_series
 
             write_series(folder.path, run_series(history, results, bounds))
     except HistoryError as error:
@@ -128,6 +128,6 @@ def _keep(
 
 
 def _tell(folder: "RunFolder", results: "RunResults") -> None:
-    from seatrial.report.terminal import print_summary
+    from seatrial.report.terminal.summary import print_summary
 
     print_summary(results, folder.path)

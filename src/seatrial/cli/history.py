@@ -15,7 +15,7 @@ from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of
 if TYPE_CHECKING:
     from seatrial.job import Bound
     from seatrial.record.history import History, HistoryError, RunRow, Series
-    from seatrial.report.lines import Line
+    from seatrial.report.terminal.lines import Line
 
 INFRA = 3
 MOST_READ = 500  # series, for a terminal
@@ -57,7 +57,7 @@ def command() -> None:
     "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
 )
 @click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
-@click.option("--all", "all_figures", is_flag=True, help="Also figures that nobody judges.")
+@click.option("--all", "all_figures", is_flag=True, help="Also figures that are not judged.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @RUNS
 @HISTORY
@@ -74,7 +74,7 @@ def show(
 ) -> None:
     """Draw the figures of TRIAL over all runs. Without TRIAL: what the history has."""
     from seatrial.record.history import HistoryError
-    from seatrial.report.series import LAST
+    from seatrial.report.trend.series import POINTS_SHOWN
 
     past = history_at(runs, history)
     try:
@@ -89,7 +89,7 @@ def show(
         chosen = _chosen(names, benchmark, metric)
         judged = chosen if all_figures or metric else [one for one in chosen if one.better] or chosen
         read = judged if as_json else judged[:MOST_READ]
-        series = past.filled(read, last or LAST)
+        series = past.filled(read, last or POINTS_SHOWN)
         alarms = past.alarms()
     except HistoryError as error:
         _unusable(error)
@@ -161,26 +161,28 @@ def _meant(past: "History", run: str, benchmark: str | None, word: str) -> list[
 def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     """List all alarms with what people said of them, and how often they were right."""
     from seatrial.record.history import HistoryError
-    from seatrial.report.series import precision
-    from seatrial.report.series_lines import alarms_lines
+    from seatrial.report.terminal.history import alarms_lines
+    from seatrial.report.trend.series import alarm_precision
 
     try:
         found = history_at(runs, history).alarms()
     except HistoryError as error:
         _unusable(error)
     if as_json:
-        _print_json({"alarms": found, "precision": _precision(precision(found))})
+        _print_json({"alarms": found, "precision": _precision(alarm_precision(found))})
     else:
         _print(alarms_lines(found))
 
 
 def _show_all(past: "History", as_json: bool) -> None:
-    from seatrial.report.series import precision
-    from seatrial.report.series_lines import trials_lines
+    from seatrial.report.terminal.history import trials_lines
+    from seatrial.report.trend.series import alarm_precision
 
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
-        _print_json({"history": past.place, "trials": trials, "runs": runs, "precision": _precision(precision(alarms))})
+        _print_json(
+            {"history": past.place, "trials": trials, "runs": runs, "precision": _precision(alarm_precision(alarms))}
+        )
     elif not runs:
         click.echo(f"the history {past.place} is empty: each `seatrial run` adds to it")
     else:
@@ -195,21 +197,21 @@ def _show(
     bounds: "Mapping[str, Iterable[Bound]] | None",
     as_json: bool,
 ) -> None:
-    from seatrial.report.lines import is_ascii
-    from seatrial.report.series import bounded, changes_of, precision, together, view
-    from seatrial.report.series_lines import MOST_DRAWN, history_lines, ranked
+    from seatrial.report.terminal.history import MOST_DRAWN, history_lines, ranked
+    from seatrial.report.terminal.lines import is_ascii
+    from seatrial.report.trend.series import alarm_precision, group_changes, view_series, with_bound, with_changes
 
     benchmarks = {one.benchmark for one in series}
     alarms = [alarm for alarm in alarms if alarm.benchmark in benchmarks]
     if bounds is None:
-        views = ranked([changes_of(one) for one in series])
+        views = ranked([with_changes(one) for one in series])
         shown = len(views) if as_json else MOST_DRAWN
-        views[:shown] = [bounded(one) for one in views[:shown]]
+        views[:shown] = [with_bound(one) for one in views[:shown]]
     else:
-        views = ranked([view(one, bounds.get(one.benchmark, ())) for one in series])
+        views = ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
     if as_json:
-        told = {"trial": trial, "series": views, "together": together(views), "alarms": alarms}
-        _print_json({**told, "precision": _precision(precision(alarms))})
+        told = {"trial": trial, "series": views, "together": group_changes(views), "alarms": alarms}
+        _print_json({**told, "precision": _precision(alarm_precision(alarms))})
     else:
         columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
         _print(history_lines(views, alarms, others, columns, is_ascii(sys.stdout)))
@@ -284,6 +286,6 @@ def _print_json(told: dict[str, Any]) -> None:
 
 
 def _print(lines: "list[Line]") -> None:
-    from seatrial.report.lines import is_ascii, paint, wants_colour
+    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
 
     sys.stdout.write(paint(lines, wants_colour(sys.stdout), is_ascii(sys.stdout)))

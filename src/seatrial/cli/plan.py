@@ -11,7 +11,7 @@ from seatrial.cli.options import HISTORY, RUNS, check_cost, plan_of, selecting
 if TYPE_CHECKING:
     from seatrial.plan import Plan
     from seatrial.plan.show import Grid
-    from seatrial.report.lines import Line
+    from seatrial.report.terminal.lines import Line
 
 _LISTED = 40
 
@@ -49,7 +49,7 @@ def _print(plan: "Plan", list_cells: bool) -> None:
     import shutil
     import sys
 
-    from seatrial.report.lines import is_ascii, paint, wants_colour
+    from seatrial.report.terminal.lines import is_ascii, paint, wants_colour
 
     columns = shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
     lines = _lines(plan, list_cells, columns)

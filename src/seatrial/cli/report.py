@@ -42,20 +42,20 @@ def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdow
 
         _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
     if junit:
-        from seatrial.report import junit as junit_report
+        from seatrial.report.junit import render_junit
 
-        _write(junit, junit_report.render(results, folder))
+        _write(junit, render_junit(results, folder))
     if markdown:
-        from seatrial.report import markdown as markdown_report
+        from seatrial.report.markdown import render_markdown
 
-        _write(markdown, markdown_report.render(results, folder).encode())
+        _write(markdown, render_markdown(results, folder).encode())
     if html:
-        from seatrial.report import html as html_report
+        from seatrial.report.html.page import render_html
 
         start = Path.cwd() if html == Path("-") else html.resolve().parent
-        _write(html, html_report.render(results, folder, os.path.relpath(folder, start)).encode())
+        _write(html, render_html(results, folder, os.path.relpath(folder, start)).encode())
     if not (as_json or junit or markdown or html):
-        from seatrial.report.terminal import print_summary
+        from seatrial.report.terminal.summary import print_summary
 
         print_summary(results, folder)
 

@@ -14,6 +14,6 @@ def command() -> None:
     and at the top of a suite:   # yaml-language-server: $schema=suite.schema.json
     """
     from seatrial import plugins
-    from seatrial.suite import schema
+    from seatrial.suite import suite_schema
 
-    click.echo(json.dumps(schema(*plugins.models()), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(suite_schema(*plugins.models()), indent=2, ensure_ascii=False))

@@ -23,7 +23,9 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     comes last.
     """
     from seatrial.record import write_whole
-    from seatrial.report import html, junit, markdown
+    from seatrial.report.html.page import render_html
+    from seatrial.report.junit import render_junit
+    from seatrial.report.markdown import render_markdown
 
     written: dict[str, Path] = {}
     failed: dict[str, Exception] = {}
@@ -41,9 +43,9 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     for notebook in executed_notebooks(folder):
         page = notebook.with_suffix(".html")
         write(f"notebook {notebook.relative_to(folder)}", page, partial(_notebook_page, notebook))
-    write("junit", folder / "junit.xml", lambda: junit.render(results, folder))
-    write("markdown", folder / "report.md", lambda: markdown.render(results, folder).encode())
-    write("html", folder / "report.html", lambda: html.render(results, folder).encode())
+    write("junit", folder / "junit.xml", lambda: render_junit(results, folder))
+    write("markdown", folder / "report.md", lambda: render_markdown(results, folder).encode())
+    write("html", folder / "report.html", lambda: render_html(results, folder).encode())
     if failed:
         raise ReportError(failed)
     return written
@@ -66,7 +68,7 @@ def executed_notebooks(folder: Path) -> Iterator[Path]:
 
 
 def _notebook_page(path: Path) -> bytes:
-    from seatrial.report.notebook import NotebookError, render_broken, render_file
+    from seatrial.report.html.notebook import NotebookError, render_broken, render_file
 
     try:
         page = render_file(path)

@@ -10,10 +10,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults, Verdict, worst
+from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import NOT_WANTED
-from seatrial.report.seen import CellSeen, see
-from seatrial.report.story import again, bad, places, why_of
-from seatrial.report.text import axes_text, bounded, clean, count, one_line
+from seatrial.report.summary import bad_findings, describe_attempts, rerun_command, why_of
+from seatrial.report.text import axes_text, count, one_line, shorten, strip_controls
 
 MOST_TEXT = 16_000  # characters of evidence in one test case
 MOST_HOLES = 1_000
@@ -21,11 +21,11 @@ MOST_HOLES = 1_000
 _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 
 
-def render(results: RunResults, folder: Path) -> bytes:
+def render_junit(results: RunResults, folder: Path) -> bytes:
     root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(results.started_s))
     for cell in results.cells:
-        root.append(_suite(results, see(folder, cell), stamp))
+        root.append(_suite(results, read_cell(folder, cell), stamp))
     if results.holes:
         root.append(_holes(results, stamp))
     for name in ("tests", "failures", "errors", "skipped"):
@@ -35,8 +35,8 @@ def render(results: RunResults, folder: Path) -> bytes:
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text + b"\n"
 
 
-def _suite(results: RunResults, seen: CellSeen, stamp: str) -> ET.Element:
-    cell = seen.result
+def _suite(results: RunResults, view: CellView, stamp: str) -> ET.Element:
+    cell = view.result
     host = cell.attempts[-1].place.host if cell.attempts else ""
     suite = ET.Element("testsuite", name=_attribute(cell.id), timestamp=stamp, hostname=_attribute(host or "unknown"))
     properties = ET.SubElement(suite, "properties")
@@ -47,36 +47,36 @@ def _suite(results: RunResults, seen: CellSeen, stamp: str) -> ET.Element:
     for finding in cell.findings:
         by_step.setdefault(finding.step, []).append(finding)
     for step, findings in by_step.items():
-        suite.append(_case(cell, step, findings, seen.step_seconds(step)))
-    if not cell.findings or (not bad(cell.findings) and not cell.verdict.good):
+        suite.append(_case(cell, step, findings, view.step_seconds(step)))
+    if not cell.findings or (not bad_findings(cell.findings) and not cell.verdict.good):
         name = "job" if "job" not in by_step else "cell"
-        suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=why_of(cell))], seen.seconds))
-    told = [*places(cell), *(f"log: {log}" for log in seen.logs), f"again: {again(results, cell)}"]
+        suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=why_of(cell))], view.seconds))
+    lines = [*describe_attempts(cell), *(f"log: {log}" for log in view.logs), f"again: {rerun_command(results, cell)}"]
     out = ET.SubElement(suite, "system-out")
-    out.text = clean("\n".join(told))
+    out.text = strip_controls("\n".join(lines))
     ET.SubElement(suite, "system-err")
-    return _counted(suite, seen.seconds)
+    return _counted(suite, view.seconds)
 
 
 def _case(cell: CellResult, step: str, findings: list[Finding], took_s: float | None) -> ET.Element:
     case = ET.Element("testcase", name=_attribute(step), classname=_attribute(cell.id), time=f"{took_s or 0.0:.3f}")
     verdict = worst(finding.verdict for finding in findings)
-    telling = [finding for finding in findings if finding.verdict is not Verdict.PASSED]
-    if verdict is Verdict.PASSED or not telling:
+    chosen = [finding for finding in findings if finding.verdict is not Verdict.PASSED]
+    if verdict is Verdict.PASSED or not chosen:
         return case
-    first = next((finding for finding in telling if finding.verdict is verdict), telling[0])
+    first = next((finding for finding in chosen if finding.verdict is verdict), chosen[0])
     message = _attribute(first.message or cell.why or verdict.value)
     if verdict in (Verdict.SKIPPED, Verdict.XFAIL):
         ET.SubElement(case, "skipped", message=message if verdict is Verdict.SKIPPED else f"xfail: {message}")
         return case
     kind = "error" if verdict in _ERRORS else "failure"
     type_ = verdict.value if verdict is Verdict.TIMEOUT else first.class_ or verdict.value
-    said = ET.SubElement(case, kind, type=_attribute(type_), message=message)
-    said.text = bounded(clean("\n\n".join(_told(finding) for finding in telling)), MOST_TEXT)
+    element = ET.SubElement(case, kind, type=_attribute(type_), message=message)
+    element.text = shorten(strip_controls("\n\n".join(_finding_text(finding) for finding in chosen)), MOST_TEXT)
     return case
 
 
-def _told(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     head = " ".join(part for part in (finding.verdict.value, finding.class_, finding.check) if part)
     return "\n".join(part for part in (f"{head}: {finding.message}", finding.evidence) if part)
 

@@ -8,11 +8,20 @@ import re
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
-from seatrial.report.look import LOOKS
+from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.seen import see
-from seatrial.report.story import Story, again, bad, moved, places, tell, title, why_of
-from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds
+from seatrial.report.summary import (
+    Summary,
+    bad_findings,
+    describe_attempts,
+    finding_title,
+    recent_changes,
+    rerun_command,
+    summarize,
+    why_of,
+)
+from seatrial.report.symbols import SYMBOLS
+from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, strip_controls
 
 MOST_BYTES = 900_000  # GitHub takes 1 MiB
 MOST_EVIDENCE = 3_000
@@ -37,38 +46,38 @@ _SIGNS = {
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
 
 
-def render(results: RunResults, folder: Path) -> str:
-    story = tell(results)
-    head = [*_head(results, story), *_matrices(results)]
-    tail = [*_moved(folder), *_flaky(story), *_xfails(story), *_not_run(story)]
+def render_markdown(results: RunResults, folder: Path) -> str:
+    summary = summarize(results)
+    head = [*_head(results, summary), *_matrices(results)]
+    tail = [*_moved(folder), *_flaky(summary), *_xfails(summary), *_not_run(summary)]
     room = MOST_BYTES - _bytes(head) - _bytes(tail)
-    told: list[str] = []
-    for number, cell in enumerate(story.failures):
+    shown: list[str] = []
+    for number, cell in enumerate(summary.failures):
         block = _failure(results, folder, cell)
         room -= _bytes(block)
         if room < 0:
-            rest = len(story.failures) - number
-            told += [
+            rest = len(summary.failures) - number
+            shown += [
                 f"_… and {count(rest, 'more cell')} that did not pass: all are in `report.html` and `results.json`._",
                 "",
             ]
             break
-        told += block
-    if told:
-        told = ["### Failures", "", *told]
-    return "\n".join([*head, *told, *tail])
+        shown += block
+    if shown:
+        shown = ["### Failures", "", *shown]
+    return "\n".join([*head, *shown, *tail])
 
 
 def _moved(folder: Path) -> list[str]:
-    told = [f"- {plain(sentence)}" for sentence in moved(folder)]
-    return ["### What moved", "", *told, ""] if told else []
+    lines = [f"- {escape_text(sentence)}" for sentence in recent_changes(folder)]
+    return ["### What moved", "", *lines, ""] if lines else []
 
 
 def _bytes(lines: list[str]) -> int:
     return sum(len(line.encode()) + 1 for line in lines)
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """Foreign text that shows as it is: no Markdown, no HTML, no mention of anybody."""
     safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", safe).replace("@", "@\u200b")
@@ -83,25 +92,29 @@ def code(text: str) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
-def block(text: str) -> list[str]:
+def fenced(text: str) -> list[str]:
     """A code block that the text cannot leave."""
-    shown = clean(bounded(text, MOST_EVIDENCE)).rstrip("\n")
+    shown = strip_controls(shorten(text, MOST_EVIDENCE)).rstrip("\n")
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}text", *shown.split("\n"), fence]
 
 
-def _head(results: RunResults, story: Story) -> list[str]:
-    counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in story.counts.items()]
-    if story.flaky:
-        counts.append(f"{LOOKS['flaky'].glyph} {len(story.flaky)} flaky")
+def _head(results: RunResults, summary: Summary) -> list[str]:
+    counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in summary.counts.items()]
+    if summary.flaky:
+        counts.append(f"{SYMBOLS['flaky'].glyph} {len(summary.flaky)} flaky")
     if results.holes:
         counts.append(count(len(results.holes), "hole"))
     lines = [
-        f"## {_SIGNS[results.verdict.value]} {plain(results.suite)}: {results.verdict.value}",
+        f"## {_SIGNS[results.verdict.value]} {escape_text(results.suite)}: {results.verdict.value}",
         "",
         " · ".join(
-            [f"{count(len(results.cells), 'cell')} in {seconds(results.seconds)}", *counts, f"run {code(results.run)}"]
+            [
+                f"{count(len(results.cells), 'cell')} in {duration_text(results.seconds)}",
+                *counts,
+                f"run {code(results.run)}",
+            ]
         ),
         "",
     ]
@@ -114,7 +127,7 @@ def _matrices(results: RunResults) -> list[str]:
     cells = {cell.id: cell for cell in results.cells}
     lines: list[str] = []
     for matrix in matrices(results.cells, results.holes):
-        lines += [f"### {plain(matrix.trial)}" + (f" ({plain(matrix.fixed)})" if matrix.fixed else ""), ""]
+        lines += [f"### {escape_text(matrix.trial)}" + (f" ({escape_text(matrix.fixed)})" if matrix.fixed else ""), ""]
         if len(matrix.rows) * len(matrix.columns) > MOST_PLACES:
             lines += [f"_{len(matrix.rows)} × {len(matrix.columns)}: too large for this page, see `report.html`._", ""]
             continue
@@ -125,7 +138,7 @@ def _matrices(results: RunResults) -> list[str]:
 def _table(matrix: Matrix, cells: dict[str, CellResult]) -> list[str]:
     lines = [
         "| "
-        + " | ".join([plain(matrix.row_title) or " ", *(plain(column) or " " for column in matrix.columns)])
+        + " | ".join([escape_text(matrix.row_title) or " ", *(escape_text(column) or " " for column in matrix.columns)])
         + " |",
         "| --- " + "| :-: " * len(matrix.columns) + "|",
     ]
@@ -137,25 +150,29 @@ def _table(matrix: Matrix, cells: dict[str, CellResult]) -> list[str]:
                 signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else ""))
             else:
                 signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
-        lines.append("| " + " | ".join([plain(label), *signs]) + " |")
+        lines.append("| " + " | ".join([escape_text(label), *signs]) + " |")
     return lines
 
 
 def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
-    seen = see(folder, cell)
-    findings = bad(cell.findings)
-    first = f"{title(findings[0], cell)}: {findings[0].message}" if findings else why_of(cell)
+    view = read_cell(folder, cell)
+    findings = bad_findings(cell.findings)
+    first = f"{finding_title(findings[0], cell)}: {findings[0].message}" if findings else why_of(cell)
     head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(one_line(first)[:200])}"
     lines = ["<details>", f"<summary>{head}</summary>", ""]
     for finding in findings[:MOST_FINDINGS]:
-        lines += _finding(finding, title(finding, cell))
+        lines += _finding(finding, finding_title(finding, cell))
     if len(findings) > MOST_FINDINGS:
         lines += [f"… and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", ""]
     if not findings:
-        lines += [*(f"- {plain(place)}" for place in places(cell)), ""] if cell.attempts else [plain(first), ""]
-    for log in seen.logs:
+        lines += (
+            [*(f"- {escape_text(place)}" for place in describe_attempts(cell)), ""]
+            if cell.attempts
+            else [escape_text(first), ""]
+        )
+    for log in view.logs:
         lines += [f"Log: {code(log)}", ""]
-    return [*lines, f"Again: {code(again(results, cell))}", "", "</details>", ""]
+    return [*lines, f"Again: {code(rerun_command(results, cell))}", "", "</details>", ""]
 
 
 def _html(text: str) -> str:
@@ -164,41 +181,43 @@ def _html(text: str) -> str:
 
 
 def _finding(finding: Finding, named: str) -> list[str]:
-    what = f"**{plain(named)}** " + (f"({plain(finding.class_)}) " if finding.class_ else "")
-    lines = [what + plain(finding.message), ""]
-    return [*lines, *block(finding.evidence), ""] if finding.evidence.strip() else lines
+    what = f"**{escape_text(named)}** " + (f"({escape_text(finding.class_)}) " if finding.class_ else "")
+    lines = [what + escape_text(finding.message), ""]
+    return [*lines, *fenced(finding.evidence), ""] if finding.evidence.strip() else lines
 
 
-def _flaky(story: Story) -> list[str]:
-    if not story.flaky:
+def _flaky(summary: Summary) -> list[str]:
+    if not summary.flaky:
         return []
     lines = ["### Flaky: passed on a retry", ""]
-    for cell in story.flaky[:MOST_ITEMS]:
-        lines += [f"- {code(cell.id)}", *(f"  - {plain(place)}" for place in places(cell))]
-    return [*lines, *_rest(len(story.flaky)), ""]
+    for cell in summary.flaky[:MOST_ITEMS]:
+        lines += [f"- {code(cell.id)}", *(f"  - {escape_text(place)}" for place in describe_attempts(cell))]
+    return [*lines, *_rest(len(summary.flaky)), ""]
 
 
-def _xfails(story: Story) -> list[str]:
-    if not story.xfails:
+def _xfails(summary: Summary) -> list[str]:
+    if not summary.xfails:
         return []
     lines = ["### Failed as declared", ""]
-    for cell, finding in story.xfails[:MOST_ITEMS]:
-        lines.append(f"- {code(cell.id)} {code(title(finding, cell))}: {plain(finding.message or cell.why)}")
-    return [*lines, *_rest(len(story.xfails)), ""]
+    for cell, finding in summary.xfails[:MOST_ITEMS]:
+        lines.append(
+            f"- {code(cell.id)} {code(finding_title(finding, cell))}: {escape_text(finding.message or cell.why)}"
+        )
+    return [*lines, *_rest(len(summary.xfails)), ""]
 
 
-def _not_run(story: Story) -> list[str]:
+def _not_run(summary: Summary) -> list[str]:
     lines: list[str] = []
-    if story.skips:
+    if summary.skips:
         lines += ["### Skipped", ""]
-        lines += [f"- {number} × {plain(reason)}" for reason, number in list(story.skips.items())[:MOST_ITEMS]]
-        lines += [*_rest(len(story.skips)), ""]
-    if story.holes:
+        lines += [f"- {number} × {escape_text(reason)}" for reason, number in list(summary.skips.items())[:MOST_ITEMS]]
+        lines += [*_rest(len(summary.skips)), ""]
+    if summary.holes:
         lines += ["### Holes: combinations that are not run", ""]
-        for reason, holes in list(story.holes.items())[:MOST_ITEMS]:
+        for reason, holes in list(summary.holes.items())[:MOST_ITEMS]:
             named = "; ".join(axes_text(hole.axes.items()) for hole in holes[:5]) + ("; …" if len(holes) > 5 else "")
-            lines.append(f"- {len(holes)} × {plain(reason)}: {plain(named)}")
-        lines += [*_rest(len(story.holes)), ""]
+            lines.append(f"- {len(holes)} × {escape_text(reason)}: {escape_text(named)}")
+        lines += [*_rest(len(summary.holes)), ""]
     return lines
 
 

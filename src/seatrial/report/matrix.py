@@ -57,7 +57,7 @@ def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = ()) -> list[Matrix
 
 
 def _beside(cells: list[Placed], holes: list[Hole]) -> list[Hole]:
-    """Of a run that was told which cells to run: only holes in their rows and columns."""
+    """Of a run of selected cells: only holes in their rows and columns."""
     values = {(axis, value) for cell in cells for axis, value in cell.axes.items()}
     return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
 

@@ -122,7 +122,7 @@ def read_results(folder: Path) -> RunResults:
     return results
 
 
-def schema() -> dict[str, Any]:
+def results_schema() -> dict[str, Any]:
     """The JSON Schema of results.json. Unknown fields are allowed: the form grows."""
     made = msgspec.json.schema(RunResults)
     for name, meanings in _MEANING.items():

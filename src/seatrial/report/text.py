@@ -11,21 +11,21 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 
-def clean(text: str) -> str:
+def strip_controls(text: str) -> str:
     """Foreign text without anything that acts: escape sequences and control characters go, lines and tabs stay."""
     return _CONTROLS.sub("", _BREAKS.sub("\n", _ESCAPES.sub("", text)))
 
 
 def one_line(text: str) -> str:
-    return " ".join(clean(text).split())
+    return " ".join(strip_controls(text).split())
 
 
 def first_line(text: str) -> str:
     """The first line that says something."""
-    return next((line.strip() for line in clean(text).split("\n") if line.strip()), "")
+    return next((line.strip() for line in strip_controls(text).split("\n") if line.strip()), "")
 
 
-def bounded(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """At most about `most` characters, the beginning and the end kept, the middle counted."""
     if len(text) <= most:
         return text
@@ -33,7 +33,7 @@ def bounded(text: str, most: int) -> str:
     return f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
 
 
-def seconds(value: float | None) -> str:
+def duration_text(value: float | None) -> str:
     if value is None:
         return ""
     if 0 < value < 0.0995:
@@ -48,7 +48,7 @@ def seconds(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def size(value: float | None) -> str:
+def size_text(value: float | None) -> str:
     if value is None:
         return ""
     for unit in ("B", "KiB", "MiB", "GiB"):

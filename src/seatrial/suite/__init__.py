@@ -23,7 +23,7 @@ from seatrial.suite.models import (
 )
 from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
 from seatrial.suite.rule import compile_rule
-from seatrial.suite.schema import schema
+from seatrial.suite.schema import suite_schema
 from seatrial.suite.substitute import fill, has_placeholder, substitute
 from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, Group, Moved, Suite, TargetEntry
 from seatrial.suite.values import Duration, Money, Need, Requirement, Size, Text, format_size
@@ -73,6 +73,6 @@ __all__ = [
     "load",
     "moved_again",
     "nearest",
-    "schema",
     "substitute",
+    "suite_schema",
 ]

@@ -11,7 +11,7 @@ from seatrial.suite.models import SuiteModel, TrialModel
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def schema(kinds: Mapping[str, type[TrialModel]], targets: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
+def suite_schema(kinds: Mapping[str, type[TrialModel]], targets: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
     models: list[type[BaseModel]] = [SuiteModel, *kinds.values(), *targets.values()]
     refs, shared = models_json_schema(
         [(model, "validation") for model in dict.fromkeys(models)], by_alias=True, ref_template="#/$defs/{model}"

@@ -9,7 +9,7 @@ from manifest_shapes import options_of
 from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import SuiteError, load
-from seatrial.suite.schema import schema
+from seatrial.suite.schema import suite_schema
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.local.options import LocalOptions
 from seatrial.trial.runtime import kind
@@ -122,7 +122,7 @@ def test_the_user_of_pods_is_the_images_own_only_where_nothing_says_otherwise(wr
 
 def test_the_schema_for_editors_takes_what_the_model_takes_and_refuses_what_it_refuses() -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    checker = jsonschema.Draft202012Validator(schema({"runtime": kind.model}, TARGETS))
+    checker = jsonschema.Draft202012Validator(suite_schema({"runtime": kind.model}, TARGETS))
 
     def suite(written: str) -> dict[str, Any]:
         entry = {"kind": "kubernetes", **yaml.safe_load(written)}

@@ -42,7 +42,7 @@ class Series(msgspec.Struct, frozen=True):
     fingerprint: str
     metric: str
     unit: str
-    better: str  # "lower", "higher", or "" for a figure that nobody judges
+    better: str  # "lower", "higher", or "" for a figure that is not judged
     points: list[Point]
 
     @property
@@ -65,7 +65,7 @@ class Mark(msgspec.Struct, frozen=True):
 class Alarm(msgspec.Struct, frozen=True):
     """A benchmark that a run called slower or faster, and what a person said of that.
 
-    `mark` is one of WORDS, or ACCEPTED where nobody judged it and its level was accepted later."""
+    `mark` is one of WORDS, or ACCEPTED where it was not judged and its level was accepted later."""
 
     run: str
     at_s: float

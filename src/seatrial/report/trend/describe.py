@@ -1,4 +1,4 @@
-"""How series read: figures with their units, dates, bounds, changes and alarms as plain words."""
+"""How series read: figures with their units, dates, bounds, changes and alarms as text."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -6,21 +6,21 @@ from collections.abc import Iterable, Sequence
 from seatrial.job import Bound, BoundState
 from seatrial.job import told as digits
 from seatrial.record.history import Point
-from seatrial.report.series import Moved, Precision, SeriesView, Together
 from seatrial.report.text import count, one_line
+from seatrial.report.trend.series import ChangeGroup, LevelChange, Precision, SeriesView
 
 MOST_NAMES = 4
 MOST_RUNS = 3
 
 
-def figure(value: float | None, unit: str = "") -> str:
+def figure_text(value: float | None, unit: str = "") -> str:
     if value is None:
         return "open"
     return f"{digits(value)} {one_line(unit)}".rstrip()
 
 
-def day(at_s: float | None, timed: bool = False) -> str:
-    """In universal time; with the time of the day where the day alone would tell nothing apart."""
+def date_text(at_s: float | None, timed: bool = False) -> str:
+    """In universal time; with the time of the day where all are of one day."""
     if at_s is None:
         return ""
     try:
@@ -30,23 +30,23 @@ def day(at_s: float | None, timed: bool = False) -> str:
     return f"{date.tm_mday} {time.strftime('%b %Y %H:%M' if timed else '%b %Y', date)}"
 
 
-def span(first_s: float, last_s: float) -> str:
+def period_text(first_s: float, last_s: float) -> str:
     """From when to when: days; on a single day its times."""
-    if day(first_s) != day(last_s):
-        return f"{day(first_s)} to {day(last_s)}"
-    if day(first_s, True) == day(last_s, True):
-        return f"{day(first_s, True)} UTC"
-    return f"{day(first_s, True)} to {day(last_s, True).rpartition(' ')[2]} UTC"
+    if date_text(first_s) != date_text(last_s):
+        return f"{date_text(first_s)} to {date_text(last_s)}"
+    if date_text(first_s, True) == date_text(last_s, True):
+        return f"{date_text(first_s, True)} UTC"
+    return f"{date_text(first_s, True)} to {date_text(last_s, True).rpartition(' ')[2]} UTC"
 
 
 def one_day(views: Iterable[SeriesView]) -> bool:
     """All of their runs, which are in the order of time."""
     ends = [point.at_s for view in views if view.points for point in (view.points[0], view.points[-1])]
-    return bool(ends) and day(min(ends)) == day(max(ends))
+    return bool(ends) and date_text(min(ends)) == date_text(max(ends))
 
 
 def figures_and_runs(figures: int, runs: int) -> str:
-    """`8 runs`; where runs gave several figures each, by repeats, both are told."""
+    """`8 runs`; where runs gave several figures each, by repeats, both are given."""
     return count(runs, "run") if figures == runs else f"{count(figures, 'figure')} of {count(runs, 'run')}"
 
 
@@ -54,13 +54,13 @@ def points_text(points: Sequence[Point]) -> str:
     return figures_and_runs(len(points), len({point.run for point in points}))
 
 
-def percent(share: float) -> str:
+def percent_text(share: float) -> str:
     if abs(share) >= 10:
         return f"{share + 1:,.4g} times" if share > 0 else f"{share:+.0%}"
     return f"{share * 100:+.1f} %" if abs(share) < 0.0995 else f"{share * 100:+.0f} %"
 
 
-def sure(confidence: float) -> str:
+def confidence_text(confidence: float) -> str:
     """Never more than it is: 100 % does not exist."""
     return "> 99.9 % sure" if confidence > 0.999 else f"{int(confidence * 1000) / 10:g} % sure"
 
@@ -72,7 +72,7 @@ def commit_text(commit: str) -> str:
 
 def bound_text(bound: Bound, timed: bool = False) -> str:
     """`timed`: with the time of the day."""
-    since = f" since {day(bound.since_s, timed)}" if bound.since_s else ""
+    since = f" since {date_text(bound.since_s, timed)}" if bound.since_s else ""
     whence = f"{figures_and_runs(bound.figures or bound.runs, bound.runs)}{since}"
     if bound.width_runs is not None:
         width = f"of {count(bound.width_runs, 'earlier one')}" if bound.width_runs else "by hand"
@@ -84,10 +84,10 @@ def bound_text(bound: Bound, timed: bool = False) -> str:
         return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({whence})"
     alarms = f", one in {1 / bound.false_alarm:,.0f} good runs would be out of it" if bound.false_alarm else ""
     made = f"{whence}{alarms}; " if bound.runs else ""
-    return f"bound {figure(bound.lower)} to {figure(bound.upper, bound.unit)} ({made}from {where})"
+    return f"bound {figure_text(bound.lower)} to {figure_text(bound.upper, bound.unit)} ({made}from {where})"
 
 
-def bound_of(view: SeriesView, outside: Sequence[str] = ()) -> str:
+def series_bound_text(view: SeriesView, outside: Sequence[str] = ()) -> str:
     """The bound of a series, or why there is none; `outside`: which of them its picture does not show."""
     if view.unbounded:
         return f"no bound: {one_line(view.unbounded)}"
@@ -99,19 +99,19 @@ def bound_of(view: SeriesView, outside: Sequence[str] = ()) -> str:
     return f"{text}; the {outside[0]} one is outside the picture" if outside else text
 
 
-def change_text(moved: Moved, unit: str, timed: bool = False) -> str:
+def change_text(moved: LevelChange, unit: str, timed: bool = False) -> str:
     parts = [
-        day(moved.at_s, timed),
-        f"{figure(moved.before)} → {figure(moved.after, unit)}",
-        f"{percent(moved.size)}{f' {moved.way}' if moved.way else ''}",
-        sure(moved.confidence),
+        date_text(moved.at_s, timed),
+        f"{figure_text(moved.before)} → {figure_text(moved.after, unit)}",
+        f"{percent_text(moved.size)}{f' {moved.way}' if moved.way else ''}",
+        confidence_text(moved.confidence),
         f"run {one_line(moved.run)}",
         f"commit {commit_text(moved.commit)}" if moved.commit else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
-def together_text(group: Together, timed: bool = False) -> str:
+def change_group_text(group: ChangeGroup, timed: bool = False) -> str:
     """One sentence: where, how many, and which way."""
     where = f"At commit {commit_text(group.commit)}" if group.commit else f"At run {one_line(group.run)}"
     number = count(len({name for name, _ in group.moved}), "series", "series")
@@ -120,10 +120,10 @@ def together_text(group: Together, timed: bool = False) -> str:
         moves = [(name, moved.size) for name, moved in group.moved if moved.way == way]
         if moves:
             sizes = sorted(abs(size) for _, size in moves)
-            ends = list(dict.fromkeys(percent(size).removeprefix("+") for size in (sizes[0], sizes[-1])))
+            ends = list(dict.fromkeys(percent_text(size).removeprefix("+") for size in (sizes[0], sizes[-1])))
             span = " to ".join(ends)
             parts.append(f"{len(moves)} {way or 'moved'} by {span} ({_names([name for name, _ in moves])})")
-    return f"{where} ({day(group.at_s, timed)}) {number} moved: {'; '.join(parts)}"
+    return f"{where} ({date_text(group.at_s, timed)}) {number} moved: {'; '.join(parts)}"
 
 
 def _names(names: list[str]) -> str:
@@ -135,20 +135,20 @@ def _names(names: list[str]) -> str:
 def precision_text(found: Precision) -> str:
     if not found.alarms:
         return "no alarm was ever raised here"
-    told = count(found.alarms, "alarm")
+    text = count(found.alarms, "alarm")
     accepted = f"{found.accepted} accepted" if found.accepted else ""
     if found.share is None and not found.unjudged:
-        return f"{told}, {'all' if found.alarms > 1 else 'it was'} accepted as a new level"
+        return f"{text}, {'all' if found.alarms > 1 else 'it was'} accepted as a new level"
     if found.share is None:
         none = f"{accepted}, the others not judged yet" if accepted else "none judged yet"
-        return f"{told}, {none}: `seatrial history mark RUN --regression` or `--false-alarm` keeps your word"
+        return f"{text}, {none}: `seatrial history mark RUN --regression` or `--false-alarm` records your judgement"
     words = [f"{found.confirmed} confirmed", f"{found.false} false", accepted]
     words.append(f"{found.unjudged} not judged" if found.unjudged else "")
-    told += f": {', '.join(word for word in words if word)}"
-    return f"{told}; precision {found.share * 100:.0f} % of those judged"
+    text += f": {', '.join(word for word in words if word)}"
+    return f"{text}; precision {found.share * 100:.0f} % of those judged"
 
 
-def title(view: SeriesView) -> str:
+def series_title(view: SeriesView) -> str:
     better = f", {view.better} is better" if view.better else ""
     unit = one_line(view.unit) or "no unit"
     return f"{one_line(view.metric)} ({unit}{better})"

@@ -9,13 +9,22 @@ from pathlib import Path
 from typing import TextIO
 
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
-from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.seen import CellSeen, see
-from seatrial.report.story import Story, again, bad, moved, places, tell, title, why_of
-from seatrial.report.text import axes_text, count, first_line, fit, one_line, seconds, size, width
+from seatrial.report.summary import (
+    Summary,
+    bad_findings,
+    describe_attempts,
+    finding_title,
+    recent_changes,
+    rerun_command,
+    summarize,
+    why_of,
+)
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.text import axes_text, count, duration_text, first_line, fit, one_line, size_text, width
 
-MOST_CELLS = 15  # failed cells told in full; the others get a line each
+MOST_CELLS = 15  # failed cells shown in full; the others get a line each
 MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
 MOST_FINDINGS = 10  # of one cell
 MOST_ROWS = 50  # of one matrix
@@ -24,22 +33,22 @@ MOST_ROWS = 50  # of one matrix
 def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None) -> None:
     out = stream or sys.stdout
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
-    out.write(paint(summary(results, folder, columns), wants_colour(out), is_ascii(out)))
+    out.write(paint(summary_lines(results, folder, columns), wants_colour(out), is_ascii(out)))
     out.flush()
 
 
-def summary(results: RunResults, folder: Path, columns: int) -> list[Line]:
+def summary_lines(results: RunResults, folder: Path, columns: int) -> list[Line]:
     """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
-    story = tell(results)
+    summary = summarize(results)
     lines: list[Line] = [[], *_matrix(results, columns)]
-    for cell in story.failures[:MOST_CELLS]:
-        lines += [*_failure(results, see(folder, cell, _shown(folder)), columns), []]
-    lines += _more_failures(results, story, columns)
-    lines += _flaky(story, columns)
-    lines += _xfails(story, columns)
-    lines += _not_run(story, columns)
+    for cell in summary.failures[:MOST_CELLS]:
+        lines += [*_failure(results, read_cell(folder, cell, _shown(folder)), columns), []]
+    lines += _more_failures(results, summary, columns)
+    lines += _flaky(summary, columns)
+    lines += _xfails(summary, columns)
+    lines += _not_run(summary, columns)
     lines += _moved(folder, columns)
-    lines += _totals(results, story, folder, columns)
+    lines += _totals(results, summary, folder, columns)
     return lines
 
 
@@ -72,28 +81,28 @@ def _rows(matrix: Matrix, bad_cells: set[str]) -> list[int]:
 
 
 def _state(cell: CellResult) -> tuple[str, str]:
-    took = seconds(cell.attempts[-1].seconds) if cell.attempts else ""
+    took = duration_text(cell.attempts[-1].seconds) if cell.attempts else ""
     if cell.verdict is Verdict.PASSED:
         return "passed", f"{took} ↻ flaky" if cell.flaky else took
     return cell.verdict.value, cell.verdict.value
 
 
-def _failure(results: RunResults, seen: CellSeen, columns: int) -> list[Line]:
-    cell = seen.result
+def _failure(results: RunResults, view: CellView, columns: int) -> list[Line]:
+    cell = view.result
     mark, colour = glyph(cell.verdict.value)
     lines: list[Line] = [[(f"{mark} {cell.verdict.value}", f"bold {colour}"), (f"  {one_line(cell.id)}", "bold")]]
-    findings = bad(cell.findings)
+    findings = bad_findings(cell.findings)
     for finding in findings[:MOST_FINDINGS]:
-        lines += _finding(finding, title(finding, cell), columns)
+        lines += _finding(finding, finding_title(finding, cell), columns)
     if len(findings) > MOST_FINDINGS:
         lines.append([(f"  … and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", "dim")])
     if not findings:
         lines += _wrapped(why_of(cell), columns)
-        lines += [line for place in places(cell)[-3:] for line in _wrapped(place, columns, "dim")]
-    if figures := _figures(seen):
+        lines += [line for place in describe_attempts(cell)[-3:] for line in _wrapped(place, columns, "dim")]
+    if figures := _figures(view):
         lines.append([("  where  ", "dim"), (figures, "dim")])
-    lines += [[("  log    ", "dim"), (log, "")] for log in seen.logs]
-    lines.append([("  again  ", "dim"), (again(results, cell), "cyan")])
+    lines += [[("  log    ", "dim"), (log, "")] for log in view.logs]
+    lines.append([("  again  ", "dim"), (rerun_command(results, cell), "cyan")])
     return lines
 
 
@@ -122,56 +131,55 @@ def _parts(text: str, columns: int, most: int) -> list[str]:
     return textwrap.wrap(text, max(columns, 20), max_lines=most, placeholder=" …")
 
 
-def _figures(seen: CellSeen) -> str:
-    if not seen.result.attempts:
+def _figures(view: CellView) -> str:
+    if not view.result.attempts:
         return ""
-    told = [str(seen.result.attempts[-1].place), seconds(seen.seconds)]
-    if seen.cpu_s is not None:
-        told.append(f"{seconds(seen.cpu_s)} CPU")
-    if seen.peak_memory_bytes:
-        told.append(f"peak {size(seen.peak_memory_bytes)}")
-    return " · ".join(one_line(part) for part in told if part)
+    parts = [str(view.result.attempts[-1].place), duration_text(view.seconds)]
+    if view.cpu_s is not None:
+        parts.append(f"{duration_text(view.cpu_s)} CPU")
+    if view.peak_memory_bytes:
+        parts.append(f"peak {size_text(view.peak_memory_bytes)}")
+    return " · ".join(one_line(part) for part in parts if part)
 
 
-def _more_failures(results: RunResults, story: Story, columns: int) -> list[Line]:
-    rest = story.failures[MOST_CELLS:]
+def _more_failures(results: RunResults, summary: Summary, columns: int) -> list[Line]:
+    rest = summary.failures[MOST_CELLS:]
     if not rest:
         return []
     lines: list[Line] = [[(f"{count(len(rest), 'more cell')} that did not pass", "bold")]]
     for cell in rest[:MOST_LINES]:
         mark, colour = glyph(cell.verdict.value)
-        findings = bad(cell.findings)
-        what = one_line(f"{title(findings[0], cell)}: {findings[0].message}") if findings else why_of(cell)
+        findings = bad_findings(cell.findings)
+        what = one_line(f"{finding_title(findings[0], cell)}: {findings[0].message}") if findings else why_of(cell)
         line: Line = [(f"  {mark} ", colour), (f"/{cell.hash} {one_line(cell.id)}", "")]
         room = columns - sum(width(text) for text, _ in line) - 2
         lines.append([*line, (f"  {fit(what, room)}" if room > 10 else "", "dim")])
     if len(rest) > MOST_LINES:
         lines.append([(f"  … and {len(rest) - MOST_LINES:,} more: all are in report.html and results.json", "dim")])
-    again_all = (
-        f"seatrial run {again(results, rest[0]).split(' ', 2)[2].rsplit(' --select', 1)[0]} --failed {results.run}"
-    )
-    return [*lines, [("  again  ", "dim"), (again_all, "cyan")], []]
+    one = rerun_command(results, rest[0])
+    all_failed = f"{one.rsplit(' --select', 1)[0]} --failed {results.run}"
+    return [*lines, [("  again  ", "dim"), (all_failed, "cyan")], []]
 
 
-def _flaky(story: Story, columns: int) -> list[Line]:
-    if not story.flaky:
+def _flaky(summary: Summary, columns: int) -> list[Line]:
+    if not summary.flaky:
         return []
     lines: list[Line] = [[(f"{glyph('flaky')[0]} flaky: passed on a retry", "bold yellow")]]
-    for cell in story.flaky[:MOST_LINES]:
+    for cell in summary.flaky[:MOST_LINES]:
         lines.append([(f"  {one_line(cell.id)}", "")])
-        lines += [line for place in places(cell) for line in _wrapped(place, columns, "dim")]
-    return [*lines, *_rest(len(story.flaky)), []]
+        lines += [line for place in describe_attempts(cell) for line in _wrapped(place, columns, "dim")]
+    return [*lines, *_rest(len(summary.flaky)), []]
 
 
-def _xfails(story: Story, columns: int) -> list[Line]:
+def _xfails(summary: Summary, columns: int) -> list[Line]:
     """Each known failure once, with the cells that it was seen in."""
-    if not story.xfails:
+    if not summary.xfails:
         return []
     mark, colour = glyph("xfail")
     lines: list[Line] = [[(f"{mark} xfail: failed as declared", f"bold {colour}")]]
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for cell, finding in story.xfails:
-        what = (title(finding, cell), finding.class_, one_line(finding.message or cell.why))
+    for cell, finding in summary.xfails:
+        what = (finding_title(finding, cell), finding.class_, one_line(finding.message or cell.why))
         groups.setdefault(what, []).append(one_line(cell.id))
     for (step, kind, message), cells in list(groups.items())[:MOST_LINES]:
         lines.append(
@@ -184,27 +192,27 @@ def _xfails(story: Story, columns: int) -> list[Line]:
 
 
 def _moved(folder: Path, columns: int) -> list[Line]:
-    told = [line for sentence in moved(folder) for line in _wrapped(sentence, columns)]
-    return [[("what moved", "bold")], *told, []] if told else []
+    lines = [line for sentence in recent_changes(folder) for line in _wrapped(sentence, columns)]
+    return [[("what moved", "bold")], *lines, []] if lines else []
 
 
-def _not_run(story: Story, columns: int) -> list[Line]:
+def _not_run(summary: Summary, columns: int) -> list[Line]:
     lines: list[Line] = []
-    if story.skips:
+    if summary.skips:
         mark, colour = glyph("skipped")
         lines.append([(f"{mark} skipped", f"bold {colour}")])
-        for reason, number in list(story.skips.items())[:MOST_LINES]:
+        for reason, number in list(summary.skips.items())[:MOST_LINES]:
             first, *more = _parts(reason, columns - 9, 3) or [""]
             lines.append([(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")])
             lines += [[(f"         {fit(part, columns - 9)}", "")] for part in more]
-        lines += [*_rest(len(story.skips), "reason"), []]
-    if story.holes:
+        lines += [*_rest(len(summary.skips), "reason"), []]
+    if summary.holes:
         lines.append([(f"{glyph('hole')[0]} holes: combinations that are not run", "bold")])
-        for reason, holes in list(story.holes.items())[:MOST_LINES]:
+        for reason, holes in list(summary.holes.items())[:MOST_LINES]:
             named = "; ".join(_hole(hole) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
             lines.append([(f"  {len(holes):>4} × ", "dim"), (fit(reason, columns - 9), "")])
             lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
-        lines += [*_rest(len(story.holes), "reason"), []]
+        lines += [*_rest(len(summary.holes), "reason"), []]
     return lines
 
 
@@ -217,22 +225,22 @@ def _rest(number: int, word: str = "") -> list[Line]:
     return [[(f"  … and {count(more, f'more {word}') if word else f'{more:,} more'}", "dim")]] if more > 0 else []
 
 
-def _totals(results: RunResults, story: Story, folder: Path, columns: int) -> list[Line]:
+def _totals(results: RunResults, summary: Summary, folder: Path, columns: int) -> list[Line]:
     mark, colour = glyph(results.verdict.value)
     counts: Line = [(count(len(results.cells), "cell"), "bold")]
-    for verdict, number in story.counts.items():
+    for verdict, number in summary.counts.items():
         sign, tone = glyph(verdict.value)
         counts += [("   ", ""), (f"{sign} {number} {verdict.value}", tone)]
-        if verdict is Verdict.PASSED and story.flaky:
-            counts.append((f" ({len(story.flaky)} flaky)", "yellow"))
-    if story.unjudged:
-        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(story.unjudged, 'figure')} not judged", "yellow")]
+        if verdict is Verdict.PASSED and summary.flaky:
+            counts.append((f" ({len(summary.flaky)} flaky)", "yellow"))
+    if summary.unjudged:
+        counts += [("   ", ""), (f"{glyph('skipped')[0]} {count(summary.unjudged, 'figure')} not judged", "yellow")]
     if results.holes:
         counts += [("   ", ""), (f"{glyph('hole')[0]} {count(len(results.holes), 'hole')}", "dim")]
     head: Line = [
         (f"{mark} {results.verdict.value}", f"bold {colour}"),
         (f"  {one_line(results.suite)}", "bold"),
-        (f"  {seconds(results.seconds)}  run {results.run}", "dim"),
+        (f"  {duration_text(results.seconds)}  run {results.run}", "dim"),
     ]
     if results.interrupted:
         head.append(("  interrupted", "yellow"))

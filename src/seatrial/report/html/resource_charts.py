@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seatrial.job import Sample
-from seatrial.report.seen import CellSeen, number
-from seatrial.report.text import one_line, seconds, size
+from seatrial.report.cell_view import CellView, nonnegative
+from seatrial.report.text import duration_text, one_line, size_text
 
 WIDTH, HEIGHT = 600, 80
 MOST_POINTS = 150
 
-Point = tuple[float, float]
+SamplePoint = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Chart:
     bands: list[Band]
 
 
-def charts(seen: CellSeen) -> list[Chart]:
-    steps = [step for step in seen.steps.values() if step.started_s is not None]
+def resource_charts(view: CellView) -> list[Chart]:
+    steps = [step for step in view.steps.values() if step.started_s is not None]
     samples = sorted((sample for step in steps for sample in step.samples), key=lambda sample: sample.at_s)
     if len(samples) < 3:
         return []
@@ -43,7 +43,7 @@ def charts(seen: CellSeen) -> list[Chart]:
     span = max(last - first, 1e-9)
     bands = [
         Band(
-            f"{one_line(step.name)}: {seconds(step.seconds) or 'did not end'}",
+            f"{one_line(step.name)}: {duration_text(step.seconds) or 'did not end'}",
             round((step.started_s - first) / span * WIDTH, 1),
             round(((step.ended_s if step.ended_s is not None else last) - step.started_s) / span * WIDTH, 1),
         )
@@ -52,9 +52,9 @@ def charts(seen: CellSeen) -> list[Chart]:
     ]
     memory = [(sample.at_s, float(sample.memory_bytes)) for sample in samples if sample.memory_bytes is not None]
     series = [
-        ("Memory", memory, size),
+        ("Memory", memory, size_text),
         ("CPU cores", _rates(samples), _two),
-        ("GPU memory", _gpu(samples, "memory_bytes", sum), size),
+        ("GPU memory", _gpu(samples, "memory_bytes", sum), size_text),
         ("GPU use, %", _gpu(samples, "utilization", max), _two),
     ]
     return [
@@ -64,16 +64,16 @@ def charts(seen: CellSeen) -> list[Chart]:
     ]
 
 
-def _chart(title: str, points: list[Point], most: str, first: float, span: float, bands: list[Band]) -> Chart:
+def _chart(title: str, points: list[SamplePoint], most: str, first: float, span: float, bands: list[Band]) -> Chart:
     kept = _thinned(points)
     top = max(value for _, value in kept) or 1.0
     placed = [f"{(at - first) / span * WIDTH:.1f},{HEIGHT - value / top * (HEIGHT - 4):.1f}" for at, value in kept]
     start, end = placed[0].split(",")[0], placed[-1].split(",")[0]
     area = f"{start},{HEIGHT} {' '.join(placed)} {end},{HEIGHT}"
-    return Chart(title, most, seconds(span), " ".join(placed), area, bands)
+    return Chart(title, most, duration_text(span), " ".join(placed), area, bands)
 
 
-def _thinned(points: list[Point]) -> list[Point]:
+def _thinned(points: list[SamplePoint]) -> list[SamplePoint]:
     """At most so many points; the highest of each stretch stays, for a peak must not vanish."""
     stretch = -(-len(points) // MOST_POINTS)
     return [
@@ -81,7 +81,7 @@ def _thinned(points: list[Point]) -> list[Point]:
     ]
 
 
-def _rates(samples: Iterable[Sample]) -> list[Point]:
+def _rates(samples: Iterable[Sample]) -> list[SamplePoint]:
     """CPU seconds a second between neighbours. A counter that falls belongs to a new process tree: no rate there."""
     known = [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
     pairs = pairwise(known)
@@ -92,10 +92,10 @@ def _rates(samples: Iterable[Sample]) -> list[Point]:
     ]
 
 
-def _gpu(samples: Iterable[Sample], key: str, together: object) -> list[Point]:
+def _gpu(samples: Iterable[Sample], key: str, together: object) -> list[SamplePoint]:
     points = []
     for sample in samples:
-        figures = [figure for figure in (number(gpu.get(key)) for gpu in sample.gpu) if figure is not None]
+        figures = [figure for figure in (nonnegative(gpu.get(key)) for gpu in sample.gpu) if figure is not None]
         if figures:
             points.append((sample.at_s, sum(figures) if together is sum else max(figures)))
     return points

@@ -1,4 +1,4 @@
-"""What a summary tells and in which order, the same in every form: failures, flaky passes, xfails, skips, holes."""
+"""What a summary shows and in which order, the same in every form: failures, flaky passes, xfails, skips, holes."""
 
 import shlex
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from seatrial.report.text import one_line
 
 
 @dataclass(frozen=True)
-class Story:
-    failures: list[CellResult]  # those that need somebody, worst first
+class Summary:
+    failures: list[CellResult]  # cells that are not good, worst first
     flaky: list[CellResult]
     xfails: list[tuple[CellResult, Finding]]
     skips: dict[str, int]  # reason -> how many cells and steps
@@ -20,7 +20,7 @@ class Story:
     unjudged: int = 0  # figures that a baseline should have judged, and did not
 
 
-def tell(results: RunResults) -> Story:
+def summarize(results: RunResults) -> Summary:
     rank = {verdict: place for place, verdict in enumerate(CELLS_WORST_FIRST)}
     counted = dict.fromkeys(CELLS_WORST_FIRST, 0)
     skips: dict[str, int] = {}
@@ -41,7 +41,7 @@ def tell(results: RunResults) -> Story:
     holes: dict[str, list[Hole]] = {}
     for hole in results.holes:
         holes.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
-    return Story(
+    return Summary(
         failures=sorted((cell for cell in results.cells if not cell.verdict.good), key=lambda cell: rank[cell.verdict]),
         flaky=[cell for cell in results.cells if cell.flaky],
         xfails=xfails,
@@ -55,28 +55,28 @@ def tell(results: RunResults) -> Story:
 MOST_MOVES = 3
 
 
-def moved(folder: Path) -> list[str]:
+def recent_changes(folder: Path) -> list[str]:
     """The newest changes of the run's figures, a sentence for all that moved at one commit."""
     if not (folder / "series.json").is_file():
         return []
-    from seatrial.report.series import read_series
-    from seatrial.report.series_words import together_text
+    from seatrial.report.trend.describe import change_group_text
+    from seatrial.report.trend.series import read_series
 
     made = read_series(folder)
-    return [together_text(group) for group in made.together[:MOST_MOVES]] if made else []
+    return [change_group_text(group) for group in made.together[:MOST_MOVES]] if made else []
 
 
-def bad(findings: Iterable[Finding]) -> list[Finding]:
+def bad_findings(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.verdict.good]
 
 
-def title(finding: Finding, cell: CellResult) -> str:
+def finding_title(finding: Finding, cell: CellResult) -> str:
     """The step that it is about, and the check where the step has several findings."""
     alone = sum(other.step == finding.step for other in cell.findings) == 1
     return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
 
 
-def again(results: RunResults, cell: CellResult) -> str:
+def rerun_command(results: RunResults, cell: CellResult) -> str:
     """The command that runs just that cell again."""
     moved = f" --target {shlex.quote(results.target)}" if results.target else ""
     return f"seatrial run {shlex.quote(results.suite_path or results.suite)}{moved} --select /{cell.hash}"
@@ -92,13 +92,13 @@ def why_of(cell: CellResult) -> str:
     return one_line(last.why or last.exit.message) or f"its job ended: {last.exit.outcome.value}"
 
 
-def places(cell: CellResult) -> list[str]:
+def describe_attempts(cell: CellResult) -> list[str]:
     """Each attempt: where it ran, what it came to and why."""
-    told = []
+    lines = []
     for attempt in cell.attempts:
         why = one_line(attempt.why or attempt.exit.message)
-        told.append(
+        lines.append(
             f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place}"
             + (f" ({why})" if why and not attempt.verdict.good else "")
         )
-    return told
+    return lines

@@ -3,25 +3,25 @@
 from collections.abc import Iterable, Sequence
 
 from seatrial.record.history import Alarm, RunRow, TrialRow
-from seatrial.report.lines import Line, glyph
-from seatrial.report.series import SeriesView, precision, together, unjudged
-from seatrial.report.series_chart import sparkline, terminal_chart
-from seatrial.report.series_words import (
-    bound_of,
+from seatrial.report.terminal.chart import sparkline, terminal_chart
+from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.text import count, fit, one_line, pad, shorten
+from seatrial.report.trend.describe import (
+    change_group_text,
     change_text,
     commit_text,
-    day,
-    figure,
+    date_text,
+    figure_text,
     left_out_text,
     one_day,
-    percent,
+    percent_text,
+    period_text,
     points_text,
     precision_text,
-    span,
-    title,
-    together_text,
+    series_bound_text,
+    series_title,
 )
-from seatrial.report.text import bounded, count, fit, one_line, pad
+from seatrial.report.trend.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 
 MOST_DRAWN = 8  # series with a chart of their own; the others get a line each
 MOST_CHANGES = 9  # of one series
@@ -34,34 +34,39 @@ MOST_REASON = 300
 def history_lines(
     views: Sequence[SeriesView], alarms: Sequence[Alarm], others: int, columns: int, ascii_only: bool
 ) -> list[Line]:
-    """`others` is the number of figures that nobody judges, and that are not among `views`."""
+    """`others` is the number of figures that are not judged, and that are not among `views`."""
     lines: list[Line] = []
     for view in views[:MOST_DRAWN]:
         lines += [*_one(view, columns, ascii_only), []]
     if views[MOST_DRAWN:]:
         lines += [*_list(views[MOST_DRAWN:], columns, ascii_only), []]
-    groups = together(views, least=2)
+    groups = group_changes(views, least=2)
     if groups:
         lines.append([("what moved together", "bold")])
         timed = one_day(views)
-        lines += [[(f"  {together_text(group, timed)}", "")] for group in groups[:MOST_GROUPS]]
+        lines += [[(f"  {change_group_text(group, timed)}", "")] for group in groups[:MOST_GROUPS]]
         lines += [*_more(len(groups) - MOST_GROUPS, "older one"), []]
     if others:
-        words = count(others, "figure that nobody judges is", "figures that nobody judges are")
-        lines.append([(f"{words} not shown; --all shows them, --metric NAME one of them", "dim")])
-    lines.append([(precision_text(precision(alarms)), "")])
+        hidden = count(others, "unjudged figure is", "unjudged figures are")
+        lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
+    lines.append([(precision_text(alarm_precision(alarms)), "")])
     return lines
 
 
 def ranked(views: Sequence[SeriesView]) -> list[SeriesView]:
-    """Those that are to be drawn first: all by name, or when they are too many the ones that need somebody."""
+    """Those that are to be drawn first: all by name, or when they are too many the ones that need attention."""
     return sorted(views, key=_interest) if len(views) > MOST_DRAWN else list(views)
 
 
 def _interest(view: SeriesView) -> tuple[bool, bool, float, str]:
-    """Alarms that nobody judged, then the latest change for the worse."""
+    """Alarms that are not judged yet, then the latest change for the worse."""
     last = view.changes[-1] if view.changes else None
-    return not unjudged(view.points[-1:]), not (last and last.way == "worse"), -(last.at_s if last else 0.0), view.name
+    return (
+        not unjudged_alarms(view.points[-1:]),
+        not (last and last.way == "worse"),
+        -(last.at_s if last else 0.0),
+        view.name,
+    )
 
 
 def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
@@ -69,10 +74,10 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     timed = one_day([view])
     hardware = f" · /{one_line(view.fingerprint)}" if view.fingerprint else ""
     lines: list[Line] = [
-        [(one_line(view.benchmark), "bold"), (f"  {title(view)}", "")],
+        [(one_line(view.benchmark), "bold"), (f"  {series_title(view)}", "")],
         [
-            (f"{figure(points[-1].value, view.unit)} last, ", ""),
-            (f"{points_text(points)}, {span(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
+            (f"{figure_text(points[-1].value, view.unit)} last, ", ""),
+            (f"{points_text(points)}, {period_text(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
         ],
     ]
     chart = terminal_chart(view, columns, ascii_only)
@@ -82,7 +87,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     if chart.events:
         label = len(chart.rows[0][0]) + 1
         lines.append([(" " * label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
-    if bound := bound_of(view, chart.outside):
+    if bound := series_bound_text(view, chart.outside):
         lines.append([(f"  {bound}", "")])
     if view.left_out:
         lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
@@ -93,22 +98,22 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
         lines.append([(f"  {number}  ", "bold"), (change_text(moved, view.unit, timed), style)])
     if view.regression:
         lines.append([(f"  regression open since run {one_line(view.regression)}", "yellow")])
-    return lines + _words(view)
+    return lines + _marks(view)
 
 
-def _words(view: SeriesView) -> list[Line]:
-    """What people said, and alarms that nobody said anything of."""
+def _marks(view: SeriesView) -> list[Line]:
+    """Marks that people set, and alarms that are not judged yet."""
     lines: list[Line] = []
     marked = [point for point in view.points if point.mark]
-    lines += _more(len(marked) - MOST_MARKS, "older word")
+    lines += _more(len(marked) - MOST_MARKS, "older mark")
     for point in marked[-MOST_MARKS:]:
-        reason = one_line(bounded(point.mark_reason, MOST_REASON))
+        reason = one_line(shorten(point.mark_reason, MOST_REASON))
         lines.append([(f"  {point.mark}  ", "bold"), (f"run {one_line(point.run)}: {reason}", "")])
-    if waiting := unjudged(view.points):
+    if waiting := unjudged_alarms(view.points):
         mark, colour = glyph(waiting[-1].verdict)
         runs = len({point.run for point in waiting})
-        told = f"{count(runs, 'alarm')} that nobody judged, the last in run {one_line(waiting[-1].run)}"
-        lines.append([(f"  {mark} ", colour), (told, "")])
+        text = f"{count(runs, 'alarm')} not judged yet, the last in run {one_line(waiting[-1].run)}"
+        lines.append([(f"  {mark} ", colour), (text, "")])
     return lines
 
 
@@ -118,13 +123,17 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
     for view in views[:MOST_LISTED]:
         values = [point.value for point in view.points]
         last = view.changes[-1] if view.changes else None
-        told = f"{percent(last.size)} {last.way} {day(last.at_s)} {commit_text(last.commit)}" if last else "no change"
+        text = (
+            f"{percent_text(last.size)} {last.way} {date_text(last.at_s)} {commit_text(last.commit)}"
+            if last
+            else "no change"
+        )
         spark = sparkline(values, 16, ascii_only)
-        shown = pad(figure(values[-1], view.unit), 12)
+        shown = pad(figure_text(values[-1], view.unit), 12)
         lines.append(
             [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]
         )
-        lines[-1] += [(f"{shown}  ", ""), (told, "dim")]
+        lines[-1] += [(f"{shown}  ", ""), (text, "dim")]
     return lines + _more(len(views) - MOST_LISTED, "series", "series")
 
 
@@ -136,7 +145,7 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
     """What a history has."""
     lines: list[Line] = []
     if runs:
-        since = span(runs[0].at_s, runs[-1].at_s)
+        since = period_text(runs[0].at_s, runs[-1].at_s)
         lines.append([(f"{count(len(runs), 'run')}, {since}, the last one {one_line(runs[-1].run)}", "")])
     width = max([len(one_line(trial.trial)) for trial in trials] + [5])
     for trial in trials:
@@ -145,31 +154,31 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
             if trial.series
             else "no figures"
         )
-        told = f"{count(trial.runs, 'run')}, {had}, last {day(trial.last_s)}"
-        lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (told, "")])
-    lines.append([(precision_text(precision(alarms)), "")])
+        text = f"{count(trial.runs, 'run')}, {had}, last {date_text(trial.last_s)}"
+        lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (text, "")])
+    lines.append([(precision_text(alarm_precision(alarms)), "")])
     if trials:
         lines.append([(f"`seatrial history {one_line(trials[0].trial)}` draws the figures of a trial", "dim")])
     return lines
 
 
 def alarms_lines(alarms: Sequence[Alarm]) -> list[Line]:
-    lines: list[Line] = [[(precision_text(precision(alarms)), "bold")]]
+    lines: list[Line] = [[(precision_text(alarm_precision(alarms)), "bold")]]
     lines += _more(len(alarms) - MOST_LISTED, "older alarm")
-    timed = len({day(alarm.at_s) for alarm in alarms}) == 1
+    timed = len({date_text(alarm.at_s) for alarm in alarms}) == 1
     for alarm in alarms[-MOST_LISTED:]:
         mark, colour = glyph(alarm.verdict)
         run = f"run {one_line(alarm.run)}{f', commit {commit_text(alarm.commit)}' if alarm.commit else ''}"
         lines.append(
-            [(f"{mark} {alarm.verdict}  {day(alarm.at_s, timed)}  ", colour), (one_line(alarm.benchmark), "bold")]
+            [(f"{mark} {alarm.verdict}  {date_text(alarm.at_s, timed)}  ", colour), (one_line(alarm.benchmark), "bold")]
         )
-        lines.append([(f"    {run}: {_said(alarm)}", "dim")])
+        lines.append([(f"    {run}: {_mark_text(alarm)}", "dim")])
         if alarm.why:
-            lines.append([(f"    {one_line(bounded(alarm.why, MOST_REASON))}", "dim")])
+            lines.append([(f"    {one_line(shorten(alarm.why, MOST_REASON))}", "dim")])
     return lines
 
 
-def _said(alarm: Alarm) -> str:
+def _mark_text(alarm: Alarm) -> str:
     if not alarm.mark:
         return "not judged"
-    return f"{alarm.mark} ({one_line(alarm.mark_by)}): {one_line(bounded(alarm.mark_reason, MOST_REASON))}"
+    return f"{alarm.mark} ({one_line(alarm.mark_by)}): {one_line(shorten(alarm.mark_reason, MOST_REASON))}"

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterable
 from typing import TextIO
 
-from seatrial.report.look import LOOKS, to_ascii
 from seatrial.report.matrix import Matrix
+from seatrial.report.symbols import SYMBOLS, to_ascii
 from seatrial.report.text import fit, pad, width
 
 Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES
@@ -53,8 +53,8 @@ def is_ascii(stream: TextIO) -> bool:
 
 
 def glyph(word: str) -> tuple[str, str]:
-    look = LOOKS[word]
-    return look.glyph, look.colour or "dim"
+    symbol = SYMBOLS[word]
+    return symbol.glyph, symbol.colour or "dim"
 
 
 def matrix_lines(

@@ -7,16 +7,16 @@ import msgspec
 
 from seatrial.job import CellResult, Figure, RunResults, figures, worst
 from seatrial.record.history import Series, benchmark_of
-from seatrial.report.series import past_of
+from seatrial.report.trend.series import past_values
 
-SURE = 0.99  # that a figure moved at all
-LEAST = 0.01  # a smaller move is none
+SURE_OF_MOVE = 0.99  # that a figure moved at all
+LEAST_MOVE = 0.01  # a smaller move is none
 
 Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """One figure of one benchmark in both runs. What cannot be told is None, and `why` says why."""
+    """One figure of one benchmark in both runs. What is not known is None, and `why` says why."""
 
     benchmark: str
     fingerprint: str
@@ -37,7 +37,7 @@ class Movement(msgspec.Struct, frozen=True):
 
     @property
     def moved(self) -> bool:
-        return self.sure >= SURE and self.changed
+        return self.sure >= SURE_OF_MOVE and self.changed
 
     @property
     def maybe(self) -> bool:
@@ -46,7 +46,7 @@ class Movement(msgspec.Struct, frozen=True):
     @property
     def changed(self) -> bool:
         """The figure is another one, sure or not. From 0 every other is."""
-        return abs(self.size) >= LEAST if self.size is not None else self.before != self.after
+        return abs(self.size) >= LEAST_MOVE if self.size is not None else self.before != self.after
 
     @property
     def way(self) -> str:
@@ -83,7 +83,7 @@ class Comparison(msgspec.Struct, frozen=True):
     cells: int  # that both have; repeats are one cell
 
 
-def told(found: Comparison) -> dict[str, Any]:
+def comparison_json(found: Comparison) -> dict[str, Any]:
     """For programs: with what follows from the figures of each movement."""
     figures = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.figures]
     return {"version": 1, **msgspec.to_builtins(found), "figures": figures}
@@ -92,7 +92,7 @@ def told(found: Comparison) -> dict[str, Any]:
 def compare_runs(
     before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
 ) -> Comparison:
-    """`past` is where the noise of a figure is taken from; `unjudged` compares figures that nobody judges, too."""
+    """`past` is where the noise of a figure is taken from; `unjudged` also compares figures that are not judged."""
     of_before, of_after = _by_name(before), _by_name(after)
     both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
     both += _renamed(of_before, of_after)
@@ -184,7 +184,7 @@ def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> di
 def _one_level(series: Series, points: list[Any]) -> list[float]:
     from seatrial.stats.clean import clean
 
-    used = clean(past_of(points), cast(Any, series.better or "lower")).used
+    used = clean(past_values(points), cast(Any, series.better or "lower")).used
     return [points[index].value for index in used]
 
 

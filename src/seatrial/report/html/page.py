@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.job import CELLS_WORST_FIRST, CellResult, Finding, RunResults, Verdict
-from seatrial.report.chart import Chart, charts
-from seatrial.report.look import LOOKS
+from seatrial.report.cell_view import CellView, NotebookView, nonnegative, read_cell, url
+from seatrial.report.html.resource_charts import Chart, resource_charts
+from seatrial.report.html.templates import template
 from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.seen import CellSeen, NotebookSeen, number, see, url
-from seatrial.report.story import again, bad, places, tell, title, why_of
-from seatrial.report.templates import template
-from seatrial.report.text import axes_text, bounded, clean, count, one_line, seconds, size
+from seatrial.report.summary import bad_findings, describe_attempts, finding_title, rerun_command, summarize, why_of
+from seatrial.report.symbols import SYMBOLS
+from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, size_text, strip_controls
 
 MOST_EVIDENCE = 8_000
 MOST_NOTEBOOK_CELLS = 120
@@ -49,42 +49,42 @@ class NotebookTable:
 
 
 @dataclass(frozen=True)
-class CellView:
+class CellSection:
     result: CellResult
     verdict: str
     figures: str
     headline: str
-    bad: list[Finding]
+    findings: list[Finding]  # that are not good
     steps: list[dict[str, Any]]
     notebooks: list[NotebookTable]
     charts: list[Chart]
-    places: list[str]
+    attempts: list[str]
     links: list[Link]
     packages: dict[str, str]  # of the runtime, as found
     log_tail: str
-    again: str
+    rerun: str  # the command that runs just this cell
     open: bool
 
 
-def render(results: RunResults, folder: Path, base: str = "") -> str:
+def render_html(results: RunResults, folder: Path, base: str = "") -> str:
     """`base` is where the run folder is as seen from where the report will be; "" when it is written into it."""
     script = (Path(__file__).parent / "report.js").read_text(encoding="utf-8")
-    story = tell(results)
+    summary = summarize(results)
     rank = {verdict: place for place, verdict in enumerate(CELLS_WORST_FIRST)}
     ordered = sorted(
         results.cells, key=lambda cell: (cell.verdict.good, rank[cell.verdict] if not cell.verdict.good else 0)
     )
-    cells = (_cell(results, see(folder, cell, base), place) for place, cell in enumerate(ordered))
-    made: str = template("report.html.j2", clean=_clean, one_line=one_line, seconds=seconds).render(
+    cells = (_cell(results, read_cell(folder, cell, base), place) for place, cell in enumerate(ordered))
+    made: str = template("report.html.j2", clean=_clean, one_line=one_line, seconds=duration_text).render(
         results=results,
-        story=story,
+        summary=summary,
         started=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(results.started_s)),
         matrices=[_grid(matrix, results) for matrix in matrices(results.cells, results.holes)],
         cells=cells,
-        looks=LOOKS,
+        symbols=SYMBOLS,
         count=count,
         axes_text=axes_text,
-        title=title,
+        finding_title=finding_title,
         style=(Path(__file__).parent / "report.css").read_text(encoding="utf-8"),
         script=script,
         script_hash=b64encode(sha256(script.encode()).digest()).decode(),
@@ -95,15 +95,15 @@ def render(results: RunResults, folder: Path, base: str = "") -> str:
 
 def _series(folder: Path) -> str:
     """What the history said of the run's figures; its markup is escaped where it is made."""
-    from seatrial.report.series import read_series
-    from seatrial.report.series_html import render_series
+    from seatrial.report.html.series import render_series
+    from seatrial.report.trend.series import read_series
 
     made = read_series(folder)
     return render_series(made) if made is not None else ""
 
 
 def _clean(text: str) -> str:
-    return clean(bounded(text, MOST_EVIDENCE)).strip("\n")
+    return strip_controls(shorten(text, MOST_EVIDENCE)).strip("\n")
 
 
 def _grid(matrix: Matrix, results: RunResults) -> dict[str, Any]:
@@ -136,13 +136,13 @@ def _grid(matrix: Matrix, results: RunResults) -> dict[str, Any]:
 
 
 def _spot(cell: CellResult) -> dict[str, Any]:
-    took = seconds(cell.attempts[-1].seconds) if cell.attempts else ""
+    took = duration_text(cell.attempts[-1].seconds) if cell.attempts else ""
     text = took if cell.verdict is Verdict.PASSED and took else cell.verdict.value
     flaky = ", flaky" if cell.flaky else ""
-    told = f"{cell.verdict.value}{flaky} {took}" if cell.verdict.good else f"{cell.verdict.value}: {_headline(cell)}"
+    hint = f"{cell.verdict.value}{flaky} {took}" if cell.verdict.good else f"{cell.verdict.value}: {_headline(cell)}"
     return {
         "verdict": cell.verdict.value,
-        "title": told.strip(),
+        "title": hint.strip(),
         "href": f"#c-{url(cell.hash)}",
         "text": text,
         "flaky": cell.flaky,
@@ -150,55 +150,58 @@ def _spot(cell: CellResult) -> dict[str, Any]:
 
 
 def _headline(cell: CellResult) -> str:
-    findings = bad(cell.findings)
+    findings = bad_findings(cell.findings)
     if findings:
-        return one_line(f"{title(findings[0], cell)}: {findings[0].message}")
+        return one_line(f"{finding_title(findings[0], cell)}: {findings[0].message}")
     if not cell.verdict.good or cell.verdict is Verdict.SKIPPED:
         return why_of(cell)
     xfails = [finding for finding in cell.findings if finding.verdict is Verdict.XFAIL]
-    return one_line(f"{title(xfails[0], cell)}: {xfails[0].message}") if xfails else ""
+    return one_line(f"{finding_title(xfails[0], cell)}: {xfails[0].message}") if xfails else ""
 
 
-def _cell(results: RunResults, seen: CellSeen, place: int) -> CellView:
-    cell = seen.result
+def _cell(results: RunResults, view: CellView, place: int) -> CellSection:
+    cell = view.result
     failed = not cell.verdict.good
-    figures = [seconds(seen.seconds), size(seen.peak_memory_bytes) and f"peak {size(seen.peak_memory_bytes)}"]
-    return CellView(
+    figures = [
+        duration_text(view.seconds),
+        size_text(view.peak_memory_bytes) and f"peak {size_text(view.peak_memory_bytes)}",
+    ]
+    return CellSection(
         result=cell,
         verdict=cell.verdict.value,
         figures=" · ".join(part for part in figures if part),
         headline=_headline(cell),
-        bad=bad(cell.findings),
-        steps=_steps(seen),
-        notebooks=[_table(notebook) for notebook in seen.notebooks if notebook.passes],
-        charts=charts(seen) if place < MOST_CHARTS else [],
-        places=places(cell) if len(cell.attempts) > 1 or failed else [],
-        links=_links(seen),
-        packages=_packages(seen.result),
-        log_tail=seen.log_tail() if failed else "",
-        again=again(results, cell),
+        findings=bad_findings(cell.findings),
+        steps=_steps(view),
+        notebooks=[_table(notebook) for notebook in view.notebooks if notebook.passes],
+        charts=resource_charts(view) if place < MOST_CHARTS else [],
+        attempts=describe_attempts(cell) if len(cell.attempts) > 1 or failed else [],
+        links=_links(view),
+        packages=_packages(view.result),
+        log_tail=view.log_tail() if failed else "",
+        rerun=rerun_command(results, cell),
         open=failed and place < OPEN,
     )
 
 
-def _links(seen: CellSeen) -> list[Link]:
-    links = [Link(log.removeprefix(f"{seen.base}/"), url(log)) for log in seen.logs]
-    return links + [Link(one_line(name.removeprefix("files/")), url(f"{seen.base}/{name}")) for name in seen.kept]
+def _links(view: CellView) -> list[Link]:
+    links = [Link(log.removeprefix(f"{view.base}/"), url(log)) for log in view.logs]
+    return links + [Link(one_line(name.removeprefix("files/")), url(f"{view.base}/{name}")) for name in view.kept]
 
 
-def _steps(seen: CellSeen) -> list[dict[str, Any]]:
-    times = [seen.step_seconds(finding.step) for finding in seen.result.findings]
+def _steps(view: CellView) -> list[dict[str, Any]]:
+    times = [view.step_seconds(finding.step) for finding in view.result.findings]
     longest = max((took for took in times if took), default=0.0) or 1.0
     rows = []
-    for finding, took in zip(seen.result.findings, times, strict=True):
-        step = seen.steps.get(finding.step)
+    for finding, took in zip(view.result.findings, times, strict=True):
+        step = view.steps.get(finding.step)
         rows.append(
             {
                 "finding": finding,
-                "title": title(finding, seen.result),
-                "took": seconds(took),
+                "title": finding_title(finding, view.result),
+                "took": duration_text(took),
                 "bar": _bar(took, longest),
-                "peak": size(step.peak_memory_bytes) if step else "",
+                "peak": size_text(step.peak_memory_bytes) if step else "",
             }
         )
     return rows
@@ -208,36 +211,36 @@ def _bar(value: float | None, most: float) -> int:
     return min(100, max(2, round(100 * value / most))) if value else 0
 
 
-def _table(notebook: NotebookSeen) -> NotebookTable:
+def _table(notebook: NotebookView) -> NotebookTable:
     """Rows are the notebook's cells, columns its passes: what changes from pass to pass stands side by side."""
     numbers = notebook.numbers
     if len(numbers) > MOST_NOTEBOOK_CELLS:
-        numbers = _telling(notebook, numbers)
-    notes = [note for seen in notebook.passes for note in seen.cells.values()]
-    longest = max((number(note.get("seconds")) or 0.0 for note in notes), default=0.0) or 1.0
-    largest = max((number(note.get("peak_memory_bytes")) or 0.0 for note in notes), default=0.0) or 1.0
+        numbers = _most_relevant(notebook, numbers)
+    notes = [note for one in notebook.passes for note in one.cells.values()]
+    longest = max((nonnegative(note.get("seconds")) or 0.0 for note in notes), default=0.0) or 1.0
+    largest = max((nonnegative(note.get("peak_memory_bytes")) or 0.0 for note in notes), default=0.0) or 1.0
     rows = []
     for which in numbers:
-        found = [seen.cells.get(which) for seen in notebook.passes]
+        found = [one.cells.get(which) for one in notebook.passes]
         source = next((str(note.get("source") or "") for note in found if note), "")
         rows.append(
             NotebookRow(which, one_line(source)[:120], [note and _note(note, longest, largest) for note in found])
         )
     return NotebookTable(
         notebook.path,
-        [(seen.name, _state(seen.state), seconds(seen.seconds)) for seen in notebook.passes],
+        [(one.name, _state(one.state), duration_text(one.seconds)) for one in notebook.passes],
         rows,
         len(notebook.numbers) - len(numbers),
     )
 
 
-def _telling(notebook: NotebookSeen, numbers: Iterable[int]) -> list[int]:
+def _most_relevant(notebook: NotebookView, numbers: Iterable[int]) -> list[int]:
     """Of too many cells those that did not pass, then the slowest."""
 
     def weight(which: int) -> tuple[bool, float]:
-        notes = [seen.cells[which] for seen in notebook.passes if which in seen.cells]
+        notes = [one.cells[which] for one in notebook.passes if which in one.cells]
         return all(note.get("state") == "passed" for note in notes), -max(
-            number(n.get("seconds")) or 0.0 for n in notes
+            nonnegative(n.get("seconds")) or 0.0 for n in notes
         )
 
     return sorted(sorted(numbers, key=weight)[:MOST_NOTEBOOK_CELLS])
@@ -248,16 +251,16 @@ def _state(state: object) -> str:
 
 
 def _note(note: dict[str, Any], longest: float, largest: float) -> dict[str, Any]:
-    took, peak = number(note.get("seconds")), number(note.get("peak_memory_bytes"))
-    gpu = number(note.get("gpu_peak_memory_bytes"))
+    took, peak = nonnegative(note.get("seconds")), nonnegative(note.get("peak_memory_bytes"))
+    gpu = nonnegative(note.get("gpu_peak_memory_bytes"))
     return {
         "state": _state(note.get("state")),
         "class": one_line(str(note.get("class") or "")),
-        "took": seconds(took),
+        "took": duration_text(took),
         "took_bar": _bar(took, longest),
-        "peak": size(peak),
+        "peak": size_text(peak),
         "peak_bar": _bar(peak, largest),
-        "gpu": size(gpu),
+        "gpu": size_text(gpu),
         "error": one_line(str(note.get("error") or ""))[:300],
     }
 

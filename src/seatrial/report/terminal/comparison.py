@@ -1,21 +1,21 @@
 """The comparison of two runs for a terminal: a plain sentence first, then what moved, what else changed."""
 
-from seatrial.report.lines import Line, glyph
-from seatrial.report.series_compare import Comparison, Movement
-from seatrial.report.series_words import commit_text, figure, percent, sure
-from seatrial.report.text import bounded, count, one_line
+from seatrial.report.terminal.lines import Line, glyph
+from seatrial.report.text import count, one_line, shorten
+from seatrial.report.trend.compare import Comparison, Movement
+from seatrial.report.trend.describe import commit_text, confidence_text, figure_text, percent_text
 
-MOST = 30  # lines of each kind
-MANY = 50  # figures, of which some are sure by chance
+MOST_LINES = 30  # lines of each kind
+MANY_FIGURES = 50  # figures, of which some are sure by chance
 
 
 def compare_lines(found: Comparison) -> list[Line]:
     moved = [one for one in found.figures if one.moved]
     maybe = [one for one in found.figures if one.maybe]
-    lines: list[Line] = [[(sentence(found), "bold")], [(_runs(found), "dim")], []]
+    lines: list[Line] = [[(headline(found), "bold")], [(_runs(found), "dim")], []]
     lines += _section("moved", moved)
     lines += _section("perhaps moved", maybe)
-    if len(found.figures) >= MANY and moved:
+    if len(found.figures) >= MANY_FIGURES and moved:
         chance = max(1, round(len(found.figures) / 100))
         lines += [
             [(f"of {len(found.figures):,} figures that did not move about {chance} would look sure by chance", "dim")],
@@ -24,21 +24,21 @@ def compare_lines(found: Comparison) -> list[Line]:
     lines += _verdicts(found)
     if found.fingerprints:
         lines.append([("another configuration or hardware: figures are not compared", "bold")])
-        for one in found.fingerprints[:MOST]:
+        for one in found.fingerprints[:MOST_LINES]:
             prints = f"{_prints(one.before)} → {_prints(one.after)}"
             lines.append([(f"  {one_line(one.benchmark)}  ", ""), (prints, "dim")])
-        lines += [*_more(len(found.fingerprints) - MOST), []]
+        lines += [*_more(len(found.fingerprints) - MOST_LINES), []]
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
         if ids:
             lines.append([(f"only in {one_line(run)}", "bold")])
-            lines += [[(f"  {one_line(name)}", "")] for name in ids[:MOST]]
-            lines += [*_more(len(ids) - MOST), []]
+            lines += [[(f"  {one_line(name)}", "")] for name in ids[:MOST_LINES]]
+            lines += [*_more(len(ids) - MOST_LINES), []]
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def sentence(found: Comparison) -> str:
+def headline(found: Comparison) -> str:
     moved = [one for one in found.figures if one.moved]
     if not found.cells and not found.figures:
         return "The two runs have no cell in common."
@@ -54,15 +54,20 @@ def sentence(found: Comparison) -> str:
             for way in ("worse", "better")
             if any(one.way == way for one in moved)
         ]
-        told = f" ({', '.join(ways)})" if ways else ""
-        figures = f"{len(moved)} of {count(len(found.figures), 'figure')} moved{told}, first of all {_told(worst)}"
+        directions = f" ({', '.join(ways)})" if ways else ""
+        some = f"{len(moved)} of {count(len(found.figures), 'figure')}"
+        figures = f"{some} moved{directions}, first of all {_movement_text(worst)}"
     verdicts = count(len(found.verdicts), "verdict is another", "verdicts are others")
     rest = f"; {verdicts}" if found.verdicts else "; every verdict is the same"
     return f"{figures}{rest}."
 
 
-def _told(one: Movement) -> str:
-    size = percent(one.size) if one.size is not None else f"{figure(one.before)} → {figure(one.after, one.unit)}"
+def _movement_text(one: Movement) -> str:
+    size = (
+        percent_text(one.size)
+        if one.size is not None
+        else f"{figure_text(one.before)} → {figure_text(one.after, one.unit)}"
+    )
     return f"{one_line(one.metric)} of {one_line(one.benchmark)}: {size}"
 
 
@@ -78,42 +83,46 @@ def _section(title: str, movements: list[Movement]) -> list[Line]:
     if not movements:
         return []
     lines: list[Line] = [[(title, "bold")]]
-    for one in movements[:MOST]:
+    for one in movements[:MOST_LINES]:
         style = {"worse": "yellow", "better": "green"}.get(one.way, "")
         lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(one.metric), "bold")])
         lines.append(
             [
-                (f"    {figure(one.before)} → {figure(one.after, one.unit)}  {_size(one)}", style),
+                (f"    {figure_text(one.before)} → {figure_text(one.after, one.unit)}  {_size(one)}", style),
                 (f"  {_how(one)}", "dim"),
             ]
         )
-    return [*lines, *_more(len(movements) - MOST), []]
+    return [*lines, *_more(len(movements) - MOST_LINES), []]
 
 
 def _size(one: Movement) -> str:
     if one.size is None:
         return one.way
-    span = f" ({percent(one.low)} to {percent(one.high)})" if one.low is not None and one.high is not None else ""
-    return f"{percent(one.size)}{span} {one.way}".rstrip()
+    span = (
+        f" ({percent_text(one.low)} to {percent_text(one.high)})"
+        if one.low is not None and one.high is not None
+        else ""
+    )
+    return f"{percent_text(one.size)}{span} {one.way}".rstrip()
 
 
 def _how(one: Movement) -> str:
     if one.why and not one.sure:
         return one.why
     noise = f", noise {one.noise * 100:.2g} % from {one.noise_runs} earlier runs" if one.noise is not None else ""
-    return f"{sure(one.sure)}, {one.n_before} against {count(one.n_after, 'value')}{noise}"
+    return f"{confidence_text(one.sure)}, {one.n_before} against {count(one.n_after, 'value')}{noise}"
 
 
 def _verdicts(found: Comparison) -> list[Line]:
     if not found.verdicts:
         return []
     lines: list[Line] = [[("another verdict", "bold")]]
-    for one in found.verdicts[:MOST]:
+    for one in found.verdicts[:MOST_LINES]:
         mark, colour = glyph(one.after)
         lines.append([(f"  {mark} {one.before} → {one.after}  ", colour), (one_line(one.id), "")])
         if one.why:
-            lines.append([(f"      {one_line(bounded(one.why, 300))}", "dim")])
-    return [*lines, *_more(len(found.verdicts) - MOST), []]
+            lines.append([(f"      {one_line(shorten(one.why, 300))}", "dim")])
+    return [*lines, *_more(len(found.verdicts) - MOST_LINES), []]
 
 
 def _prints(prints: list[str]) -> str:

@@ -1,21 +1,17 @@
-"""A series as a chart: of braille dots or plain characters for a terminal, as numbers of an inline SVG for a page."""
+"""A series as a chart of braille dots or plain characters, and as a line of blocks."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.job import BoundState
-from seatrial.report.chart import HEIGHT, WIDTH
-from seatrial.report.series import SeriesView
-from seatrial.report.series_words import figure
+from seatrial.report.trend.describe import figure_text
+from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
+from seatrial.report.trend.series import SeriesView
 
 ROWS = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIGNS = {"slower": "↓", "faster": "↑", "false-alarm": "f", "regression": "r", "fixed": "x", "accepted": "a"}
-_PAD = 4  # of the SVG's height, above and below
-_NEAR = 0.05  # of a figure: a bound that is so near to the runs is always drawn
 
 
 @dataclass(frozen=True)
@@ -27,51 +23,6 @@ class TerminalChart:
     outside: list[str]  # bounds that are not in the picture: "lower", "upper"
 
 
-@dataclass(frozen=True)
-class SvgChart:
-    """Numbers in the SVG's own units."""
-
-    line: str  # points of a polyline
-    bounds: list[float]  # heights of the lower and the upper one
-    changes: list[tuple[float, int]]  # place, number
-    alarms: list[tuple[float, float, str]]  # place, height, verdict
-    low: str
-    high: str
-    outside: list[str]
-
-
-class _Scale:
-    """From values to heights: 0 at the lowest that is drawn, 1 at the highest."""
-
-    def __init__(self, view: SeriesView) -> None:
-        values = [point.value for point in view.points]
-        levels = list(bound_levels(view).values())
-        low, high = min(values), max(values)
-        # A bound far away must not press the runs flat: it is drawn when it lies near them.
-        span = (high - low) or abs(high) * 0.02 or 1.0
-        below, above = max(2 * span, _NEAR * abs(low)), max(2 * span, _NEAR * abs(high))
-        near = [level for level in levels if low - below <= level <= high + above]
-        self.low, self.high = min([low, *near]), max([high, *near])
-        if self.low == self.high:
-            self.low, self.high = self.low - span / 2, self.high + span / 2
-
-    def __call__(self, value: float) -> float:
-        # Halved first: the span of two floats may be more than a float can hold.
-        return min(1.0, max(0.0, (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)))
-
-    def shows(self, value: float) -> bool:
-        return self.low <= value <= self.high
-
-
-def bound_levels(view: SeriesView) -> dict[str, float]:
-    """Of a bound that is in use, the upper one first."""
-    bound = view.bound
-    if bound is None or bound.state is not BoundState.USABLE:
-        return {}
-    levels = {"upper": bound.upper, "lower": bound.lower}
-    return {side: level for side, level in levels.items() if level is not None and math.isfinite(level)}
-
-
 class _Ladder:
     """From values to steps from the top, `fine` of them in a row.
 
@@ -79,7 +30,7 @@ class _Ladder:
     drawn above or below them, however far away others are.
     """
 
-    def __init__(self, scale: _Scale, levels: dict[str, float], rows: int, fine: int) -> None:
+    def __init__(self, scale: Scale, levels: dict[str, float], rows: int, fine: int) -> None:
         self._scale, self._levels, self._fine = scale, levels, fine
         edges = [scale.high, *levels.values(), scale.low]
         self._tops = [scale(edge) for edge in edges]
@@ -106,12 +57,12 @@ class _Ladder:
 
 def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int = ROWS) -> TerminalChart:
     """`columns` wide with the labels of its axis. Every run is in it, as the span of several where there is no room."""
-    scale = _Scale(view)
+    scale = Scale(view)
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
     ladder = _Ladder(scale, levels, rows, fine)
-    label_of = {0: figure(scale.high), rows - 1: figure(scale.low)}
-    label_of |= {ladder.row_of[side]: figure(level) for side, level in levels.items()}
+    label_of = {0: figure_text(scale.high), rows - 1: figure_text(scale.low)}
+    label_of |= {ladder.row_of[side]: figure_text(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
@@ -128,11 +79,7 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int =
     rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(rows)]
     corner = "+" if ascii_only else "└"
     below = " " * label + corner + "".join(axis)
-    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events), _outside(view, scale))
-
-
-def _outside(view: SeriesView, scale: _Scale) -> list[str]:
-    return [side for side, level in bound_levels(view).items() if not scale.shows(level)]
+    return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events), bounds_outside(view, scale))
 
 
 def _sign(verdict: str, mark: str) -> str:
@@ -187,24 +134,3 @@ def sparkline(values: Sequence[float], columns: int, ascii_only: bool) -> str:
     if span <= 0:
         return _BLOCKS[3] * len(shown)
     return "".join(_BLOCKS[min(7, int((value / 2 - low / 2) / span * 8))] for value in shown)
-
-
-def svg_chart(view: SeriesView) -> SvgChart:
-    scale = _Scale(view)
-    step = WIDTH / max(1, len(view.points) - 1)
-
-    def height(value: float) -> float:
-        return round(HEIGHT - _PAD - scale(value) * (HEIGHT - 2 * _PAD), 1)
-
-    placed = [(round(index * step, 1), height(point.value)) for index, point in enumerate(view.points)]
-    values = [point.value for point in view.points]
-    drawn = placed if len(placed) > 1 else [*placed, (float(WIDTH), placed[0][1])]
-    return SvgChart(
-        line=" ".join(f"{x:g},{y:g}" for x, y in drawn),
-        bounds=[height(level) for level in bound_levels(view).values() if scale.shows(level)],
-        changes=[(placed[moved.index][0], number) for number, moved in enumerate(view.changes, 1)],
-        alarms=[(*placed[index], point.verdict) for index, point in enumerate(view.points) if point.alarm],
-        low=figure(min(values), view.unit),
-        high=figure(max(values), view.unit),
-        outside=_outside(view, scale),
-    )

@@ -1,4 +1,4 @@
-"""What a report tells of a cell beyond its verdict: step times, notebook cells and resources of its last attempt."""
+"""What a report shows of a cell beyond its verdict: step times, notebook cells and resources of its last attempt."""
 
 import os
 from dataclasses import dataclass, field
@@ -26,18 +26,18 @@ class NotebookPass:
 
 
 @dataclass(frozen=True)
-class NotebookSeen:
+class NotebookView:
     step: str
     path: str
     passes: list[NotebookPass]
 
     @property
     def numbers(self) -> list[int]:
-        return sorted({number for seen in self.passes for number in seen.cells})
+        return sorted({number for one in self.passes for number in one.cells})
 
 
 @dataclass(frozen=True)
-class CellSeen:
+class CellView:
     """A cell's result beside what its folder holds. A missing or broken observation leaves `observation` None."""
 
     result: CellResult
@@ -50,13 +50,13 @@ class CellSeen:
         if step in self.steps:
             return self.steps[step].seconds
         for notebook in self.notebooks:
-            for seen in notebook.passes:
-                if step == f"{notebook.step} {seen.name}":
-                    return seen.seconds
+            for one in notebook.passes:
+                if step == f"{notebook.step} {one.name}":
+                    return one.seconds
         return None
 
     @cached_property
-    def notebooks(self) -> list[NotebookSeen]:
+    def notebooks(self) -> list[NotebookView]:
         return [_notebook(step) for step in self.steps.values() if step.kind == "notebook"]
 
     @cached_property
@@ -114,26 +114,26 @@ def _tail(path: Path) -> str:
     return text.partition("\n")[2] if end > LOG_TAIL_BYTES else text
 
 
-def see(folder: Path, cell: CellResult, base: str = "") -> CellSeen:
+def read_cell(folder: Path, cell: CellResult, base: str = "") -> CellView:
     """`folder` is the run's; `base` is how it is reached from where the report will be."""
     number = cell.attempts[-1].number if cell.attempts else 1
     below = f"cells/{cell.hash}/{number}"
     attempt = folder / below
     reached = f"{base.rstrip('/')}/{below}" if base else below
-    seen = CellSeen(cell, attempt, reached)
+    view = CellView(cell, attempt, reached)
     try:
-        observed = [_OBSERVATION.decode((attempt / part / "observation.json").read_bytes()) for part in seen.parts]
+        observed = [_OBSERVATION.decode((attempt / part / "observation.json").read_bytes()) for part in view.parts]
     except (OSError, msgspec.DecodeError):
-        return seen
+        return view
     steps = {step.name: step for one in observed for step in one.steps}
-    return CellSeen(cell, attempt, reached, observed[0], steps)
+    return CellView(cell, attempt, reached, observed[0], steps)
 
 
 def url(path: str) -> str:
     return quote(path, safe="/.-_~")
 
 
-def _notebook(step: StepSeen) -> NotebookSeen:
+def _notebook(step: StepSeen) -> NotebookView:
     passes: dict[str, dict[str, Any]] = {}
     for note in step.notes:
         name = note.get("pass")
@@ -144,7 +144,7 @@ def _notebook(step: StepSeen) -> NotebookSeen:
             found["cells"][note["cell"]] = note
         elif note.get("note") == "passed-over":
             found["end"] = note
-    return NotebookSeen(
+    return NotebookView(
         step.name,
         str(step.args.get("path") or step.name.removeprefix("notebook ")),
         [
@@ -153,7 +153,7 @@ def _notebook(step: StepSeen) -> NotebookSeen:
                 str(found["end"].get("state") or ""),
                 str(found["end"].get("class") or ""),
                 str(found["end"].get("message") or ""),
-                number(found["end"].get("seconds")),
+                nonnegative(found["end"].get("seconds")),
                 found["cells"],
             )
             for name, found in passes.items()
@@ -161,7 +161,7 @@ def _notebook(step: StepSeen) -> NotebookSeen:
     )
 
 
-def number(value: Any) -> float | None:
+def nonnegative(value: Any) -> float | None:
     """A figure of a note, which is foreign: anything but a finite number that is not negative is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

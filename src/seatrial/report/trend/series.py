@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from seatrial.stats.change_points import Change
     from seatrial.stats.clean import Past
 
-LAST = 400  # runs of each series that are looked at, unless somebody asks for more
-MOST_OF_RUN = 500  # series that the report of a run looks at
-FILE = "series.json"  # in the run folder
+POINTS_SHOWN = 400  # points of each series that are read, unless more are asked for
+MOST_OF_RUN = 500  # series that the report of a run reads
+SERIES_FILE = "series.json"  # in the run folder
 
 
-class Moved(msgspec.Struct, frozen=True):
+class LevelChange(msgspec.Struct, frozen=True):
     """A change of a series' level; `run` is the first one after it."""
 
     index: int  # of that run's point
@@ -30,7 +30,7 @@ class Moved(msgspec.Struct, frozen=True):
     after: float
     size: float  # relative: after / before - 1
     confidence: float
-    way: str  # "worse", "better", or "" where nobody said what is better
+    way: str  # "worse", "better", or "" where it is not declared what is better
 
 
 class SeriesView(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SeriesView(msgspec.Struct, frozen=True):
     unit: str
     better: str
     points: list[Point]
-    changes: list[Moved]
+    changes: list[LevelChange]
     bound: Bound | None = None
     unbounded: str = ""  # why there is no bound, where one was asked for
     left_out: dict[str, list[str]] = {}  # reason -> runs of the figures that the bound is not made from
@@ -52,22 +52,22 @@ class SeriesView(msgspec.Struct, frozen=True):
         return f"{self.benchmark} {self.metric}"
 
 
-class Together(msgspec.Struct, frozen=True):
+class ChangeGroup(msgspec.Struct, frozen=True):
     """Series that moved at the same commit; at the same run, where no commit is known."""
 
     commit: str
     run: str
     at_s: float
-    moved: list[tuple[str, Moved]]  # name of the series, its change
+    moved: list[tuple[str, LevelChange]]  # name of the series, its change
 
 
 class Precision(msgspec.Struct, frozen=True):
-    """How often alarms were right, by the word of people."""
+    """How often alarms were right, as people judged them."""
 
     alarms: int
     confirmed: int
     false: int
-    accepted: int = 0  # nobody said whether they were right, and their level was accepted: they need nobody any more
+    accepted: int = 0  # not judged, but their level was accepted: nothing is left to do
 
     @property
     def unjudged(self) -> int:
@@ -84,24 +84,24 @@ class RunSeries(msgspec.Struct, frozen=True):
 
     run: str
     series: list[SeriesView]
-    together: list[Together]
-    left_out: int = 0  # series of the run that were not looked at: it has too many
+    together: list[ChangeGroup]
+    left_out: int = 0  # series of the run that were not read: it has too many
     precision: Precision | None = None
 
 
-def view(series: Series, bounds: Iterable[Bound] | None = None) -> SeriesView:
+def view_series(series: Series, bounds: Iterable[Bound] | None = None) -> SeriesView:
     """The series with its changes, and with its bound: the one of `bounds` for it, else the one its runs give."""
     if bounds is None:
-        return bounded(changes_of(series))
+        return with_bound(with_changes(series))
     known = [bound for bound in bounds if bound.metric == series.metric]
     ours = ("", series.fingerprint)  # a bound of other hardware says nothing here
     given = next((bound for bound in known if bound.fingerprint in ours), None)
     other = f"that of the baseline is of another configuration or hardware (/{known[0].fingerprint})" if known else ""
     why = "" if given or not series.better else other or "the baseline has none for it"
-    return msgspec.structs.replace(changes_of(series), bound=given, unbounded=why)
+    return msgspec.structs.replace(with_changes(series), bound=given, unbounded=why)
 
 
-def changes_of(series: Series) -> SeriesView:
+def with_changes(series: Series) -> SeriesView:
     """The series with its changes alone: quick, for those of which there are many."""
     points = [point for point in series.points if math.isfinite(point.value)]
     good = [index for index, point in enumerate(points) if point.good]
@@ -114,7 +114,7 @@ def changes_of(series: Series) -> SeriesView:
         series.unit,
         series.better,
         points,
-        [_moved(change, good[change.index], points, series.better) for change in changes],
+        [_level_change(change, good[change.index], points, series.better) for change in changes],
     )
 
 
@@ -124,15 +124,17 @@ def _change_points(values: Sequence[float]) -> "list[Change]":
     return change_points(values)
 
 
-def _moved(change: "Change", index: int, points: list[Point], better: str) -> Moved:
+def _level_change(change: "Change", index: int, points: list[Point], better: str) -> LevelChange:
     point = points[index]
     up = change.after > change.before
     way = "" if not better else "worse" if up == (better == "lower") else "better"
     size = change.size if math.isfinite(change.size) else math.copysign(1e9, change.after - change.before)
-    return Moved(index, point.run, point.at_s, point.commit, change.before, change.after, size, change.confidence, way)
+    return LevelChange(
+        index, point.run, point.at_s, point.commit, change.before, change.after, size, change.confidence, way
+    )
 
 
-def bounded(view: SeriesView) -> SeriesView:
+def with_bound(view: SeriesView) -> SeriesView:
     """With the bound that `seatrial baseline update` would make of its runs, and which of them that leaves out."""
     from seatrial.stats.bounds import prediction_interval
     from seatrial.stats.clean import clean
@@ -140,7 +142,7 @@ def bounded(view: SeriesView) -> SeriesView:
     if not view.better or not view.points:
         return view
     better, points = cast(Better, view.better), view.points
-    cleaned = clean(past_of(points), better)
+    cleaned = clean(past_values(points), better)
     interval = prediction_interval([points[index].value for index in cleaned.used])
     outliers = {cleaned.used[place]: "an outlier among the others" for place in interval.outliers}
     used = [index for index in cleaned.used if index not in outliers]
@@ -170,8 +172,8 @@ def bounded(view: SeriesView) -> SeriesView:
     return msgspec.structs.replace(view, bound=bound, left_out=left_out, regression=opened)
 
 
-def past_of(points: Sequence[Point]) -> "list[Past]":
-    """The points as what tells which of them a bound may be made from; accepted are those of the newest such level."""
+def past_values(points: Sequence[Point]) -> "list[Past]":
+    """The points as `clean` takes them; accepted are those of the newest such level."""
     from seatrial.stats.clean import Past
 
     start = max((index for index, point in enumerate(points) if point.mark == ACCEPTED), default=0)
@@ -187,14 +189,14 @@ def past_of(points: Sequence[Point]) -> "list[Past]":
     ]
 
 
-def unjudged(points: Iterable[Point]) -> list[Point]:
-    """Alarms that still need somebody."""
+def unjudged_alarms(points: Iterable[Point]) -> list[Point]:
+    """Alarms that nobody has judged yet."""
     return [point for point in points if point.alarm and not point.mark and not point.accepted]
 
 
-def together(views: Iterable[SeriesView], least: int = 1) -> list[Together]:
+def group_changes(views: Iterable[SeriesView], least: int = 1) -> list[ChangeGroup]:
     """All changes, those of one commit as one, the newest first; only where `least` series moved."""
-    groups: dict[str, list[tuple[str, Moved]]] = {}
+    groups: dict[str, list[tuple[str, LevelChange]]] = {}
     for one in views:
         for moved in one.changes:
             groups.setdefault(moved.commit or f"run {moved.run}", []).append((one.name, moved))
@@ -202,18 +204,18 @@ def together(views: Iterable[SeriesView], least: int = 1) -> list[Together]:
     for moves in groups.values():
         if len({name for name, _ in moves}) >= least:
             first = min((moved for _, moved in moves), key=lambda moved: (moved.at_s, moved.run))
-            made.append(Together(first.commit, first.run, first.at_s, moves))
+            made.append(ChangeGroup(first.commit, first.run, first.at_s, moves))
     return sorted(made, key=lambda group: (-group.at_s, group.run))
 
 
-def precision(alarms: Iterable[Alarm]) -> Precision:
-    words = [alarm.mark for alarm in alarms]
-    confirmed = sum(word in ("regression", "fixed") for word in words)
-    return Precision(len(words), confirmed, words.count("false-alarm"), words.count(ACCEPTED))
+def alarm_precision(alarms: Iterable[Alarm]) -> Precision:
+    marks = [alarm.mark for alarm in alarms]
+    confirmed = sum(mark in ("regression", "fixed") for mark in marks)
+    return Precision(len(marks), confirmed, marks.count("false-alarm"), marks.count(ACCEPTED))
 
 
 def run_series(history: History, results: RunResults, bounds: Mapping[str, Iterable[Bound]] | None = None) -> RunSeries:
-    """The series of all figures of this run that somebody says is better lower or higher, alarms first.
+    """The series of all figures of this run that are declared better lower or higher, alarms first.
 
     `bounds` by benchmark are those that the run was judged by; a series without one gets what its runs give. Raises
     HistoryError.
@@ -221,28 +223,28 @@ def run_series(history: History, results: RunResults, bounds: Mapping[str, Itera
     names = history.names(run=results.run, judged=True)
     alarmed = {cell.benchmark for cell in results.cells if cell.verdict.value in ("slower", "faster")}
     names.sort(key=lambda series: series.benchmark not in alarmed)
-    found = history.filled(names[:MOST_OF_RUN], LAST)
+    found = history.filled(names[:MOST_OF_RUN], POINTS_SHOWN)
     given = bounds or {}
     views = []
     for series in found:
-        mine = [bound for bound in given.get(series.benchmark, ()) if bound.metric == series.metric]
-        views.append(view(series, mine or None))
+        own = [bound for bound in given.get(series.benchmark, ()) if bound.metric == series.metric]
+        views.append(view_series(series, own or None))
     benchmarks = {series.benchmark for series in found}
     alarms = [alarm for alarm in history.alarms() if alarm.benchmark in benchmarks] if found else []
     left_out = max(0, len(names) - MOST_OF_RUN)
-    return RunSeries(results.run, views, together(views), left_out, precision(alarms))
+    return RunSeries(results.run, views, group_changes(views), left_out, alarm_precision(alarms))
 
 
 def write_series(folder: Path, made: RunSeries) -> None:
     """Beside the results, so that a report can be made again without the history."""
     from seatrial.record import write_whole
 
-    write_whole(folder / FILE, msgspec.json.encode(made))
+    write_whole(folder / SERIES_FILE, msgspec.json.encode(made))
 
 
 def read_series(folder: Path) -> RunSeries | None:
     """None when there are none, or none that can be read: a report is made without them."""
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=RunSeries)
+        return msgspec.json.decode((folder / SERIES_FILE).read_bytes(), type=RunSeries)
     except (OSError, msgspec.DecodeError):
         return None

@@ -13,8 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.ansi import to_html
-from seatrial.report.text import bounded, clean
+from seatrial.report.text import shorten, strip_controls
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -23,6 +22,8 @@ MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
 MOST_TEXT = 100_000  # characters of one output
 MOST_IMAGE = 8 * 1024 * 1024  # characters of one image's data
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
+_COLOUR_CODE = re.compile(r"\x1b\[([0-9;]*)m")
+_COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 _PAGE = """<!doctype html>
@@ -69,15 +70,17 @@ def render_file(path: Path) -> str:
         raise NotebookError(path, f"it is not JSON: {error}") from error
     if not isinstance(data, dict) or not isinstance(data.get("cells"), list):
         raise NotebookError(path, "it has no list of cells")
-    return render(data, path.name)
+    return render_notebook(data, path.name)
 
 
 def render_broken(error: NotebookError) -> str:
     """The page that stands where a notebook's page would be."""
-    return _page(error.path.name, f'<p class="note">This notebook cannot be shown: {escape(clean(error.reason))}</p>')
+    return _page(
+        error.path.name, f'<p class="note">This notebook cannot be shown: {escape(strip_controls(error.reason))}</p>'
+    )
 
 
-def render(notebook: dict[str, Any], title: str) -> str:
+def render_notebook(notebook: dict[str, Any], title: str) -> str:
     shown = []
     place = 0
     for cell in notebook["cells"]:
@@ -88,7 +91,7 @@ def render(notebook: dict[str, Any], title: str) -> str:
 
 
 def _page(title: str, body: str) -> str:
-    return _PAGE.format(title=escape(clean(title)), style=_style(), body=body)
+    return _PAGE.format(title=escape(strip_controls(title)), style=_style(), body=body)
 
 
 def _tags(cell: dict[str, Any]) -> list[str]:
@@ -105,19 +108,19 @@ def _cell(cell: dict[str, Any], place: int) -> str:
         case "code":
             return _code(cell, source, place)
         case _:
-            return f'<section class="cell"><pre>{escape(clean(source))}</pre></section>'
+            return f'<section class="cell"><pre>{escape(strip_controls(source))}</pre></section>'
 
 
 def _code(cell: dict[str, Any], source: str, place: int) -> str:
     number = cell.get("execution_count")
-    shown = "".join(f'<span class="tag">{escape(clean(tag))}</span>' for tag in _tags(cell))
+    shown = "".join(f'<span class="tag">{escape(strip_controls(tag))}</span>' for tag in _tags(cell))
     outputs = cell.get("outputs")
     made = "".join(_output(out) for out in outputs if isinstance(out, dict)) if isinstance(outputs, list) else ""
     count = number if isinstance(number, int) else " "
     return (
         f'<section class="cell code" id="cell-{place}"><span class="count">cell {place} [{count}]</span>{shown}'
         f'<pre class="source"><code>'
-        f"{escape(clean(bounded(source, MOST_TEXT)))}</code></pre>{made}</section>"
+        f"{escape(strip_controls(shorten(source, MOST_TEXT)))}</code></pre>{made}</section>"
     )
 
 
@@ -125,12 +128,12 @@ def _output(output: dict[str, Any]) -> str:
     match output.get("output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
-            return f'<pre class="{name}">{to_html(bounded(_text(output.get("text")), MOST_TEXT))}</pre>'
+            return f'<pre class="{name}">{coloured_html(shorten(_text(output.get("text")), MOST_TEXT))}</pre>'
         case "error":
             traceback = output.get("traceback")
             lines = "\n".join(map(str, traceback)) if isinstance(traceback, list) else ""
             text = lines or f"{output.get('ename')}: {output.get('evalue')}"
-            return f'<pre class="error">{to_html(bounded(text, MOST_TEXT))}</pre>'
+            return f'<pre class="error">{coloured_html(shorten(text, MOST_TEXT))}</pre>'
         case "display_data" | "execute_result":
             data = output.get("data")
             return _rich(data) if isinstance(data, dict) else ""
@@ -152,10 +155,10 @@ def _rich(data: dict[str, Any]) -> str:
     if 0 < len(html) <= MOST_TEXT * 10:
         return _frame(html)
     if markdown := _text(data.get("text/markdown")):
-        return _markdown(bounded(markdown, MOST_TEXT), None)
+        return _markdown(shorten(markdown, MOST_TEXT), None)
     if plain := _text(data.get("text/plain")):
-        return f'<pre class="plain">{to_html(bounded(plain, MOST_TEXT))}</pre>'
-    kinds = ", ".join(escape(clean(str(kind))) for kind in data)
+        return f'<pre class="plain">{coloured_html(shorten(plain, MOST_TEXT))}</pre>'
+    kinds = ", ".join(escape(strip_controls(str(kind))) for kind in data)
     return f"<p>Output that cannot be shown here: {kinds}</p>" if kinds else ""
 
 
@@ -173,7 +176,7 @@ def _markdown(source: str, attachments: Any) -> str:
             image = _text(data)
             if kind in _IMAGES and _BASE64.fullmatch(image) and len(image) <= MOST_IMAGE:
                 source = source.replace(f"(attachment:{name})", f"(data:{kind};base64,{image})")
-    made: str = _parser().render(clean(source))
+    made: str = _parser().render(strip_controls(source))
     return made
 
 
@@ -194,3 +197,41 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "".join(part for part in value if isinstance(part, str))
     return value if isinstance(value, str) else ""
+
+
+def coloured_html(text: str) -> str:
+    """Text with terminal colours, as Jupyter writes tracebacks: escaped, with a span for each coloured or bold part.
+
+    Every other escape sequence is dropped.
+    """
+    parts = _COLOUR_CODE.split(text)
+    made = [escape(strip_controls(parts[0]))]
+    colour, bold = "", False
+    for codes, shown in zip(parts[1::2], parts[2::2], strict=True):
+        colour, bold = _style_after(codes, colour, bold)
+        inside = escape(strip_controls(shown))
+        classes = " ".join(name for name in (f"ansi-{colour}" if colour else "", "ansi-bold" if bold else "") if name)
+        made.append(f'<span class="{classes}">{inside}</span>' if classes and inside else inside)
+    return "".join(made)
+
+
+def _style_after(codes: str, colour: str, bold: bool) -> tuple[str, bool]:
+    numbers = [int(code or "0") for code in codes.split(";") if len(code) < 4] or [0]
+    while numbers:
+        code = numbers.pop(0)
+        if code == 0:
+            colour, bold = "", False
+        elif code == 1:
+            bold = True
+        elif code in (2, 22):
+            bold = False
+        elif 30 <= code <= 37 or 90 <= code <= 97:
+            colour = _COLOURS[code % 10]
+        elif code == 39:
+            colour = ""
+        elif code in (38, 48):
+            skipped = numbers[1:2] if numbers[:1] == [5] else []
+            del numbers[: 2 if numbers[:1] == [5] else 4]
+            if code == 38:
+                colour = _COLOURS[skipped[0] % 8] if skipped and skipped[0] < 16 else ""
+    return colour, bold

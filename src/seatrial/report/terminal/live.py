@@ -9,24 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole, Verdict
-from seatrial.report.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
-from seatrial.report.look import LOOKS, to_ascii
 from seatrial.report.matrix import Placed, matrices
-from seatrial.report.text import count, fit, one_line, seconds
+from seatrial.report.symbols import SYMBOLS, to_ascii
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.text import count, duration_text, fit, one_line
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 REDRAWS_PER_SECOND = 2
-MOST_RUNNING = 6  # cells whose progress is told below the matrix
+MOST_RUNNING = 6  # cells whose progress is shown below the matrix
 _VERDICTS = frozenset(verdict.value for verdict in Verdict)
 AGAIN = ("retrying", "confirming")
-MOST_REASONS = 20  # for waiting that are told in lines
+MOST_REASONS = 20  # for waiting that get a line each
 
 
 class Watching(Protocol):
-    """Takes what the engine tells of each cell: `state` is starting, waiting, running, retrying, confirming or, at its
-    end, a verdict.
+    """Takes what the engine reports of each cell: `state` is starting, waiting, running, retrying, confirming or, at
+    its end, a verdict.
 
     `progress` is the step that it is at, what it waits for, or the reason of its verdict. A change without a cell is
     for everybody.
@@ -95,7 +95,7 @@ class Plain:
             self._write([(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", ""), (f": {why}", "dim")])
 
     def _new_reason(self, why: str) -> bool:
-        """Thousands may wait for the same, in words that differ by their numbers alone: it is told of the first."""
+        """Thousands may wait for the same, in words that differ by their numbers alone: only the first is reported."""
         words = "".join(character for character in why if not character.isdigit())
         if words in self._waiting_told or len(self._waiting_told) >= MOST_REASONS:
             return False
@@ -103,9 +103,9 @@ class Plain:
         return True
 
     def _finished(self, cell: str, state: str, took_s: float | None, why: str) -> Line:
-        line: Line = [(self._place(), "dim"), (state, LOOKS[state].colour), (f" {one_line(cell)}", "")]
+        line: Line = [(self._place(), "dim"), (state, SYMBOLS[state].colour), (f" {one_line(cell)}", "")]
         if took_s is not None:
-            line.append((f" {seconds(took_s)}", "dim"))
+            line.append((f" {duration_text(took_s)}", "dim"))
         if why and state != "passed":
             line.append((f": {why}", ""))
         return line
@@ -151,7 +151,7 @@ class Board:
                 self._note = one_line(f"{state}: {progress}")
             elif state in _VERDICTS:
                 self._running.pop(cell, None)
-                self._state[cell] = (state, seconds(took_s) if state == "passed" else state)
+                self._state[cell] = (state, duration_text(took_s) if state == "passed" else state)
                 self._touch(cell)
             elif state in AGAIN:
                 self._running.pop(cell, None)
@@ -209,7 +209,7 @@ class Board:
     def _running_lines(self, columns: int, most: int) -> list[Line]:
         lines: list[Line] = []
         for cell, (began_s, doing) in list(self._running.items())[:most]:
-            parts = (seconds(round(time.monotonic() - began_s)), doing, one_line(cell))
+            parts = (duration_text(round(time.monotonic() - began_s)), doing, one_line(cell))
             text = "  ".join(part for part in parts if part)
             lines.append([(f"{glyph('running')[0]} ", "cyan"), (fit(text, columns - 2), "dim")])
         return lines
@@ -220,7 +220,7 @@ class Board:
             if state in counted:
                 counted[state] += 1
         done = sum(counted.values())
-        took = seconds(round(time.monotonic() - self._began_s))
+        took = duration_text(round(time.monotonic() - self._began_s))
         line: Line = [(f"{done}/{len(self._state)} done", "bold"), (f"  {took}", "dim")]
         for state, number in {**counted, "running": len(self._running)}.items():
             mark, colour = glyph(state)

@@ -1,0 +1,1 @@
+"""The HTML report, and a page for each executed notebook."""
