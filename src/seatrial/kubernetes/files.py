@@ -1,4 +1,4 @@
-"""Files out of a container, by `tail` and `tar`: whole, or an error. A container is not to be trusted:
+"""Files out of a container, by `tar`: whole, or an error. A container is not to be trusted:
 nothing that it sends is written outside the folder that was asked for."""
 
 import asyncio
@@ -7,8 +7,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,12 +16,9 @@ import msgspec
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
 from seatrial.kubernetes.failures import backoff_s
-from seatrial.kubernetes.pod_state import RUNNING, container_state
 from seatrial.kubernetes.streams import STDERR, STDOUT, start
 
 TRIES = 4
-FOLLOW_PATIENCE_S = 300.0
-SIGNALLED = 128  # exit codes from here on: ended by somebody else
 MOST_STDERR_BYTES = 4000
 TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
@@ -63,46 +59,6 @@ async def fetch_folder(
         else:
             os.replace(unpacked, into)
     return Fetched(copied.size_bytes, tuple(left_out))
-
-
-async def follow_file(
-    connection: Connection,
-    namespace: str,
-    pod: str,
-    container: str,
-    path: str,
-    offset: int = 0,
-    patience_s: float = FOLLOW_PATIENCE_S,
-) -> AsyncIterator[bytes]:
-    """A file as it grows, from byte `offset` on, taken up after a cut where it was cut: each byte once.
-
-    It ends with the container; what was written just before that and not read yet cannot be read any more.
-    """
-    failures, failing_since = 0, time.monotonic()
-    while True:
-        error: KubernetesError | None = None
-        try:
-            command = ["tail", "-c", f"+{offset + 1}", "-f", path]
-            async with await start(connection, namespace, pod, command, container) as running:
-                said = b""
-                async for channel, data in running:
-                    if channel == STDOUT:
-                        offset, failures = offset + len(data), 0
-                        yield data
-                    elif channel == STDERR:
-                        said = (said + data)[-MOST_STDERR_BYTES:]
-            if running.result() and running.result() < SIGNALLED:
-                words = (said or running.problem.encode()).decode(errors="replace")
-                raise CommandFailed(f"tail of {path} of pod {namespace}/{pod}", running.result(), words)
-        except KubernetesError as broken:
-            error = broken
-        if await container_state(connection, namespace, pod, container) != RUNNING:
-            return
-        failing_since = failing_since if failures else time.monotonic()
-        failures += 1
-        if error is not None and (error.lasting or time.monotonic() - failing_since > patience_s):
-            raise error
-        await asyncio.sleep(min(backoff_s(failures), 2.0))
 
 
 class _Copied(msgspec.Struct, frozen=True):

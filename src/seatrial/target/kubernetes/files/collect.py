@@ -135,7 +135,7 @@ class Collector:
     async def _log(self, pod: PodSummary, container: str) -> bytes:
         logs = self._client.pod(pod.name, container, namespace=self._namespace).logs(patience_s=LOG_PATIENCE_S)
         with contextlib.suppress(NotFound):
-            return b"".join([line.text async for line in logs])
+            return b"".join([line async for line in logs])
         return b""
 
     # ---- the logs of several

@@ -103,7 +103,7 @@ class LiveLog:
 
     async def _other(self, pod: PodSummary, container: str, follow: bool) -> AsyncIterator[bytes]:
         async for line in self._client.pod(pod.name, container, namespace=self._namespace).logs(follow=follow):
-            yield line.text
+            yield line
 
 
 async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:
