@@ -27,7 +27,7 @@ class Running:
 class Talking(LiveLog):
     """Its log comes faster than anybody reads it."""
 
-    async def _trial(self, job: JobAnnotation, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
+    async def _trial(self, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
         while True:
             yield b"line\n"
 

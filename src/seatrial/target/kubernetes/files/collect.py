@@ -129,7 +129,7 @@ class Collector:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         if pod.real:
             with contextlib.suppress(KubernetesError):
-                log = await self._log(pod, job.trial)
+                log = await self._log(pod, names.TRIAL)
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
     async def _log(self, pod: PodSummary, container: str) -> bytes:
