@@ -9,14 +9,13 @@ import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
 from seatrial.kubernetes.failures import backoff_s
-from seatrial.kubernetes.streams import STDERR, STDOUT, start
+from seatrial.kubernetes.streams import run
 
 TRIES = 4
 MOST_STDERR_BYTES = 4000
@@ -45,11 +44,16 @@ async def fetch_folder(
         for attempt in range(1, TRIES + 1):
             try:
                 command = pack or ["tar", "cf", "-", "-C", path, "."]
-                copied = await _copy(connection, namespace, pod, container, command, archive)
-                if copied.exit_code != TAR_CHANGED or not _ended(archive):
-                    copied.check(what)
+                with open(archive, "wb") as file:
+                    done = await run(connection, namespace, pod, command, container, write=file.write)
+                if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
+                    said = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
+                    raise CommandFailed(f"{command[0]} for {what}", done.exit_code, said)
+                size_bytes = archive.stat().st_size
                 left_out = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break
+            except OSError as error:
+                raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
             except KubernetesError as error:
                 if error.lasting or attempt == TRIES:
                     raise
@@ -58,43 +62,7 @@ async def fetch_folder(
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
         else:
             os.replace(unpacked, into)
-    return Fetched(copied.size_bytes, tuple(left_out))
-
-
-class _Copied(msgspec.Struct, frozen=True):
-    """What a command printed, and how it ended."""
-
-    command: str
-    size_bytes: int
-    exit_code: int
-    said: str
-
-    def check(self, what: str) -> None:
-        if self.exit_code:
-            raise CommandFailed(f"{self.command} for {what}", self.exit_code, self.said)
-
-
-async def _copy(
-    connection: Connection, namespace: str, pod: str, container: str, command: Sequence[str], into: Path
-) -> _Copied:
-    size, said = 0, b""
-    with open(into, "wb") as file:
-        async with await start(connection, namespace, pod, command, container) as running:
-            async for channel, data in running:
-                if channel == STDOUT:
-                    _write(file, data, into)
-                    size += len(data)
-                elif channel == STDERR:
-                    said = (said + data)[-MOST_STDERR_BYTES:]
-    words = (said or running.problem.encode()).decode(errors="replace")
-    return _Copied(command[0], size, running.result(), words)
-
-
-def _write(file: BinaryIO, data: bytes, path: Path) -> None:
-    try:
-        file.write(data)
-    except OSError as error:
-        raise Incomplete(str(path), f"cannot be written: {error.strerror}") from error
+    return Fetched(size_bytes, tuple(left_out))
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:

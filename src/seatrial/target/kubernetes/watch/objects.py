@@ -231,7 +231,6 @@ class PodSummary(msgspec.Struct, frozen=True):
     name: str
     number: int
     node: str
-    running: bool  # any of its containers does
     trial_running: bool
     trial_ended: bool
     keeper_running: bool
@@ -278,7 +277,6 @@ def pod_summary(pod: PodObject, gone: bool = False) -> PodSummary:
         name=pod.metadata.name,
         number=pod.number,
         node=pod.spec.node_name,
-        running=bool(running),
         trial_running=TRIAL in running,
         trial_ended=not there or ended is not None,
         keeper_running=KEEPER in running,
