@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 from api_stub import Request, Stub, Wire
 
-from seatrial.kubernetes import Forbidden, Invalid, NotFound, log_resume, logs
-from seatrial.kubernetes.log_resume import LogResume
+from seatrial.kubernetes import Forbidden, Invalid, NotFound, logs
+from seatrial.kubernetes.logs import Lines
 
 
 class Entry(NamedTuple):
@@ -62,69 +62,54 @@ def some_file(source: random.Random) -> list[Entry]:
 
 
 @pytest.mark.parametrize("begin", range(0, 1000, 250))
-def test_however_often_it_is_cut_every_line_comes_once(begin: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_often_it_is_cut_every_line_comes_once(begin: int) -> None:
     for seed in range(begin, begin + 250):
         source = random.Random(seed)
-        monkeypatch.setattr(log_resume, "PIECE_BYTES", source.randint(40, 300))
-        entries, resume, got = some_file(source), LogResume(), b""
+        entries, lines, got = some_file(source), Lines(), b""
         for fraction in [*(source.random() for _ in range(source.randint(0, 8))), 1.0]:
-            data = served(entries, seconds(resume.since()))
+            data = served(entries, seconds(lines.since()))
             data = data[: round(len(data) * fraction)]
             size = source.randint(1, 500)
-            resume.connected()
+            lines.connected()
             for start in range(0, len(data), size):
-                got += b"".join(line.text for line in resume.feed(data[start : start + size]))
+                got += b"".join(lines.feed(data[start : start + size]))
         assert got == b"".join(entry.content for entry in entries), f"seed {seed}"
-        assert not resume.finish()
-        assert not resume.gaps
+        assert not lines.finish()
 
 
 def test_a_file_that_was_rotated_away_costs_only_what_is_gone() -> None:
     first = [Entry(BEGIN_NS + n, b"old %d" % n) for n in range(5)]
     second = [Entry(BEGIN_NS + 100 + n, b"new %d" % n) for n in range(5)]
-    resume = LogResume()
-    resume.connected()
-    got = [line.text for line in resume.feed(served(first, None))]
-    resume.connected()
-    assert resume.gaps == 0
-    got += [line.text for line in resume.feed(served(second, seconds(resume.since())))]
+    lines = Lines()
+    lines.connected()
+    got = [*lines.feed(served(first, None))]
+    lines.connected()
+    got += [*lines.feed(served(second, seconds(lines.since())))]
     assert got == [entry.content for entry in first + second]
-    assert resume.gaps == 1  # there may have been more in the old file
-
-
-def test_a_long_line_whose_file_was_rotated_away_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_resume, "PIECE_BYTES", 10)
-    resume = LogResume()
-    resume.connected()
-    got = [line.text for line in resume.feed(stamp(BEGIN_NS) + b" " + b"x" * 50)]
-    resume.connected()
-    got += [line.text for line in resume.feed(stamp(BEGIN_NS + 5) + b" next\n")]
-    assert got == [b"x" * 50, b"\n", b"next\n"]
 
 
 def test_words_of_the_node_are_no_lines_of_the_container() -> None:
-    resume = LogResume()
-    resume.connected()
-    assert resume.feed(b'failed to watch file "x": too many open files\n') == []
-    assert resume.notices == ['failed to watch file "x": too many open files']
+    lines = Lines()
+    lines.connected()
+    assert lines.feed(b'failed to watch file "x": too many open files\n') == []
 
 
 def test_what_stands_at_the_end_without_newline_is_given() -> None:
-    resume = LogResume()
-    resume.connected()
-    assert resume.feed(stamp(BEGIN_NS) + b" no newline") == []
-    assert [line.text for line in resume.finish()] == [b"no newline"]
+    lines = Lines()
+    lines.connected()
+    assert lines.feed(stamp(BEGIN_NS) + b" no newline") == []
+    assert lines.finish() == b"no newline"
 
 
-def test_a_line_of_many_megabytes_is_given_in_pieces() -> None:
-    resume = LogResume()
-    resume.connected()
-    lines = list(resume.feed(stamp(BEGIN_NS) + b" "))
+def test_a_line_without_end_is_cut_and_the_next_one_comes() -> None:
+    lines = Lines()
+    lines.connected()
+    given = lines.feed(stamp(BEGIN_NS) + b" ")
     for _ in range(40):
-        lines += resume.feed(b"x" * (1 << 18))
-    lines += resume.feed(b"\n")
-    assert len(lines) > 10
-    assert b"".join(line.text for line in lines) == b"x" * (40 << 18) + b"\n"
+        given += lines.feed(b"x" * (1 << 18))
+    given += lines.feed(b"\n" + stamp(BEGIN_NS + 1) + b" next\n")
+    assert [len(line) >= logs.LINE_BYTES for line in given] == [True, False]
+    assert given[1] == b"next\n"
 
 
 class Node:
@@ -177,7 +162,7 @@ class Node:
 async def read(stub: Stub, **options: bool) -> tuple[list[bytes], logs.Logs]:
     async with stub.client() as client:
         log = client.pod("p").logs(**options)
-        return [line.text async for line in log], log
+        return [line async for line in log], log
 
 
 def lines_of(count: int) -> Iterator[bytes]:
@@ -206,10 +191,10 @@ async def test_a_followed_log_survives_cuts_everywhere(stub: Stub) -> None:
     writer = asyncio.ensure_future(write())
     async with stub.client() as client:
         log = client.pod("p").logs(follow=True)
-        text = [line.text async for line in log]
+        text = [line async for line in log]
     await writer
     assert text == [b"line %d\n" % number for number in range(3000)]
-    assert log.reconnects > 5
+    assert len(node.asked) > 5
     assert log.complete
 
 
@@ -259,7 +244,7 @@ async def test_a_pod_that_vanishes_ends_the_log_as_incomplete(stub: Stub) -> Non
     async with stub.client() as client:
         log, text = client.pod("p").logs(follow=True), []
         async for line in log:
-            text.append(line.text)
+            text.append(line)
             if len(text) == 5:
                 stub.override = vanish
                 node.end()

@@ -4,12 +4,11 @@ import asyncio
 import difflib
 import time
 
-import msgspec
-
 from seatrial.kubernetes.connection import JSON, Connection
-from seatrial.kubernetes.errors import Asked, KubernetesError, ProtocolError
+from seatrial.kubernetes.errors import Asked, KubernetesError
 from seatrial.kubernetes.objects import Meta, Part
 from seatrial.kubernetes.resources import BY_KIND, Resource
+from seatrial.kubernetes.wire import decode
 
 ALL_AT_ONCE = ",".join(
     [f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")] + [JSON]
@@ -72,7 +71,8 @@ class Discovery:
                 if (resource.api_version, resource.kind) == (api_version, kind):
                     return resource
         names = {f"{resource.api_version} {resource.kind}" for resource in self._known or []}
-        raise UnknownKind(f"{api_version} {kind}", _near(f"{api_version} {kind}", names))
+        wanted = f"{api_version} {kind}"
+        raise UnknownKind(wanted, tuple(difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7)))
 
     async def _read(self, anew: bool) -> None:
         async with self._turn:
@@ -84,10 +84,6 @@ class Discovery:
     async def _group(self, path: str) -> list[Resource]:
         asked = Asked("discover", path=path)
         answer = await self._connection.request(asked, "GET", path, accept=ALL_AT_ONCE)
-        try:
-            groups = msgspec.json.decode(answer.body, type=_Groups)
-        except msgspec.DecodeError as error:
-            raise ProtocolError(asked, f"the answer is not that of an API server: {error}") from None
         return [
             Resource(
                 group=group.metadata.name,
@@ -96,11 +92,7 @@ class Discovery:
                 plural=found.resource,
                 namespaced=found.scope == "Namespaced",
             )
-            for group in groups.items
+            for group in decode(asked, _Groups, answer.body).items
             for version in group.versions
             for found in version.resources
         ]
-
-
-def _near(wanted: str, names: set[str]) -> tuple[str, ...]:
-    return tuple(difflib.get_close_matches(wanted, sorted(names), n=3, cutoff=0.7))

@@ -1,4 +1,4 @@
-"""Files out of a container, by `tail` and `tar`: whole, or an error. A container is not to be trusted:
+"""Files out of a container, by `tar`: whole, or an error. A container is not to be trusted:
 nothing that it sends is written outside the folder that was asked for."""
 
 import asyncio
@@ -7,22 +7,17 @@ import os
 import shutil
 import tarfile
 import tempfile
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
 from seatrial.kubernetes.failures import backoff_s
-from seatrial.kubernetes.pod_state import RUNNING, container_state
-from seatrial.kubernetes.streams import STDERR, STDOUT, start
+from seatrial.kubernetes.streams import run
 
 TRIES = 4
-FOLLOW_PATIENCE_S = 300.0
-SIGNALLED = 128  # exit codes from here on: ended by somebody else
 MOST_STDERR_BYTES = 4000
 TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
@@ -49,11 +44,16 @@ async def fetch_folder(
         for attempt in range(1, TRIES + 1):
             try:
                 command = pack or ["tar", "cf", "-", "-C", path, "."]
-                copied = await _copy(connection, namespace, pod, container, command, archive)
-                if copied.exit_code != TAR_CHANGED or not _ended(archive):
-                    copied.check(what)
+                with open(archive, "wb") as file:
+                    done = await run(connection, namespace, pod, command, container, write=file.write)
+                if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
+                    said = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
+                    raise CommandFailed(f"{command[0]} for {what}", done.exit_code, said)
+                size_bytes = archive.stat().st_size
                 left_out = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break
+            except OSError as error:
+                raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
             except KubernetesError as error:
                 if error.lasting or attempt == TRIES:
                     raise
@@ -62,83 +62,7 @@ async def fetch_folder(
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
         else:
             os.replace(unpacked, into)
-    return Fetched(copied.size_bytes, tuple(left_out))
-
-
-async def follow_file(
-    connection: Connection,
-    namespace: str,
-    pod: str,
-    container: str,
-    path: str,
-    offset: int = 0,
-    patience_s: float = FOLLOW_PATIENCE_S,
-) -> AsyncIterator[bytes]:
-    """A file as it grows, from byte `offset` on, taken up after a cut where it was cut: each byte once.
-
-    It ends with the container; what was written just before that and not read yet cannot be read any more.
-    """
-    failures, failing_since = 0, time.monotonic()
-    while True:
-        error: KubernetesError | None = None
-        try:
-            command = ["tail", "-c", f"+{offset + 1}", "-f", path]
-            async with await start(connection, namespace, pod, command, container) as running:
-                said = b""
-                async for channel, data in running:
-                    if channel == STDOUT:
-                        offset, failures = offset + len(data), 0
-                        yield data
-                    elif channel == STDERR:
-                        said = (said + data)[-MOST_STDERR_BYTES:]
-            if running.result() and running.result() < SIGNALLED:
-                words = (said or running.problem.encode()).decode(errors="replace")
-                raise CommandFailed(f"tail of {path} of pod {namespace}/{pod}", running.result(), words)
-        except KubernetesError as broken:
-            error = broken
-        if await container_state(connection, namespace, pod, container) != RUNNING:
-            return
-        failing_since = failing_since if failures else time.monotonic()
-        failures += 1
-        if error is not None and (error.lasting or time.monotonic() - failing_since > patience_s):
-            raise error
-        await asyncio.sleep(min(backoff_s(failures), 2.0))
-
-
-class _Copied(msgspec.Struct, frozen=True):
-    """What a command printed, and how it ended."""
-
-    command: str
-    size_bytes: int
-    exit_code: int
-    said: str
-
-    def check(self, what: str) -> None:
-        if self.exit_code:
-            raise CommandFailed(f"{self.command} for {what}", self.exit_code, self.said)
-
-
-async def _copy(
-    connection: Connection, namespace: str, pod: str, container: str, command: Sequence[str], into: Path
-) -> _Copied:
-    size, said = 0, b""
-    with open(into, "wb") as file:
-        async with await start(connection, namespace, pod, command, container) as running:
-            async for channel, data in running:
-                if channel == STDOUT:
-                    _write(file, data, into)
-                    size += len(data)
-                elif channel == STDERR:
-                    said = (said + data)[-MOST_STDERR_BYTES:]
-    words = (said or running.problem.encode()).decode(errors="replace")
-    return _Copied(command[0], size, running.result(), words)
-
-
-def _write(file: BinaryIO, data: bytes, path: Path) -> None:
-    try:
-        file.write(data)
-    except OSError as error:
-        raise Incomplete(str(path), f"cannot be written: {error.strerror}") from error
+    return Fetched(size_bytes, tuple(left_out))
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:

@@ -16,13 +16,6 @@ class Part(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """
 
 
-class Owner(Part, frozen=True, gc=False):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
 class Meta(Part, frozen=True, gc=False):
     """`metadata`, without annotations and managed fields, which are the bulk of it."""
 
@@ -30,11 +23,9 @@ class Meta(Part, frozen=True, gc=False):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] = {}
-    owner_references: tuple[Owner, ...] = ()
 
 
 class Object(Part, frozen=True, gc=False):
@@ -64,7 +55,6 @@ class Details(Part, frozen=True, gc=False):
     group: str = ""
     kind: str = ""
     causes: tuple[Cause, ...] = ()
-    retry_after_seconds: int = 0
 
 
 class Status(Part, frozen=True, gc=False):
@@ -81,7 +71,6 @@ class Status(Part, frozen=True, gc=False):
 class ListMeta(Part, frozen=True, gc=False):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
 
 
 # The object that a caller wants, in every signature. Type checkers learn its default; at run time nobody asks.

@@ -8,7 +8,7 @@ from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import Asked, Gone
 from seatrial.kubernetes.objects import O
 from seatrial.kubernetes.resources import Resource
-from seatrial.kubernetes.wire import Page, accept, decode_page
+from seatrial.kubernetes.wire import Page, accept, decode
 
 PAGE = 500
 BEGIN_AGAIN = 3  # how often a list that expired in its middle begins again before it is asked for in one piece
@@ -54,7 +54,7 @@ async def pages(
             token, begun_again = "", begun_again + 1
             yield None
             continue
-        page = decode_page(asked, form, answer.body)
+        page: Page[O] = decode(asked, Page[form], answer.body)  # type: ignore[valid-type]
         yield page
         token = page.metadata.continue_
         if not token:

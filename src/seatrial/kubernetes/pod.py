@@ -1,6 +1,6 @@
 """One pod: its logs, commands inside it, its ports, its files."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -32,10 +32,6 @@ class Pod:
 
     def forward(self, port: int) -> AbstractAsyncContextManager[Forward]:
         return port_forward(self._connection, self.namespace, self.name, port)
-
-    def follow_file(self, path: str, offset: int = 0) -> AsyncIterator[bytes]:
-        """A file as it grows: each byte once, across cuts. Ends with the container."""
-        return files.follow_file(self._connection, self.namespace, self.name, self.container, path, offset)
 
     async def fetch_folder(self, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
         """`pack`: a command that writes the archive, where there is no `tar`."""

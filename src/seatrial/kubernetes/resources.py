@@ -45,36 +45,18 @@ NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 NODES = Resource("", "v1", "Node", "nodes", namespaced=False)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 RESOURCE_QUOTAS = Resource("", "v1", "ResourceQuota", "resourcequotas")
-LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
 VOLUME_CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 JOBS = Resource("batch", "v1", "Job", "jobs")
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 INGRESSES = Resource("networking.k8s.io", "v1", "Ingress", "ingresses")
-LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
 
 WELL_KNOWN = (
-    PODS,
-    SERVICES,
-    SECRETS,
-    CONFIG_MAPS,
-    EVENTS,
-    NAMESPACES,
-    NODES,
-    SERVICE_ACCOUNTS,
-    RESOURCE_QUOTAS,
-    LIMIT_RANGES,
-    VOLUME_CLAIMS,
-    JOBS,
-    ROLES,
-    ROLE_BINDINGS,
-    INGRESSES,
-    LEASES,
-    PRIORITY_CLASSES,
-    ACCESS_REVIEWS,
-)
+    PODS, SERVICES, SECRETS, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, RESOURCE_QUOTAS, VOLUME_CLAIMS,
+    JOBS, ROLES, ROLE_BINDINGS, INGRESSES, PRIORITY_CLASSES, ACCESS_REVIEWS,
+)  # fmt: skip
 BY_KIND = {(resource.api_version, resource.kind): resource for resource in WELL_KNOWN}

@@ -4,7 +4,7 @@ A command's result is known only when the server says it on the status channel: 
 `Incomplete`, never a success.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -106,12 +106,16 @@ async def run(
     *,
     check: bool = False,
     most_bytes: int = 16 << 20,
+    write: Callable[[bytes], object] | None = None,
 ) -> Completed:
-    """Runs it to its end. `most_bytes` of each stream are kept, the newest; the rest is read and dropped."""
+    """Runs it to its end. `most_bytes` of each stream are kept, the newest; the rest is read and dropped. `write` takes
+    the standard output instead."""
     kept = {STDOUT: bytearray(), STDERR: bytearray()}
     async with await start(connection, namespace, pod, command, container) as running:
         async for channel, data in running:
-            if channel in kept:
+            if channel == STDOUT and write is not None:
+                write(data)
+            elif channel in kept:
                 kept[channel] += data
                 if len(kept[channel]) > 2 * most_bytes:
                     del kept[channel][:-most_bytes]

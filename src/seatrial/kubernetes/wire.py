@@ -1,13 +1,15 @@
 """Decoders of what a server sends, one for each form that a caller wants to see; made once and kept."""
 
 from functools import lru_cache
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from seatrial.kubernetes.connection import JSON
 from seatrial.kubernetes.errors import Asked, ProtocolError
 from seatrial.kubernetes.objects import ListMeta, O, Object, Part
+
+P = TypeVar("P", bound=Part)
 
 
 class Page(Part, Generic[O], frozen=True, gc=False):
@@ -34,24 +36,13 @@ def decoder(form: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(form)
 
 
-def decode(asked: Asked, form: type[O], body: bytes) -> O:
+def decode(asked: Asked, form: type[P], body: bytes) -> P:
     try:
-        made: O = decoder(form).decode(body)
+        made: P = decoder(form).decode(body)
     except msgspec.DecodeError as error:
-        raise not_understood(asked, body, error) from None
+        problem = f"the answer is not what an API server gives ({error}){beginning(body)}"
+        raise ProtocolError(asked, problem) from None
     return made
-
-
-def decode_page(asked: Asked, form: type[O], body: bytes) -> Page[O]:
-    try:
-        page: Page[O] = decoder(Page[form]).decode(body)  # type: ignore[valid-type]
-    except msgspec.DecodeError as error:
-        raise not_understood(asked, body, error) from None
-    return page
-
-
-def not_understood(asked: Asked, body: bytes, error: Exception) -> ProtocolError:
-    return ProtocolError(asked, f"the answer is not what an API server gives ({error}){beginning(body)}")
 
 
 def beginning(body: bytes) -> str:

@@ -61,8 +61,6 @@ SHAPES: dict[str, tuple[Job, str]] = {
     "hosts": (changed(hosts=3, resources=gpus(8)), "{deadline: 2h}"),
     "kueue": (changed(limits=Limits()), "{queue: research}"),
     "jobset": (changed(hosts=2, resources=gpus(8)), "{workload: jobset}"),
-    "pytorchjob": (changed(hosts=3, resources=gpus(8)), "{workload: pytorchjob}"),
-    "pytorchjob-alone": (changed(secrets={"HF_TOKEN": "hugging-face"}), "{workload: pytorchjob, queue: research}"),
     "volumes": (
         JOB,
         """{box_size: 20Gi, volumes: [{claim: datasets, at: /data, path: imagenet/2012},
@@ -137,10 +135,7 @@ def pod_templates(root: dict[str, Any]) -> Iterator[dict[str, Any]]:
     spec = root["spec"]
     if root["kind"] == "JobSet":
         spec = spec["replicatedJobs"][0]["template"]["spec"]
-    if root["kind"] == "PyTorchJob":
-        yield from (replica["template"] for replica in spec["pytorchReplicaSpecs"].values())
-    else:
-        yield spec["template"]
+    yield spec["template"]
 
 
 def container(root: dict[str, Any], name: str = "trial") -> dict[str, Any]:

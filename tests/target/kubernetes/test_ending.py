@@ -60,7 +60,7 @@ def root(*conditions: tuple[str, str, str], suspend: bool = False) -> RootObject
 
 
 def ended(found: PodObject, around: Around = ROOT, **host: Any) -> Exit:
-    return host_exit(HostEnd(found, **host), "trial", around)
+    return host_exit(HostEnd(found, **host), around)
 
 
 DEADLINE = root(("Failed", "DeadlineExceeded", "Job was active longer than specified deadline"))
@@ -189,7 +189,7 @@ def test_a_cancellation_of_ours_is_one_whatever_took_part_in_it() -> None:
         assert ended(pod(seen, deleted=True), ours, gone=seen is None).outcome is Outcome.CANCELLED
     done = pod({"exitCode": 0, "message": word("exited", 0)}, deleted=True)
     assert ended(done, ours).outcome is Outcome.EXITED  # it was quicker
-    assert job_exit([], "trial", ours).outcome is Outcome.CANCELLED
+    assert job_exit([], ours).outcome is Outcome.CANCELLED
     by_another = pod({"exitCode": 143, "message": word("cancelled", None, "asked to")})
     assert ended(by_another) == Exit(Outcome.CANCELLED, message="asked to")
 
@@ -201,7 +201,7 @@ def test_a_deadline_of_the_cluster_is_a_timeout_or_a_queue_that_was_too_long() -
     assert ended(never, late, gone=True).outcome is Outcome.QUEUE
     assert ended(pod({"exitCode": 137}, phase="Failed", reason="DeadlineExceeded")).outcome is Outcome.TIMEOUT
     assert ended(pod(None, phase="Failed", reason="DeadlineExceeded")).outcome is Outcome.QUEUE
-    assert job_exit([], "trial", late).outcome is Outcome.QUEUE
+    assert job_exit([], late).outcome is Outcome.QUEUE
 
 
 @pytest.mark.parametrize(
@@ -229,11 +229,11 @@ def test_a_node_that_lost_track_of_it_has_lost_it() -> None:
 
 def test_a_node_that_does_not_answer_is_named_and_it_may_still_be_running_there() -> None:
     silent = HostEnd(pod(running=True, deleted=True, disruption=("DeletionByTaintManager", "")), silent=True)
-    assert over(silent, "trial")
-    found = host_exit(silent, "trial", ROOT)
+    assert over(silent)
+    found = host_exit(silent, ROOT)
     assert found.outcome is Outcome.LOST
     assert "its node node-a does not answer: it may still be running there" in found.message
-    ours = host_exit(silent, "trial", msgspec.structs.replace(ROOT, cancelled=True))
+    ours = host_exit(silent, msgspec.structs.replace(ROOT, cancelled=True))
     assert ours.outcome is Outcome.CANCELLED
     assert "may still be running" in ours.message
 
@@ -253,7 +253,7 @@ def test_a_container_of_the_template_that_fails_before_the_trial_is_named() -> N
 def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
     job = JobAnnotation("j", "r", runs=1)
     for code, known in ((0, True), (3, True), (137, False), (143, False)):
-        lines = job.records(pod_summary(pod({"exitCode": code}), "trial"))
+        lines = job.records(pod_summary(pod({"exitCode": code})))
         assert [line["code"] for line in lines if line["event"] == "done"] == ([code] if known else [])
 
 
@@ -263,9 +263,9 @@ def test_the_first_host_that_failed_decides_and_is_named() -> None:
         HostEnd(pod({"exitCode": 7, "message": word("exited", 7)}, number=1, node="node-b"), 12.0),
         HostEnd(pod({"exitCode": 1, "message": word("exited", 1, "peer is gone")}, number=2), 13.0),
     ]
-    assert job_exit(hosts, "trial", ROOT) == Exit(Outcome.EXITED, 7, message="host 1 on node-b: exit code 7")
+    assert job_exit(hosts, ROOT) == Exit(Outcome.EXITED, 7, message="host 1 on node-b: exit code 7")
     good = [HostEnd(pod({"exitCode": 0, "message": word("exited", 0)}, number=number), 1.0) for number in range(3)]
-    assert job_exit(good, "trial", ROOT) == Exit(Outcome.EXITED, 0)
+    assert job_exit(good, ROOT) == Exit(Outcome.EXITED, 0)
 
 
 def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
@@ -276,41 +276,35 @@ def test_hosts_that_were_ended_because_of_another_do_not_decide() -> None:
         HostEnd(pod({"exitCode": 143}, number=0, deleted=True), 10.0),  # ended sooner than the one it was ended for
         HostEnd(evicted, 40.0),
     ]
-    found = job_exit(hosts, "trial", around)
+    found = job_exit(hosts, around)
     assert found.outcome is Outcome.EVICTED
     assert found.message.startswith("host 1 on node-b: a pod of higher priority")
 
 
 def test_without_pods_the_root_is_all_that_can_tell() -> None:
     complete = root(("Complete", "CompletionsReached", ""))
-    assert job_exit([], "trial", msgspec.structs.replace(ROOT, root=complete)) == Exit(
+    assert job_exit([], msgspec.structs.replace(ROOT, root=complete)) == Exit(
         Outcome.EXITED, 0, message="its pods are gone; it completed"
     )
     failed = root(("Failed", "BackoffLimitExceeded", "too often"))
-    lost = job_exit([], "trial", msgspec.structs.replace(ROOT, root=failed))
+    lost = job_exit([], msgspec.structs.replace(ROOT, root=failed))
     assert lost.outcome is Outcome.LOST
     assert "BackoffLimitExceeded: too often" in lost.message
-    gone = job_exit([], "trial", msgspec.structs.replace(ROOT, root_gone=True))
+    gone = job_exit([], msgspec.structs.replace(ROOT, root_gone=True))
     assert gone == Exit(Outcome.INFRA, message="its Job job was deleted before it ran, and not by us")
 
 
 def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
     steps = {"steps": [["exited", 0], ["timeout", None]]}
     said = pod({"exitCode": 124, "message": word("timeout", None, "", **steps)}, number=2)
-    now = pod_summary(said, "trial")
+    now = pod_summary(said)
     assert (now.number, now.node, now.trial_ended, now.ended, now.exit_code) == (2, "node-a", True, False, 124)
     assert now.step_ends == (("exited", 0), ("timeout", None))
-    assert pod_summary(pod(running=True), "trial").trial_running
-    gone = pod_summary(pod(running=True), "trial", gone=True)
-    assert (gone.trial_running, gone.running, gone.trial_ended, gone.ended, gone.real) == (
-        False,
-        False,
-        True,
-        True,
-        False,
-    )
+    assert pod_summary(pod(running=True)).trial_running
+    gone = pod_summary(pod(running=True), gone=True)
+    assert (gone.trial_running, gone.trial_ended, gone.ended, gone.real) == (False, True, True, False)
     odd = pod({"exitCode": 0, "message": word("exited", 0, steps=[["what", 1]])})
-    assert pod_summary(odd, "trial").step_ends == ()
+    assert pod_summary(odd).step_ends == ()
 
 
 @pytest.mark.parametrize(
@@ -319,8 +313,6 @@ def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
         ({}, 0),
         ({"batch.kubernetes.io/job-completion-index": "3"}, 3),
         ({"batch.kubernetes.io/job-completion-index": "0", "jobset.sigs.k8s.io/job-global-index": "2"}, 2),
-        ({"training.kubeflow.org/replica-type": "master", "training.kubeflow.org/replica-index": "0"}, 0),
-        ({"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "1"}, 2),
         ({"batch.kubernetes.io/job-completion-index": "-1"}, 0),
         ({"batch.kubernetes.io/job-completion-index": "x" * 100}, 0),
     ],
@@ -332,8 +324,6 @@ def test_a_host_has_the_number_that_its_controller_gave_it(labels: dict[str, str
 def test_a_pod_that_its_node_deleted_once_more_was_asked_to_end_the_first_time() -> None:
     late = pod({"exitCode": 143}, deleted="2026-11-16T05:00:20Z")  # by the node, when it was done with it
     first_s = datetime.fromisoformat("2026-11-16T05:00:08Z").timestamp()
-    assert host_exit(HostEnd(late, gone=True), "trial", Around()).outcome is Outcome.LOST
-    found = host_exit(
-        HostEnd(late, gone=True, deleted_s=first_s), "trial", Around(namespace="ns", namespace_going=True)
-    )
+    assert host_exit(HostEnd(late, gone=True), Around()).outcome is Outcome.LOST
+    found = host_exit(HostEnd(late, gone=True, deleted_s=first_s), Around(namespace="ns", namespace_going=True))
     assert found == Exit(Outcome.INFRA, message="the namespace ns is being deleted")

@@ -11,7 +11,7 @@ from seatrial.target.kubernetes.files.live_log import LiveLog
 from seatrial.target.kubernetes.watch.objects import PodSummary
 from seatrial.target.kubernetes.watch.watcher import Watcher
 
-POD = PodSummary("p", 0, "n", True, True, False, True, False, "u")
+POD = PodSummary("p", 0, "n", True, False, True, False, "u")
 
 
 class Running:
@@ -27,7 +27,7 @@ class Running:
 class Talking(LiveLog):
     """Its log comes faster than anybody reads it."""
 
-    async def _trial(self, job: JobAnnotation, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
+    async def _trial(self, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
         while True:
             yield b"line\n"
 

@@ -275,27 +275,12 @@ def test_one_host_needs_no_names() -> None:
     assert "SEATRIAL_HOSTS" not in variables(made("cpu"))
 
 
-def test_the_training_operator_tells_the_master_itself() -> None:
-    """It appends its own variables: two of a name would be a warning, and the order a matter of luck."""
-    root = made("pytorchjob").root
-    assert manifest.trial_name(options_of("{workload: pytorchjob}")) == "pytorch"
-    trial = container(root, "pytorch")
-    assert not {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"} & {one["name"] for one in trial["env"]}
-    assert {"name": "pytorchjob-port", "containerPort": 29500} in trial["ports"]
-    assert root["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 2
-
-
-def test_a_template_cannot_take_the_name_that_the_training_operator_wants() -> None:
-    written = "{workload: pytorchjob, template: {spec: {containers: [{name: pytorch, image: x}]}}}"
-    assert "write 'trial' for that one" in refusal(JOB, written)
-
-
-@pytest.mark.parametrize("workload", ["job", "jobset", "pytorchjob"])
+@pytest.mark.parametrize("workload", ["job", "jobset"])
 def test_names_of_pods_fit_however_long_the_jobs_name_is(workload: str) -> None:
     long = changed(name=f"{'Nightly_' * 30}-69b56f04-1", hosts=100)
     found = made_of(long, options_of(f"{{workload: {workload}}}"))
     name = found.root["metadata"]["name"]
-    longest = {"job": f"{name}-99-abcde", "jobset": f"{name}-h-0-99-abcde", "pytorchjob": f"{name}-worker-98"}
+    longest = {"job": f"{name}-99-abcde", "jobset": f"{name}-h-0-99-abcde"}
     assert len(longest[workload]) <= 63
     root = f"{workload}: {found.root['metadata']['labels'][names.JOB]}"
     assert root == f"{workload}: {name}"
@@ -381,7 +366,7 @@ def test_a_template_may_change_everything_else() -> None:
 
 
 def test_the_template_is_the_same_for_every_workload() -> None:
-    for workload in ("job", "jobset", "pytorchjob"):
+    for workload in ("job", "jobset"):
         written = (
             f"{{workload: {workload}, template: {{spec: {{hostIPC: true, containers: [{{name: trial, tty: true}}]}}}}}}"
         )

@@ -1,4 +1,4 @@
-"""JobSet, Kueue and PyTorchJob: what their own controllers make of our manifests."""
+"""JobSet and Kueue: what their own controllers make of our manifests."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -55,8 +55,8 @@ async def services_of(client: Kubernetes, namespace: str, wanted: set[str]) -> N
     await seen(client, SERVICES, lambda there: wanted <= {one.metadata.name for one in there}, namespace=namespace)
 
 
-def variables(pod: Tree, container: str = "trial") -> dict[str, str]:
-    (found,) = (one for one in pod.spec["containers"] if one["name"] == container)
+def variables(pod: Tree) -> dict[str, str]:
+    (found,) = (one for one in pod.spec["containers"] if one["name"] == "trial")
     names = [one["name"] for one in found["env"]]
     assert len(names) == len(set(names)), names
     return {one["name"]: one.get("value", "") for one in found["env"]}
@@ -66,17 +66,16 @@ async def test_the_server_takes_every_field_of_custom_kinds_and_the_longest_name
     client: Kubernetes, addons_namespace: str
 ) -> None:
     long = changed(name=f"{'nightly-' * 30}69b56f04-1", hosts=100)
-    for addon, workload in (("jobset", "jobset"), ("training-operator", "pytorchjob")):
-        needs_addon(addon)
-        root = made_of(long, options_of(f"{{workload: {workload}}}"), addons_namespace).root
-        assert len(root["metadata"]["name"]) == MOST_CHARACTERS
+    needs_addon("jobset")
+    root = made_of(long, options_of("{workload: jobset}"), addons_namespace).root
+    assert len(root["metadata"]["name"]) == MOST_CHARACTERS
+    await client.create(root, dry_run=True)
+    for shape in SHAPES:
+        if shape.startswith("jobset"):
+            await client.create(made(shape, addons_namespace).root, dry_run=True)
+    root["spec"]["resourses"] = {}
+    with pytest.raises(ApiError, match="resourses"):
         await client.create(root, dry_run=True)
-        for shape in SHAPES:
-            if shape.startswith(workload):
-                await client.create(made(shape, addons_namespace).root, dry_run=True)
-        root["spec"]["resourses"] = {}
-        with pytest.raises(ApiError, match="resourses"):
-            await client.create(root, dry_run=True)
 
 
 async def test_a_job_set_gives_its_pods_the_names_that_they_are_told(client: Kubernetes, addons_namespace: str) -> None:
@@ -90,25 +89,7 @@ async def test_a_job_set_gives_its_pods_the_names_that_they_are_told(client: Kub
     await services_of(client, addons_namespace, {root["metadata"]["name"]})
 
 
-async def test_a_pytorch_job_numbers_its_pods_and_tells_them_the_port(
-    client: Kubernetes, addons_namespace: str
-) -> None:
-    needs_addon("training-operator")
-    root = await submit(client, addons_namespace, 3, "{workload: pytorchjob}")
-    pods = await pods_of(client, addons_namespace, root, 3)
-    name = root["metadata"]["name"]
-    assert [pod.metadata.name for pod in pods] == [f"{name}-master-0", f"{name}-worker-0", f"{name}-worker-1"]
-    told = [variables(pod, "pytorch") for pod in pods]
-    assert [one["RANK"] for one in told] == ["0", "1", "2"]
-    assert {one["MASTER_PORT"] for one in told} == {"29500"}
-    hosts = [f"{pod.metadata.name}.{addons_namespace}.svc" for pod in pods]
-    assert told[1]["SEATRIAL_HOSTNAMES"].split(",") == hosts
-    await services_of(client, addons_namespace, {pod.metadata.name for pod in pods})
-
-
-@pytest.mark.parametrize(
-    ("workload", "addons"), [("job", ()), ("jobset", ("jobset",)), ("pytorchjob", ("training-operator",))]
-)
+@pytest.mark.parametrize(("workload", "addons"), [("job", ()), ("jobset", ("jobset",))])
 async def test_a_queue_releases_a_job_when_it_has_room(
     client: Kubernetes, addons_cluster: Cluster, addons_namespace: str, workload: str, addons: tuple[str, ...]
 ) -> None:
@@ -120,13 +101,12 @@ async def test_a_queue_releases_a_job_when_it_has_room(
         assert pod.metadata.labels["seatrial/part"] == "pod"
 
 
-async def test_nothing_is_left_of_any_workload_when_its_root_goes(client: Kubernetes, addons_namespace: str) -> None:
-    for addon, workload in (("jobset", "jobset"), ("training-operator", "pytorchjob")):
-        needs_addon(addon)
-        root = await submit(client, addons_namespace, 2, f"{{workload: {workload}}}")
-        await pods_of(client, addons_namespace, root, 2)
-        resource = manifest.root_resource(options_of(f"{{workload: {workload}}}"))
-        await client.delete(resource, root["metadata"]["name"], namespace=addons_namespace)
-        await client.delete(JOBS, root["metadata"]["ownerReferences"][0]["name"], namespace=addons_namespace)
-        await pods_of(client, addons_namespace, root, 0)
-        await seen(client, JOBS, lambda jobs: not jobs, namespace=addons_namespace)
+async def test_nothing_is_left_of_a_job_set_when_its_root_goes(client: Kubernetes, addons_namespace: str) -> None:
+    needs_addon("jobset")
+    root = await submit(client, addons_namespace, 2, "{workload: jobset}")
+    await pods_of(client, addons_namespace, root, 2)
+    resource = manifest.root_resource(options_of("{workload: jobset}"))
+    await client.delete(resource, root["metadata"]["name"], namespace=addons_namespace)
+    await client.delete(JOBS, root["metadata"]["ownerReferences"][0]["name"], namespace=addons_namespace)
+    await pods_of(client, addons_namespace, root, 0)
+    await seen(client, JOBS, lambda jobs: not jobs, namespace=addons_namespace)

@@ -182,7 +182,7 @@ async def _outputs(client: Kubernetes, namespace: str, made: manifest.Made, coun
     said = []
     for pod in await seen(client, PODS, ended, into=PodObject, namespace=namespace, labels=labels):
         logs = client.pod(pod.metadata.name, "trial", namespace=namespace).logs()
-        said.append(b"".join([line.text async for line in logs]))
+        said.append(b"".join([line async for line in logs]))
         assert pod.status.phase == "Succeeded", said[-1]
     return said
 

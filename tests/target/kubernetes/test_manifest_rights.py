@@ -26,7 +26,7 @@ from seatrial.kubernetes import (
 from seatrial.target.kubernetes import manifest, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
 
-EVERY = ["{}", "{workload: jobset}", "{workload: pytorchjob}", "{endpoint: service}"]
+EVERY = ["{}", "{workload: jobset}", "{endpoint: service}"]
 EVERY += [f"{{endpoint: {endpoint}, endpoint_host: '{{job}}.example.com'}}" for endpoint in ("ingress", "route")]
 
 
@@ -55,10 +55,9 @@ def test_options_that_need_more_ask_for_more() -> None:
         }
 
     assert extra("{workload: jobset}") == {("jobset.x-k8s.io", "jobsets")}
-    assert extra("{workload: pytorchjob}") == {("kubeflow.org", "pytorchjobs")}
     assert extra(EVERY[-2]) == {("networking.k8s.io", "ingresses")}
     assert extra(EVERY[-1]) == {("route.openshift.io", "routes"), ("route.openshift.io", "routes/custom-host")}
-    assert not [right for right in rights.needed(options_of(EVERY[3]), "n") if right.resource == "pods/portforward"]
+    assert not [right for right in rights.needed(options_of(EVERY[2]), "n") if right.resource == "pods/portforward"]
 
 
 class TokenStatus(Part, frozen=True):

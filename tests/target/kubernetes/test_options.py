@@ -22,7 +22,7 @@ WRONG = [
     ("{parallel: 0}", "0", "greater than or equal to 1"),
     ("{parallel: many}", "many", "expected a whole number, got 'many'"),
     ("{pull: Sometimes}", "Sometimes", "'Sometimes' is none of Always, IfNotPresent, Never"),
-    ("{workload: jobsets}", "jobsets", "none of job, jobset, pytorchjob; did you mean 'jobset'?"),
+    ("{workload: jobsets}", "jobsets", "none of job, jobset; did you mean 'jobset'?"),
     ("{keep: soon}", "soon", "'soon' is not a duration; write seconds (90) or units"),
     ("{box_size: 20}", "20", "20 is not a size; write a number with a unit: 512Mi, 16Gi"),
     ("{keeper: {cpu: some}}", "some", "'some' is not a number of cores; write 2, 0.5 or thousandths (50m)"),

@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from manifest_shapes import changed, container, made_of, options_of, pod_templates
+from manifest_shapes import changed, container, made_of, options_of
 from on_cluster import job, nothing_left, objects, opened
 
 from cluster.cluster import Cluster
@@ -62,13 +62,6 @@ def test_the_number_of_a_port_is_the_jobs_to_say_and_no_variable_of_the_user_cha
     assert variables["SEATRIAL_PORT"] == "8000"
     assert variables["SEATRIAL_PORT_HTTP"] == "8000"
     assert variables["SEATRIAL_PORT_GRPC_API"] == "8033"
-
-
-def test_a_pytorchjob_keeps_the_ports_beside_its_own() -> None:
-    root = made_of(changed(ports=(HTTP,), hosts=2), options_of("{workload: pytorchjob}")).root
-    for template in pod_templates(root):
-        trial = next(one for one in template["spec"]["containers"] if one["name"] == "pytorch")
-        assert [port["name"] for port in trial["ports"]] == ["http", "pytorchjob-port"]
 
 
 def test_ready_by_a_port_that_there_is_not_is_refused() -> None:
@@ -125,9 +118,9 @@ ENDED = {"state": {"terminated": {"startedAt": "2026-01-01T00:00:05Z", "finished
     ids=["ready", "not-yet", "alone", "no-probe", "was-ready", "never-ready", "never-ready-within-a-second"],
 )
 def test_whether_a_trial_is_or_was_ready_is_read_from_its_pod(seen: PodObject, expected: bool) -> None:
-    assert seen.ready("trial") is expected
+    assert seen.ready is expected
     times = PodTimes(seen)
-    times.take(seen, "trial", 1e10, live=False)
+    times.take(seen, 1e10, live=False)
     assert (Stage.READY in times.times) is expected
     if expected and Stage.FINISHED in times.times:
         assert times.times[Stage.READY].wall_s <= times.times[Stage.FINISHED].wall_s

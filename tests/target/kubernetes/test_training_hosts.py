@@ -136,17 +136,14 @@ async def test_a_host_that_fails_ends_the_others_and_the_verdict_names_it(
 @pytest.mark.every
 @pytest.mark.addons
 @pytest.mark.skipif(not EVERY, reason="a cluster of its own with addons and a real node, with SEATRIAL_TEST_ALL=1")
-@pytest.mark.parametrize(("workload", "addon"), [("jobset", "jobset"), ("pytorchjob", "training-operator")])
-async def test_hosts_talk_and_fail_alike_as_a_job_set_and_as_a_pytorch_job(
-    world: World, workload: str, addon: str
-) -> None:
-    needs_addon(addon)
+async def test_hosts_talk_and_fail_alike_as_a_job_set(world: World) -> None:
+    needs_addon("jobset")
     with (
-        shared(f"real-{workload}", Wanted(kubelet=True, addons=(addon,))) as cluster,
+        shared("real-jobset", Wanted(kubelet=True, addons=("jobset",))) as cluster,
         namespace_of(cluster) as namespace,
     ):
         trial = "command: 'python train.py ${failing}', matrix: {failing: ['', 1]}, hosts: 2, steps: {count: 6}"
-        passed, failed = run_all(world, cluster, namespace, trial, 1, f", workload: {workload}")
+        passed, failed = run_all(world, cluster, namespace, trial, 1, ", workload: jobset")
         assert str(passed.verdict) == "passed", passed.findings
         assert failed.why == "train: exit code 1 on host 1, and should be 0"
         await nothing_left(cluster, namespace)

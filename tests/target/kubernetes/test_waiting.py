@@ -38,7 +38,7 @@ def warning(reason: str, message: str, kind: str = "Pod", name: str = "job-0-abc
 
 
 def why(*pods: PodObject, **around: Any) -> Waiting | None:
-    return why_waiting(pods, "trial", Around(**around), PATIENCE)
+    return why_waiting(pods, Around(**around), PATIENCE)
 
 
 def final(found: Waiting | None) -> tuple[Outcome, float]:

@@ -1,4 +1,4 @@
-"""Jobs that are a JobSet or a PyTorchJob, and jobs that Kueue holds back, with the real controllers of these."""
+"""Jobs that are a JobSet, and jobs that Kueue holds back, with the real controllers of these."""
 
 import asyncio
 import uuid
@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.addons]
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-PYTORCH_JOBS = Resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
 HOSTS = 3
 
 
@@ -52,30 +51,19 @@ def _job_set(template: dict[str, Any]) -> dict[str, Any]:
     return {"failurePolicy": {"maxRestarts": 0}, "replicatedJobs": [job]}
 
 
-def _pytorch_job(template: dict[str, Any]) -> dict[str, Any]:
-    def replicas(count: int) -> dict[str, Any]:
-        return {"replicas": count, "restartPolicy": "Never", "template": template}
-
-    policy = {"backoffLimit": 0, "cleanPodPolicy": "None"}
-    return {"runPolicy": policy, "pytorchReplicaSpecs": {"Master": replicas(1), "Worker": replicas(HOSTS - 1)}}
-
-
 @asynccontextmanager
-async def _started(cluster: Cluster, resource: Resource, trial: str, **pod: Any) -> AsyncIterator[tuple[Watched, str]]:
+async def _started(cluster: Cluster, **pod: Any) -> AsyncIterator[tuple[Watched, str]]:
     async with watching(cluster) as around:
         watched = Watched(
-            around.client, around.namespace, Watcher(around.client, around.namespace, resource, patience=SHORT)
+            around.client, around.namespace, Watcher(around.client, around.namespace, JOB_SETS, patience=SHORT)
         )
         name = f"job-{uuid.uuid4().hex[:6]}"
-        spec = pod_spec("true", **pod)
-        spec["containers"][0]["name"] = trial
-        manifest = root_manifest(name, watched.run, spec)
-        make = _job_set if resource is JOB_SETS else _pytorch_job
-        whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": manifest["metadata"]}
-        made = await watched.client.create({**whole, "spec": make(manifest["spec"]["template"])}, resource=resource)
+        manifest = root_manifest(name, watched.run, pod_spec("true", **pod))
+        whole = {"apiVersion": JOB_SETS.api_version, "kind": JOB_SETS.kind, "metadata": manifest["metadata"]}
+        made = await watched.client.create({**whole, "spec": _job_set(manifest["spec"]["template"])}, resource=JOB_SETS)
         reading = asyncio.create_task(watched.read())
         created = StageTime(Stage.CREATED, 0.0, "api-server")
-        watched.watcher.add(name, TrackedJob(name, watched.run, made.metadata.uid, HOSTS, created, trial=trial))
+        watched.watcher.add(name, TrackedJob(name, watched.run, made.metadata.uid, HOSTS, created))
         try:
             yield watched, name
         finally:
@@ -85,33 +73,15 @@ async def _started(cluster: Cluster, resource: Resource, trial: str, **pod: Any)
 
 async def test_a_job_set_is_followed_to_its_end_with_its_hosts_in_order(addons_cluster: Cluster) -> None:
     needs_addon("jobset")
-    async with _started(addons_cluster, JOB_SETS, "trial") as (watched, handle):
+    async with _started(addons_cluster) as (watched, handle):
         assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
         assert watched.stages(handle) == ALL_STAGES
         assert [pod.number for pod in watched.watcher.pods(handle)] == [0, 1, 2]
 
 
-async def test_a_pytorch_job_has_its_master_first_and_its_container_by_another_name(addons_cluster: Cluster) -> None:
-    needs_addon("training-operator")
-    async with _started(addons_cluster, PYTORCH_JOBS, "pytorch") as (watched, handle):
-        await watched.until_running(handle, HOSTS)
-        pods = watched.watcher.pods(handle)
-        assert [pod.name for pod in pods] == [f"{handle}-master-0", f"{handle}-worker-0", f"{handle}-worker-1"]
-        watched.watcher.mark_cancelled(handle)
-        await watched.client.delete(PYTORCH_JOBS, handle)
-        assert (await watched.exit(handle)).outcome is Outcome.CANCELLED
-        await asyncio.wait_for(watched.watcher.gone(handle), 60)
-
-
-@pytest.mark.parametrize(
-    ("addon", "resource", "trial"),
-    [("jobset", JOB_SETS, "trial"), ("training-operator", PYTORCH_JOBS, "pytorch")],
-)
-async def test_pods_that_cannot_be_made_are_told_whoever_makes_them(
-    addons_cluster: Cluster, addon: str, resource: Resource, trial: str
-) -> None:
-    needs_addon(addon)
-    async with _started(addons_cluster, resource, trial, serviceAccountName="none") as (watched, handle):
+async def test_pods_that_cannot_be_made_are_told_whoever_makes_them(addons_cluster: Cluster) -> None:
+    needs_addon("jobset")
+    async with _started(addons_cluster, serviceAccountName="none") as (watched, handle):
         found = await watched.exit(handle)
         assert found.outcome is Outcome.REFUSED
         assert 'serviceaccount "none" not found' in found.message

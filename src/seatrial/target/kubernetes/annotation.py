@@ -22,18 +22,17 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
     grace_s: float = 10.0
     steps: tuple[str, ...] = ()  # their names; none when they are too long
     runs: int = 0  # how many steps there are, when all are plain commands; then the exit code tells of them
-    trial: str = names.TRIAL
     ports: dict[str, int] = {}  # the number of each by its name
 
     @classmethod
-    def of(cls, job: Job, trial: str) -> "JobAnnotation":
+    def of(cls, job: Job) -> "JobAnnotation":
         steps = tuple(step.name for step in job.steps)
         if sum(len(name.encode()) for name in steps) > MOST_NAMES_BYTES:
             steps = ()
         plain = all(step.kind == "run" for step in job.steps)
         runs = len(job.steps) if plain else 0
         ports = {port.name: port.number for port in job.ports}
-        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, trial, ports)
+        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, ports)
 
     @classmethod
     def read(cls, found: Annotated) -> "JobAnnotation":

@@ -11,7 +11,7 @@ from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_errors
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.watch.objects import FIRST_REPLICA, INDEX_LABEL, REPLICA_TYPE, PodObject
+from seatrial.target.kubernetes.watch.objects import INDEX_LABEL, PodObject
 from seatrial.target.protocol import TargetError
 
 
@@ -48,7 +48,7 @@ async def _running_pod(client: Kubernetes, namespace: str, job: JobAnnotation) -
     """The name of the first host's, while its trial runs."""
     labels = names.selector(job=names.object_name(job.name))
     async for pod in client.list(PODS, PodObject, namespace=namespace, labels=labels):
-        if pod.number == 0 and not pod.phase_ended and pod.state(job.trial).running is not None:
+        if pod.number == 0 and not pod.phase_ended and pod.trial.running is not None:
             return pod.metadata.name
     return None
 
@@ -76,7 +76,7 @@ def _objects(
     name = _service_name(job, number)
     labels = {**names.run_labels(job.run, "endpoint"), names.JOB: names.object_name(job.name)}
     metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [root]}
-    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": _service(job, options, number)}
+    yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": _service(job, number)}
     if options.endpoint == "ingress":
         backend = {"service": {"name": name, "port": {"number": number}}}
         rule = {
@@ -93,11 +93,11 @@ def _objects(
         yield {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": metadata, "spec": spec}
 
 
-def _service(job: JobAnnotation, options: KubernetesOptions, number: int) -> dict[str, Any]:
+def _service(job: JobAnnotation, number: int) -> dict[str, Any]:
     """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and who
     loads it would then measure the Service."""
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
     if job.hosts > 1:
-        chosen |= {REPLICA_TYPE: FIRST_REPLICA} if options.workload == "pytorchjob" else {INDEX_LABEL: "0"}
+        chosen[INDEX_LABEL] = "0"
     ports = [{"port": number, "targetPort": number}]
     return {"selector": chosen, "ports": ports, "publishNotReadyAddresses": True}

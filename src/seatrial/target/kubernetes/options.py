@@ -123,9 +123,9 @@ class KubernetesOptions(Options):
     )
     namespace: Namespace | None = Field(None, description="Where everything is made; without it the context's.")
     parallel: int | None = Field(None, strict=True, ge=1, description="How many jobs are on the cluster at once.")
-    workload: Literal["job", "jobset", "pytorchjob"] = Field(
+    workload: Literal["job", "jobset"] = Field(
         "job",
-        description="What a job is on the cluster: a Job, a JobSet or a PyTorchJob, which must be installed there.",
+        description="What a job is on the cluster: a Job, or a JobSet, which must be installed there.",
     )
     queue: ObjectName | None = Field(None, description="Kueue's LocalQueue through which jobs start.")
 

@@ -1,4 +1,4 @@
-"""The Kubernetes target: a Job (or JobSet, PyTorchJob) for each job, and this process only asks and listens."""
+"""The Kubernetes target: a Job (or JobSet) for each job, and this process only asks and listens."""
 
 import asyncio
 import builtins
@@ -47,13 +47,8 @@ class _Status(Part, frozen=True, gc=False):
     active: int = 0
 
 
-class _Policy(Part, frozen=True, gc=False):
-    suspend: bool = False
-
-
 class _Spec(Part, frozen=True, gc=False):
     suspend: bool = False
-    run_policy: _Policy = _Policy()  # of a PyTorchJob
 
 
 class Root(Annotated, frozen=True, gc=False):
@@ -188,7 +183,7 @@ class KubernetesTarget:
             secrets=secrets,
             plain=plain_script(job),
         )
-        annotation = JobAnnotation.of(job, manifest.trial_name(self._options)).text()
+        annotation = JobAnnotation.of(job).text()
         made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
 
@@ -196,7 +191,7 @@ class KubernetesTarget:
         """Whether everything that it needs was there once: whoever made it came to the end of that."""
         if self._options.queue is not None:
             return manifest.QUEUE in root.metadata.labels
-        return not (root.spec.suspend or root.spec.run_policy.suspend)
+        return not root.spec.suspend
 
     async def _put(self, one: dict[str, Any]) -> None:
         with contextlib.suppress(AlreadyExists):
@@ -237,7 +232,6 @@ class KubernetesTarget:
             uid=root.metadata.uid,
             hosts=annotation.hosts,
             created=created,
-            trial=annotation.trial,
             queue=self._options.queue is not None,
         )
         self._watcher.add(handle, known)
@@ -388,7 +382,7 @@ def _others(options: KubernetesOptions) -> tuple[str, ...]:
     """The containers that the user's template adds to ours."""
     spec = options.template.get("spec") or {}
     added = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    ours = (names.TRIAL, names.KEEPER, manifest.trial_name(options))
+    ours = (names.TRIAL, names.KEEPER)
     return tuple(one["name"] for one in added if one.get("name") not in ours and one.get("$patch") != "delete")
 
 

@@ -129,13 +129,13 @@ class Collector:
             (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         if pod.real:
             with contextlib.suppress(KubernetesError):
-                log = await self._log(pod, job.trial)
+                log = await self._log(pod, names.TRIAL)
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
     async def _log(self, pod: PodSummary, container: str) -> bytes:
         logs = self._client.pod(pod.name, container, namespace=self._namespace).logs(patience_s=LOG_PATIENCE_S)
         with contextlib.suppress(NotFound):
-            return b"".join([line.text async for line in logs])
+            return b"".join([line async for line in logs])
         return b""
 
     # ---- the logs of several

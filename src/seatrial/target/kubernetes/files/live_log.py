@@ -72,13 +72,13 @@ class LiveLog:
     async def _read(
         self, job: JobAnnotation, pod: PodSummary, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
-        sources = [self._trial(job, pod, follow), *(self._other(pod, name, follow) for name in self._others)]
+        sources = [self._trial(pod, follow), *(self._other(pod, name, follow) for name in self._others)]
         prefixes = [prefix_of(pod.number, job.hosts, name) for name in ("", *self._others)]
         await asyncio.gather(
             *(_pass_on(source, prefix, queue) for source, prefix in zip(sources, prefixes, strict=True))
         )
 
-    async def _trial(self, job: JobAnnotation, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
+    async def _trial(self, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
         def there() -> bool:
             now = self._watcher.pod(pod.uid)
             return now is not None and now.keeper_running
@@ -93,7 +93,7 @@ class LiveLog:
             return
         now = self._watcher.pod(pod.uid)
         if now is not None and now.real:  # its keeper has left: what the node still has
-            async for block in self._other(pod, job.trial, follow):
+            async for block in self._other(pod, names.TRIAL, follow):
                 yield block
 
     def _may_come(self, pod: PodSummary) -> bool:
@@ -103,7 +103,7 @@ class LiveLog:
 
     async def _other(self, pod: PodSummary, container: str, follow: bool) -> AsyncIterator[bytes]:
         async for line in self._client.pod(pod.name, container, namespace=self._namespace).logs(follow=follow):
-            yield line.text
+            yield line
 
 
 async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:

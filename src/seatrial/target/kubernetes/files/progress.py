@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from seatrial.job import Event
-from seatrial.kubernetes import Kubernetes, KubernetesError
+from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.watch.watcher import Watcher
@@ -49,10 +49,12 @@ class ProgressFollower:
             while pod := next((pod for pod in self._watcher.pods(handle) if pod.trial_running and pod.real), None):
                 keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
                 with contextlib.suppress(KubernetesError):
-                    async for block in keeper.follow_file(f"{names.OUT}/records.jsonl", offset):
-                        offset += len(block)
-                        step = progress.feed(block)
-                        if step:
-                            self._watcher.report(Event(handle, progress=step))
+                    command = ["tail", "-c", f"+{offset + 1}", "-f", f"{names.OUT}/records.jsonl"]
+                    async with await keeper.start(command) as running:
+                        async for channel, block in running:
+                            if channel == STDOUT:
+                                offset, failures = offset + len(block), 0
+                                if step := progress.feed(block):
+                                    self._watcher.report(Event(handle, progress=step))
                 await asyncio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
                 failures += 1

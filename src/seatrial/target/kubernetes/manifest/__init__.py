@@ -13,7 +13,6 @@ from seatrial.target.kubernetes.manifest.workload import (
     release,
     root_deadline_s,
     root_resource,
-    trial_name,
 )
 
 __all__ = [
@@ -33,5 +32,4 @@ __all__ = [
     "root_deadline_s",
     "root_resource",
     "run_object",
-    "trial_name",
 ]

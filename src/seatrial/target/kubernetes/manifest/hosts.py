@@ -16,7 +16,6 @@ class Hosts(msgspec.Struct, frozen=True):
     count: int = 1
     names: tuple[str, ...] = ()
     subdomain: str | None = None  # of the pods, where no controller sets it
-    numbered_by_us: bool = True  # False: the controller says MASTER_ADDR and MASTER_PORT itself
 
 
 def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
@@ -24,9 +23,6 @@ def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
         return Hosts()
     name = names.object_name(job.name)
     numbers = range(job.hosts)
-    if options.workload == "pytorchjob":  # a service for each pod
-        pods = [f"{name}-master-0", *(f"{name}-worker-{number - 1}" for number in numbers[1:])]
-        return Hosts(job.hosts, tuple(f"{pod}.{namespace}.svc" for pod in pods), numbered_by_us=False)
     if options.workload == "jobset":
         own = (f"{name}-{REPLICATED_JOB}-0-{number}" for number in numbers)
         return Hosts(job.hosts, tuple(f"{pod}.{name}.{namespace}.svc" for pod in own))

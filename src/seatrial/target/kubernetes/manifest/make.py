@@ -160,7 +160,7 @@ def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> dict[str, A
 
 
 def _service(job: Job, namespace: str, hosts: Hosts) -> dict[str, Any] | None:
-    """The names of several hosts, from before they are ready; JobSet and PyTorchJob have services of their own."""
+    """The names of several hosts, from before they are ready; a JobSet has a service of its own."""
     if hosts.subdomain is None:
         return None
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}

@@ -38,8 +38,7 @@ def own_variables(job: Job, hosts: Hosts) -> dict[str, str]:
     }
     if hosts.count > 1:
         made |= {"SEATRIAL_HOSTS": str(hosts.count), "SEATRIAL_HOSTNAMES": ",".join(hosts.names)}
-        if hosts.numbered_by_us:
-            made |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
+        made |= {"MASTER_ADDR": hosts.names[0], "MASTER_PORT": str(MASTER_PORT)}
     return made
 
 

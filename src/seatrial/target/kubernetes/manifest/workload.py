@@ -1,31 +1,21 @@
-"""What a job is on the cluster: a Job, a JobSet or a PyTorchJob around the same pod, made suspended, then released."""
+"""What a job is on the cluster: a Job or a JobSet around the same pod, made suspended, then released."""
 
-import copy
 from typing import Any
 
-from seatrial.job import Job, Outcome
+from seatrial.job import Job
 from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import quantity
-from seatrial.target.kubernetes.manifest.hosts import MASTER_PORT, REPLICATED_JOB
+from seatrial.target.kubernetes.manifest.hosts import REPLICATED_JOB
 from seatrial.target.kubernetes.manifest.pod import pod_deadline_s
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.protocol import TargetError
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-PYTORCH_JOBS = Resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs")
-ROOTS = {"job": JOBS, "jobset": JOB_SETS, "pytorchjob": PYTORCH_JOBS}
 QUEUE = "kueue.x-k8s.io/queue-name"
-PYTORCH = "pytorch"  # what the training operator wants the container to be called
 
 
 def root_resource(options: KubernetesOptions) -> Resource:
-    return ROOTS[options.workload]
-
-
-def trial_name(options: KubernetesOptions) -> str:
-    """Of the container that runs the trial."""
-    return PYTORCH if options.workload == "pytorchjob" else names.TRIAL
+    return JOB_SETS if options.workload == "jobset" else JOBS
 
 
 def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
@@ -38,12 +28,12 @@ def release(options: KubernetesOptions) -> dict[str, Any]:
     """The merge patch that lets a root start. With a queue, Kueue does it when there is room."""
     if options.queue is not None:
         return {"metadata": {"labels": {QUEUE: options.queue}}}
-    return {"spec": {"runPolicy": {"suspend": False}} if options.workload == "pytorchjob" else {"suspend": False}}
+    return {"spec": {"suspend": False}}
 
 
 def root(job: Job, options: KubernetesOptions, metadata: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     resource = root_resource(options)
-    make = {"job": _job, "jobset": _job_set, "pytorchjob": _pytorch_job}[options.workload]
+    make = _job_set if options.workload == "jobset" else _job
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
     return {**head, "spec": make(job, options, template)}
 
@@ -79,35 +69,3 @@ def _job_set(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> 
             {"name": REPLICATED_JOB, "replicas": 1, "template": {"spec": {**inner, "template": template}}}
         ],
     }
-
-
-def _pytorch_job(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
-    policy = {
-        "suspend": True,
-        "activeDeadlineSeconds": quantity.seconds(root_deadline_s(job, options)),
-        "ttlSecondsAfterFinished": quantity.seconds(options.keep_s),
-        "backoffLimit": 0,
-        "cleanPodPolicy": "None",  # the keepers decide how long pods stay
-    }
-    template = _for_pytorch(template)
-    replicas: dict[str, Any] = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
-    if job.hosts > 1:
-        replicas["Worker"] = {"replicas": job.hosts - 1, "restartPolicy": "Never", "template": copy.deepcopy(template)}
-    return {"runPolicy": policy, "pytorchReplicaSpecs": replicas}
-
-
-def _for_pytorch(template: dict[str, Any]) -> dict[str, Any]:
-    """The container has the operator's name and the port that it tells all hosts; restarts are the replica's to say."""
-    made = copy.deepcopy(template)
-    del made["spec"]["restartPolicy"]
-    containers = {container["name"]: container for container in made["spec"]["containers"]}
-    if PYTORCH in containers:
-        raise TargetError(
-            f"the target's `template` has a container {PYTORCH!r}, the name that the trial's own gets in a PyTorchJob: "
-            f"write {names.TRIAL!r} for that one, and give another one another name",
-            Outcome.REFUSED,
-        )
-    trial = containers[names.TRIAL]
-    trial["name"] = PYTORCH
-    trial["ports"] = [*trial.get("ports", []), {"name": "pytorchjob-port", "containerPort": MASTER_PORT}]
-    return made

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from seatrial.job import Exit, Outcome
+from seatrial.target.kubernetes.names import TRIAL
 from seatrial.target.kubernetes.watch.objects import (
     CANNOT_START,
     KILLED,
@@ -57,35 +58,35 @@ class Around(msgspec.Struct, frozen=True):
     cancelled: bool = False
 
 
-def over(host: HostEnd, trial: str) -> bool:
+def over(host: HostEnd) -> bool:
     """Whether nothing of the trial runs there any more, as far as can be known."""
-    return host.gone or host.silent or host.pod.phase_ended or host.pod.state(trial).terminated is not None
+    return host.gone or host.silent or host.pod.phase_ended or host.pod.trial.terminated is not None
 
 
-def depends_on_surroundings(host: HostEnd, trial: str) -> bool:
+def depends_on_surroundings(host: HostEnd) -> bool:
     """Whether how it ended may depend on what becomes of its root and its namespace, and not on its own word alone."""
-    own = _own_end(host, trial)
+    own = _own_end(host)
     silent = own is None or own.outcome is Outcome.CANCELLED
     return silent and (host.gone or host.pod.being_deleted)
 
 
-def failed(host: HostEnd, trial: str, around: Around) -> bool:
-    ended = host_exit(host, trial, around)
+def failed(host: HostEnd, around: Around) -> bool:
+    ended = host_exit(host, around)
     return ended.outcome is not Outcome.EXITED or bool(ended.code)
 
 
-def job_exit(hosts: Sequence[HostEnd], trial: str, around: Around) -> Exit:
+def job_exit(hosts: Sequence[HostEnd], around: Around) -> Exit:
     """Of a job all of whose hosts are over, or that will never have any."""
     if not hosts:
         return _without_pods(around)
-    ends = [(host, host_exit(host, trial, around)) for host in hosts]
+    ends = [(host, host_exit(host, around)) for host in hosts]
     bad = [(host, ended) for host, ended in ends if ended.outcome is not Outcome.EXITED or ended.code]
     if not bad:
         return ends[0][1]
-    deadline = _deadline(around, any(host.pod.started(trial) for host in hosts))
-    if deadline is not None and all(_consequence(host, trial, ended) for host, ended in bad):
+    deadline = _deadline(around, any(host.pod.started for host in hosts))
+    if deadline is not None and all(_consequence(host, ended) for host, ended in bad):
         return deadline
-    host, ended = min(bad, key=lambda one: (_consequence(one[0], trial, one[1]), one[0].finished_s, one[0].pod.number))
+    host, ended = min(bad, key=lambda one: (_consequence(one[0], one[1]), one[0].finished_s, one[0].pod.number))
     if len(hosts) == 1:
         return ended
     where = f"host {host.pod.number}{_on(host.pod)}"
@@ -93,32 +94,32 @@ def job_exit(hosts: Sequence[HostEnd], trial: str, around: Around) -> Exit:
     return msgspec.structs.replace(ended, message=message)
 
 
-def host_exit(host: HostEnd, trial: str, around: Around) -> Exit:
+def host_exit(host: HostEnd, around: Around) -> Exit:
     """How one of its hosts ended."""
     pod = host.pod
-    own = _own_end(host, trial)
+    own = _own_end(host)
     if own is not None and own.outcome is not Outcome.CANCELLED:
         return own
     if around.cancelled:
         return Exit(Outcome.CANCELLED, message=_still_running(pod) if host.silent else own.message if own else "")
     if host.silent:
         return Exit(Outcome.LOST, message=f"{_why_deleted(host, around)}, and {_still_running(pod)}")
-    ended = pod.state(trial).terminated
+    ended = pod.trial.terminated
     if ended is not None and ended.reason == OUT_OF_MEMORY and ended.exit_code:
         return Exit(Outcome.MEMORY, ended.exit_code, _signal(ended), f"it used more memory than its limit{_on(pod)}")
-    taken = _taken_away(host, trial, around)
+    taken = _taken_away(host, around)
     if taken is not None and (own is not None or ended is None or _because_asked_to_end(host, ended)):
         return taken
     if own is not None:
         return own
     if ended is not None:
         return _from_state(ended, pod)
-    words = _reason(pod.status.reason, pod.status.message) or _another_failed(pod, trial)
+    words = _reason(pod.status.reason, pod.status.message) or _another_failed(pod)
     return Exit(Outcome.INFRA, message=f"{words}{_on(pod)}")
 
 
-def _own_end(host: HostEnd, trial: str) -> Exit | None:
-    ended = host.pod.state(trial).terminated
+def _own_end(host: HostEnd) -> Exit | None:
+    ended = host.pod.trial.terminated
     word = read_termination_message(ended) if ended is not None else None
     if ended is None or word is None:
         return None
@@ -129,18 +130,18 @@ def _own_end(host: HostEnd, trial: str) -> Exit | None:
 # ---- what was done to it
 
 
-def _taken_away(host: HostEnd, trial: str, around: Around) -> Exit | None:
+def _taken_away(host: HostEnd, around: Around) -> Exit | None:
     pod = host.pod
     disruption = pod.condition("DisruptionTarget")
     if pod.status.reason == DEADLINE:
-        return _out_of_time(pod.started(trial))
+        return _out_of_time(pod.started)
     if disruption is not None:
         return Exit(Outcome.EVICTED, message=_disrupted(disruption, pod))
     if pod.status.reason == "Evicted":
         return Exit(Outcome.EVICTED, message=f"evicted by its node {_node(pod)}: {one_line(pod.status.message)}")
     if not host.gone and not pod.being_deleted:
         return None
-    deadline = _deadline(around, pod.started(trial))
+    deadline = _deadline(around, pod.started)
     if deadline is not None:
         return deadline
     if around.root is not None and around.root.suspended and not around.root_gone:
@@ -231,10 +232,10 @@ def _from_state(ended: Terminated, pod: PodObject) -> Exit:
     return Exit(Outcome.EXITED, ended.exit_code, message=said)
 
 
-def _another_failed(pod: PodObject, trial: str) -> str:
+def _another_failed(pod: PodObject) -> str:
     """Which of the others did, where the trial itself never began: one that the user's template adds."""
     for name, state in pod.states():
-        if name != trial and state.terminated is not None and state.terminated.exit_code:
+        if name != TRIAL and state.terminated is not None and state.terminated.exit_code:
             said = one_line(state.terminated.message)
             what = f"its container {name} failed with exit code {state.terminated.exit_code} before it began"
             return f"{what}: {said}" if said else what
@@ -265,12 +266,12 @@ def _asked_to_end_s(host: HostEnd) -> float | None:
     return min((one for one in (marked_s, deleted_s) if one is not None), default=None)
 
 
-def _consequence(host: HostEnd, trial: str, ended: Exit) -> bool:
+def _consequence(host: HostEnd, ended: Exit) -> bool:
     """Whether it may have been ended because of another that ended."""
     if ended.outcome is Outcome.CANCELLED:
         return True
     done_to_it = ended.outcome in (Outcome.INFRA, Outcome.TIMEOUT, Outcome.QUEUE)
-    return done_to_it and _own_end(host, trial) is None
+    return done_to_it and _own_end(host) is None
 
 
 # ---- words

@@ -98,8 +98,6 @@ class Feeds:
     def follow(self, known: TrackedJob) -> JobFeed:
         feed = self._jobs[known.name] = JobFeed(known)
         feed.pods.update(self._others.pop(known.name, {}))
-        for times in feed.pods.values():
-            times.retake(known.trial)
         for warning in [one for one in self._unmatched if self._about(one) is feed]:
             self._unmatched.remove(warning)
             feed.warn(warning)
@@ -139,10 +137,6 @@ class Feeds:
 
     def pod(self, uid: str) -> PodTimes | None:
         return self._pods.get(uid)
-
-    def trial(self, pod: PodObject) -> str:
-        feed = self._jobs.get(pod.job)
-        return feed.known.trial if feed is not None else names.TRIAL
 
     def synced(self, run: str) -> bool:
         return run in self._synced
@@ -223,7 +217,7 @@ class Feeds:
             times = self._pods[uid] = PodTimes(pod)
             pods = feed.pods if feed is not None else self._others.setdefault(name, {})
             pods[uid] = times
-        times.take(pod, self.trial(pod), self._clock.wall_s(at_s), live, gone)
+        times.take(pod, self._clock.wall_s(at_s), live, gone)
         if feed is not None:
             self._note(name)
         elif gone:

@@ -115,7 +115,7 @@ class JobState:
             finished = one.times.get(Stage.FINISHED)
             finished_s = finished.wall_s if finished else clock.now_s()
             host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
-            if one.pod.being_deleted and not over(host, self.known.trial):
+            if one.pod.being_deleted and not over(host):
                 at_s = self._silent_at_s.setdefault(one.pod.metadata.uid, _silent_at_s(one, clock, lost_s))
                 host = msgspec.structs.replace(host, silent=time.monotonic() >= at_s)
                 self._wake_s.append(at_s)
@@ -124,7 +124,7 @@ class JobState:
 
     def over(self, hosts: list[HostEnd], synced: bool) -> bool:
         """Whether its trial runs nowhere and never will. Pods that are not listed yet may be anything."""
-        if not synced or not all(over(host, self.known.trial) for host in hosts):
+        if not synced or not all(over(host) for host in hosts):
             return False
         root = self.feed.root
         done = root is not None and (root.failed is not None or root.completed is not None)
@@ -135,15 +135,14 @@ class JobState:
         if around.cancelled:
             return True
         whole = len(hosts) >= self.known.hosts
-        return whole and not any(depends_on_surroundings(host, self.known.trial) for host in hosts)
+        return whole and not any(depends_on_surroundings(host) for host in hosts)
 
     def left_alone(self, hosts: list[HostEnd], around: Around) -> set[int]:
         """The numbers of those that go on although another has failed; told once."""
-        trial = self.known.trial
-        if self._others_ended or not any(over(host, trial) and failed(host, trial, around) for host in hosts):
+        if self._others_ended or not any(over(host) and failed(host, around) for host in hosts):
             return set()
         self._others_ended = True
-        return {host.pod.number for host in hosts if not over(host, trial)}
+        return {host.pod.number for host in hosts if not over(host)}
 
     # ---- waiting
 
@@ -152,7 +151,7 @@ class JobState:
             return None
         pods = [one.pod for one in self.feed.hosts() if not one.gone]
         around = waiting.Around(self.feed.root, self.feed.warnings, self.known.hosts, self.known.queue, most)
-        reason = waiting.why_waiting(pods, self.known.trial, around, patience)
+        reason = waiting.why_waiting(pods, around, patience)
         if reason is None or not reason.final:
             self._waiting = None
         return reason

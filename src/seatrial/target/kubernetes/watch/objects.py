@@ -10,9 +10,7 @@ from seatrial.kubernetes import Meta, Object, Part
 from seatrial.target.kubernetes.names import JOB, KEEPER, TRIAL
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
-REPLICA_TYPE, REPLICA_INDEX = "training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index"
 JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"
-FIRST_REPLICA = "master"  # of a PyTorchJob: host 0, before its workers
 CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 MESSAGE_VERSION = 1
@@ -117,9 +115,6 @@ class PodObject(Object, frozen=True, gc=False):
     def number(self) -> int:
         """Of the host; whoever has none is the only one."""
         labels = self.metadata.labels
-        if REPLICA_INDEX in labels:
-            first = labels.get(REPLICA_TYPE, "").lower() == FIRST_REPLICA
-            return 0 if first else _whole(labels[REPLICA_INDEX]) + 1
         within, across = _whole(labels.get(INDEX_LABEL, "")), _whole(labels.get(JOBSET_INDEX, ""))
         return within or across  # a JobSet has its hosts either in one Job or in one Job each
 
@@ -140,8 +135,9 @@ class PodObject(Object, frozen=True, gc=False):
     def condition(self, type_: str, status: str = "True") -> Condition | None:
         return _condition(self.status.conditions, type_, status)
 
-    def state(self, container: str) -> ContainerState:
-        found = (one.state for one in self.status.container_statuses if one.name == container)
+    @property
+    def trial(self) -> ContainerState:
+        found = (one.state for one in self.status.container_statuses if one.name == TRIAL)
         return next(found, ContainerState())
 
     def states(self) -> list[tuple[str, ContainerState]]:
@@ -150,23 +146,23 @@ class PodObject(Object, frozen=True, gc=False):
             (one.name, one.state) for one in (*self.status.init_container_statuses, *self.status.container_statuses)
         ]
 
-    def started(self, container: str) -> bool:
-        state = self.state(container)
+    @property
+    def started(self) -> bool:
+        """Its trial has."""
+        state = self.trial
         if state.terminated is not None:
             return epoch_s(state.terminated.started_at) is not None and state.terminated.reason not in CANNOT_START
         return state.running is not None
 
-    def probed(self, container: str) -> bool:
-        return any(one.name == container and one.readiness_probe is not None for one in self.spec.containers)
-
-    def ready(self, container: str) -> bool:
-        """Whether its readiness probe has passed. Of one that has ended, whether it ever had: a pod that was ready is
-        not any more since some time after the container's start; one that never was, since before it."""
-        if not self.probed(container):
+    @property
+    def ready(self) -> bool:
+        """Whether its trial's readiness probe has passed. Of one that has ended, whether it ever had: a pod that
+        was ready is not any more since some time after the container's start; one that never was, since before it."""
+        if not any(one.name == TRIAL and one.readiness_probe is not None for one in self.spec.containers):
             return False
-        ended = self.state(container).terminated
+        ended = self.trial.terminated
         if ended is None:
-            return any(one.name == container and one.ready for one in self.status.container_statuses)
+            return any(one.name == TRIAL and one.ready for one in self.status.container_statuses)
         not_ready = self.condition("Ready", "False")
         since_s = epoch_s(not_ready.last_transition_time) if not_ready is not None else None
         started_s = epoch_s(ended.started_at)
@@ -175,11 +171,6 @@ class PodObject(Object, frozen=True, gc=False):
 
 class RootSpec(Part, frozen=True, gc=False):
     suspend: bool | None = None
-    run_policy: "RunPolicy | None" = None  # of a PyTorchJob
-
-
-class RunPolicy(Part, frozen=True, gc=False):
-    suspend: bool | None = None
 
 
 class RootStatus(Part, frozen=True, gc=False):
@@ -187,15 +178,14 @@ class RootStatus(Part, frozen=True, gc=False):
 
 
 class RootObject(Object, frozen=True, gc=False):
-    """A Job, JobSet or PyTorchJob."""
+    """A Job or JobSet."""
 
     spec: RootSpec = RootSpec()
     status: RootStatus = RootStatus()
 
     @property
     def suspended(self) -> bool:
-        policy = self.spec.run_policy
-        return bool(self.spec.suspend or (policy is not None and policy.suspend))
+        return bool(self.spec.suspend)
 
     @property
     def failed(self) -> Condition | None:
@@ -206,7 +196,7 @@ class RootObject(Object, frozen=True, gc=False):
     @property
     def completed(self) -> Condition | None:
         conditions = self.status.conditions
-        found = (_condition(conditions, type_, "True") for type_ in ("Complete", "Completed", "Succeeded"))
+        found = (_condition(conditions, type_, "True") for type_ in ("Complete", "Completed"))
         return next((one for one in found if one is not None), None)
 
 
@@ -232,7 +222,6 @@ class TrackedJob(msgspec.Struct, frozen=True):
     uid: str
     hosts: int
     created: StageTime
-    trial: str = TRIAL
     queue: bool = False  # Kueue decides when it starts
 
 
@@ -242,7 +231,6 @@ class PodSummary(msgspec.Struct, frozen=True):
     name: str
     number: int
     node: str
-    running: bool  # any of its containers does
     trial_running: bool
     trial_ended: bool
     keeper_running: bool
@@ -280,17 +268,16 @@ def _agrees(said: TerminationMessage, ended: Terminated) -> bool:
     return ended.exit_code not in (0, KILLED + 9)
 
 
-def pod_summary(pod: PodObject, trial: str, gone: bool = False) -> PodSummary:
+def pod_summary(pod: PodObject, gone: bool = False) -> PodSummary:
     there = not gone and not pod.phase_ended
     running = {name for name, state in pod.states() if state.running is not None} if there else set()
-    ended = pod.state(trial).terminated
+    ended = pod.trial.terminated
     said = read_termination_message(ended) if ended is not None else None
     return PodSummary(
         name=pod.metadata.name,
         number=pod.number,
         node=pod.spec.node_name,
-        running=bool(running),
-        trial_running=trial in running,
+        trial_running=TRIAL in running,
         trial_ended=not there or ended is not None,
         keeper_running=KEEPER in running,
         ended=not there,

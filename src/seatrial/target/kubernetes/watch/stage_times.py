@@ -47,14 +47,14 @@ class PodTimes:
         self.deleted_s: float | None = None  # when it was first asked to end, by the server's clock
         self.ended = asyncio.Event()  # its trial
 
-    def take(self, pod: PodObject, trial: str, arrived_s: float, live: bool, gone: bool = False) -> None:
+    def take(self, pod: PodObject, arrived_s: float, live: bool, gone: bool = False) -> None:
         """`arrived_s` is wall time."""
         self.pod, self.live, self.gone = pod, live, gone
         if self.deleted_s is None:
             self.deleted_s = pod.deleted_s
         if self.arrived_s is not None and self.arrived_s < arrived_s:
             self.before_s = self.arrived_s
-        reached = _reached(pod, trial, gone)
+        reached = _reached(pod, gone)
         for stage, (stamp_s, source) in reached.items():
             if stage not in self.times:
                 found = self._time(stage, stamp_s, source, arrived_s, live)
@@ -62,11 +62,6 @@ class PodTimes:
         self.arrived_s = arrived_s
         if Stage.FINISHED in self.times:
             self.ended.set()
-
-    def retake(self, trial: str) -> None:
-        """As soon as it is known what its trial is called."""
-        if self.arrived_s is not None:
-            self.take(self.pod, trial, self.arrived_s, self.live, self.gone)
 
     def _time(self, stage: Stage, stamp_s: float | None, source: str, arrived_s: float, live: bool) -> StageTime:
         if live or stamp_s is None:
@@ -76,18 +71,18 @@ class PodTimes:
         return StageTime(stage, min(stamp_s + HALF_S, arrived_s), source, HALF_S)
 
 
-def _reached(pod: PodObject, trial: str, gone: bool) -> dict[Stage, tuple[float | None, str]]:
+def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]]:
     """The stages that it has come to, with the server's stamp and whose that is."""
     found: dict[Stage, tuple[float | None, str]] = {}
     found[Stage.QUEUED] = (epoch_s(pod.metadata.creation_timestamp), API_SERVER)
     if pod.spec.node_name:
         scheduled = pod.condition("PodScheduled")
         found[Stage.SCHEDULED] = (epoch_s(scheduled.last_transition_time) if scheduled else None, API_SERVER)
-    state = pod.state(trial)
-    if pod.started(trial):
+    state = pod.trial
+    if pod.started:
         began = state.running or state.terminated
         found[Stage.STARTED] = (epoch_s(began.started_at) if began else None, KUBELET)
-    if pod.ready(trial):
+    if pod.ready:
         whole = pod.condition("Ready")  # of all its containers: there is no stamp for one of them
         found[Stage.READY] = (epoch_s(whole.last_transition_time) if whole else None, KUBELET)
     if state.terminated is not None:

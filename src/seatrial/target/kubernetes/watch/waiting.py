@@ -108,20 +108,20 @@ class Around(msgspec.Struct, frozen=True):
     most: Mapping[str, float] | None = None
 
 
-def why_waiting(pods: Sequence[PodObject], trial: str, around: Around, patience: Patience) -> Waiting | None:
+def why_waiting(pods: Sequence[PodObject], around: Around, patience: Patience) -> Waiting | None:
     """The reason that weighs most; None when nothing is known to be in the way."""
-    found = list(_reasons(pods, trial, around, patience))
+    found = list(_reasons(pods, around, patience))
     return next((one for one in found if one.final), found[0] if found else None)
 
 
-def _reasons(pods: Sequence[PodObject], trial: str, around: Around, patience: Patience) -> Iterator[Waiting]:
+def _reasons(pods: Sequence[PodObject], around: Around, patience: Patience) -> Iterator[Waiting]:
     root = around.root
     if root is not None and root.suspended:
         if around.queue:
             yield _queued(around.warnings, patience)
         return
     for pod in pods:
-        if pod.started(trial) or pod.phase_ended or pod.being_deleted:
+        if pod.started or pod.phase_ended or pod.being_deleted:
             continue
         about = [one for one in around.warnings if _is_about(one, pod)]
         for one in _of_pod(pod, about, around, patience):

@@ -112,11 +112,11 @@ class Watcher:
         """In the order of hosts."""
         job = self._jobs.get(handle)
         hosts = job.feed.hosts() if job is not None else []
-        return [pod_summary(times.pod, self._feeds.trial(times.pod), times.gone) for times in hosts]
+        return [pod_summary(times.pod, times.gone) for times in hosts]
 
     def pod(self, uid: str) -> PodSummary | None:
         times = self._feeds.pod(uid)
-        return None if times is None else pod_summary(times.pod, self._feeds.trial(times.pod), times.gone)
+        return None if times is None else pod_summary(times.pod, times.gone)
 
     def trial_ended(self, uid: str) -> asyncio.Event:
         """Is set when the trial in that pod has ended; of a pod that is not known, it has."""
@@ -196,7 +196,7 @@ class Watcher:
         around = self._around(job)
         if job.over(hosts, self._feeds.synced(job.known.run)):
             if job.clear(hosts, around):
-                self._exit(job, job_exit(hosts, job.known.trial, around))
+                self._exit(job, job_exit(hosts, around))
             else:
                 job.deciding = self._task(self._decide(job))
             return
@@ -262,7 +262,7 @@ class Watcher:
         if missing or not job.over(hosts, True):
             job.wake(lambda: self._consider(job))
             return
-        self._exit(job, job_exit(hosts, job.known.trial, self._around(job, namespace_going)))
+        self._exit(job, job_exit(hosts, self._around(job, namespace_going)))
 
     async def _give_up(self, job: JobState, reason: Waiting) -> None:
         """It will never start: first it is made sure that it does not after all, then that is told."""
