@@ -446,7 +446,8 @@ class Attempt:
             await self._news(part, None)
 
     async def _remove(self, part: _Part) -> None:
-        """The results are safe; what cannot be removed is found by its label at the run's end, or by reap."""
+        """The results are safe; what cannot be removed is found by its label at the run's end, or by whoever takes the
+        run up, or by reap."""
         assert part.follower
         try:
             handle = part.record.handle
@@ -456,8 +457,9 @@ class Attempt:
                 await part.follower.target.remove(handle)
         except TargetError as error:
             await self._write("left", part, why=self._around.mask(str(error)))
-        else:
-            self._around.at("remove done")
+            part.record.state = State.REMOVED  # for this process; the journal does not say so
+            return
+        self._around.at("remove done")
         await self._move(part, State.REMOVED)
 
     async def _find(self, part: _Part) -> Found | None:
