@@ -112,4 +112,6 @@ def read_run(entries: Iterable[dict[str, Any]]) -> RunRecord:
 
 
 def _part(run: RunRecord, entry: dict[str, Any]) -> PartRecord:
-    return run.attempts[entry["cell"]][-1].parts[entry["part"]]
+    attempts = run.attempts[entry["cell"]]
+    # Mostly the last; but what an earlier one could not remove is removed by a later process.
+    return next(one for one in reversed(attempts) if one.number == entry["attempt"]).parts[entry["part"]]
