@@ -189,6 +189,8 @@ class Run:
                 self._reserved -= _expected_cost(cell)
                 self._spent += _cost(cell, judged)
             made.append(judged)
+            if len(made) < len(past):
+                continue  # what was begun is brought to its end, whatever happens now
             if not self._again(cell, made):
                 break
             again = "confirming" if judged.attempt.verdict in OUT_OF_BOUNDS else "retrying"
