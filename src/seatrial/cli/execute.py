@@ -49,7 +49,7 @@ def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> i
 
 
 def finished(folder: "RunFolder", history: "History", show: bool = True) -> int | None:
-    """The exit code of a run that came to its end, reported once more; None when it did not."""
+    """The exit code of a run that came to its end, told once more; None when it did not."""
     from seatrial.engine import INFRA, exit_code
     from seatrial.record import JournalError, read_journal
 

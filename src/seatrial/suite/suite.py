@@ -52,7 +52,7 @@ class ChosenTarget(msgspec.Struct, frozen=True):
     data: dict[str, Any] | None = None  # None: an entry of the suite
 
     def written(self) -> dict[str, Any]:
-        """For the plan of a run; `moved_again` takes it."""
+        """For the plan of a run; `restore_chosen_target` takes it."""
         return {"text": self.text, "name": self.name, "entry": self.data}
 
 
