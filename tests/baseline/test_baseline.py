@@ -530,11 +530,11 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, history: History)
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from seatrial.baseline.file_change import Change, write\n"
-        "changed = Change('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
+        "from seatrial.baseline.file_change import FileChange, write_change\n"
+        "changed = FileChange('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"  # a write beyond it fails, as on a full disk
-        "write(changed)"
+        "write_change(changed)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(path), changed.after.decode()], capture_output=True, text=True, check=False
