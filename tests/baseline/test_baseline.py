@@ -13,16 +13,16 @@ import pytest
 from seatrial.baseline import (
     OURS,
     THEIRS,
+    BaselineEntry,
     Baselines,
-    Entry,
     adjust,
     describe,
     file_change,
+    imported,
     new_bounds,
     past_runs,
     read_baselines,
     selection,
-    takeover,
 )
 from seatrial.baseline.edit import Refused, Updated, Why, edited
 from seatrial.baseline.file_change import FileChanged
@@ -84,12 +84,12 @@ def chosen(history: History, since_s: float | None = None) -> FigureHistory:
     return found
 
 
-def entry_of(made: Updated, form: str = OURS, text: str = "") -> Entry:
+def entry_of(made: Updated, form: str = OURS, text: str = "") -> BaselineEntry:
     """The entry as it is after it was written and read again."""
     return _read(edited(text, "f", form, [made.edit]))
 
 
-def _read(text: str) -> Entry:
+def _read(text: str) -> BaselineEntry:
     from seatrial.baseline.read import LIMITS, baselines_of
     from seatrial.suite.source import Source
 
@@ -304,7 +304,7 @@ def test_figures_of_repeats_are_called_figures_and_their_run_is_counted_and_list
     entry = entry_of(new_bounds.update(chosen(history), None, WHY, form=form), form)
     assert (entry.bound.runs, entry.bound.figures, entry.used) == (6, 12, tuple(f"r{n}" for n in range(6)))
     assert entry.reasons[0]["what"] == "updated from 12 of 12 figures of 6 runs"
-    (shown,) = describe.show(as_place(entry), history)
+    (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "(12 figures of 6 runs since 1 Oct, one in 1,000" in shown.sentence
 
 
@@ -314,7 +314,7 @@ def test_left_out_figures_of_repeats_are_named_and_counted_one_by_one(history: H
     assert entry.reasons[0]["what"] == "updated from 18 of 20 figures of 1 run"
     assert set(entry.left_out) == {"r1 train[repeat=19]", "r1 train[repeat=20]"}
     assert "2 of 20 figures left out" in entry.method
-    (shown,) = describe.show(as_place(entry), history)
+    (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "left out: 2 × an outlier among the others" in shown.details
 
 
@@ -325,7 +325,7 @@ def test_a_run_with_too_few_figures_says_what_it_has(history: History) -> None:
     )
 
 
-def as_place(entry: Entry) -> SelectedFile:
+def as_place(entry: BaselineEntry) -> SelectedFile:
     return SelectedFile("f", Path("f"), True, Baselines("f", OURS, {"train": {"step_time": entry}}), ("train",), {})
 
 
@@ -379,7 +379,7 @@ def test_a_refused_update_counts_what_was_left_out_and_names_what_helps(history:
         "2 × after a regression, not yet fixed",
         "1 × marked as a regression",
         "1 × the run failed",
-        "1 × out of bounds, and nobody has said why",
+        "1 × out of bounds, and not explained",
         "a regression is open since run slow7; `seatrial baseline recenter --force` accepts its level",
         "`seatrial history mark RUN --fixed`",
         "`seatrial history mark odd --false-alarm`",
@@ -400,11 +400,11 @@ def test_show_names_the_newest_change_also_when_its_runs_are_alarms_or_were_acce
     made = new_bounds.update(chosen(history), None, WHY)
     text = edited("", "f", OURS, [made.edit])
     slower(history, 40, 8, 2.61)
-    (shown,) = describe.show(as_place(_read(text)), history)
+    (shown,) = describe.describe_baselines(as_place(_read(text)), history)
     assert "the level changed at run slow40 (2.4" in shown.sentence
     text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
     fill(history, "new", 48, 8, 2.61)
-    (shown,) = describe.show(as_place(_read(text)), history)
+    (shown,) = describe.describe_baselines(as_place(_read(text)), history)
     assert "the level changed at run slow40 (2.4" in shown.sentence
 
 
@@ -417,7 +417,7 @@ def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_i
     text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
     entry = _read(text)
     assert (entry.used, entry.left_out, entry.bound.runs, entry.bound.width_runs) == (("fast1", "fast2"), {}, 2, 8)
-    (shown,) = describe.show(as_place(entry), history)
+    (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "(centered on 2 runs since 11 Oct, width of 8 earlier ones, one in" in shown.sentence
     history.add(result("faster", 12, 2.0, Verdict.FASTER))
     again = edited(text, "f", OURS, [adjust.recenter(chosen(history), entry, WHY).edit])
@@ -431,7 +431,7 @@ def test_a_width_by_hand_stays_one_by_hand(history: History) -> None:
     history.add(result("fast", 1, 2.2))
     entry = _read("baselines: {train: {step_time: {lower: 2.4, upper: 2.5}}}")
     moved = entry_of(adjust.recenter(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}")
-    (shown,) = describe.show(as_place(moved), history)
+    (shown,) = describe.describe_baselines(as_place(moved), history)
     assert "(centered on 1 run since 2 Oct, width by hand)" in shown.sentence
 
 
@@ -451,7 +451,7 @@ def test_large_figures_are_told_in_plain_digits(history: History) -> None:
     fill(history, "r", 0, 12, 78350.0)
     text = edited("", "f", OURS, [new_bounds.update(chosen(history), None, WHY).edit])
     slower(history, 12, 12, 90000.0)
-    told = [describe.show(as_place(_read(text)), history)[0].sentence]
+    told = [describe.describe_baselines(as_place(_read(text)), history)[0].sentence]
     told += new_bounds.update(chosen(history), _read(text), WHY).notes
     told += adjust.recenter(chosen(history), _read(text), WHY).notes
     assert not any("e+" in line for line in told)
@@ -476,7 +476,7 @@ def test_a_file_is_written_whole_with_its_mode_and_through_its_link(tmp_path: Pa
     link.symlink_to("real.yaml")
     changed = file_change.change(place(link), [new_bounds.update(chosen(history), None, WHY).edit])
     assert real.read_text().startswith("# mine\nbaselines: {other: {x: {upper: 1}}}")
-    file_change.write(changed)
+    file_change.write_change(changed)
     assert link.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert read_baselines(link).entries["train"]["step_time"].bound.runs == 10
@@ -489,13 +489,13 @@ def test_what_somebody_else_wrote_meanwhile_is_left_alone(tmp_path: Path, histor
     path = tmp_path / "bounds.yaml"
     made = new_bounds.update(chosen(history), None, WHY).edit
     first = file_change.change(place(path), [made])
-    file_change.write(first)
+    file_change.write_change(first)
     with pytest.raises(FileChanged):  # there was no file when it was asked for
-        file_change.write(first)
+        file_change.write_change(first)
     second = file_change.change(place(path), [made])
     path.write_text(path.read_text() + "# by hand\n")
     with pytest.raises(FileChanged):
-        file_change.write(second)
+        file_change.write_change(second)
     assert path.read_text().endswith("# by hand\n")
 
 
@@ -508,7 +508,7 @@ def test_of_many_writers_at_once_none_takes_anothers_change_away(tmp_path: Path,
     def write(name: str) -> None:
         while True:
             try:
-                file_change.write(file_change.change(place(path), [replace(edit, benchmark=name)]))
+                file_change.write_change(file_change.change(place(path), [replace(edit, benchmark=name)]))
             except FileChanged:
                 continue
             written.append(name)
@@ -530,11 +530,11 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, history: History)
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from seatrial.baseline.file_change import Change, write\n"
-        "changed = Change('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
+        "from seatrial.baseline.file_change import FileChange, write_change\n"
+        "changed = FileChange('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"  # a write beyond it fails, as on a full disk
-        "write(changed)"
+        "write_change(changed)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(path), changed.after.decode()], capture_output=True, text=True, check=False
@@ -593,21 +593,21 @@ def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, 
     history.add(result("r1", 0, 9.0))
     path = tmp_path / "runs.csv"
     path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
-    figure = takeover.Figure("train", "step_time", "s", "lower", "train")
+    figure = imported.ImportedFigure("train", "step_time", "s", "lower", "train")
     for _ in range(2):
-        kept = takeover.add_runs(history, past_runs.read_runs(path), figure, "aaaa", WHY, "runs.csv")
+        kept = imported.import_runs(history, past_runs.read_runs(path), figure, "aaaa", WHY, "runs.csv")
     assert (kept.runs, kept.first_s) == (2, START_S)
     points = chosen(history).points
     assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]
 
 
 def test_hardware_is_told_in_words_and_nothing_is_told_of_a_run_that_is_gone(tmp_path: Path) -> None:
-    from seatrial.baseline.describe import described
+    from seatrial.baseline.describe import hardware_text
 
     seen = {"cpu": "Some CPU", "cores": 8, "gpu": ["A100", "A100", "T4"], "memory_bytes": 1}
-    assert described(seen) == "Some CPU, 8 cores, 2 × A100, 1 × T4"
-    assert described({}) == ""
-    assert describe.hardware(tmp_path, "gone", "train") == ""
+    assert hardware_text(seen) == "Some CPU, 8 cores, 2 × A100, 1 × T4"
+    assert hardware_text({}) == ""
+    assert describe.hardware_of(tmp_path, "gone", "train") == ""
 
 
 THEIR_ROWS = """\

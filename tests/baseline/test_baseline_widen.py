@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.baseline import OURS, Entry, adjust
+from seatrial.baseline import OURS, BaselineEntry, adjust
 from seatrial.baseline.edit import Refused, Why, edited
 from seatrial.baseline.read import LIMITS, baselines_of
 from seatrial.suite.source import Source
@@ -11,11 +11,11 @@ WHY = Why("because", 1_790_812_800.0)
 TEXT = "baselines: {{train: {{step_time: {{{}}}}}}}"
 
 
-def read(text: str) -> Entry:
+def read(text: str) -> BaselineEntry:
     return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
 
 
-def widened(keys: str, by: float | None = None, to: float | None = None, force: bool = False) -> Entry:
+def widened(keys: str, by: float | None = None, to: float | None = None, force: bool = False) -> BaselineEntry:
     """The entry after it was widened, written and read again."""
     text = TEXT.format(keys)
     made = adjust.widen(read(text), Why("because", WHY.at_s, force), by, to)

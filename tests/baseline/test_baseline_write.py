@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.baseline import Baselines, file_change
 from seatrial.baseline.edit import Edit
-from seatrial.baseline.file_change import CannotWrite, Change
+from seatrial.baseline.file_change import CannotWrite, FileChange
 from seatrial.baseline.selection import SelectedFile
 from seatrial.record import write_whole
 
@@ -34,9 +34,9 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None
 
 
 def test_a_folder_that_went_away_meanwhile_is_told(tmp_path: Path) -> None:
-    gone = Change("bounds.yaml", tmp_path / "disk" / "bounds.yaml", None, b"x", "")
+    gone = FileChange("bounds.yaml", tmp_path / "disk" / "bounds.yaml", None, b"x", "")
     with pytest.raises(CannotWrite, match=r"^bounds.yaml cannot be written: No such file or directory$"):
-        file_change.write(gone)
+        file_change.write_change(gone)
     assert list(tmp_path.iterdir()) == []
 
 

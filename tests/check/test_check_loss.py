@@ -49,7 +49,7 @@ def test_a_host_that_tells_no_loss_is_named_unless_any_will_do() -> None:
     seen = train(values("loss", [2.0, 1.0]), values={"loss": {"1": {"count": 0, "last": None}}})
     (finding,) = check_loss(seen, LossExpected(LOSS, target=1.0, tolerance=0.1, hosts=3))
     assert (finding.verdict, finding.class_) == (Verdict.FAILED, "loss")
-    assert finding.message == "hosts 1, 2 told no loss, and host 0 did; where one is enough: `log: {hosts: any}`"
+    assert finding.message == "hosts 1, 2 reported no loss, and host 0 did; where one is enough: `log: {hosts: any}`"
     assert one([2.0, 1.0], hosts=0)[0] is Verdict.PASSED
     early = train(values("loss", [2.0]), outcome=Outcome.TIMEOUT, code=None)
     assert brief(check_loss(early, LossExpected(LOSS, hosts=2))) == {"loss": ("skipped", "")}

@@ -87,7 +87,7 @@ def test_a_profile_is_compared_with_the_log_by_the_same_steps() -> None:
 def test_what_cannot_be_compared_is_skipped_with_its_reason() -> None:
     found = check_profile(seen(profile()), train(), "prof", ProfileExpected(window=(0, 9)))
     assert {one.check: one.message for one in found if str(one.verdict) == "skipped"} == {
-        "agrees": "not known: the log tells no step times"
+        "agrees": "not known: the log reports no step times"
     }
     unnumbered = profile(steps=[{"number": None, "seconds": 0.02}] * 3)
     assert judged(unnumbered, window=(0, 9))["window"] == ("skipped", "")

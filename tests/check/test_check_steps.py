@@ -13,10 +13,10 @@ from seatrial.check import (
     check_job,
     check_run,
     check_workspace,
-    telling,
 )
+from seatrial.check.evidence import most_relevant_first
 from seatrial.check.facts import is_model
-from seatrial.check.step import allows
+from seatrial.check.step import version_matches
 from seatrial.job import Exit, Finding, Gpu, Observation, Outcome, Place, StepSeen, Verdict
 
 EXITED = Exit(Outcome.EXITED, 0)
@@ -58,7 +58,7 @@ def test_an_import_that_failed_says_which_way_with_the_error_first(state: str) -
     ],
 )
 def test_versions_compare_as_pip_does(specifier: str, version: str, good: bool) -> None:
-    assert allows(specifier, version) is good
+    assert version_matches(specifier, version) is good
 
 
 def test_an_import_of_the_wrong_or_of_no_version_fails() -> None:
@@ -140,7 +140,7 @@ def test_a_job_that_did_not_end_by_itself_has_a_finding_and_so_has_each_step_tha
     assert job.verdict is not Verdict.PASSED
     assert "why it was so" in job.message
     assert never.message.startswith("before this step the job")
-    assert "why it was so" not in never.message, "that is told once, of the job"
+    assert "why it was so" not in never.message, "that is reported once, of the job"
 
 
 def test_a_job_that_ended_well_needs_no_finding_but_a_step_without_an_end_does() -> None:
@@ -168,7 +168,7 @@ def test_a_workspace_that_cannot_be_had_is_infra_and_a_wrong_ref_is_invalid() ->
     ],
 )
 def test_the_most_telling_line_is_first(text: str, first: str) -> None:
-    assert telling(text).partition("\n")[0] == first
+    assert most_relevant_first(text).partition("\n")[0] == first
 
 
 FACTS: dict[str, Any] = {

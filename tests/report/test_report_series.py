@@ -82,7 +82,7 @@ def test_changes_are_found_also_where_every_run_after_them_was_an_alarm() -> Non
     slower = dict.fromkeys(range(30, 60), "slower")
     made = view_series(series(steps(2.0, 2.2), verdict=slower))
     assert [change.run for change in made.changes] == ["r30"]
-    assert made.left_out == {"out of bounds, and nobody has said why": [f"r{n}" for n in range(30, 60)]}
+    assert made.left_out == {"out of bounds, and not explained": [f"r{n}" for n in range(30, 60)]}
     assert made.bound is not None
     assert made.bound.upper is not None
     assert made.bound.upper < 2.1
@@ -111,7 +111,7 @@ def test_a_word_of_a_person_changes_what_the_bound_is_made_from() -> None:
     values = steps(2.0, each=20)
     values[5] = 2.5
     alarm = {"verdict": {5: "slower"}}
-    assert view_series(series(values, **alarm)).left_out == {"out of bounds, and nobody has said why": ["r5"]}
+    assert view_series(series(values, **alarm)).left_out == {"out of bounds, and not explained": ["r5"]}
     assert view_series(series(values, **alarm, mark={5: "false-alarm"})).left_out == {
         "an outlier among the others": ["r5"]
     }

@@ -11,10 +11,10 @@ from scipy.special import ndtr
 
 from seatrial.stats.bounds import prediction_interval
 from seatrial.stats.change_points import Change
-from seatrial.stats.clean import Better, Cleaned, Detect, Mark, Past, clean
+from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean
 
 ALARM = Past(1.0, alarm=True)
-UNEXPLAINED = "out of bounds, and nobody has said why"
+UNEXPLAINED = "out of bounds, and not explained"
 
 
 def at(*indices: int) -> Detect:
@@ -56,7 +56,7 @@ def test_an_alarm_is_out_until_somebody_calls_it_false() -> None:
 
 
 def test_from_a_regression_on_all_is_out_until_the_run_that_fixed_it() -> None:
-    marks: list[Mark] = ["", "regression", "", "", "fixed", ""]
+    marks: list[RunMark] = ["", "regression", "", "", "fixed", ""]
     cleaned = quiet([Past(1.0, mark=mark) for mark in marks])
     assert cleaned.used == [0, 4, 5]
     assert cleaned.left_out == {
@@ -120,7 +120,7 @@ def test_a_change_for_the_worse_between_two_accepted_levels_is_no_regression() -
 def test_large_levels_are_told_in_plain_digits() -> None:
     points, detect = levels((78350.0, 5), (90000.0, 5))
     assert clean(points, "lower", detect).left_out[5] == (
-        "since the level got worse, from 78,350 to 90,000, and nobody accepted it"
+        "since the level got worse, from 78,350 to 90,000, and it was not accepted"
     )
 
 
@@ -152,7 +152,7 @@ def test_a_change_for_the_worse_is_an_open_regression_and_the_level_before_it_is
     points, detect = levels((1.2, 2), (1.0, 3), (1.1, 2))
     cleaned = clean(points, "lower", detect)
     assert cleaned.used == [2, 3, 4]
-    assert cleaned.left_out[5] == "since the level got worse, from 1 to 1.1, and nobody accepted it"
+    assert cleaned.left_out[5] == "since the level got worse, from 1 to 1.1, and it was not accepted"
     assert cleaned.open_regression == 5
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field
 
-from seatrial.suite import Model, Suite, SuiteError, TrialModel, choose_target, from_data, moved_again
+from seatrial.suite import Model, Suite, SuiteError, TrialModel, choose_target, from_data, restore_chosen_target
 
 SUITE = {
     "targets": {"cluster": {"kind": "far", "parallel": 2}},
@@ -117,4 +117,4 @@ def test_what_is_written_with_a_plan_gives_the_same_again(tmp_path: Path) -> Non
     (tmp_path / "other.yaml").write_text("kind: placed\nnamespace: a\n")
     for text in ("cluster", "here", "placed", "placed:namespace=a,parallel=4", str(tmp_path / "other.yaml")):
         moved = chosen(text)
-        assert moved_again(moved.written(), suite().targets, MORE) == moved
+        assert restore_chosen_target(moved.written(), suite().targets, MORE) == moved

@@ -6,14 +6,14 @@ from itertools import takewhile
 from statistics import median
 
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.entry import Entry, relative_half_width, text_of
-from seatrial.baseline.selection import FigureHistory, counted, runs_of
+from seatrial.baseline.entry import BaselineEntry, relative_half_width, text_of
+from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import Bound, BoundState, told
 from seatrial.record.history import Point
 from seatrial.stats.bounds import CAP, FLOOR
 
 
-def recenter(chosen: FigureHistory, entry: Entry, why: Why) -> Updated:
+def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
     """The same width around the level of the newest runs, but never narrower than the floor. Raises Refused.
 
     The newest level: the last runs that are out of the bounds on the same side; when the last one is inside, the runs
@@ -26,7 +26,7 @@ def recenter(chosen: FigureHistory, entry: Entry, why: Why) -> Updated:
     least = floor_of(entry, half, before) * abs(center)
     notes = _moved(level, before, center, bound)
     if least > half:
-        notes.append(f"widened to the floor of {percent(least, center)}: that width was of a lower level")
+        notes.append(f"widened to the floor of {half_width_text(least, center)}: that width was of a lower level")
         half = least
     lower, upper = around(center, half, bound)
     check_cap(lower, upper, center, entry, why.force)
@@ -40,7 +40,7 @@ def recenter(chosen: FigureHistory, entry: Entry, why: Why) -> Updated:
         "figures": len(level) if len(level) > len(runs) else None,
         "since": text_of(first.at_s),
         "width": {"runs": bound.runs if bound.width_runs is None else bound.width_runs},
-        "method": f"{(entry.method or 'by hand').split(', recentered')[0]}, recentered on {counted(level)}",
+        "method": f"{(entry.method or 'by hand').split(', recentered')[0]}, recentered on {runs_text(level)}",
         "cap": raised(cap_of(entry), half, center, why.force),
         "state": str(BoundState.USABLE),
         "why": None,
@@ -54,7 +54,7 @@ def recenter(chosen: FigureHistory, entry: Entry, why: Why) -> Updated:
     return Updated(edit, tuple(notes), accepted=first.run)
 
 
-def widen(entry: Entry, why: Why, by: float | None = None, to: float | None = None) -> Updated:
+def widen(entry: BaselineEntry, why: Why, by: float | None = None, to: float | None = None) -> Updated:
     """A width `by` a share larger, or of `to` a share of the center. It becomes the floor too. Raises Refused."""
     bound, half = entry.bound, half_of(entry)
     center = bound.center or middle(bound, half)  # nothing is a share of zero
@@ -63,8 +63,8 @@ def widen(entry: Entry, why: Why, by: float | None = None, to: float | None = No
     new = half * (1 + by) if by is not None else abs(center) * (to or 0.0)
     if not new > half:
         raise Refused(
-            f"{percent(new, center)} to each side is no wider than the {percent(half, center)} that it has; "
-            "`seatrial baseline update` makes bounds that fit the runs"
+            f"{half_width_text(new, center)} to each side is no wider than the {half_width_text(half, center)} that it "
+            "has; `seatrial baseline update` makes bounds that fit the runs"
         )
     # Around the middle of the bounds, wherever the center is said to be: the other side must not get narrower.
     lower, upper = around(middle(bound, half), new, bound)
@@ -73,13 +73,13 @@ def widen(entry: Entry, why: Why, by: float | None = None, to: float | None = No
     values = {
         "lower": lower,
         "upper": upper,
-        "method": f"{_unwidened(entry.method) or 'by hand'}, widened to {percent(new, center)}",
+        "method": f"{_unwidened(entry.method) or 'by hand'}, widened to {half_width_text(new, center)}",
         "floor": min(cap, rounded_up(new / abs(center))),
         "cap": cap,
         "state": str(BoundState.USABLE),
         "why": None,
     }
-    what = f"widened from {percent(half, center)} to {percent(new, center)} to each side"
+    what = f"widened from {half_width_text(half, center)} to {half_width_text(new, center)} to each side"
     edit = Edit(entry.benchmark, entry.metric, values, why.of(what))
     return Updated(edit, (f"{what}; the floor is now the same, so that the next update keeps it",))
 
@@ -136,13 +136,13 @@ def _side(value: float, bound: Bound) -> int:
 def _moved(level: list[Point], before: float, center: float, bound: Bound) -> list[str]:
     moved = center / before - 1 if before else 0.0
     levels = f"{told(before)} → {told(center)} ({moved:+.1%})"
-    notes = [f"the level of {counted(level)} from {level[0].run} on: {levels}"]
+    notes = [f"the level of {runs_text(level)} from {level[0].run} on: {levels}"]
     if (moved > 0) is (bound.better == "lower") and moved != 0:
         notes.append("that is worse than before: from now on it is in order")
     return notes
 
 
-def half_of(entry: Entry) -> float:
+def half_of(entry: BaselineEntry) -> float:
     """To each side, in the unit of the figure. Raises Refused when it is switched off or has no bounds."""
     bound = entry.bound
     if bound.state is BoundState.DISABLED:
@@ -158,7 +158,7 @@ def half_of(entry: Entry) -> float:
     raise Refused("it has no bounds yet, so it has no width; `seatrial baseline update` makes them")
 
 
-def floor_of(entry: Entry, half: float, center: float) -> float:
+def floor_of(entry: BaselineEntry, half: float, center: float) -> float:
     """The least share of the center. Bounds by hand that are narrower than the usual floor are meant to be."""
     if entry.floor is not None:
         return entry.floor
@@ -179,11 +179,11 @@ def around(center: float, half: float, bound: Bound) -> tuple[float | None, floa
     return lower, None if bound.upper is None else center + half
 
 
-def cap_of(entry: Entry | None) -> float:
+def cap_of(entry: BaselineEntry | None) -> float:
     return CAP if entry is None or entry.cap is None else entry.cap
 
 
-def check_cap(lower: float | None, upper: float | None, center: float, entry: Entry, force: bool) -> None:
+def check_cap(lower: float | None, upper: float | None, center: float, entry: BaselineEntry, force: bool) -> None:
     half = relative_half_width(Bound(entry.metric, lower, upper, center=center))
     if half is not None and half > cap_of(entry) and not force:
         raise Refused(
@@ -203,5 +203,5 @@ def rounded_up(share: float) -> float:
     return math.ceil(share * 1e4 - 1e-6) / 1e4
 
 
-def percent(half: float, center: float) -> str:
+def half_width_text(half: float, center: float) -> str:
     return f"{half / abs(center):.2%}" if center else told(half)

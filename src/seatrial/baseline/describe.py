@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from seatrial.baseline.entry import Entry
+from seatrial.baseline.entry import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
-from seatrial.baseline.selection import FigureHistory, SelectedFile, counted, newest_histories
-from seatrial.check.bounds import sentence
+from seatrial.baseline.selection import FigureHistory, SelectedFile, newest_histories, runs_text
+from seatrial.check.bounds import bound_sentence
 from seatrial.job import Bound, BoundState, Level, told
 from seatrial.record import DamagedFile, RunFolder
 from seatrial.record.history import History
@@ -27,7 +27,7 @@ class Shown:
     details: tuple[str, ...] = ()
 
 
-def show(place: SelectedFile, history: History, metric: str | None = None) -> list[Shown]:
+def describe_baselines(place: SelectedFile, history: History, metric: str | None = None) -> list[Shown]:
     """One for each entry of the selected benchmarks, and one for each of them that has none."""
     shown = []
     for benchmark in place.benchmarks:
@@ -64,16 +64,16 @@ def _switched_off(suite: Suite, benchmark: str) -> str:
     return ""
 
 
-def _shown(benchmark: str, metric: str, entry: Entry | None, chosen: FigureHistory | None) -> Shown:
+def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: FigureHistory | None) -> Shown:
     if entry is None:
-        so_far = counted(chosen.points if chosen else [])
+        so_far = runs_text(chosen.points if chosen else [])
         return Shown(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
     bound = _with_newest_change(entry, chosen)
     point = chosen.points[-1] if chosen and chosen.points else None
     if point is None:
         text = f"no run yet; {_range(bound)}"
     elif bound.state is BoundState.USABLE:
-        text = sentence(bound, point.value, point.at_s)
+        text = bound_sentence(bound, point.value, point.at_s)
     else:
         text = f"{told(point.value, bound.unit)}, not judged"
     if bound.state is not BoundState.USABLE:
@@ -81,7 +81,7 @@ def _shown(benchmark: str, metric: str, entry: Entry | None, chosen: FigureHisto
     return Shown(benchmark, metric, text, tuple(_details(entry, chosen)))
 
 
-def _with_newest_change(entry: Entry, chosen: FigureHistory | None) -> Bound:
+def _with_newest_change(entry: BaselineEntry, chosen: FigureHistory | None) -> Bound:
     """The bound with the last change of the level: that of the entry, or a newer one that the history knows by now.
 
     Runs that are out of their bounds count here: they are what a change of the level looks like."""
@@ -102,7 +102,7 @@ def _with_newest_change(entry: Entry, chosen: FigureHistory | None) -> Bound:
     return msgspec.structs.replace(bound, changed=level)
 
 
-def _details(entry: Entry, chosen: FigureHistory | None) -> list[str]:
+def _details(entry: BaselineEntry, chosen: FigureHistory | None) -> list[str]:
     bound, details = entry.bound, []
     half = entry.half_width
     width = f"±{half:.2%}" if half is not None else ""
@@ -125,7 +125,7 @@ def _range(bound: Bound) -> str:
     return f"{lower} to {upper} would be in order"
 
 
-def hardware(runs: Path, run: str, cell: str) -> str:
+def hardware_of(runs: Path, run: str, cell: str) -> str:
     """`AMD EPYC 7B12, 2 cores, 4 × NVIDIA A100`"""
     folder = RunFolder(runs / run)
     results = folder.read_results()
@@ -137,10 +137,10 @@ def hardware(runs: Path, run: str, cell: str) -> str:
         seen = folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware
     except DamagedFile:
         return ""
-    return described(seen)
+    return hardware_text(seen)
 
 
-def described(seen: dict[str, Any]) -> str:
+def hardware_text(seen: dict[str, Any]) -> str:
     parts = [str(seen["cpu"])] if seen.get("cpu") else []
     if seen.get("cores"):
         parts.append(f"{seen['cores']} cores")

@@ -16,7 +16,7 @@ CAP = 0.2  # half-width, as a share of the center, above which a bound finds too
 LOSS = "loss"  # the figure of a training trial
 
 
-class Entry(msgspec.Struct, frozen=True):
+class BaselineEntry(msgspec.Struct, frozen=True):
     """One figure of one benchmark. `bound` is what a run is judged by; the rest says where that comes from."""
 
     benchmark: str
@@ -67,7 +67,7 @@ class Baselines(msgspec.Struct, frozen=True):
 
     file: str
     form: str = OURS
-    entries: dict[str, dict[str, Entry]] = {}  # benchmark -> metric -> entry
+    entries: dict[str, dict[str, BaselineEntry]] = {}  # benchmark -> metric -> entry
     warnings: tuple[str, ...] = ()
 
     def bounds(self, benchmark: str) -> tuple[Bound, ...]:

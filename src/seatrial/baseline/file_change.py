@@ -28,7 +28,7 @@ class CannotWrite(OSError):
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     name: str
     path: Path
     before: bytes | None  # None: there was no file
@@ -40,7 +40,7 @@ class Change:
         return self.before == self.after
 
 
-def change(place: SelectedFile, edits: Iterable[Edit]) -> Change:
+def change(place: SelectedFile, edits: Iterable[Edit]) -> FileChange:
     """What these edits make of the file. Raises CannotEdit and CannotWrite; nothing is written."""
     _check_folder(place)
     before = place.path.read_bytes() if place.exists else None
@@ -49,10 +49,10 @@ def change(place: SelectedFile, edits: Iterable[Edit]) -> Change:
     diff = difflib.unified_diff(
         old.splitlines(), new.splitlines(), place.name if place.exists else "(no file)", place.name, lineterm="", n=2
     )
-    return Change(place.name, place.path, before, new.encode(), "\n".join(diff))
+    return FileChange(place.name, place.path, before, new.encode(), "\n".join(diff))
 
 
-def write(changed: Change) -> None:
+def write_change(changed: FileChange) -> None:
     """Write the file whole; a link to it stays a link, its mode stays. Raises FileChanged and CannotWrite."""
     try:
         _write(changed, changed.path.resolve())
@@ -68,7 +68,7 @@ def _check_folder(place: SelectedFile) -> None:
         raise CannotWrite(place.name, f"there is no folder {place.path.parent}")
 
 
-def _write(changed: Change, path: Path) -> None:
+def _write(changed: FileChange, path: Path) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)  # against others of ours; an editor is seen by what it wrote

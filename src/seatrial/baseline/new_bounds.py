@@ -6,15 +6,17 @@ from typing import Any
 
 from seatrial.baseline.adjust import cap_of, raised
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.entry import OURS, THEIRS, Entry, text_of
-from seatrial.baseline.selection import FigureHistory, counted, runs_of
+from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, text_of
+from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import BoundState
 from seatrial.record.history import Point
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, Interval, prediction_interval
 from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, Cleaned, Past, clean
 
 
-def update(chosen: FigureHistory, entry: Entry | None, why: Why, hardware: str = "", form: str = OURS) -> Updated:
+def update(
+    chosen: FigureHistory, entry: BaselineEntry | None, why: Why, hardware: str = "", form: str = OURS
+) -> Updated:
     """Bounds for one new run, from all runs that count. Raises Refused."""
     series, points = chosen.series, chosen.points
     if not series.better:
@@ -54,18 +56,18 @@ def update(chosen: FigureHistory, entry: Entry | None, why: Why, hardware: str =
         "fingerprint": series.fingerprint or None,
         "hardware": hardware or None,
         "used": runs,
-        "left_out": named(points, left_out) or None,
+        "left_out": runs_by_reason(points, left_out) or None,
     }
     changed = _changed(points, found)
     if changed or entry is None or not entry.accepted:  # else the last change is the one that was accepted
         values["changed"] = changed
-    what = f"updated from {len(used)} of {counted(points)}"
+    what = f"updated from {len(used)} of {runs_text(points)}"
     edit = Edit(series.benchmark, series.metric, values, why.of(what), untrue=entry.invented if entry else ())
     notes = [] if state is BoundState.USABLE else [f"{state}, so nothing is judged by it yet: {because}"]
     return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled_note(points, entry)))
 
 
-def _state(interval: Interval, entry: Entry | None, force: bool, form: str, told: list[str]) -> BoundState:
+def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: str, told: list[str]) -> BoundState:
     """Refuses to put something worse in the place of bounds that are in use, or where it could not be told."""
     state = BoundState(interval.state)
     if state is BoundState.UNUSABLE and force and interval.upper is not None:
@@ -89,7 +91,7 @@ def _left(chosen: FigureHistory, found: Cleaned, left_out: dict[int, str]) -> li
     return [part for part in parts if part]
 
 
-def _overruled_note(points: Sequence[Point], entry: Entry | None) -> list[str]:
+def _overruled_note(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]:
     runs = overruled(points, entry)
     if not runs:
         return []
@@ -99,7 +101,7 @@ def _overruled_note(points: Sequence[Point], entry: Entry | None) -> list[str]:
 
 def _why_not(interval: Interval, used: Sequence[Point]) -> str:
     if interval.state == "recording" and len(used) > len(runs_of(used)):
-        return f"{counted(used)}, and a bound needs {LEAST} figures"
+        return f"{runs_text(used)}, and a bound needs {LEAST} figures"
     return interval.why
 
 
@@ -122,7 +124,7 @@ def _changed(points: Sequence[Point], found: Cleaned) -> dict[str, Any] | None:
     return {"run": point.run, "at": text_of(point.at_s), "before": last.before, "after": last.after}
 
 
-def cleaned(points: Sequence[Point], better: str, entry: Entry | None) -> Cleaned:
+def cleaned(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Cleaned:
     """Which runs a bound may be made from: see stats/clean.py. A level that a recenter accepted is in the entry."""
     start = accepted_from(points, entry)
     past = []
@@ -133,7 +135,7 @@ def cleaned(points: Sequence[Point], better: str, entry: Entry | None) -> Cleane
     return clean(past, "higher" if better == "higher" else "lower")
 
 
-def accepted_from(points: Sequence[Point], entry: Entry | None) -> int | None:
+def accepted_from(points: Sequence[Point], entry: BaselineEntry | None) -> int | None:
     """The first run of the level that a recenter of the entry accepted; None: there was none, or it is long ago."""
     if entry is None or not (entry.accepted or entry.accepted_s is not None):
         return None
@@ -145,14 +147,14 @@ def accepted_from(points: Sequence[Point], entry: Entry | None) -> int | None:
     return next((index for index, point in enumerate(points) if point.at_s >= (entry.accepted_s or 0.0)), None)
 
 
-def overruled(points: Sequence[Point], entry: Entry | None) -> list[str]:
+def overruled(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]:
     """Runs with a mark `regression` that does not count, for a recenter accepted their level."""
     start = accepted_from(points, entry)
     level = points[start:] if start is not None else []
     return [one.run for one in level if _is_overruled(one) and (one is level[0] or _looked_at(one, entry))]
 
 
-def named(points: Sequence[Point], left_out: dict[int, str]) -> dict[str, list[str]]:
+def runs_by_reason(points: Sequence[Point], left_out: dict[int, str]) -> dict[str, list[str]]:
     """Reason -> what it leaves out: runs, or, of a run with several figures, its cells."""
     several = {run for run, count in Counter(point.run for point in points).items() if count > 1}
     grouped: dict[str, list[str]] = {}
@@ -184,7 +186,7 @@ def what_helps(points: Sequence[Point], found: Cleaned) -> list[str]:
     return helps
 
 
-def _looked_at(point: Point, entry: Entry | None) -> bool:
+def _looked_at(point: Point, entry: BaselineEntry | None) -> bool:
     """It ran before the recenter that accepted its level. Times in the file are whole seconds."""
     return entry is not None and entry.accepted_until_s is not None and point.at_s < entry.accepted_until_s + 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.baseline.entry import STEP_TIME, seconds_of
-from seatrial.suite import Mark, Problem, SuiteError, nearest
+from seatrial.suite import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.source import Limits, Source
 
 MAX_BYTES = 64 << 20
@@ -52,13 +52,13 @@ def read_runs(path: Path) -> list[PastRun]:
         if made is not None:
             found.append(made)
     if not found and not problems:
-        problems.append(Problem("there is no run in it", Mark(str(path), 1, 1)))
+        problems.append(Problem("there is no run in it", SourceMark(str(path), 1, 1)))
     if problems:
         raise SuiteError(problems)
     return sorted(found, key=lambda one: one.at_s)
 
 
-def _past_run(row: Any, mark: Mark, problems: list[Problem]) -> PastRun | None:
+def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | None:
     if not isinstance(row, dict):
         problems.append(Problem("a run is a map with `run`, `time` and `value`", mark))
         return None
@@ -111,7 +111,7 @@ def _good(value: Any) -> bool:
     return str(value).strip().lower() not in ("false", "0", "no", "failed")
 
 
-def _rows(path: Path) -> Iterator[tuple[Mark, Any]]:
+def _rows(path: Path) -> Iterator[tuple[SourceMark, Any]]:
     text = _text(path)
     start = text.lstrip()[:1]
     if path.suffix.lower() == ".csv":
@@ -137,11 +137,11 @@ def _text(path: Path) -> str:
         raise SuiteError([Problem(f"not UTF-8 (byte {error.start})", path=str(path))]) from error
 
 
-def _csv(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+def _csv(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
     names: list[str] | None = None
     for number, line in lines:
-        mark = Mark(str(path), number, 1, line)
+        mark = SourceMark(str(path), number, 1, line)
         try:
             cells = next(csv.reader([line]), [])
         except csv.Error as error:
@@ -152,20 +152,20 @@ def _csv(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
             yield mark, dict(zip(names, cells, strict=False))
 
 
-def _json(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+def _json(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _not_json(path, error) from error
     for number, row in enumerate(data if isinstance(data, list) else [data], 1):
-        yield Mark(f"{path}[{number}]", 1, 1), row
+        yield SourceMark(f"{path}[{number}]", 1, 1), row
 
 
-def _json_lines(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+def _json_lines(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             try:
-                yield Mark(str(path), number, 1, line), json.loads(line)
+                yield SourceMark(str(path), number, 1, line), json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise _not_json(path, error, number) from error
 
@@ -173,10 +173,10 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
 def _not_json(path: Path, error: Exception, line: int = 0) -> SuiteError:
     line = line or getattr(error, "lineno", 1)
     message = f"not JSON: {getattr(error, 'msg', error)}"
-    return SuiteError([Problem(message, Mark(str(path), line, getattr(error, "colno", 1)))])
+    return SuiteError([Problem(message, SourceMark(str(path), line, getattr(error, "colno", 1)))])
 
 
-def _yaml(path: Path, text: str) -> Iterator[tuple[Mark, Any]]:
+def _yaml(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
     source = Source(str(path), text, limits=LIMITS)
     if source.problems or not isinstance(source.data, list):
         shape = Problem(

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from seatrial.baseline.document import Document
-from seatrial.baseline.entry import CAP, OURS, THEIRS, Baselines, Entry
+from seatrial.baseline.entry import CAP, OURS, THEIRS, BaselineEntry, Baselines
 from seatrial.baseline.models import Disabled, FigureKeys, Keys, describe_value, state_of
-from seatrial.baseline.sheet import Path, Sheet
+from seatrial.baseline.sheet import KeyPath, Sheet
 from seatrial.baseline.torchprime import read_torchprime
 from seatrial.job import Better, Bound, BoundState
 from seatrial.suite.problem import Problem, SuiteError, nearest
@@ -21,14 +21,14 @@ TOP = {"baselines": OURS, "benchmarks": THEIRS}
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)
 
 
-def read_baselines(path: FilePath, better: Mapping[str, Better] | None = None) -> Baselines:
+def read_baselines(path: Path, better: Mapping[str, Better] | None = None) -> Baselines:
     """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`.
 
     `better` is what the trials say of their figures: their word counts, and an entry with another is a warning."""
     return baselines_of(read_source(path, limits=LIMITS), better or {})
 
 
-def read_for_trials(path: FilePath, trials: Sequence[object]) -> Baselines:
+def read_for_trials(path: Path, trials: Sequence[object]) -> Baselines:
     """The same for the trials that name the file; what `seatrial.suite.load` reads baselines with."""
     return read_baselines(path, agreed_better(trials))
 
@@ -77,15 +77,15 @@ def _form(sheet: Sheet) -> str:
     return form or OURS
 
 
-def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str, Entry]]:
+def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str, BaselineEntry]]:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     version = data.get("version", VERSION)
     if version != VERSION:
         sheet.error(("version",), f"this Seatrial reads version {VERSION} of this file, not {describe_value(version)}")
     sheet.warn_of_slips((), data, ("version", "baselines"))
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[str, dict[str, BaselineEntry]] = {}
     for benchmark in sheet.map(("baselines",), "of benchmarks"):
-        path: Path = ("baselines", benchmark)
+        path: KeyPath = ("baselines", benchmark)
         figures = sheet.map(path, "of figures, each a map with `lower` and `upper`")
         switch = sheet.validated(Switch, {key: figures[key] for key in figures if key == "disabled"}, path)
         for metric in figures:
@@ -104,14 +104,16 @@ class Switch(Keys):
     disabled: Disabled = ""
 
 
-def _entry(sheet: Sheet, path: Path, keys: FigureKeys, disabled: str, better: Better | None) -> Entry:
+def _entry(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better: Better | None) -> BaselineEntry:
     bound = _bound(sheet, path, keys, disabled, better)
     sheet.check_shares(path, keys, bound)
     sheet.check_sides(path, bound, "lower", "center", CAP if keys.cap is None else keys.cap)
-    return Entry(benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **keys.for_entry())
+    return BaselineEntry(
+        benchmark=str(path[1]), metric=str(path[2]), bound=bound, line=sheet.line(path), **keys.for_entry()
+    )
 
 
-def _bound(sheet: Sheet, path: Path, keys: FigureKeys, disabled: str, better: Better | None) -> Bound:
+def _bound(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better: Better | None) -> Bound:
     state = state_of(keys)
     if keys.lower is None and keys.upper is None and state is BoundState.USABLE and not disabled:
         sheet.warn(path, "neither `lower` nor `upper` is here, so nothing is judged by it", True)
@@ -132,18 +134,20 @@ def _bound(sheet: Sheet, path: Path, keys: FigureKeys, disabled: str, better: Be
     )
 
 
-def _better(sheet: Sheet, path: Path, word: Better | None, said: Better | None) -> Better:
+def _better(sheet: Sheet, path: KeyPath, word: Better | None, said: Better | None) -> Better:
     if said is not None and word not in (None, said):
         sheet.warn(path, f"`better: {word}` contradicts the suite, which says {said} of {path[-2]}; the suite counts")
     return said or word or "lower"
 
 
-def _with_comments(sheet: Sheet, found: dict[str, dict[str, Entry]], form: str) -> dict[str, dict[str, Entry]]:
+def _with_comments(
+    sheet: Sheet, found: dict[str, dict[str, BaselineEntry]], form: str
+) -> dict[str, dict[str, BaselineEntry]]:
     """The entries with the lines of comments which say that their numbers are not measured; each is a warning."""
     import msgspec
 
     document = Document(sheet.source.text)
-    marked: dict[str, dict[str, Entry]] = {}
+    marked: dict[str, dict[str, BaselineEntry]] = {}
     for benchmark, metrics in found.items():
         for metric, entry in metrics.items():
             path = ("benchmarks", benchmark) if form == THEIRS else ("baselines", benchmark, metric)
@@ -157,7 +161,7 @@ def _with_comments(sheet: Sheet, found: dict[str, dict[str, Entry]], form: str) 
     return marked
 
 
-def is_bounds(path: FilePath) -> bool:
+def is_bounds(path: Path) -> bool:
     """Whether it is a file of bounds at all, by its top-level keys. Raises SuiteError when it cannot be read."""
     if path.suffix.lower() == ".csv":
         return False

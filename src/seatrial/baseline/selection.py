@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.baseline.entry import OURS, Baselines, Entry
+from seatrial.baseline.entry import OURS, BaselineEntry, Baselines
 from seatrial.record.history import History, Point, Series
 from seatrial.suite import Cell, Suite
 
@@ -33,7 +33,7 @@ class SelectedFile:
     benchmarks: tuple[str, ...]
     trials: dict[str, str]  # of each benchmark
 
-    def entry(self, benchmark: str, metric: str) -> Entry | None:
+    def entry(self, benchmark: str, metric: str) -> BaselineEntry | None:
         return self.baselines.entries.get(benchmark, {}).get(metric)
 
 
@@ -73,9 +73,9 @@ class FigureHistory:
         """What is not in `points`, for people; empty when nothing is."""
         parts = []
         if self.others:
-            parts.append(f"{counted(self.others)} of another configuration or other hardware left out")
+            parts.append(f"{runs_text(self.others)} of another configuration or other hardware left out")
         if self.older:
-            parts.append(f"{counted(self.older)} before the window left out")
+            parts.append(f"{runs_text(self.older)} before the window left out")
         return ", ".join(parts)
 
 
@@ -102,7 +102,7 @@ def runs_of(points: Iterable[Point]) -> list[str]:
     return list(dict.fromkeys(point.run for point in points))
 
 
-def counted(points: Sequence[Point]) -> str:
+def runs_text(points: Sequence[Point]) -> str:
     """`41 runs`; `8 figures of 1 run` where a run has several."""
     count = len(runs_of(points))
     runs = f"{count:,} run{'' if count == 1 else 's'}"

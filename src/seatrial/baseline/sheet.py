@@ -10,10 +10,10 @@ from seatrial.baseline.entry import CAP, FLOOR, relative_half_width
 from seatrial.baseline.models import TEXT_KEYS, Provenance, describe_value
 from seatrial.job import Bound, BoundState
 from seatrial.suite.explain import explain
-from seatrial.suite.problem import Mark, Problem
+from seatrial.suite.problem import Problem, SourceMark
 from seatrial.suite.source import Source
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -30,26 +30,26 @@ class Sheet:
         ordered = sorted(self._warnings, key=lambda one: (one.mark.line, one.mark.column) if one.mark else (0, 0))
         return tuple(dict.fromkeys(str(one).splitlines()[0] for one in ordered))
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         return self.source.find(path, key=True)[0].line
 
-    def error(self, path: Path, message: str, key: bool = False) -> None:
+    def error(self, path: KeyPath, message: str, key: bool = False) -> None:
         self.problems.append(Problem(message, self.source.find(path, key)[0]))
 
-    def warn(self, path: Path, message: str, key: bool = False) -> None:
+    def warn(self, path: KeyPath, message: str, key: bool = False) -> None:
         self._warnings.append(Problem(message, self.source.find(path, key)[0]))
 
     def warn_at(self, line: int, column: int, message: str) -> None:
-        self._warnings.append(Problem(message, Mark(self.source.file, line, column)))
+        self._warnings.append(Problem(message, SourceMark(self.source.file, line, column)))
 
-    def map(self, path: Path, what: str) -> dict[str, Any]:
+    def map(self, path: KeyPath, what: str) -> dict[str, Any]:
         """The map at `path`; nothing there is an empty one."""
         value = _at(self.source.data, path)
         if value is not None and not isinstance(value, dict):
             self.error(path, f"expected a map {what}, got {describe_value(value)}")
         return value if isinstance(value, dict) else {}
 
-    def validated(self, model: type[M], written: Any, path: Path) -> M | None:
+    def validated(self, model: type[M], written: Any, path: KeyPath) -> M | None:
         """The entry at `path`; None after errors, each at its place. Keys that are nearly known ones are warnings."""
         data = self._with_raw_texts(written if written is not None else {}, path)
         if isinstance(data, dict):
@@ -61,7 +61,7 @@ class Sheet:
                 self.error((*path, *loc), message, key)
             return None
 
-    def _with_raw_texts(self, value: Any, path: Path) -> Any:
+    def _with_raw_texts(self, value: Any, path: KeyPath) -> Any:
         if not isinstance(value, dict):
             return value
         made = {}
@@ -72,7 +72,7 @@ class Sheet:
                 made[key] = self._with_raw_texts(item, (*path, key))
         return made
 
-    def check_shares(self, path: Path, keys: Provenance, bound: Bound) -> None:
+    def check_shares(self, path: KeyPath, keys: Provenance, bound: Bound) -> None:
         """`floor` and `cap` of the map at `path`: shares of the center, in their order, as `update` needs them."""
         floor, cap = keys.floor, keys.cap
         # Only --force makes bounds this wide, and it raises both with them; else 5 was meant as 5 %.
@@ -89,7 +89,7 @@ class Sheet:
             which = f"the floor of {FLOOR:g} that holds without a `floor`"
             self.error((*path, "cap"), f"`cap` {cap:g} is below {which}: no bounds could be made")
 
-    def check_sides(self, path: Path, bound: Bound, lower: str, center: str, cap: float) -> None:
+    def check_sides(self, path: KeyPath, bound: Bound, lower: str, center: str, cap: float) -> None:
         """What is wrong or odd about two bounds and their center; `lower` and `center` are how the file calls them."""
         low, high, middle = bound.lower, bound.upper, bound.center
         if low is not None and high is not None and low > high:
@@ -102,7 +102,7 @@ class Sheet:
             wide = f"the bounds are {half:.1%} to each side, more than the cap of {cap:.0%}"
             self.warn((*path, lower), f"{wide}: they find next to nothing")
 
-    def warn_of_slips(self, path: Path, values: Mapping[str, Any], known: Iterable[str]) -> None:
+    def warn_of_slips(self, path: KeyPath, values: Mapping[str, Any], known: Iterable[str]) -> None:
         """A further key is the user's own, and kept; one that is nearly a known one is probably a slip."""
         names = list(known)
         for key in values:
@@ -112,7 +112,7 @@ class Sheet:
                 self.warn((*path, key), message, True)
 
 
-def _at(data: Any, path: Path) -> Any:
+def _at(data: Any, path: KeyPath) -> Any:
     for part in path:
         data = data.get(part) if isinstance(data, dict) else None
     return data

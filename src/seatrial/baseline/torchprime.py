@@ -10,9 +10,9 @@
 
 from typing import Any
 
-from seatrial.baseline.entry import CAP, STEP_TIME, Entry, seconds_of
+from seatrial.baseline.entry import CAP, STEP_TIME, BaselineEntry, seconds_of
 from seatrial.baseline.models import Provenance, TorchprimeKeys, state_of
-from seatrial.baseline.sheet import Path, Sheet
+from seatrial.baseline.sheet import KeyPath, Sheet
 from seatrial.job import Bound, BoundState
 
 LOWER, UPPER = "step_time_lower_bound", "step_time_upper_bound"
@@ -22,20 +22,20 @@ BESIDE = "seatrial"
 ROUNDING = 2 * (0.5e-5 + 0.5e-8) + 1e-9
 
 
-def read_torchprime(sheet: Sheet) -> dict[str, dict[str, Entry]]:
+def read_torchprime(sheet: Sheet) -> dict[str, dict[str, BaselineEntry]]:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
     sheet.warn_of_slips((), data, ("benchmarks", "metadata"))
     since_s = _since(sheet.map(("metadata",), "with `query_start` and `confidence_level`").get("query_start"))
-    found: dict[str, dict[str, Entry]] = {}
+    found: dict[str, dict[str, BaselineEntry]] = {}
     for benchmark, written in sheet.map(("benchmarks",), "of benchmarks").items():
-        path: Path = ("benchmarks", benchmark)
+        path: KeyPath = ("benchmarks", benchmark)
         keys = sheet.validated(TorchprimeKeys, written, path)
         if keys is not None:
             found[benchmark] = {STEP_TIME: _entry(sheet, path, keys, since_s)}
     return found
 
 
-def _entry(sheet: Sheet, path: Path, keys: TorchprimeKeys, since_s: float | None) -> Entry:
+def _entry(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys, since_s: float | None) -> BaselineEntry:
     beside = keys.seatrial or Provenance()
     bound = _bound(sheet, path, keys, beside, since_s)
     sheet.check_shares((*path, BESIDE), beside, bound)
@@ -43,7 +43,7 @@ def _entry(sheet: Sheet, path: Path, keys: TorchprimeKeys, since_s: float | None
     if bound.state is BoundState.USABLE or (bound.state is BoundState.RECORDING and beside.state is None):
         _check_open(sheet, path, keys)
     _check_convention(sheet, path, keys)
-    return Entry(
+    return BaselineEntry(
         benchmark=str(path[1]),
         metric=STEP_TIME,
         bound=bound,
@@ -55,7 +55,7 @@ def _entry(sheet: Sheet, path: Path, keys: TorchprimeKeys, since_s: float | None
     )
 
 
-def _bound(sheet: Sheet, path: Path, keys: TorchprimeKeys, beside: Provenance, since_s: float | None) -> Bound:
+def _bound(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys, beside: Provenance, since_s: float | None) -> Bound:
     lower, upper = keys.step_time_lower_bound, keys.step_time_upper_bound
     state, why = state_of(beside), beside.why
     if lower is None and upper is None and state is BoundState.USABLE:
@@ -77,7 +77,7 @@ def _bound(sheet: Sheet, path: Path, keys: TorchprimeKeys, beside: Provenance, s
     )
 
 
-def _check_open(sheet: Sheet, path: Path, keys: TorchprimeKeys) -> None:
+def _check_open(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys) -> None:
     """Their tool writes both bounds, always: one that is not there was lost, and no verdict would show it."""
     if all(getattr(keys, key) is None for key in (LOWER, UPPER, CENTER, HALF)):
         return  # nothing was measured yet
@@ -88,7 +88,7 @@ def _check_open(sheet: Sheet, path: Path, keys: TorchprimeKeys) -> None:
             sheet.warn((*path, key), f"`{key}` is {'empty' if there else 'missing'}, so {passes}", not there)
 
 
-def _check_convention(sheet: Sheet, path: Path, keys: TorchprimeKeys) -> None:
+def _check_convention(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys) -> None:
     lower, upper, half = keys.step_time_lower_bound, keys.step_time_upper_bound, keys.confidence_interval
     if half is not None and lower is not None and upper is not None and lower <= upper:
         # A lower bound that would be negative is written as 0; then only the upper side can be compared.

@@ -10,11 +10,11 @@ from collections.abc import Container
 
 import msgspec
 
-from seatrial.baseline.entry import STEP_TIME, THEIRS, Baselines, Entry
+from seatrial.baseline.entry import STEP_TIME, THEIRS, BaselineEntry, Baselines
 from seatrial.baseline.render import scalar
 from seatrial.job import BoundState
 from seatrial.suite.names import NAME
-from seatrial.suite.problem import Mark, Problem, SuiteError, printable
+from seatrial.suite.problem import Problem, SourceMark, SuiteError, printable
 
 NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
 
@@ -61,17 +61,17 @@ def suite_of(
 
 
 def blamed(error: SuiteError, made: Imported, file: str) -> SuiteError:
-    """What is wrong with the suite that was made, told of the lines of the file that it was made from."""
+    """What is wrong with the suite that was made, reported at the lines of the file that it was made from."""
     problems = []
     for problem in error.problems:
         names = [name for name in made.trials if f"{problem.path}.".startswith(f"trials.{name}.")]
         line = made.trials[max(names, key=len)] if names else 1
         told = f"no suite can be made from this: {problem.message} ({problem.path or 'the whole of it'})"
-        problems.append(Problem(told, Mark(file, line, 1)))
+        problems.append(Problem(told, SourceMark(file, line, 1)))
     return SuiteError(problems)
 
 
-def _trial(name: str, entry: Entry, command: str | None) -> list[str]:
+def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
     title = printable(" ".join(entry.title.split()))
     words = {"{benchmark}": entry.benchmark, "{name}": title}
     # Quoted: a name of the file is one word of the command, whatever is in it.

@@ -2,7 +2,6 @@
 
 from seatrial.check.bounds import check_bounds
 from seatrial.check.ended import check_job, ended_badly
-from seatrial.check.evidence import telling
 from seatrial.check.facts import Declared, check_facts
 from seatrial.check.notebook import check_notebook
 from seatrial.check.step import RunExpected, check_command, check_import, check_run, check_workspace
@@ -21,5 +20,4 @@ __all__ = [
     "check_run",
     "check_workspace",
     "ended_badly",
-    "telling",
 ]

@@ -53,21 +53,21 @@ def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
     data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
     below = bound.lower is not None and value < bound.lower
-    said = f"{bound.metric}: {sentence(bound, value, at_s)}"
+    message = f"{bound.metric}: {bound_sentence(bound, value, at_s)}"
     if not above and not below:
-        return Finding(FIGURES, check, Verdict.PASSED, message=said, data=data)
+        return Finding(FIGURES, check, Verdict.PASSED, message=message, data=data)
     if bound.better is None:
-        return Finding(FIGURES, check, Verdict.FAILED, "bounds", said, data=data)
+        return Finding(FIGURES, check, Verdict.FAILED, "bounds", message, data=data)
     if above is (better == "lower"):
-        return Finding(FIGURES, check, Verdict.SLOWER, "slower", said, data=data)
+        return Finding(FIGURES, check, Verdict.SLOWER, "slower", message, data=data)
     advice = "if that is meant to last, `seatrial baseline recenter` follows it"
-    return Finding(FIGURES, check, Verdict.FASTER, "faster", f"{said}: {advice}", data=data)
+    return Finding(FIGURES, check, Verdict.FASTER, "faster", f"{message}: {advice}", data=data)
 
 
-def sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
+def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
     """`2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs would be); the level changed at ...`
 
-    `at_s` is when the figure was taken; days of that year are told without it."""
+    `at_s` is when the figure was taken; days of that year are given without it."""
     inside = False
     if bound.upper is not None and value > bound.upper:
         text = f"{told(value, bound.unit, bound.upper)} is above {told(bound.upper, bound.unit, value)}"
@@ -79,14 +79,14 @@ def sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
     text += _provenance(bound, at_s, inside)
     if bound.changed is not None:
         levels = f"{told(bound.changed.before)} → {told(bound.changed.after)}"
-        text += f"; the level changed at run {bound.changed.run} ({levels}, {day(bound.changed.at_s, at_s)})"
+        text += f"; the level changed at run {bound.changed.run} ({levels}, {short_date(bound.changed.at_s, at_s)})"
     return text
 
 
 def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
     parts = []
     if bound.runs:
-        since = f" since {day(bound.since_s, at_s)}" if bound.since_s else ""
+        since = f" since {short_date(bound.since_s, at_s)}" if bound.since_s else ""
         runs = f"{bound.runs} run{'s' if bound.runs != 1 else ''}"
         parts.append(f"{f'{bound.figures} figures of {runs}' if bound.figures else runs}{since}")
         if bound.width_runs is not None:
@@ -101,7 +101,7 @@ def _side(value: float | None, unit: str = "") -> str:
     return "anything" if value is None else told(value, unit)
 
 
-def day(at_s: float, seen_s: float = 0.0) -> str:
+def short_date(at_s: float, seen_s: float = 0.0) -> str:
     """`3 Oct`; with the year when it is not that of `seen_s`. In universal time, as all dates here."""
     then = time.gmtime(at_s)
     text = f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]}"

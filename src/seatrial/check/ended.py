@@ -2,7 +2,7 @@
 
 import signal
 
-from seatrial.check.evidence import telling
+from seatrial.check.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Observation, Outcome, StepSeen, Verdict
 
 JOB = "job"  # the step of findings that are about the whole
@@ -53,7 +53,7 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
             verdict=VERDICTS[ended.outcome],
             class_=ended.outcome.value,
             message=f"the {part} {_how(ended)}",
-            evidence=telling(ended.message),
+            evidence=most_relevant_first(ended.message),
         )
     ]
 
@@ -69,7 +69,7 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
     elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
         outcome, message = Outcome.LOST, "the job ended before this step did, and did not say why"
     else:
-        began = seen.started_s is not None  # why one ended that never came to a step is told once, of the job
+        began = seen.started_s is not None  # why one ended that never came to a step is reported once, of the job
         outcome = ended.outcome
         message = f"during this step the job {_how(ended)}" if began else f"before this step the job {_end(ended)}"
     return Finding(
@@ -78,12 +78,12 @@ def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Find
         verdict=VERDICTS[outcome],
         class_=outcome.value,
         message=message,
-        evidence=telling(seen.output),
+        evidence=most_relevant_first(seen.output),
     )
 
 
 def unseen(seen: StepSeen, check: str, step: str = "") -> Finding | None:
-    """The finding for what cannot be judged because nobody saw it; None when it was seen."""
+    """The finding for what cannot be judged because it was not observed; None when it was."""
     if not seen.unseen:
         return None
     message = f"it ended with exit code {seen.code}; what it said and made is not known: {seen.unseen}"

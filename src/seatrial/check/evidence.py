@@ -1,4 +1,4 @@
-"""Which line of a long text tells most. A person reads the first line of the evidence, and often no other."""
+"""Which line of a long text says most. A person reads the first line of the evidence, and often no other."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _COMPLAINT = re.compile(
 )
 
 
-def telling(text: str) -> str:
+def most_relevant_first(text: str) -> str:
     """`text` with its most telling line first: what a traceback ends in, else a complaint, else its last line."""
     text = tidy(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -26,7 +26,7 @@ def telling(text: str) -> str:
     return first if len(lines) == 1 else f"{first}\n{tail(text)}"
 
 
-def headed(first: str, text: str) -> str:
+def with_heading(first: str, text: str) -> str:
     """A text under the line that sums it up."""
     first, text = tidy(first).strip(), tidy(text).strip()
     return f"{first}\n{tail(text)}" if text and text != first else first

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from seatrial.check.ended import ended_badly
-from seatrial.check.evidence import headed, telling
+from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.check.finding import failed, passed
 from seatrial.job import Exit, Finding, Gpu, StepSeen
 
@@ -29,9 +29,9 @@ def check_facts(seen: StepSeen, ended: Exit, declared: Declared) -> list[Finding
     if not isinstance(facts.get("cpu"), dict):
         bad = ended_badly(seen, "facts", ended)
         message = str(facts.get("error") or "the facts could not be gathered")
-        return [bad or failed(seen, "facts", "facts", message, headed(message, telling(seen.output)))]
+        return [bad or failed(seen, "facts", "facts", message, with_heading(message, most_relevant_first(seen.output)))]
     found = {key: facts[key] for key in ("python", "packages", "os") if facts.get(key)}
-    findings = [msgspec.structs.replace(passed(seen, "facts", summary(facts)), data=found)]
+    findings = [msgspec.structs.replace(passed(seen, "facts", facts_line(facts)), data=found)]
     if declared.same_python:
         findings += _python(seen, facts)
     if declared.cpu is not None:
@@ -43,7 +43,7 @@ def check_facts(seen: StepSeen, ended: Exit, declared: Declared) -> list[Finding
     return findings
 
 
-def summary(facts: dict[str, Any]) -> str:
+def facts_line(facts: dict[str, Any]) -> str:
     """One line for a person."""
     pythons = facts.get("python") or {}
     python = pythons.get("kernel") or pythons.get("terminal") or {}
@@ -52,7 +52,7 @@ def summary(facts: dict[str, Any]) -> str:
         [
             f"Python {python.get('version') or '?'}",
             f"{_cores(facts):g} CPU",
-            f"{size(facts.get('memory_bytes'))} memory",
+            f"{memory_text(facts.get('memory_bytes'))} memory",
             f"{len(gpus)} × {gpus[0].get('model')}" if gpus else "no GPU",
             str((facts.get("os") or {}).get("name") or "?"),
             f"{len(facts.get('packages') or {})} packages",
@@ -60,7 +60,7 @@ def summary(facts: dict[str, Any]) -> str:
     )
 
 
-def size(number: Any) -> str:
+def memory_text(number: Any) -> str:
     return f"{number / 2**30:.4g} GiB" if isinstance(number, int | float) else "?"
 
 
@@ -74,8 +74,8 @@ def _python(seen: StepSeen, facts: dict[str, Any]) -> list[Finding]:
         return [failed(seen, "python", "python", message)]
     if all(terminal.get(key) == kernel.get(key) for key in ("prefix", "version")):
         return [passed(seen, "python", f"{terminal.get('version')} in the terminal and in notebooks")]
-    told = [f"{each.get('version')} at {each.get('executable')}" for each in (terminal, kernel)]
-    return [failed(seen, "python", "python", f"the terminal has Python {told[0]}, notebooks have {told[1]}")]
+    found = [f"{each.get('version')} at {each.get('executable')}" for each in (terminal, kernel)]
+    return [failed(seen, "python", "python", f"the terminal has Python {found[0]}, notebooks have {found[1]}")]
 
 
 def _cores(facts: dict[str, Any]) -> float:
@@ -93,8 +93,10 @@ def _cpu(seen: StepSeen, facts: dict[str, Any], declared: float) -> Finding:
 def _memory(seen: StepSeen, facts: dict[str, Any], declared: int) -> Finding:
     have = facts.get("memory_bytes") or 0
     if have >= declared * (1 - NEAR):
-        return passed(seen, "memory", f"{size(have)}, declared {size(declared)}")
-    return failed(seen, "memory", "memory", f"the job may use {size(have)}, and {size(declared)} are declared")
+        return passed(seen, "memory", f"{memory_text(have)}, declared {memory_text(declared)}")
+    return failed(
+        seen, "memory", "memory", f"the job may use {memory_text(have)}, and {memory_text(declared)} are declared"
+    )
 
 
 def _gpu(seen: StepSeen, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
@@ -103,7 +105,7 @@ def _gpu(seen: StepSeen, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
     if len(gpus) != declared.count:
         message = f"{len(gpus)} GPUs, and {declared.count} are declared"
         reason = trouble or names or "there is no nvidia-smi; other GPUs than NVIDIA's cannot be seen"
-        return [failed(seen, "gpu count", "gpu", message, headed(message, reason))]
+        return [failed(seen, "gpu count", "gpu", message, with_heading(message, reason))]
     findings = [passed(seen, "gpu count", f"{len(gpus)} {names}".strip())]
     if declared.count and declared.model is not None:
         wrong = [str(gpu.get("model")) for gpu in gpus if not is_model(declared.model, str(gpu.get("model")))]
@@ -116,10 +118,10 @@ def _gpu(seen: StepSeen, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
 
 def _gpu_memory(seen: StepSeen, gpus: list[dict[str, Any]], declared: int) -> Finding:
     have = [gpu.get("memory_bytes") for gpu in gpus]
-    told = ", ".join(map(size, have))
+    sizes = ", ".join(map(memory_text, have))
     if all(isinstance(one, int) and abs(one - declared) <= declared * NEAR for one in have):
-        return passed(seen, "gpu memory", told)
-    return failed(seen, "gpu memory", "gpu", f"{told} a GPU, and {size(declared)} are declared")
+        return passed(seen, "gpu memory", sizes)
+    return failed(seen, "gpu memory", "gpu", f"{sizes} a GPU, and {memory_text(declared)} are declared")
 
 
 def is_model(declared: str, seen: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seatrial.check.ended import ended_badly
-from seatrial.check.wanted import Wanted
+from seatrial.check.threshold import Threshold
 from seatrial.job import Exit, Finding, Observation, Stage, StepSeen, Verdict
 
 MOST_NAMED = 10  # files that a finding names
@@ -18,26 +18,26 @@ _HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
 
 class FilesExpected(msgspec.Struct, frozen=True):
     match: str
-    count: Wanted | None = None  # None: at least one
-    size: Wanted | None = None
+    count: Threshold | None = None  # None: at least one
+    size: Threshold | None = None
     fresh: bool = True
     reader: str = ""  # that each must be read with
 
 
-class Window(msgspec.Struct, frozen=True):
+class TimeWindow(msgspec.Struct, frozen=True):
     """When the job ran, by the wall clock."""
 
     start_s: float
     end_s: float | None
 
 
-def job_window(observation: Observation) -> Window | None:
+def job_window(observation: Observation) -> TimeWindow | None:
     times = {stage.stage: stage for stage in observation.stages}
     start, end = times.get(Stage.STARTED), times.get(Stage.FINISHED)
     if start is None:
         return None
     slack_s = CLOCKS_S + start.uncertainty_s
-    return Window(start.wall_s - slack_s, end.wall_s + CLOCKS_S + end.uncertainty_s if end else None)
+    return TimeWindow(start.wall_s - slack_s, end.wall_s + CLOCKS_S + end.uncertainty_s if end else None)
 
 
 def entry_files(seen: StepSeen, name: str) -> list[dict[str, Any]]:
@@ -48,14 +48,19 @@ def entry_files(seen: StepSeen, name: str) -> list[dict[str, Any]]:
 
 
 def entry_count(seen: StepSeen, name: str) -> int:
-    """How many the agent found; it tells of the first ones only."""
+    """How many the agent found; it reports the first ones only."""
     entry = seen.result.get(name)
     count = entry.get("count") if isinstance(entry, dict) else None
     return count if isinstance(count, int) else len(entry_files(seen, name))
 
 
 def check_files(
-    seen: StepSeen, ended: Exit, name: str, expected: FilesExpected, window: Window | None, hosts: Iterable[str] = ()
+    seen: StepSeen,
+    ended: Exit,
+    name: str,
+    expected: FilesExpected,
+    window: TimeWindow | None,
+    hosts: Iterable[str] = (),
 ) -> list[Finding]:
     """A finding for each thing that is asked. `hosts`: folders of hosts that any entry has files in."""
     step = f"files {name}"
@@ -75,14 +80,16 @@ def check_files(
     return findings
 
 
-def host_of(path: str) -> str:
+def host_in_path(path: str) -> str:
     """The folder of a host that a file lies in; empty when the layout has none."""
     match = _HOST_FOLDER.search(path)
     return match[1] if match else ""
 
 
 def host_folders(seen: StepSeen) -> set[str]:
-    return {host for name in seen.result for one in entry_files(seen, name) if (host := host_of(str(one.get("path"))))}
+    return {
+        host for name in seen.result for one in entry_files(seen, name) if (host := host_in_path(str(one.get("path"))))
+    }
 
 
 def several(step: str, check: str, class_: str, problems: Sequence[str], total: int) -> Finding:
@@ -95,8 +102,8 @@ def several(step: str, check: str, class_: str, problems: Sequence[str], total: 
 
 def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str]) -> Finding:
     """Where the layout has a folder for each host, of each host."""
-    by_host = {host: sum(host_of(str(one.get("path"))) == host for one in files) for host in hosts}
-    placed = any(host_of(str(one.get("path"))) for one in files)
+    by_host = {host: sum(host_in_path(str(one.get("path"))) == host for one in files) for host in hosts}
+    placed = any(host_in_path(str(one.get("path"))) for one in files)
     counts = by_host if placed and total == len(files) else {"": total}
     wanted = expected.count.text if expected.count else "at least one"
     wrong = [
@@ -105,15 +112,15 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
     names = "\n".join(str(one.get("path")) for one in files[:MOST_NAMED])
     if wrong:
         host, have = wrong[0]
-        whose = f" in the folder of host {host}" if host else ""
-        message = f"{_files(have)} match {expected.match!r}{whose}, and should be {wanted}"
+        place = f" in the folder of host {host}" if host else ""
+        message = f"{_files(have)} match {expected.match!r}{place}, and should be {wanted}"
         return Finding(step, "count", Verdict.FAILED, "files", message, names)
     each = f" of each of {len(counts)} hosts" if len(counts) > 1 else ""
     shown = str(files[0].get("path")) if total == 1 and files else _files(next(iter(counts.values()))) + each
     return Finding(step, "count", Verdict.PASSED, message=shown)
 
 
-def _size(step: str, files: list[dict[str, Any]], wanted: Wanted) -> Finding:
+def _size(step: str, files: list[dict[str, Any]], wanted: Threshold) -> Finding:
     sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
     wrong = [
         f"{path} has {size:,} bytes, and should have {wanted.text}" for path, size in sizes if not wanted.met_by(size)
@@ -123,9 +130,9 @@ def _size(step: str, files: list[dict[str, Any]], wanted: Wanted) -> Finding:
     return Finding(step, "size", Verdict.PASSED, message=f"{min(size for _, size in sizes):,} bytes or more")
 
 
-def _fresh(step: str, files: list[dict[str, Any]], window: Window | None) -> Finding:
+def _fresh(step: str, files: list[dict[str, Any]], window: TimeWindow | None) -> Finding:
     if window is None:
-        return Finding(step, "fresh", Verdict.SKIPPED, message="not known: nobody told when the job ran")
+        return Finding(step, "fresh", Verdict.SKIPPED, message="not known: the times of the job are missing")
     wrong = []
     for one in files:
         written_s = one.get("modified_s")

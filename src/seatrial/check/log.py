@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from seatrial.check.ended import ended_badly
-from seatrial.check.evidence import headed, telling
+from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.check.finding import failed, passed
-from seatrial.check.reading import hosts_named, told
+from seatrial.check.log_values import hosts_text, log_values
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
 
 # Ended by us: what the log had not said by then, it may have said later.
@@ -43,21 +43,21 @@ def check_exit(seen: StepSeen, ended: Exit) -> list[Finding]:
     if bad:
         return [bad]
     if seen.code is None:
-        return [skipped(seen, "exit", "not known: it ran elsewhere, and nobody told")]
+        return [skipped(seen, "exit", "not known: it ran elsewhere, and its exit code was not given")]
     if seen.code == 0:
         return [passed(seen, "exit", "exit code 0")]
     return [_bad_code(seen, seen.code)]
 
 
 def _bad_code(seen: StepSeen, code: int) -> Finding:
-    """A shell tells of a signal that killed its command by an exit code above 128."""
+    """A shell reports a signal that killed its command by an exit code above 128."""
     host = _ENDED.search(seen.output) if _several(seen) else None
-    whose = f" on host {host[1]}" if host else ""
+    place = f" on host {host[1]}" if host else ""
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
-        message = f"it was killed{whose} by {name} (exit code {code} of its shell)"
-        return failed(seen, "exit", "signal", message, said(seen))
-    return failed(seen, "exit", "exit", f"exit code {code}{whose}, and should be 0", said(seen))
+        message = f"it was killed{place} by {name} (exit code {code} of its shell)"
+        return failed(seen, "exit", "signal", message, relevant_output(seen))
+    return failed(seen, "exit", "exit", f"exit code {code}{place}, and should be 0", relevant_output(seen))
 
 
 def _several(seen: StepSeen) -> bool:
@@ -81,9 +81,9 @@ def stopped_by(seen: StepSeen) -> dict[str, Any]:
     return stopped if isinstance(stopped, dict) else {}
 
 
-def said(seen: StepSeen) -> str:
-    """What it printed, the most telling line first; whose line it is comes in the way of finding that."""
-    return telling(_HOST.sub("", seen.output) if _several(seen) else seen.output)
+def relevant_output(seen: StepSeen) -> str:
+    """What it printed, the most telling line first, without the names of hosts before its lines."""
+    return most_relevant_first(_HOST.sub("", seen.output) if _several(seen) else seen.output)
 
 
 def skipped(seen: StepSeen, check: str, message: str) -> Finding:
@@ -120,7 +120,7 @@ def _unreadable(seen: StepSeen) -> list[Finding]:
 
 
 def _missing(seen: StepSeen, expected: LogExpected) -> list[Finding]:
-    """Of logs that are files: fewer than there are hosts. What the others said, and never should, nobody knows."""
+    """Of logs that are files: fewer than there are hosts. What the missing ones hold is not known."""
     if expected.logs is None or expected.logs >= expected.hosts or not expected.every_host:
         return []
     logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
@@ -141,10 +141,10 @@ def _must(seen: StepSeen, pattern: str, expected: LogExpected) -> Finding:
     if cut_short(seen):
         return skipped(seen, check, f"not known: {cut_short(seen)}")
     if found.get("count"):
-        message = f"only {hosts_named(sorted(by_host))} printed it, and not {hosts_named(missing)}; {ONE_IS_ENOUGH}"
+        message = f"only {hosts_text(sorted(by_host))} printed it, and not {hosts_text(missing)}; {ONE_IS_ENOUGH}"
     else:
         message = f"no line matches {pattern!r}{_unread(seen)}"
-    return failed(seen, check, "log", message, said(seen))
+    return failed(seen, check, "log", message, relevant_output(seen))
 
 
 def _never(seen: StepSeen, pattern: str) -> Finding:
@@ -164,15 +164,17 @@ def _never(seen: StepSeen, pattern: str) -> Finding:
     stopped = stopped_by(seen)
     if stopped.get("what") == "never" and stopped.get("pattern") == pattern:
         message += f"; it was ended{_after(stopped)}"
-    return failed(seen, check, "log", message, headed(str(first.get("text") or ""), seen.output))
+    return failed(seen, check, "log", message, with_heading(str(first.get("text") or ""), seen.output))
 
 
 def _stall(seen: StepSeen, stopped: dict[str, Any]) -> Finding:
     """In the agent's words: it knows how long a step took before, and how long this one was waited for."""
-    last = told(seen, "step").last if stopped.get("host") is None else {}  # of several hosts, the agent says which one
+    last = (
+        log_values(seen, "step").last if stopped.get("host") is None else {}
+    )  # of several hosts, the agent says which one
     at = f"; the last was step {max(last.values()):.0f}" if last else ""
     message = f"{stopped.get('text') or 'no new step for too long'}{at}"
-    return Finding(seen.name, "stall", Verdict.TIMEOUT, "stall", message, said(seen))
+    return Finding(seen.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(seen))
 
 
 def _after(stopped: dict[str, Any]) -> str:

@@ -1,18 +1,18 @@
-"""Findings for the loss that a training job's log tells: a number, near a target, like a recorded curve."""
+"""Findings for the loss that a training job's log reports: a number, near a target, like a recorded curve."""
 
 import math
 from collections.abc import Mapping
 
 import msgspec
 
-from seatrial.check.evidence import headed, tidy
+from seatrial.check.evidence import tidy, with_heading
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import ONE_IS_ENOUGH, cut_short, dropped, said, skipped, stopped_by, where
+from seatrial.check.log import ONE_IS_ENOUGH, cut_short, dropped, relevant_output, skipped, stopped_by, where
+from seatrial.check.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.check.loss_curve import check_curve
-from seatrial.check.reading import Reading, Told, as_number, hosts_named, named, told
 from seatrial.job import Finding, StepSeen
 
-SHORT = 80  # characters; a longer pattern tells a person nothing
+SHORT = 80  # characters; a longer pattern is of no use to a person
 MOST_POINTS = 200  # of the curve that a finding carries
 
 
@@ -25,7 +25,7 @@ class LossExpected(msgspec.Struct, frozen=True):
     relative: bool = False
     finite: bool = True
     curve: Mapping[int, float] | None = None
-    hosts: int = 0  # so many must each tell one; more that do are judged too
+    hosts: int = 0  # so many must each report one; more that do are judged too
 
     def allowed(self, wanted: float) -> float:
         return abs(wanted) * self.tolerance if self.relative else self.tolerance
@@ -45,10 +45,10 @@ class LossExpected(msgspec.Struct, frozen=True):
 
 
 def check_loss(seen: StepSeen, expected: LossExpected) -> list[Finding]:
-    """One finding for the loss itself, one for the curve. Each host that tells a loss is judged."""
+    """One finding for the loss itself, one for the curve. Each host that reports a loss is judged."""
     if given_up := dropped(seen, "loss", expected.pattern):
         return [given_up]
-    losses = told(seen, "loss")
+    losses = log_values(seen, "loss")
     wild = _not_finite(seen, losses)
     if not losses.hosts and wild is None:
         return [_none(seen, expected)]
@@ -62,8 +62,8 @@ def check_loss(seen: StepSeen, expected: LossExpected) -> list[Finding]:
     return findings
 
 
-def points(losses: Told) -> list[list[float | int | None]]:
-    """The curve of the first host that tells one, in few points: a form that a recorded curve may have."""
+def points(losses: LogValues) -> list[list[float | int | None]]:
+    """The curve of the first host that reports one, in few points: a form that a recorded curve may have."""
     known = [one for one in losses.of(losses.hosts[0]) if one.step is not None] if losses.hosts else []
     every = max(1, math.ceil(len(known) / MOST_POINTS))
     return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
@@ -75,53 +75,54 @@ def _none(seen: StepSeen, expected: LossExpected) -> Finding:
     near = [line.strip() for line in tidy(seen.output).splitlines() if "loss" in line.lower()]
     hint = "; a line that says loss is below, for a `pattern` of your own" if near else ""
     pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the pattern that Seatrial has for it"
-    message = f"no line tells a loss: none matches {pattern}{hint}"
-    return failed(seen, "loss", "loss", message, headed(near[-1], seen.output) if near else said(seen))
+    message = f"no line reports a loss: none matches {pattern}{hint}"
+    return failed(seen, "loss", "loss", message, with_heading(near[-1], seen.output) if near else relevant_output(seen))
 
 
-def _not_finite(seen: StepSeen, losses: Told) -> Reading | None:
+def _not_finite(seen: StepSeen, losses: LogValues) -> LogValue | None:
     """The first value that is no number; from the agent's own word when it ended the job for it."""
     stopped = stopped_by(seen)
     first = next((one for one in losses.readings if not math.isfinite(one.value)), None)
     if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
         value = as_number(stopped.get("value"))
         line, host = stopped.get("line"), stopped.get("host")
-        return Reading(
+        return LogValue(
             math.nan if value is None else value,
             host if isinstance(host, int) else 0,
             line=line if isinstance(line, int) else None,
         )
     if first is None:
-        return next((Reading(value, host) for host, value in losses.last.items() if not math.isfinite(value)), None)
+        return next((LogValue(value, host) for host, value in losses.last.items() if not math.isfinite(value)), None)
     return first
 
 
-def _silent(seen: StepSeen, losses: Told, hosts: int) -> Finding | None:
+def _silent(seen: StepSeen, losses: LogValues, hosts: int) -> Finding | None:
     silent = losses.silent(hosts)
     if not silent:
         return None
     if cut_short(seen):
-        return skipped(seen, "loss", f"not known: {cut_short(seen)}, before {hosts_named(silent)} told one")
-    message = f"{hosts_named(silent)} told no loss, and {hosts_named(losses.hosts)} did; {ONE_IS_ENOUGH}"
+        return skipped(seen, "loss", f"not known: {cut_short(seen)}, before {hosts_text(silent)} reported one")
+    message = f"{hosts_text(silent)} reported no loss, and {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
     return failed(seen, "loss", "loss", message)
 
 
-def _finite(seen: StepSeen, losses: Told, wild: Reading) -> Finding:
+def _finite(seen: StepSeen, losses: LogValues, wild: LogValue) -> Finding:
     at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
     stopped = stopped_by(seen)
     after = stopped.get("seconds_after") if stopped.get("what") == "value" else None
     ended = f"; it was ended {after:.2g} s after that line" if isinstance(after, int | float) else ""
     text = str(stopped.get("text") or "") if stopped.get("what") == "value" else ""
     place = ", ".join(filter(None, at))
-    message = f"the loss is {named(wild.value)}" + (f" ({place})" if place else "") + ended
+    message = f"the loss is {value_text(wild.value)}" + (f" ({place})" if place else "") + ended
     class_ = "nan" if math.isnan(wild.value) else "inf"
-    return failed(seen, "loss", class_, message, headed(text, seen.output) if text else said(seen))
+    return failed(seen, "loss", class_, message, with_heading(text, seen.output) if text else relevant_output(seen))
 
 
-def _last(seen: StepSeen, losses: Told, expected: LossExpected) -> Finding:
+def _last(seen: StepSeen, losses: LogValues, expected: LossExpected) -> Finding:
     """The last value of each host."""
     shown = ", ".join(
-        f"{named(losses.last[host])}{f' on host {host}' if len(losses.hosts) > 1 else ''}" for host in losses.hosts[:8]
+        f"{value_text(losses.last[host])}{f' on host {host}' if len(losses.hosts) > 1 else ''}"
+        for host in losses.hosts[:8]
     )
     if expected.target is None:
         return passed(seen, "loss", f"last {shown}; {losses.count} values")
@@ -132,6 +133,6 @@ def _last(seen: StepSeen, losses: Told, expected: LossExpected) -> Finding:
     if cut_short(seen):
         return skipped(seen, "loss", f"the last is not known: {cut_short(seen)} at {shown}")
     value = losses.last[off[0]]
-    whose = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
-    message = f"the last loss is {value:.6g}{whose}, and should be {expected.about(target)}"
-    return failed(seen, "loss", "loss", message, said(seen))
+    place = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
+    message = f"the last loss is {value:.6g}{place}, and should be {expected.about(target)}"
+    return failed(seen, "loss", "loss", message, relevant_output(seen))

@@ -7,15 +7,15 @@ from statistics import median
 from typing import Protocol
 
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import cut_short, said
-from seatrial.check.reading import Reading, Told, named
+from seatrial.check.log import cut_short, relevant_output
+from seatrial.check.log_values import LogValue, LogValues, value_text
 from seatrial.job import Finding, StepSeen
 
 CHECK = "loss curve"
-SURE = 3  # steps from which on it can be told that a log prints every Nth
+SURE = 3  # steps from which on it is known that a log prints every Nth
 
 
-class Tolerance(Protocol):
+class CurveTolerance(Protocol):
     @property
     def width(self) -> str: ...
 
@@ -24,8 +24,8 @@ class Tolerance(Protocol):
     def about(self, wanted: float) -> str: ...
 
 
-def check_curve(seen: StepSeen, losses: Told, tolerance: Tolerance, recorded: Mapping[int, float]) -> Finding:
-    """1. Steps that a host tells and the curve has are compared, the last one of a long log always among them.
+def check_curve(seen: StepSeen, losses: LogValues, tolerance: CurveTolerance, recorded: Mapping[int, float]) -> Finding:
+    """1. Steps that a host reports and the curve has are compared, the last one of a long log always among them.
     2. Each host comes as far as the curve, and has each of its steps, but for those between two lines of a log that
        prints every Nth step: a run that skipped what it did badly is not like the recorded one.
     """
@@ -33,15 +33,15 @@ def check_curve(seen: StepSeen, losses: Told, tolerance: Tolerance, recorded: Ma
     told_steps = [one for readings in by_host.values() for one in readings]
     common = [one for one in told_steps if one.step in recorded]
     if not common:
-        why = "its lines tell no step" if not told_steps else "it has none of the steps of the recorded curve"
-        return failed(seen, CHECK, "loss", f"the curve cannot be compared: {why}", said(seen))
+        why = "its lines have no step number" if not told_steps else "it has none of the steps of the recorded curve"
+        return failed(seen, CHECK, "loss", f"the curve cannot be compared: {why}", relevant_output(seen))
     if off := [one for one in common if not tolerance.near(one.value, recorded[one.step or 0])]:
         return _off(seen, off, len(common), tolerance, recorded)
     for host, readings in by_host.items():
-        whose = f" on host {host}" if len(by_host) > 1 else ""
-        lacks = _lacks(seen, readings, losses.thinned(host), recorded, whose)
+        place = f" on host {host}" if len(by_host) > 1 else ""
+        lacks = _lacks(seen, readings, losses.thinned(host), recorded, place)
         if lacks:
-            return failed(seen, CHECK, "loss", lacks, said(seen))
+            return failed(seen, CHECK, "loss", lacks, relevant_output(seen))
     compared = len({one.step for one in common})
     part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
     message = f"{compared:,} of {_steps(len(recorded))} of the recorded curve compared, within {tolerance.width}{part}"
@@ -49,24 +49,24 @@ def check_curve(seen: StepSeen, losses: Told, tolerance: Tolerance, recorded: Ma
 
 
 def _off(
-    seen: StepSeen, off: list[Reading], compared: int, tolerance: Tolerance, recorded: Mapping[int, float]
+    seen: StepSeen, off: list[LogValue], compared: int, tolerance: CurveTolerance, recorded: Mapping[int, float]
 ) -> Finding:
     first = min(off, key=lambda one: one.step or 0)
     message = (
         f"{len(off)} of {_steps(compared)} are off the recorded curve, first step {first.step}: "
-        f"{named(first.value)}, and should be {tolerance.about(recorded[first.step or 0])}"
+        f"{value_text(first.value)}, and should be {tolerance.about(recorded[first.step or 0])}"
     )
     return failed(seen, CHECK, "loss", message)
 
 
-def _lacks(seen: StepSeen, readings: list[Reading], thinned: bool, recorded: Mapping[int, float], whose: str) -> str:
+def _lacks(seen: StepSeen, readings: list[LogValue], thinned: bool, recorded: Mapping[int, float], place: str) -> str:
     """What a host's log has not of the recorded curve, in words; of one that was ended early, before its end."""
     told_steps = sorted({one.step for one in readings if one.step is not None})
     if not told_steps:
-        return f"the curve cannot be compared{whose}: its lines tell no step"
+        return f"the curve cannot be compared{place}: its lines have no step number"
     every, reached, wanted = _every(told_steps), told_steps[-1], max(recorded)
     if reached + every - 1 < wanted and not cut_short(seen):
-        return f"the recorded curve goes to step {wanted}, and this log{whose} only to {reached}"
+        return f"the recorded curve goes to step {wanted}, and this log{place} only to {reached}"
     if thinned:
         return ""
     there = set(told_steps)
@@ -77,7 +77,7 @@ def _lacks(seen: StepSeen, readings: list[Reading], thinned: bool, recorded: Map
         return ""
     here = sum(step in there for step in recorded)
     return (
-        f"{here:,} of {_steps(len(recorded))} of the recorded curve are in the log{whose}; step {min(lacking)} is not"
+        f"{here:,} of {_steps(len(recorded))} of the recorded curve are in the log{place}; step {min(lacking)} is not"
     )
 
 
@@ -90,7 +90,7 @@ def _left_out(step: int, told_steps: list[int], every: int) -> bool:
 
 
 def _every(steps: list[int]) -> int:
-    """Which step the log prints, by the steps that it has: every second, every tenth; 1 where that cannot be told."""
+    """Which step the log prints, by the steps that it has: every second, every tenth; 1 where that is not known."""
     if len(steps) < SURE:
         return 1
     return int(median(high - low for low, high in pairwise(steps)))

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check.files import entry_count, entry_files, host_folders, host_of
+from seatrial.check.files import entry_count, entry_files, host_folders, host_in_path
 from seatrial.check.log import ONE_IS_ENOUGH, cut_short
+from seatrial.check.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.check.profile import profiles
-from seatrial.check.reading import Reading, Told, as_number, hosts_named, named, told
 from seatrial.check.step_time import Aggregate, StepTime, aggregated, from_profile, warmup
 from seatrial.job import Better, Finding, StepSeen, Verdict
 
@@ -33,7 +33,7 @@ class MetricExpected(msgspec.Struct, frozen=True):
     aggregate: Aggregate | None = None
     warmup: int | None = None  # None: found from the values
     required: bool = True
-    hosts: int = 0  # so many must each tell it in their log; more that do count too
+    hosts: int = 0  # so many must each report it in their log; more that do count too
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -64,10 +64,10 @@ def check_metric(train: StepSeen, files: StepSeen, expected: MetricExpected) -> 
         limit, word = (expected.least, "least") if low else (expected.most, "most")
         message = f"{told_value}, and should be at {word} {limit:g} (from {measured.source})"
         finding = Finding(TRAIN, check, Verdict.FAILED, "metric", message)
-    return finding, figure(measured.value, expected.unit, expected.better, measured.source)
+    return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
 
 
-def figure(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
+def figure_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
     """A figure as the history takes it."""
     made: dict[str, Any] = {"value": value, "unit": unit, "source": source}
     return {**made, "better": better} if better else made
@@ -75,7 +75,7 @@ def figure(value: float, unit: str, better: Better | None, source: str) -> dict[
 
 def step_time_figure(taken: StepTime) -> dict[str, Any]:
     left_out = f", {taken.warmup} first left out" if taken.warmup else ""
-    return figure(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
+    return figure_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
 def _measure(train: StepSeen, files: StepSeen, expected: MetricExpected) -> Measured:
@@ -100,7 +100,7 @@ def _from_files(files: StepSeen, expected: MetricExpected) -> Measured:
         raise NotMeasured(broken[0])
     if (total := entry_count(files, expected.entry)) > len(found):
         raise NotMeasured(f"{total:,} files match {expected.match!r}, and only {len(found):,} of them were read")
-    placed = {host_of(str(one.get("path"))) for one in found} - {""}
+    placed = {host_in_path(str(one.get("path"))) for one in found} - {""}
     if placed and (without := sorted(host_folders(files) - placed)):
         raise NotMeasured(f"no file matches {expected.match!r} in the folder of host {without[0]}")
     values = []
@@ -109,7 +109,7 @@ def _from_files(files: StepSeen, expected: MetricExpected) -> Measured:
         if value is None:
             raise NotMeasured(f"{one.get('path')} has no number at {expected.key!r}")
         if not math.isfinite(value):
-            raise NotMeasured(f"{expected.key!r} of {one.get('path')} is {named(value)}")
+            raise NotMeasured(f"{expected.key!r} of {one.get('path')} is {value_text(value)}")
         values.append(value)
     how: Aggregate = expected.aggregate or ("min" if expected.better == "higher" else "max")
     where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {expected.match} ({how})"
@@ -140,11 +140,11 @@ def _is_number(text: str) -> bool:
 def _from_log(train: StepSeen, expected: MetricExpected) -> Measured:
     """Of each host's values, then the worst host's. One that is no number hides what it should have been: it is never
     left out to make a figure of the others."""
-    taken = told(train, expected.log)
+    taken = log_values(train, expected.log)
     if not taken.hosts:
         raise NotMeasured(f"no line matches {expected.match!r}")
     if silent := taken.silent(expected.hosts):
-        raise NotMeasured(f"no line of {hosts_named(silent)} matches {expected.match!r}; {ONE_IS_ENOUGH}")
+        raise NotMeasured(f"no line of {hosts_text(silent)} matches {expected.match!r}; {ONE_IS_ENOUGH}")
     how: Aggregate = expected.aggregate or "median"
     by_host: list[tuple[float, int, int]] = []
     for host in taken.hosts:
@@ -164,15 +164,15 @@ def _from_log(train: StepSeen, expected: MetricExpected) -> Measured:
     return Measured(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
 
 
-def no_numbers(taken: Told, host: int) -> str:
+def no_numbers(taken: LogValues, host: int) -> str:
     """In words, how many of a host's readings are no numbers, and what they are; empty when all are."""
     wild = [one for one in taken.of(host) if not math.isfinite(one.value)]
     if not wild and not math.isfinite(taken.last.get(host, 0.0)) and not taken.unread.get(host):
-        wild = [Reading(taken.last[host], host)]
+        wild = [LogValue(taken.last[host], host)]
     unread = taken.unread.get(host, 0)
     if not wild and not unread:
         return ""
-    kinds = [*dict.fromkeys(named(one.value) for one in wild), *(["other text"] if unread else [])]
+    kinds = [*dict.fromkeys(value_text(one.value) for one in wild), *(["other text"] if unread else [])]
     count = len(wild) + unread
     of = max(taken.counts.get(host, 0), count)
     return f"{count} of {of} readings {'is no number' if count == 1 else 'are no numbers'}: {', '.join(kinds)}"

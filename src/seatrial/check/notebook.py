@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from seatrial.check.ended import ended_badly
-from seatrial.check.evidence import headed, telling
+from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
 
 CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
@@ -15,9 +15,9 @@ _FIGURES = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak
 def check_notebook(seen: StepSeen, ended: Exit) -> list[Finding]:
     """Every pass that was asked for has a finding, whatever became of the driver; so has one that failed unasked."""
     asked = [str(name) for name in seen.args.get("passes") or ["fresh"]]
-    told = {note.get("pass"): note for note in seen.notes if note.get("note") == "passed-over"}
-    unasked = [str(name) for name, note in told.items() if name not in asked and note.get("state") == "failed"]
-    return [_pass(seen, ended, name, told.get(name)) for name in [*unasked, *asked]]
+    ended_passes = {note.get("pass"): note for note in seen.notes if note.get("note") == "passed-over"}
+    unasked = [str(name) for name, note in ended_passes.items() if name not in asked and note.get("state") == "failed"]
+    return [_pass(seen, ended, name, ended_passes.get(name)) for name in [*unasked, *asked]]
 
 
 def _pass(seen: StepSeen, ended: Exit, name: str, note: dict[str, Any] | None) -> Finding:
@@ -30,8 +30,10 @@ def _pass(seen: StepSeen, ended: Exit, name: str, note: dict[str, Any] | None) -
     if note.get("seconds"):
         data["seconds"] = note["seconds"]
     if state == "passed":
-        told = f"{sum(cell.get('state') == 'passed' for cell in cells)} cells in {note.get('seconds') or 0:.3g} s"
-        return Finding(step, "notebook", Verdict.PASSED, message="; ".join(filter(None, [told, message])), data=data)
+        cells_text = f"{sum(cell.get('state') == 'passed' for cell in cells)} cells in {note.get('seconds') or 0:.3g} s"
+        return Finding(
+            step, "notebook", Verdict.PASSED, message="; ".join(filter(None, [cells_text, message])), data=data
+        )
     if state == "skipped":
         return Finding(step, "notebook", Verdict.SKIPPED, message=message.removeprefix("skipped: "), data=data)
     class_ = str(note.get("class")) if note.get("class") in CLASSES else "error"
@@ -52,11 +54,11 @@ def _evidence(cells: list[dict[str, Any]], message: str) -> str:
     traceback = str(failed.get("traceback") or "")
     raising = [line.strip() for line in traceback.splitlines() if _RAISING.match(line)]
     if raising:
-        return headed(raising[0], traceback)
-    printed = telling(str(failed.get("output") or ""))
+        return with_heading(raising[0], traceback)
+    printed = most_relevant_first(str(failed.get("output") or ""))
     if printed:
-        return headed(printed, source)
-    return headed(str(failed.get("error") or failed.get("message") or message), traceback or source)
+        return with_heading(printed, source)
+    return with_heading(str(failed.get("error") or failed.get("message") or message), traceback or source)
 
 
 def _unfinished(seen: StepSeen, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]) -> Finding:
@@ -65,7 +67,15 @@ def _unfinished(seen: StepSeen, ended: Exit, step: str, cells: list[dict[str, An
     bad = ended_badly(seen, "notebook", ended, step)
     if bad is None:
         message = f"the notebook's driver ended with exit code {seen.code} and no verdict{after}"
-        return Finding(step, "notebook", Verdict.FAILED, "broken", message, headed(message, telling(seen.output)), data)
+        return Finding(
+            step,
+            "notebook",
+            Verdict.FAILED,
+            "broken",
+            message,
+            with_heading(message, most_relevant_first(seen.output)),
+            data,
+        )
     words = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}
     return Finding(
         step, "notebook", bad.verdict, words.get(bad.class_, bad.class_), bad.message + after, bad.evidence, data

@@ -1,4 +1,4 @@
-"""Findings for profiles that were opened: they hold events, of the right devices, and the steps that the log tells."""
+"""Findings for profiles that were opened: they hold events, of the right devices, and the steps of the log."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check.files import entry_files, host_of, several
-from seatrial.check.reading import told
+from seatrial.check.files import entry_files, host_in_path, several
+from seatrial.check.log_values import log_values
 from seatrial.check.step_time import SECONDS, profile_steps
-from seatrial.check.wanted import Wanted
+from seatrial.check.threshold import Threshold
 from seatrial.job import Finding, StepSeen, Verdict
 
 STEPS = 3  # that a profile has at the least, where nothing else is asked
@@ -18,12 +18,12 @@ MOST_NUMBERED = 8
 
 
 class ProfileExpected(msgspec.Struct, frozen=True):
-    steps: Wanted | None = None
+    steps: Threshold | None = None
     device: str | None = None
-    devices: Wanted | None = None
+    devices: Threshold | None = None
     window: tuple[int, int] | None = None
     agrees: float = AGREES
-    log_unit: str = "s"  # of the step times that the log tells
+    log_unit: str = "s"  # of the step times that the log reports
 
 
 def profiles(files: StepSeen, name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -65,7 +65,7 @@ def _whole(step: str, opened: list[tuple[str, dict[str, Any]]]) -> Finding:
     return Finding(step, "profile", Verdict.PASSED, message=f"{total:,} events")
 
 
-def _steps(step: str, opened: list[tuple[str, dict[str, Any]]], wanted: Wanted | None) -> Finding:
+def _steps(step: str, opened: list[tuple[str, dict[str, Any]]], wanted: Threshold | None) -> Finding:
     wrong = []
     for path, profile in opened:
         have = len(profile_steps(profile))
@@ -85,7 +85,7 @@ def _steps(step: str, opened: list[tuple[str, dict[str, Any]]], wanted: Wanted |
     )
 
 
-def _device(step: str, opened: list[tuple[str, dict[str, Any]]], device: str, devices: Wanted | None) -> Finding:
+def _device(step: str, opened: list[tuple[str, dict[str, Any]]], device: str, devices: Threshold | None) -> Finding:
     wrong = []
     for path, profile in opened:
         found = profile.get("devices") if isinstance(profile.get("devices"), dict) else {}
@@ -121,7 +121,7 @@ def _window(step: str, opened: list[tuple[str, dict[str, Any]]], window: tuple[i
 def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen, expected: ProfileExpected) -> Finding:
     """The profile's steps take as long as the log of its host says: the same steps where both have numbers, else their
     medians."""
-    taken = told(train, "step_time")
+    taken = log_values(train, "step_time")
     scale = SECONDS[expected.log_unit]
     by_host = {
         host: logged
@@ -129,14 +129,14 @@ def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen
         if (logged := [(one.step, one.value * scale) for one in taken.of(host) if one.value > 0])
     }
     if not by_host:
-        return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the log tells no step times")
+        return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the log reports no step times")
     wrong, shown = [], ""
     hosts = _hosts([path for path, _ in opened], list(by_host))
     for path, profile in opened:
         steps = profile_steps(profile)
         if not steps:
             continue
-        host = hosts.get(host_of(path))
+        host = hosts.get(host_in_path(path))
         apart, profiled, printed = min(
             _apart(_pairs(steps, logged)) for one, logged in by_host.items() if host in (None, one)
         )
@@ -155,8 +155,10 @@ def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen
 
 def _hosts(paths: list[str], told_by: list[int]) -> dict[str, int]:
     """Which host's log belongs to the folder of a host (`0-1`): in order, where there are as many of both. Of a profile
-    that is of nobody in particular, the host that it agrees with best is taken."""
-    folders = sorted({host for path in paths if (host := host_of(path))}, key=lambda one: [*map(int, one.split("-"))])
+    that belongs to no host in particular, the host that it agrees with best is taken."""
+    folders = sorted(
+        {host for path in paths if (host := host_in_path(path))}, key=lambda one: [*map(int, one.split("-"))]
+    )
     return dict(zip(folders, told_by, strict=True)) if len(folders) == len(told_by) else {}
 
 

@@ -5,13 +5,13 @@ import re
 import msgspec
 
 from seatrial.check.ended import ended_badly, unseen
-from seatrial.check.evidence import headed, telling, tidy
+from seatrial.check.evidence import most_relevant_first, tidy, with_heading
 from seatrial.check.finding import failed, passed
 from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
 
 
 def check_command(seen: StepSeen, ended: Exit) -> Finding:
-    """The command is on PATH. That it can tell its version is not asked."""
+    """The command is on PATH. That it can print its version is not required."""
     path = seen.result.get("path")
     if not path:
         return ended_badly(seen, "command", ended) or failed(
@@ -25,12 +25,12 @@ def check_import(seen: StepSeen, ended: Exit, version: str = "") -> Finding:
     state, error = seen.result.get("state"), str(seen.result.get("error") or "")
     if state not in ("imported", "absent", "crashed"):
         return ended_badly(seen, "import", ended) or failed(
-            seen, "import", "crashed", "the import said nothing of how it went", telling(seen.output)
+            seen, "import", "crashed", "the import did not report how it went", most_relevant_first(seen.output)
         )
     if state != "imported":
         module = seen.args.get("module")
         message = f"{module} is not installed" if state == "absent" else f"{module} crashed when it was imported"
-        evidence = headed(error, str(seen.result.get("traceback") or ""))
+        evidence = with_heading(error, str(seen.result.get("traceback") or ""))
         if seen.outcome in (Outcome.TIMEOUT, Outcome.STALL, Outcome.CANCELLED, Outcome.INFRA):
             return ended_badly(seen, "import", ended) or failed(seen, "import", state, message, evidence)
         return failed(seen, "import", "memory" if seen.outcome is Outcome.MEMORY else state, message, evidence)
@@ -38,14 +38,14 @@ def check_import(seen: StepSeen, ended: Exit, version: str = "") -> Finding:
         bad = ended_badly(seen, "import", ended)
         how = bad.message if bad else f"it ended with exit code {seen.code}"
         message = f"{seen.args.get('module')} was imported, and then Python did not end well: {how}"
-        return failed(seen, "import", "crashed", message, telling(seen.output))
+        return failed(seen, "import", "crashed", message, most_relevant_first(seen.output))
     have = seen.result.get("version")
-    if version and not (have and allows(version, str(have))):
+    if version and not (have and version_matches(version, str(have))):
         return failed(seen, "import", "version", f"its version is {have or 'not known'}, and should be {version}")
     return passed(seen, "import", ", ".join(filter(None, [have, seen.result.get("file")])))
 
 
-def allows(specifier: str, version: str) -> bool:
+def version_matches(specifier: str, version: str) -> bool:
     """Whether a specifier as pip knows it allows a version; a version that is none is never allowed."""
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion, Version
@@ -77,7 +77,7 @@ def _exit(seen: StepSeen, expected: RunExpected) -> Finding:
     if expected.exit is None or seen.code == expected.exit:
         return passed(seen, "exit", f"exit code {seen.code}")
     message = f"exit code {seen.code}, and should be {expected.exit}"
-    return failed(seen, "exit", "exit", message, telling(seen.output))
+    return failed(seen, "exit", "exit", message, most_relevant_first(seen.output))
 
 
 def _texts(seen: StepSeen, expected: RunExpected) -> list[Finding]:
@@ -91,19 +91,21 @@ def _texts(seen: StepSeen, expected: RunExpected) -> list[Finding]:
     for text in expected.contains:
         check = f"contains {text}"
         found = passed(seen, check, "") if text in output else None
-        findings.append(found or failed(seen, check, "output", f"it did not print {text!r}{unread}", telling(output)))
+        findings.append(
+            found or failed(seen, check, "output", f"it did not print {text!r}{unread}", most_relevant_first(output))
+        )
     for pattern in expected.matches:
         check = f"matches {pattern}"
         match = re.search(pattern, output, re.MULTILINE)
         found = passed(seen, check, match[0][:200]) if match else None
         message = f"nothing that it printed matches {pattern!r}{unread}"
-        findings.append(found or failed(seen, check, "output", message, telling(output)))
+        findings.append(found or failed(seen, check, "output", message, most_relevant_first(output)))
     for text in expected.never:
         check = f"never {text}"
         line = next((line for line in output.splitlines() if text in line), None)
         message = f"it printed {text!r}, and never should"
         findings.append(
-            failed(seen, check, "output", message, headed(line, output))
+            failed(seen, check, "output", message, with_heading(line, output))
             if line
             else passed(seen, check, unread.strip())
         )
@@ -124,5 +126,5 @@ def check_workspace(seen: StepSeen, ended: Exit) -> Finding:
         verdict=Verdict.INVALID if seen.result.get("unknown_ref") else Verdict.INFRA,
         class_="workspace",
         message=f"{address} could not be cloned",
-        evidence=telling(seen.output),
+        evidence=most_relevant_first(seen.output),
     )

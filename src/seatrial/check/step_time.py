@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import cut_short, dropped, said, skipped
-from seatrial.check.reading import Reading, Told, told
-from seatrial.check.wanted import Wanted
+from seatrial.check.log import cut_short, dropped, relevant_output, skipped
+from seatrial.check.log_values import LogValue, LogValues, log_values
+from seatrial.check.threshold import Threshold
 from seatrial.job import Finding, StepSeen
 
 FIRST = 2  # steps that are left out in any case, where enough others stay
@@ -62,8 +62,8 @@ def aggregated(values: Sequence[float], how: Aggregate) -> float:
 
 
 def times_broken(seen: StepSeen) -> bool:
-    """Whether a time that the log tells is no number. Those of the first steps, which are left out, do not count."""
-    taken = told(seen, "step_time")
+    """Whether a time that the log reports is no number. Those of the first steps, which are left out, do not count."""
+    taken = log_values(seen, "step_time")
     wild = (not math.isfinite(one.value) for readings in taken.by_host.values() for one in readings[FIRST:])
     return any(wild) or any(taken.unread.values())
 
@@ -73,7 +73,7 @@ def from_log(seen: StepSeen, unit: str = "s") -> StepTime | None:
     return _slowest(
         {
             host: [one.value * SECONDS[unit] for one in readings if math.isfinite(one.value) and one.value > 0]
-            for host, readings in told(seen, "step_time").by_host.items()
+            for host, readings in log_values(seen, "step_time").by_host.items()
         },
         "the log",
     )
@@ -82,7 +82,7 @@ def from_log(seen: StepSeen, unit: str = "s") -> StepTime | None:
 def from_lines(seen: StepSeen) -> StepTime | None:
     """From when the lines of steps came, by the agent's one clock; None where a buffer let them come in heaps."""
     taken = {}
-    for host, readings in told(seen, "step").by_host.items():
+    for host, readings in log_values(seen, "step").by_host.items():
         values = [value for one, after in pairwise(readings) if (value := _between(one, after)) is not None]
         if values and sum(value <= 0 for value in values) <= len(values) // 10:
             taken[host] = values
@@ -113,23 +113,23 @@ def profile_steps(profile: dict[str, Any]) -> list[tuple[int | None, float]]:
 
 
 def check_steps(
-    seen: StepSeen, pattern: str, count: Wanted | None, last: Wanted | None, hosts: int = 0
+    seen: StepSeen, pattern: str, count: Threshold | None, last: Threshold | None, hosts: int = 0
 ) -> list[Finding]:
-    """How many steps the log tells of, and how far it came, each if asked for. The host with the fewest is judged: one
-    of the first `hosts` that tells of none made none; of others, those that tell of any count."""
+    """How many steps the log reports, and how far it came, each if asked for. The host with the fewest is judged: one
+    of the first `hosts` that reports none made none; of others, those that report any count."""
     if count is None and last is None:
         return []
     if given_up := dropped(seen, "steps", pattern):
         return [given_up]
     findings = []
-    steps = told(seen, "step")
+    steps = log_values(seen, "step")
     asked = sorted({*steps.hosts, *range(hosts)})
     if count is not None:
-        have, whose = _least({host: _made(steps, host) for host in asked}, 0)
-        findings.append(_judged(seen, "steps", count, have, f"{have:.0f} steps{whose}"))
+        have, place = _least({host: _made(steps, host) for host in asked}, 0)
+        findings.append(_judged(seen, "steps", count, have, f"{have:.0f} steps{place}"))
     if last is not None:
-        reached, whose = _least({host: _highest(steps, host) for host in asked}, -1)
-        message = f"the last is step {reached:.0f}{whose}" if reached >= 0 else f"no step at all{whose}"
+        reached, place = _least({host: _highest(steps, host) for host in asked}, -1)
+        message = f"the last is step {reached:.0f}{place}" if reached >= 0 else f"no step at all{place}"
         findings.append(_judged(seen, "last step", last, reached, message))
     return findings
 
@@ -140,28 +140,28 @@ def _least(by_host: dict[int, float], none: float) -> tuple[float, str]:
     return by_host.get(host, none), f" on host {host}" if len(set(by_host.values())) > 1 else ""
 
 
-def _highest(steps: Told, host: int) -> float:
+def _highest(steps: LogValues, host: int) -> float:
     """The highest number of a step; -1 where there is none."""
     return max((one.value for one in steps.of(host) if math.isfinite(one.value)), default=-1)
 
 
-def _made(steps: Told, host: int) -> int:
-    """Steps that a host told of; one that is told twice in a row, by a progress bar say, is one."""
+def _made(steps: LogValues, host: int) -> int:
+    """Steps that a host reported; one that is reported twice in a row, by a progress bar say, is one."""
     if steps.thinned(host):
         return steps.counts[host]
     readings = [one for one in steps.of(host) if math.isfinite(one.value)]
     return sum(before is None or one.value != before.value for before, one in pairwise([None, *readings]) if one)
 
 
-def _judged(seen: StepSeen, check: str, wanted: Wanted, have: float, message: str) -> Finding:
+def _judged(seen: StepSeen, check: str, wanted: Threshold, have: float, message: str) -> Finding:
     if wanted.met_by(have):
         return passed(seen, check, f"{message}, asked for {wanted.text}")
     if cut_short(seen):
         return skipped(seen, check, f"not known: {cut_short(seen)} ({message})")
-    return failed(seen, check, "steps", f"{message}, and should be {wanted.text}", said(seen))
+    return failed(seen, check, "steps", f"{message}, and should be {wanted.text}", relevant_output(seen))
 
 
-def _between(one: Reading, after: Reading) -> float | None:
+def _between(one: LogValue, after: LogValue) -> float | None:
     """Seconds of a step between two lines of steps, which may be several steps apart."""
     if one.at_s is None or after.at_s is None or after.value <= one.value:
         return None
@@ -174,6 +174,6 @@ def _slowest(by_host: dict[int, list[float]], source: str) -> StepTime | None:
         left_out = warmup(values)
         kept = values[left_out:]
         if kept and (best is None or median(kept) > best.seconds):
-            whose = f" of host {host}" if len(by_host) > 1 else ""
-            best = StepTime(median(kept), len(kept), left_out, source + whose)
+            place = f" of host {host}" if len(by_host) > 1 else ""
+            best = StepTime(median(kept), len(kept), left_out, source + place)
     return best

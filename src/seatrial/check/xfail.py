@@ -12,7 +12,7 @@ EXCUSED = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOWER)
 _BROKEN = (Verdict.INFRA, Verdict.INVALID)
 
 
-class Xfail(Protocol):
+class KnownFailure(Protocol):
     """As a suite has it."""
 
     @property
@@ -24,7 +24,7 @@ class Xfail(Protocol):
     def covers(self, step: str) -> bool: ...
 
 
-def apply_xfails(findings: Iterable[Finding], xfails: Iterable[Xfail]) -> list[Finding]:
+def apply_xfails(findings: Iterable[Finding], xfails: Iterable[KnownFailure]) -> list[Finding]:
     """The findings with each known failure excused.
 
     1. A covered finding that failed, timed out or is slower becomes `xfail`, with the reason. Infra and invalid are
@@ -56,7 +56,7 @@ def apply_xfails(findings: Iterable[Finding], xfails: Iterable[Xfail]) -> list[F
 
 
 def _as(finding: Finding, verdict: Verdict, why: str) -> Finding:
-    told = f"known to fail ({why})" + (
+    reason = f"known to fail ({why})" + (
         ", and passed here: narrow the xfail, or take it out" if verdict is Verdict.XPASS else ""
     )
-    return msgspec.structs.replace(finding, verdict=verdict, message=": ".join(filter(None, [told, finding.message])))
+    return msgspec.structs.replace(finding, verdict=verdict, message=": ".join(filter(None, [reason, finding.message])))

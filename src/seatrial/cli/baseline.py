@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.baseline_asked import Asked, say
+from seatrial.cli.baseline_scope import BaselineScope, say
 from seatrial.cli.options import HISTORY, RUNS, duration, fail
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
     """Say for each entry what the last run is by its bounds, and where the bounds come from."""
     from seatrial.baseline import describe
 
-    asked = Asked(suite, select, runs, history, switched_off=not select)
-    for place in asked.places:
+    scope = BaselineScope(suite, select, runs, history, switched_off=not select)
+    for place in scope.places:
         say(place.name if place.exists else f"{place.name} (does not exist yet)")
-        for one in asked.safely(partial(describe.show, place, asked.history, metric)):
+        for one in scope.safely(partial(describe.describe_baselines, place, scope.history, metric)):
             say(f"  {' '.join((one.benchmark, one.metric)).strip()}: {one.sentence}")
             for detail in one.details:
                 say(f"      {detail}")
-        for one in describe.unused(place, asked.suite) if not select else []:
+        for one in describe.unused(place, scope.suite) if not select else []:
             say(f"  {one.benchmark} {one.metric}: {one.sentence}")
 
 
@@ -90,12 +90,12 @@ def update(
     """
     from seatrial.baseline import new_bounds, selection
 
-    asked = Asked(suite, select, runs, history)
+    scope = BaselineScope(suite, select, runs, history)
     why = _why(reason, force)
     since_s = time.time() - duration(since) if since else None
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = selection.newest_histories(asked.history, benchmark, metric, since_s)
+        found = selection.newest_histories(scope.history, benchmark, metric, since_s)
         names = ["step_time"] if place.baselines.form == "torchprime" else [one.series.metric for one in found]
         return [
             (one.series.metric, partial(new_bounds.update, one, *_known(place, one, runs, why)))
@@ -103,7 +103,7 @@ def update(
             if one.series.metric in names
         ]
 
-    asked.change(made, dry_run, f"no run of it has {metric or 'a figure that can have bounds'} yet")
+    scope.change(made, dry_run, f"no run of it has {metric or 'a figure that can have bounds'} yet")
 
 
 @command.command(short_help="Move bounds to the newest level; their width stays.")
@@ -126,18 +126,18 @@ def recenter(
     """
     from seatrial.baseline import adjust, selection
 
-    asked = Asked(suite, select, runs, history)
+    scope = BaselineScope(suite, select, runs, history)
     why = _why(reason, force)
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = {one.series.metric: one for one in selection.newest_histories(asked.history, benchmark, metric)}
+        found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
         return [
             (name, partial(adjust.recenter, found[name], entry, why))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
             if name in found
         ]
 
-    asked.change(made, dry_run, "it has no entry, or no run")
+    scope.change(made, dry_run, "it has no entry, or no run")
 
 
 @command.command(short_help="Make bounds wider, and keep them so.")
@@ -162,7 +162,7 @@ def widen(
 
     if (by is None) == (to is None):
         fail("say how much wider: exactly one of --by 20% and --to 3%")
-    asked = Asked(suite, select, runs, history)
+    scope = BaselineScope(suite, select, runs, history)
     why = _why(reason, force)
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
@@ -173,7 +173,7 @@ def widen(
             if metric is None or name == metric
         ]
 
-    asked.change(made, dry_run, "it has no entry")
+    scope.change(made, dry_run, "it has no entry")
 
 
 @command.command("import", short_help="Take over bounds or runs that another tool kept.")
@@ -211,32 +211,32 @@ def import_(
     from seatrial.baseline.read import is_bounds
     from seatrial.suite import SuiteError
 
-    asked = Asked(suite, select, runs, history)
+    scope = BaselineScope(suite, select, runs, history)
     why = _why(reason, force)
     try:
         if is_bounds(file):
             taken = read_baselines(file)
-            _import_bounds(asked, taken, file, why, dry_run)
+            _import_bounds(scope, taken, file, why, dry_run)
         else:
-            _import_runs(asked, past_runs.read_runs(file), file, why, dry_run, (metric, unit, better))
+            _import_runs(scope, past_runs.read_runs(file), file, why, dry_run, (metric, unit, better))
     except SuiteError as error:
         fail(str(error))
 
 
-def _import_bounds(asked: Asked, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:
-    from seatrial.baseline import takeover
+def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:
+    from seatrial.baseline import imported
 
     for warning in taken.warnings:
         say(warning, err=True)
     refused, done = [], 0
-    for place in asked.places:
+    for place in scope.places:
         if place.exists and place.path.resolve() == file.resolve():
             fail(f"{file} is what the suite judges by already; there is nothing to import")
-        updates, no = takeover.take_bounds(place, taken, file.name, why)
+        updates, no = imported.import_bounds(place, taken, file.name, why)
         refused += no
         done += len(updates)
-        asked.write(place, updates, dry_run)
-    known = {benchmark for place in asked.places for benchmark in place.benchmarks}
+        scope.write(place, updates, dry_run)
+    known = {benchmark for place in scope.places for benchmark in place.benchmarks}
     others = [benchmark for benchmark in taken.entries if benchmark not in known]
     if others:
         say(f"of no selected cell, and not imported: {', '.join(others)}", err=True)
@@ -247,46 +247,46 @@ def _import_bounds(asked: Asked, taken: "Baselines", file: Path, why: "Why", dry
 
 
 def _import_runs(
-    asked: Asked,
+    scope: BaselineScope,
     found: "list[PastRun]",
     file: Path,
     why: "Why",
     dry_run: bool,
     said: tuple[str | None, str, str | None],
 ) -> None:
-    from seatrial.baseline import past_runs, takeover
-    from seatrial.check.bounds import day
+    from seatrial.baseline import imported, past_runs
+    from seatrial.check.bounds import short_date
 
     groups: dict[tuple[str, str], list[PastRun]] = {}
     try:
-        for one in past_runs.assign_benchmarks(found, asked.benchmarks):
+        for one in past_runs.assign_benchmarks(found, scope.benchmarks):
             groups.setdefault((one.benchmark, one.metric), []).append(one)
     except past_runs.MixedRuns as error:
         fail(str(error))
     figures = [
-        asked.figure(benchmark, said[0] or metric or None, said[1] or group[0].unit, said[2] or group[0].better or None)
+        scope.figure(benchmark, said[0] or metric or None, said[1] or group[0].unit, said[2] or group[0].better or None)
         for (benchmark, metric), group in groups.items()
     ]
     for figure, group in zip(figures, groups.values(), strict=True):
-        fingerprint = asked.safely(partial(takeover.newest_fingerprint, asked.history, figure.benchmark))
+        fingerprint = scope.safely(partial(imported.newest_fingerprint, scope.history, figure.benchmark))
         if not dry_run:
-            asked.safely(partial(takeover.add_runs, asked.history, group, figure, fingerprint, why, file.name))
+            scope.safely(partial(imported.import_runs, scope.history, group, figure, fingerprint, why, file.name))
         count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
-        told = f"{count} of {figure.metric} from {day(group[0].at_s)} to {day(group[-1].at_s)}"
-        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {asked.history.place}")
+        told = f"{count} of {figure.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
+        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {scope.history.place}")
         if not fingerprint:
             say(
-                "  nothing ran here yet, so nobody knows whether that was the same configuration and hardware. Bounds "
-                "made from them judge the first runs here, but are never mixed with them; if it was the same, run the "
-                "suite once and import them again"
+                "  nothing ran here yet, so it is not known whether that was the same configuration and hardware. "
+                "Bounds made from them judge the first runs here, but are never mixed with them; if it was the same, "
+                "run the suite once and import them again"
             )
 
 
 def _known(place: "SelectedFile", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
-    from seatrial.baseline.describe import hardware
+    from seatrial.baseline.describe import hardware_of
 
     last = chosen.points[-1] if chosen.points else None
-    seen = hardware(runs, last.run, last.id) if last else ""
+    seen = hardware_of(runs, last.run, last.id) if last else ""
     return place.entry(chosen.series.benchmark, chosen.series.metric), why, seen, place.baselines.form
 
 

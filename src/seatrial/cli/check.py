@@ -139,9 +139,9 @@ def _figure_line(name: str, figure: object) -> "Line":
 
     value = figure if isinstance(figure, dict) else {}
     number = value.get("value")
-    told = f"{number:.6g}" if isinstance(number, int | float) else "?"
+    text = f"{number:.6g}" if isinstance(number, int | float) else "?"
     return [
         (f"    {one_line(name)} ", ""),
-        (f"{told} {value.get('unit') or ''}".rstrip(), "bold"),
+        (f"{text} {value.get('unit') or ''}".rstrip(), "bold"),
         (f"  {one_line(str(value.get('source') or ''))}", "dim"),
     ]

@@ -36,8 +36,8 @@ def _print_json(found: "list[Examined]") -> None:
 
     from seatrial.engine.doctor import VERSION
 
-    told = {"version": VERSION, "sound": all(one.sound for one in found), "targets": found}
-    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1).decode())
+    data = {"version": VERSION, "sound": all(one.sound for one in found), "targets": found}
+    click.echo(msgspec.json.format(msgspec.json.encode(data), indent=1).decode())
 
 
 def _print(found: "list[Examined]") -> None:
@@ -56,7 +56,7 @@ def _print(found: "list[Examined]") -> None:
     warnings = sum(remark.level == "warning" for one in found for remark in one.remarks)
     if problems:
         which = "the target" if len(found) == 1 else f"{problems} of {len(found)} targets"
-        click.echo(f"{which} cannot run jobs now; what to do is said above")
+        click.echo(f"{which} cannot run jobs now; what to do is listed above")
     else:
         each = "the target is" if len(found) == 1 else f"all {len(found)} targets are"
         click.echo(f"{each} fit for jobs" + (f", with {warnings} warning{'s' * (warnings > 1)}" if warnings else ""))

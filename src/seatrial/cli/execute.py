@@ -1,4 +1,4 @@
-"""The common end of `run`, `attach` and `cancel`: the engine goes, its results are kept, reported and told."""
+"""The common end of `run`, `attach` and `cancel`: the engine goes, its results are kept and reported."""
 
 import gc
 import os

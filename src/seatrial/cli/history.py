@@ -96,8 +96,8 @@ def show(
     if not series:
         _no_such_trial(past, trial)
     if len(read) < len(judged):
-        told = f"only the first {len(read)} of {len(judged)} series were read"
-        click.echo(f"seatrial: {told}; --benchmark and --metric choose others", err=True)
+        warning = f"only the first {len(read)} of {len(judged)} series were read"
+        click.echo(f"seatrial: {warning}; --benchmark and --metric choose others", err=True)
     bounds = _bounds(suite, runs) if suite else None
     _show(trial, series, len(chosen) - len(judged), alarms, bounds, as_json)
 
@@ -109,13 +109,13 @@ def show(
     "--regression", "word", flag_value="regression", help="It was right: this run and all later ones are out."
 )
 @click.option("--fixed", "word", flag_value="fixed", help="From this run on, all is well again.")
-@click.option("--clear", "word", flag_value="", help="Take back what was said of it.")
+@click.option("--clear", "word", flag_value="", help="Take back earlier marks of it.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; kept with your name and the time.")
 @click.option("--benchmark", metavar="B", help="Only this benchmark; default: those that raised an alarm, else all.")
 @RUNS
 @HISTORY
 def mark(run: str, word: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
-    """Keep your word on the alarms of RUN: what it says is left out of bounds, or counts, accordingly."""
+    """Record your judgement of the alarms of RUN: its figures are left out of bounds, or count, accordingly."""
     import getpass
     import time
 
@@ -134,11 +134,11 @@ def mark(run: str, word: str | None, reason: str, benchmark: str | None, runs: P
     except HistoryError as error:
         _unusable(error)
     what = f"{', '.join(chosen)} of {found.run}" if chosen else f"all of {found.run}"
-    click.echo(f"{what}: {word or 'what was said of it is taken back'}")
+    click.echo(f"{what}: {word or 'earlier marks are taken back'}")
 
 
 def _meant(past: "History", run: str, benchmark: str | None, word: str) -> list[str]:
-    """The benchmarks that a word on a run is about; none means all. A word on alarms is about those that raised one."""
+    """The benchmarks that a mark of a run is about; none means all. A mark of alarms is about those that raised one."""
     if benchmark is not None:
         known = past.benchmarks(run)
         if benchmark not in known:
@@ -210,8 +210,8 @@ def _show(
     else:
         views = ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
     if as_json:
-        told = {"trial": trial, "series": views, "together": group_changes(views), "alarms": alarms}
-        _print_json({**told, "precision": _precision(alarm_precision(alarms))})
+        data = {"trial": trial, "series": views, "together": group_changes(views), "alarms": alarms}
+        _print_json({**data, "precision": _precision(alarm_precision(alarms))})
     else:
         columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
         _print(history_lines(views, alarms, others, columns, is_ascii(sys.stdout)))
@@ -279,10 +279,10 @@ def _precision(found: Any) -> dict[str, Any]:
     }
 
 
-def _print_json(told: dict[str, Any]) -> None:
+def _print_json(data: dict[str, Any]) -> None:
     import msgspec
 
-    click.echo(json.dumps(msgspec.to_builtins({"version": 1, **told}), indent=1, ensure_ascii=False))
+    click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
 
 
 def _print(lines: "list[Line]") -> None:

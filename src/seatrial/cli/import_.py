@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 @click.option("--force", is_flag=True, help="Write over a suite that is there.")
 def command(file: Path, command: str | None, out: Path | None, force: bool) -> None:
-    """Make a suite from FILE, say what FILE does not tell, and leave FILE as it is.
+    """Make a suite from FILE, say what FILE leaves open, and leave FILE as it is.
 
     \b
     torchprime   step_time_bounds.yaml: a training trial for each benchmark, judged by the file's own bounds

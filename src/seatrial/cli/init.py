@@ -63,7 +63,7 @@ trials:
 """
 
 _TRAIN = """\
-\"\"\"Stands for a training job: it tells of its steps in the log, and writes a file of figures.\"\"\"
+\"\"\"Stands for a training job: it reports its steps in the log, and writes a file of figures.\"\"\"
 
 import json
 import random

@@ -161,7 +161,7 @@ def check_cost(plan: "Plan", max_cost: float | None) -> None:
 
 
 def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
-    """Those cells that did not pass in that run, or were not done. By id: mending a suite changes hashes."""
+    """Those cells that did not pass in that run, or were not done. By id: fixing a suite changes hashes."""
     from dataclasses import replace
 
     from seatrial.job import Hole

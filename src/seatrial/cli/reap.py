@@ -15,7 +15,7 @@ import click
 @click.option("--older-than", "older", metavar="TIME", help="Only what was created longer ago: 90s, 2h, 1d.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, dry_run: bool) -> None:
-    """Remove the jobs of RUNs, or of all runs that nobody works on. They are found by their label alone."""
+    """Remove the jobs of RUNs, or of all runs that no process works on. They are found by their label alone."""
     import asyncio
 
     from seatrial.cli.options import duration, loaded, targets_of

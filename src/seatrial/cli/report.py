@@ -68,11 +68,11 @@ def _unfinished(folder: "RunFolder") -> str:
     except JournalError as error:
         return str(error)
     done = len({entry["cell"] for entry in entries if entry["event"] in ("judged", "skipped")})
-    told = f"{done} of {len(read_plan(folder)['cells'])} cells are judged"
+    text = f"{done} of {len(read_plan(folder)['cells'])} cells are judged"
     owner = owner_of(folder.path)
     if owner and owner.alive():
-        return f"{folder.run} is still running (process {owner.pid}): {told}; `seatrial cancel {folder.run}` stops it"
-    return f"{folder.run} was not finished: {told}; `seatrial attach {folder.run}` finishes it"
+        return f"{folder.run} is still running (process {owner.pid}): {text}; `seatrial cancel {folder.run}` stops it"
+    return f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it"
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from seatrial import plugins
-from seatrial.suite import HERE, LOCAL, Moved, Suite, TargetEntry, choose_target
+from seatrial.suite import HERE, LOCAL, ChosenTarget, Suite, TargetEntry, choose_target
 from seatrial.target import Level, Remark
 
 VERSION = 1
@@ -29,7 +29,7 @@ def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetE
     known = suite.targets if suite is not None else {HERE: _entry(LOCAL)}
     if chosen is None:
         return dict(known)
-    moved: Moved = choose_target(chosen, known, plugins.models()[1])
+    moved: ChosenTarget = choose_target(chosen, known, plugins.models()[1])
     return {moved.name: moved.entry}
 
 

@@ -13,7 +13,7 @@ from seatrial.engine.secret import check_written
 from seatrial.job import Bound, Hole
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, write_whole
-from seatrial.suite import Cell, Suite, from_data, moved_again
+from seatrial.suite import Cell, Suite, from_data, restore_chosen_target
 
 VERSION = 1
 
@@ -76,7 +76,7 @@ def reopen(folder: RunFolder) -> Prepared:
         written["suite"]["data"], Path(written["suite"]["directory"]), *plugins.models(), path=written["suite"]["path"]
     )
     if moved := written["suite"].get("moved"):
-        suite = suite.on(moved_again(moved, suite.targets, plugins.models()[1]))
+        suite = suite.on(restore_chosen_target(moved, suite.targets, plugins.models()[1]))
     hashes = [cell["hash"] for cell in written["cells"]]
     plan = expand(suite)
     found = {cell.hash: cell for cell in plan.cells}

@@ -11,7 +11,7 @@ from seatrial.job import Hole
 from seatrial.plan.needs import unmet
 from seatrial.plan.pairwise import REPEAT, cut, prove
 from seatrial.plan.plan import Cost, Plan, TooManyCells
-from seatrial.plan.select import Selection, choose
+from seatrial.plan.select import Selection, unselected_reasons
 from seatrial.suite import (
     HERE,
     Axis,
@@ -57,7 +57,7 @@ def expand(suite: Suite, selection: Selection | None = None, history: Mapping[st
             else:
                 holes.append(found)
     wanted = []
-    for cell, why in zip(valid, choose(valid, holes, selection, _tags(suite)), strict=True):
+    for cell, why in zip(valid, unselected_reasons(valid, holes, selection, _tags(suite)), strict=True):
         cause, _, text = why.partition(": ")
         if why:
             holes.append(Hole(cell.trial, cell.axes, text, cause))

@@ -46,7 +46,7 @@ class OverCost(PlanError):
         else:
             why = f"what the plan may cost has no bound, and the limit is {max_cost:,.2f}"
         if unbounded:
-            why += f"; {counted(unbounded, 'cell')} on priced machines without `estimate` or run limit"
+            why += f"; {plural(unbounded, 'cell')} on priced machines without `estimate` or run limit"
         super().__init__(f"{why}. Select fewer cells, give estimates, or raise the limit")
 
 
@@ -153,5 +153,5 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
     }
 
 
-def counted(count: int, thing: str) -> str:
+def plural(count: int, thing: str) -> str:
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

@@ -24,7 +24,9 @@ class Selection(msgspec.Struct, frozen=True):
     pairwise: bool = False
 
 
-def choose(cells: Sequence[Cell], holes: Sequence[Hole], selection: Selection, known_tags: Iterable[str]) -> list[str]:
+def unselected_reasons(
+    cells: Sequence[Cell], holes: Sequence[Hole], selection: Selection, known_tags: Iterable[str]
+) -> list[str]:
     """For each cell why it is not wanted: `tag: ...`, `select: ...`; empty when it is. Raises UnknownName."""
     known = sorted(set(known_tags))
     for tag in selection.tags:

@@ -7,7 +7,7 @@ import msgspec
 from seatrial.job import Hole
 from seatrial.plan.needs import short_need
 from seatrial.plan.pairwise import REPEAT
-from seatrial.plan.plan import Plan, counted
+from seatrial.plan.plan import Plan, plural
 
 RUNS = "●"
 MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
@@ -92,20 +92,20 @@ def unbounded(plan: Plan) -> dict[str, int]:
 def totals(plan: Plan) -> str:
     """`102 cells, 42 holes of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
     counts = plan.counts
-    text = f"{counted(counts['cells'], 'cell')}, {counted(counts['holes'], 'hole')}"
-    text += f" of {counted(counts['combinations'], 'combination')}"
+    text = f"{plural(counts['cells'], 'cell')}, {plural(counts['holes'], 'hole')}"
+    text += f" of {plural(counts['combinations'], 'combination')}"
     known = counts["cells"] - plan.cost.unknown
     if known:
         text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
     if plan.cost.unknown:
-        text += f"; {counted(plan.cost.unknown, 'cell')} without an estimate"
+        text += f"; {plural(plan.cost.unknown, 'cell')} without an estimate"
         if plan.cost.unbounded:
             text += ", and what they may cost has no bound"
         elif plan.cost.bound > plan.price:
             text += f", with the limits of their runs up to {plan.cost.bound:,.2f}"
     if plan.coverage is not None:
         pairs = plan.coverage
-        text += f"\npairwise: {len(plan.cells):,} of {counted(pairs.of_cells, 'cell')}"
+        text += f"\npairwise: {len(plan.cells):,} of {plural(pairs.of_cells, 'cell')}"
         text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
         text += f"; {len(pairs.impossible):,} pairs no valid cell has"
     return text

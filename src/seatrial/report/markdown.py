@@ -11,7 +11,7 @@ from seatrial.job import CellResult, Finding, RunResults
 from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.summary import (
-    Summary,
+    RunSummary,
     bad_findings,
     describe_attempts,
     finding_title,
@@ -100,7 +100,7 @@ def fenced(text: str) -> list[str]:
     return [f"{fence}text", *shown.split("\n"), fence]
 
 
-def _head(results: RunResults, summary: Summary) -> list[str]:
+def _head(results: RunResults, summary: RunSummary) -> list[str]:
     counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in summary.counts.items()]
     if summary.flaky:
         counts.append(f"{SYMBOLS['flaky'].glyph} {len(summary.flaky)} flaky")
@@ -186,7 +186,7 @@ def _finding(finding: Finding, named: str) -> list[str]:
     return [*lines, *fenced(finding.evidence), ""] if finding.evidence.strip() else lines
 
 
-def _flaky(summary: Summary) -> list[str]:
+def _flaky(summary: RunSummary) -> list[str]:
     if not summary.flaky:
         return []
     lines = ["### Flaky: passed on a retry", ""]
@@ -195,7 +195,7 @@ def _flaky(summary: Summary) -> list[str]:
     return [*lines, *_rest(len(summary.flaky)), ""]
 
 
-def _xfails(summary: Summary) -> list[str]:
+def _xfails(summary: RunSummary) -> list[str]:
     if not summary.xfails:
         return []
     lines = ["### Failed as declared", ""]
@@ -206,7 +206,7 @@ def _xfails(summary: Summary) -> list[str]:
     return [*lines, *_rest(len(summary.xfails)), ""]
 
 
-def _not_run(summary: Summary) -> list[str]:
+def _not_run(summary: RunSummary) -> list[str]:
     lines: list[str] = []
     if summary.skips:
         lines += ["### Skipped", ""]

@@ -10,7 +10,7 @@ from seatrial.report.text import one_line
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     failures: list[CellResult]  # cells that are not good, worst first
     flaky: list[CellResult]
     xfails: list[tuple[CellResult, Finding]]
@@ -20,7 +20,7 @@ class Summary:
     unjudged: int = 0  # figures that a baseline should have judged, and did not
 
 
-def summarize(results: RunResults) -> Summary:
+def summarize(results: RunResults) -> RunSummary:
     rank = {verdict: place for place, verdict in enumerate(CELLS_WORST_FIRST)}
     counted = dict.fromkeys(CELLS_WORST_FIRST, 0)
     skips: dict[str, int] = {}
@@ -41,7 +41,7 @@ def summarize(results: RunResults) -> Summary:
     holes: dict[str, list[Hole]] = {}
     for hole in results.holes:
         holes.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
-    return Summary(
+    return RunSummary(
         failures=sorted((cell for cell in results.cells if not cell.verdict.good), key=lambda cell: rank[cell.verdict]),
         flaky=[cell for cell in results.cells if cell.flaky],
         xfails=xfails,

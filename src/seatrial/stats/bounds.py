@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from seatrial.stats.student import stdtrit
 
-State = Literal["usable", "recording", "unusable"]
+IntervalState = Literal["usable", "recording", "unusable"]
 Floats = NDArray[np.float64]
 
 FALSE_ALARM = 0.001  # of one good run, both sides together
@@ -49,7 +49,7 @@ class Interval:
     n: int  # runs that it is made of
     method: str  # in plain words
     false_alarm: float  # the share of good runs that are out of it: at most, where the floor holds
-    state: State
+    state: IntervalState
     why: str  # of a state that is not usable
     outliers: tuple[int, ...] = ()  # positions in the values that were given
     not_finite: tuple[int, ...] = ()  # positions of nan and inf

@@ -22,7 +22,7 @@ from typing import Literal
 from seatrial.stats.change_points import Change, change_points
 
 Better = Literal["lower", "higher"]
-Mark = Literal["", "false-alarm", "regression", "fixed"]
+RunMark = Literal["", "false-alarm", "regression", "fixed"]
 Detect = Callable[[Sequence[float]], list[Change]]
 
 FAILED = "the run failed"
@@ -30,7 +30,7 @@ NOT_FINITE = "not a finite number"
 BEFORE_ACCEPTED = "before the level that was accepted"
 MARKED = "marked as a regression"
 AFTER_MARKED = "after a regression, not yet fixed"
-UNEXPLAINED = "out of bounds, and nobody has said why"
+UNEXPLAINED = "out of bounds, and not explained"
 
 WORSE = 0.015  # of the level: the floor of the bounds, below which no level counts as worse than another
 RECOVERED = 0.75  # of a step for the worse has to be undone until the level is back
@@ -43,7 +43,7 @@ class Past:
     value: float
     good: bool = True  # its cell ended well enough that the figure means something: passed, xfail, slower, faster
     alarm: bool = False  # it was out of the bounds of its time: slower, faster
-    mark: Mark = ""  # a person's word on it
+    mark: RunMark = ""  # a person's judgement of it
     accepted: bool = False  # a recenter accepted its level; it is the first run of that, or one that was looked at then
 
 
@@ -59,7 +59,7 @@ class Cleaned:
 
 def clean(points: Sequence[Past], better: Better, detect: Detect = change_points) -> Cleaned:
     """Sort the runs of one series (one benchmark, fingerprint and metric; oldest first) into used and left out."""
-    left_out, marked = _by_word(points)
+    left_out, marked = _by_mark(points)
     kept = [index for index in range(len(points)) if index not in left_out]
     values = [points[index].value for index in kept]
     changes = [change for change in detect(values) if 0 < change.index < len(values)]
@@ -71,10 +71,10 @@ def clean(points: Sequence[Past], better: Better, detect: Detect = change_points
     sound, opened = _newest_sound(levels, better, first)
     for number, part in enumerate(parts):
         if number < sound:
-            why = f"before the level changed from {_told(levels[sound - 1])} to {_told(levels[sound])}"
+            why = f"before the level changed from {_level_text(levels[sound - 1])} to {_level_text(levels[sound])}"
         elif number > sound:
             was, now = levels[sound : sound + 2]
-            why = f"since the level got worse, from {_told(was)} to {_told(now)}, and nobody accepted it"
+            why = f"since the level got worse, from {_level_text(was)} to {_level_text(now)}, and it was not accepted"
         else:
             continue
         left_out.update(dict.fromkeys(part, why))
@@ -87,12 +87,12 @@ def clean(points: Sequence[Past], better: Better, detect: Detect = change_points
     )
 
 
-def _told(level: float) -> str:
-    """As figures are told everywhere; `job`, which has the function for that, is not known here."""
+def _level_text(level: float) -> str:
+    """As figures are shown everywhere; `job`, which has the function for that, may not be imported here."""
     return f"{level:,.0f}" if 1e4 <= abs(level) < 1e15 else f"{level:.4g}"
 
 
-def _by_word(points: Sequence[Past]) -> tuple[dict[int, str], int | None]:
+def _by_mark(points: Sequence[Past]) -> tuple[dict[int, str], int | None]:
     """What verdicts and people say: the runs that are out, and the first of a marked regression that is not fixed."""
     start = _accepted_from(points)
     left_out = dict.fromkeys(range(start), BEFORE_ACCEPTED)

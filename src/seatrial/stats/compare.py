@@ -11,7 +11,7 @@ from seatrial.stats.bounds import prediction_intervals
 from seatrial.stats.student import stdtr, stdtrit
 
 OWN_NOISE_FROM = 5  # runs on each side: enough to tell the spread of each; of fewer, all spreads are put together
-NOISE_RUNS = 20  # that a noise is taken to be from when nobody says
+NOISE_RUNS = 20  # that a noise is taken to be from by default
 
 
 @dataclass(frozen=True)

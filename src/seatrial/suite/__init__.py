@@ -1,7 +1,7 @@
 """The suite that a user writes: its models, its loading with every error at its place, its JSON Schema."""
 
 from seatrial.suite.cell import Cell
-from seatrial.suite.chosen_target import choose_target, moved_again
+from seatrial.suite.chosen_target import choose_target, restore_chosen_target
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
@@ -21,11 +21,11 @@ from seatrial.suite.models import (
     Workspace,
     Xfail,
 )
-from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
+from seatrial.suite.problem import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.rule import compile_rule
 from seatrial.suite.schema import suite_schema
 from seatrial.suite.substitute import fill, has_placeholder, substitute
-from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, Group, Moved, Suite, TargetEntry
+from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, ChosenTarget, Group, Suite, TargetEntry
 from seatrial.suite.values import Duration, Money, Need, Requirement, Size, Text, format_size
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "AxisValue",
     "BaselineFile",
     "Cell",
+    "ChosenTarget",
     "Duration",
     "Env",
     "EnvValue",
@@ -42,10 +43,8 @@ __all__ = [
     "Gpu",
     "Group",
     "Machine",
-    "Mark",
     "Model",
     "Money",
-    "Moved",
     "Need",
     "Notebook",
     "Problem",
@@ -55,6 +54,7 @@ __all__ = [
     "SecretRef",
     "SecretSource",
     "Size",
+    "SourceMark",
     "Suite",
     "SuiteError",
     "TargetEntry",
@@ -71,8 +71,8 @@ __all__ = [
     "glob_matches",
     "has_placeholder",
     "load",
-    "moved_again",
     "nearest",
+    "restore_chosen_target",
     "substitute",
     "suite_schema",
 ]

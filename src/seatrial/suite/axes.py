@@ -16,11 +16,11 @@ _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _UNFIT = re.compile(r"[^\w.+:/@=~^<>!*-]+")
 _LABEL = 60
 
-Report = Callable[[tuple[str | int, ...], str], None]
+ReportAxis = Callable[[tuple[str | int, ...], str], None]
 
 
 def make_groups(
-    trial: TrialModel, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: Report
+    trial: TrialModel, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: ReportAxis
 ) -> tuple[Group, ...]:
     """All axes but `repeat`, in the order in which they are written. Paths that `report` gets start at the trial."""
     maker = _Maker(machines, runtimes, report)
@@ -38,7 +38,7 @@ def make_groups(
 
 
 class _Maker:
-    def __init__(self, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: Report) -> None:
+    def __init__(self, machines: Mapping[str, Machine], runtimes: Mapping[str, Runtime], report: ReportAxis) -> None:
         self._known = {"machine": [*machines] or [HERE], "runtime": [*runtimes]}
         self._report = report
         self._names: set[str] = set()

@@ -10,24 +10,24 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite.explain import dotted, explain
 from seatrial.suite.names import NAME
-from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
+from seatrial.suite.problem import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.source import Source, read_source
-from seatrial.suite.suite import Moved, TargetEntry
+from seatrial.suite.suite import ChosenTarget, TargetEntry
 
 OPTION = "--target"
 # Options of a target that say nothing of where a cell runs, and so nothing of which cell it is.
 APART = ("parallel",)
 _OPTION = re.compile(r",(?=[A-Za-z_]+=)")
 
-Targets = Mapping[str, type[BaseModel]]
-Find = Callable[[tuple[str | int, ...], bool], tuple[Mark | None, str | None]]
+TargetModels = Mapping[str, type[BaseModel]]
+Find = Callable[[tuple[str | int, ...], bool], tuple[SourceMark | None, str | None]]
 
 
-def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: Targets) -> Moved:
+def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetModels) -> ChosenTarget:
     """What `--target TEXT` means, where the suite has the targets `known`. Raises SuiteError."""
     kind, colon, options = text.partition(":")
     if text in known:
-        return Moved(text, text, known[text])
+        return ChosenTarget(text, text, known[text])
     if text in kinds:
         return _made(text, text, {"kind": text}, kinds, _nowhere)
     if colon and kind in kinds:
@@ -39,13 +39,15 @@ def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: Targets) -
     raise SuiteError([Problem(message, path=OPTION)])
 
 
-def moved_again(written: Mapping[str, Any], known: Mapping[str, TargetEntry], kinds: Targets) -> Moved:
-    """The same from what `Moved.written` gave, when a run is taken up."""
+def restore_chosen_target(
+    written: Mapping[str, Any], known: Mapping[str, TargetEntry], kinds: TargetModels
+) -> ChosenTarget:
+    """The same from what `ChosenTarget.written` gave, when a run is taken up."""
     text, name, data = written["text"], written["name"], written.get("entry")
-    return Moved(text, name, known[name]) if data is None else _made(text, name, data, kinds, _nowhere)
+    return ChosenTarget(text, name, known[name]) if data is None else _made(text, name, data, kinds, _nowhere)
 
 
-def _from_options(text: str, kind: str, options: str, kinds: Targets) -> Moved:
+def _from_options(text: str, kind: str, options: str, kinds: TargetModels) -> ChosenTarget:
     given: dict[str, str] = {}
     for part in _OPTION.split(options):
         key, equals, value = part.partition("=")
@@ -70,7 +72,7 @@ def _not_as_yaml(model: type[BaseModel], data: dict[str, Any]) -> list[str]:
     return []
 
 
-def _from_file(text: str, path: Path, kinds: Targets) -> Moved:
+def _from_file(text: str, path: Path, kinds: TargetModels) -> ChosenTarget:
     source = read_source(path)
     if source.problems:
         raise SuiteError(source.problems)
@@ -92,7 +94,7 @@ def _nowhere(loc: tuple[str | int, ...], key: bool) -> tuple[None, None]:
     return None, None
 
 
-def _made(text: str, name: str, data: dict[str, Any], kinds: Targets, find: Find) -> Moved:
+def _made(text: str, name: str, data: dict[str, Any], kinds: TargetModels, find: Find) -> ChosenTarget:
     kind = data["kind"]
     if not isinstance(kind, str) or kind not in kinds:
         mark, _ = find(("kind",), False)
@@ -107,4 +109,4 @@ def _made(text: str, name: str, data: dict[str, Any], kinds: Targets, find: Find
             for loc, key, message in explain(error, model, lambda loc: find(loc, False)[1])
         ]
         raise SuiteError(problems) from None
-    return Moved(text, name, TargetEntry(kind, options), data)
+    return ChosenTarget(text, name, TargetEntry(kind, options), data)

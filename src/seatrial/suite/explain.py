@@ -8,19 +8,19 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite.problem import nearest
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 
-def dotted(path: Path) -> str:
+def dotted(path: KeyPath) -> str:
     """`trials.generic.commands[0]`"""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
-def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[Path, bool, str]]:
+def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[KeyPath, bool, str]]:
     """For each error: its path, whether its key is what is wrong, and the message. `raw_at(path)`: a scalar's text."""
     for item in error.errors(include_url=False):
-        loc: Path = tuple(item["loc"])
+        loc: KeyPath = tuple(item["loc"])
         if loc and loc[-1] == "[key]":
             loc = loc[:-1]
         kind = item["type"]
@@ -33,7 +33,7 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
             yield loc, False, _message(kind, item, model, loc, raw_at(loc))
 
 
-def _message(kind: str, item: Any, model: type[BaseModel], loc: Path, raw: str | None) -> str:
+def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: str | None) -> str:
     value, context = item["input"], item.get("ctx", {})
     if kind == "string_type" and isinstance(value, int | float):
         written = raw if raw is not None else str(value)
@@ -79,7 +79,7 @@ def _named(value: Any) -> str:
     return "a map" if isinstance(value, dict) else "a list"
 
 
-def _description(model: type[BaseModel], loc: Path) -> str:
+def _description(model: type[BaseModel], loc: KeyPath) -> str:
     for annotation in _annotations_at(model, loc[:-1]):
         field = _fields(annotation).get(str(loc[-1]))
         if field is not None and field.description:
@@ -101,7 +101,7 @@ def _choices(annotations: list[Any]) -> list[Any]:
     return [choice for each in annotations if get_origin(each) is Literal for choice in get_args(each)]
 
 
-def _annotations_at(model: type[BaseModel], loc: Path) -> list[Any]:
+def _annotations_at(model: type[BaseModel], loc: KeyPath) -> list[Any]:
     """The types that may stand at `loc`; parts that are no field (a union's branch) are passed over."""
     here: list[Any] = [model]
     for part in loc:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.suite.problem import Mark, Problem, SuiteError, nearest
+from seatrial.suite.problem import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.source import Source, read_source
 
 SECTIONS = ("targets", "machines", "runtimes", "secrets", "env", "trials")
@@ -22,7 +22,9 @@ class Written:
         self.owners: dict[tuple[str, ...], Source] = {}  # of an entry (section, name), or of a top-level field
         self.root: Source | None = None
 
-    def find(self, path: tuple[str | int, ...], key: bool = False) -> tuple[Mark | None, str | None, tuple[str, ...]]:
+    def find(
+        self, path: tuple[str | int, ...], key: bool = False
+    ) -> tuple[SourceMark | None, str | None, tuple[str, ...]]:
         top = tuple(str(part) for part in path[:2])
         source = self.owners.get(top) or self.owners.get(top[:1]) or self.root
         if source is None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
+from seatrial.suite.chosen_target import TargetModels
 from seatrial.suite.explain import dotted, explain
 from seatrial.suite.include import SECTIONS, Written, read_written
 from seatrial.suite.models import SuiteModel, TrialModel
@@ -19,12 +20,11 @@ from seatrial.suite.substitute import has_placeholder
 from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, TargetEntry
 
 Kinds = Mapping[str, type[TrialModel]]
-Targets = Mapping[str, type[BaseModel]]
 ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]
 M = TypeVar("M", bound=BaseModel)
 
 
-def load(path: Path | str, kinds: Kinds, targets: Targets, read_baseline: ReadBaseline | None = None) -> Suite:
+def load(path: Path | str, kinds: Kinds, targets: TargetModels, read_baseline: ReadBaseline | None = None) -> Suite:
     """Read a suite file. Raises SuiteError with every problem that it has.
 
     `read_baseline` reads the files of bounds that trials name, each for those trials; without it none is read.
@@ -37,7 +37,7 @@ def load(path: Path | str, kinds: Kinds, targets: Targets, read_baseline: ReadBa
 
 
 def from_data(
-    data: Any, directory: Path | str, kinds: Kinds, targets: Targets, path: Path | str | None = None
+    data: Any, directory: Path | str, kinds: Kinds, targets: TargetModels, path: Path | str | None = None
 ) -> Suite:
     """The same from data, as `Suite.data` has it; `path` is where it was read once. Problems then have no line.
     Baselines are not read: whoever kept the data kept the bounds of its cells beside it."""
@@ -54,7 +54,7 @@ class _Loader:
         self._directory = directory
         self._path = path
 
-    def suite(self, kinds: Kinds, targets: Targets, read_baseline: ReadBaseline | None = None) -> Suite:
+    def suite(self, kinds: Kinds, targets: TargetModels, read_baseline: ReadBaseline | None = None) -> Suite:
         entries = self._targets(targets)
         trials = self._trials(kinds)
         baselines = self._baselines(trials, read_baseline) if read_baseline else {}
@@ -127,7 +127,7 @@ class _Loader:
             return known[kind]
         return None
 
-    def _targets(self, targets: Targets) -> dict[str, TargetEntry]:
+    def _targets(self, targets: TargetModels) -> dict[str, TargetEntry]:
         entries: dict[str, TargetEntry] = {}
         for name, entry in self._entries("targets").items():
             model = self._kind("targets", name, entry, targets)

@@ -5,22 +5,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seatrial.job import FIGURES
+from seatrial.suite.explain import KeyPath
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
 from seatrial.suite.problem import nearest
-from seatrial.suite.rule import labels_meant
+from seatrial.suite.rule import matching_labels
 from seatrial.suite.substitute import as_glob, look_up, placeholders
 from seatrial.suite.suite import HERE, Axis, Group
 from seatrial.suite.values import Requirement
 
-Path = tuple[str | int, ...]
-Report = Callable[[Path, str, bool], None]
+ReportName = Callable[[KeyPath, str, bool], None]
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _ORDERED = (">=", "<=", ">", "<")
 
 
-def check_entry_names(section: str, entries: Mapping[str, Any], report: Report) -> None:
+def check_entry_names(section: str, entries: Mapping[str, Any], report: ReportName) -> None:
     for name in entries:
         if not NAME.fullmatch(name):
             report((section, name), f"{name!r} is no good name; use up to 64 letters, digits and . _ + -", True)
@@ -29,7 +29,7 @@ def check_entry_names(section: str, entries: Mapping[str, Any], report: Report) 
 
 
 def check_targets(
-    machines: Mapping[str, Machine], trials: Mapping[str, TrialModel], targets: Mapping[str, Any], report: Report
+    machines: Mapping[str, Machine], trials: Mapping[str, TrialModel], targets: Mapping[str, Any], report: ReportName
 ) -> None:
     named = [(("machines", name, "target"), machine.target) for name, machine in machines.items()]
     named += [(("trials", name, "target"), trial.target) for name, trial in trials.items() if trial.target is not None]
@@ -38,7 +38,7 @@ def check_targets(
             report(path, f"unknown target {target!r}{nearest(target, [*targets, HERE])}", False)
 
 
-def check_no_placeholder(path: Path, text: str, report: Report) -> None:
+def check_no_placeholder(path: KeyPath, text: str, report: ReportName) -> None:
     """Of what is for all trials: they have no axes in common."""
     for name in placeholders(text):
         report(path, f"${{{name}}}: an axis is known inside a trial only; write a literal as $${{{name}}}", False)
@@ -51,7 +51,7 @@ class Capabilities:
         features = dict.fromkeys(feature for machine in machines.values() for feature in machine.features)
         self._known = (*Machine.CAPABILITIES, *(f"features.{feature}" for feature in features))
 
-    def check(self, path: Path, needs: Mapping[str, Requirement], report: Report) -> None:
+    def check(self, path: KeyPath, needs: Mapping[str, Requirement], report: ReportName) -> None:
         for name, need in needs.items():
             inside = [known for known in self._known if known.startswith(f"{name}.")]
             if inside:
@@ -69,8 +69,8 @@ class Capabilities:
 class TrialNames:
     """The checks of one trial's names, against its axes."""
 
-    def __init__(self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: Report) -> None:
-        self._path: Path = ("trials", name)
+    def __init__(self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: ReportName) -> None:
+        self._path: KeyPath = ("trials", name)
         self._trial = trial
         self._axes: dict[str, Axis] = {axis.name: axis for group in groups for axis in group.axes}
         self._report = report
@@ -108,7 +108,7 @@ class TrialNames:
         axis = self._axes.get("runtime")
         return {value.label: runtimes[value.label] for value in axis.values if value.label in runtimes} if axis else {}
 
-    def _check_rule(self, path: Path, rule: Rule) -> None:
+    def _check_rule(self, path: KeyPath, rule: Rule) -> None:
         known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
         fields = [*known, "why", *(("step",) if isinstance(rule, Xfail) else ())]
         for name, wanted in rule.axes.items():
@@ -120,11 +120,11 @@ class TrialNames:
             else:
                 for index, one in enumerate(_listed(wanted)):
                     at = (*path, name, index) if isinstance(wanted, list) else (*path, name)
-                    if not labels_meant(self._axes[name], one):
+                    if not matching_labels(self._axes[name], one):
                         labels = [value.label for value in self._axes[name].values]
                         self._report(at, f"axis {name!r} has no value {one!r}{nearest(one, labels)}", False)
 
-    def _check_step(self, path: Path, xfail: Xfail, runtimes: Mapping[str, Runtime]) -> None:
+    def _check_step(self, path: KeyPath, xfail: Xfail, runtimes: Mapping[str, Runtime]) -> None:
         if xfail.step is None:
             return
         steps = dict.fromkeys(
@@ -151,7 +151,7 @@ class TrialNames:
             for path, text in _texts(inside, ("runtimes", name)):
                 self._check_text(path, text, f" in trial {self._path[1]!r}, which uses it")
 
-    def _check_text(self, path: Path, text: str, whose: str = "") -> None:
+    def _check_text(self, path: KeyPath, text: str, whose: str = "") -> None:
         for name in placeholders(text):
             axis = self._axes.get(name.split(".")[0])
             if axis is None:
@@ -174,7 +174,7 @@ def _listed(wanted: Any) -> list[Any]:
     return wanted if isinstance(wanted, list) else [wanted]
 
 
-def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, Mapping):

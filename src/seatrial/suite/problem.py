@@ -9,7 +9,7 @@ _SHOWN = 50
 _WIDTH = 120
 
 
-class Mark(msgspec.Struct, frozen=True):
+class SourceMark(msgspec.Struct, frozen=True):
     """A place in a file; line and column count from 1."""
 
     file: str
@@ -20,7 +20,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 class Problem(msgspec.Struct, frozen=True):
     message: str
-    mark: Mark | None = None
+    mark: SourceMark | None = None
     path: str = ""  # trials.generic.commands[0]; says where when there is no file
     chain: tuple[str, ...] = ()  # of includes, outermost first
 
@@ -75,7 +75,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _excerpt(mark: Mark) -> list[str]:
+def _excerpt(mark: SourceMark) -> list[str]:
     start = max(0, mark.column - 1 - _WIDTH // 2) if len(mark.text) > _WIDTH else 0
     text = mark.text[start : start + _WIDTH]
     split = max(0, mark.column - 1 - start)

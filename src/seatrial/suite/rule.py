@@ -9,7 +9,7 @@ from seatrial.suite.substitute import as_text
 from seatrial.suite.suite import Axis, AxisValue
 
 
-def labels_meant(axis: Axis, wanted: Any) -> frozenset[str]:
+def matching_labels(axis: Axis, wanted: Any) -> frozenset[str]:
     """The labels of the values that `wanted` means: a label, a glob, a part of a map, or a list of those."""
     wishes = wanted if isinstance(wanted, list) else [wanted]
     return frozenset(value.label for value in axis.values if any(_means(value, wish) for wish in wishes))
@@ -19,7 +19,7 @@ def compile_rule(rule: Rule, axes: Mapping[str, Axis]) -> dict[str, frozenset[st
     """For each axis that the rule names, the labels that it means: a cell that has one of each is meant."""
     # An axis that is not there is `repeat`, taken away by --repeat 1: its only number is the first.
     return {
-        name: labels_meant(axes[name], wanted) if name in axes else frozenset({"1"} if _has_first(wanted) else ())
+        name: matching_labels(axes[name], wanted) if name in axes else frozenset({"1"} if _has_first(wanted) else ())
         for name, wanted in rule.axes.items()
     }
 

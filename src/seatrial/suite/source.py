@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from seatrial.suite.problem import Mark, Problem, SuiteError, printable
+from seatrial.suite.problem import Problem, SourceMark, SuiteError, printable
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 200_000
@@ -70,15 +70,15 @@ class Source:
     def data(self) -> Any:
         return self.root.data if self.root else None
 
-    def mark(self, line: int, column: int) -> Mark:
+    def mark(self, line: int, column: int) -> SourceMark:
         if self._lines is None:
             self._lines = _LINE_END.split(self.text)
-        return Mark(self.file, line, column, self._lines[line - 1] if line <= len(self._lines) else "")
+        return SourceMark(self.file, line, column, self._lines[line - 1] if line <= len(self._lines) else "")
 
     def report(self, message: str, line: int, column: int) -> None:
         self.problems.append(Problem(message, self.mark(line, column), chain=self.chain))
 
-    def find(self, path: Sequence[str | int], key: bool = False) -> tuple[Mark, str | None]:
+    def find(self, path: Sequence[str | int], key: bool = False) -> tuple[SourceMark, str | None]:
         """The place of the value at `path` (of its key, when `key`) or of the nearest thing around it; its raw text.
 
         Parts of the path that are not there (the name of a union's branch, a field that is missing) are passed over.
@@ -105,7 +105,7 @@ def read_source(path: Path, chain: tuple[str, ...] = (), limits: Limits = SUITE)
     """Read a file. Raises SuiteError when there is nothing to read YAML from."""
 
     def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:
-        return SuiteError([Problem(why, Mark(str(path), line, 1, text) if line else None, str(path), chain)])
+        return SuiteError([Problem(why, SourceMark(str(path), line, 1, text) if line else None, str(path), chain)])
 
     try:
         # Asked before opening: a pipe that nobody writes to would be waited for without end.

@@ -43,7 +43,7 @@ class TargetEntry(msgspec.Struct, frozen=True):
     options: BaseModel
 
 
-class Moved(msgspec.Struct, frozen=True):
+class ChosenTarget(msgspec.Struct, frozen=True):
     """The one target that everything runs on, whatever the machines say: `--target`."""
 
     text: str  # as it was asked for
@@ -52,7 +52,7 @@ class Moved(msgspec.Struct, frozen=True):
     data: dict[str, Any] | None = None  # None: an entry of the suite
 
     def written(self) -> dict[str, Any]:
-        """For the plan of a run; `moved_again` takes it."""
+        """For the plan of a run; `restore_chosen_target` takes it."""
         return {"text": self.text, "name": self.name, "entry": self.data}
 
 
@@ -81,7 +81,7 @@ class Suite(msgspec.Struct, frozen=True):
     max_cost: float | None = None
     estimate_s: float | None = None
     baselines: dict[str, BaselineFile] = {}  # by the text of a trial's `baseline`
-    moved: Moved | None = None  # `data` is still as written
+    moved: ChosenTarget | None = None  # `data` is still as written
 
     def parallel(self, target: str) -> int | None:
         """Jobs at a time that the suite allows on a target."""
@@ -94,7 +94,7 @@ class Suite(msgspec.Struct, frozen=True):
         written = {name: {**entry, "repeat": count} for name, entry in self.data["trials"].items()}
         return msgspec.structs.replace(self, trials=trials, data={**self.data, "trials": written})
 
-    def on(self, moved: Moved) -> "Suite":
+    def on(self, moved: ChosenTarget) -> "Suite":
         """The same suite with everything on one target. Machines keep their shapes; how another target finds one
         (`select`) says nothing there."""
         machines = {

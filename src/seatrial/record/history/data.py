@@ -22,7 +22,7 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     host: str = ""
     id: str = ""  # of the cell
     source: str = ""  # where the figure was read
-    accepted: bool = False  # it is of a level that was accepted after it ran, so its alarm needs nobody any more
+    accepted: bool = False  # it is of a level that was accepted after it ran, so its alarm needs no judgement any more
 
     @property
     def good(self) -> bool:
@@ -51,7 +51,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A person's word on a run, on one benchmark or one figure of it. An empty one takes back what was said before."""
+    """A person's mark of a run, of one benchmark or one figure of it. An empty one takes back what was said before."""
 
     run: str
     benchmark: str  # "" means all of the run

@@ -15,8 +15,8 @@ class HistoryError(Exception):
         self.advice = advice
 
 
-def shown(place: str) -> str:
-    """The place as it may be told: a URL without its password."""
+def place_text(place: str) -> str:
+    """The place as it may be shown: a URL without its password."""
     if "://" not in place:
         return place
     scheme, _, rest = place.partition("://")
@@ -28,5 +28,5 @@ def shown(place: str) -> str:
         pairs = [(name, HIDDEN if "pass" in name.lower() else value) for name, value in parse_qsl(query)]
     except ValueError:
         pairs = []
-    told = urlencode(pairs, safe="*/")
-    return f"{scheme}://{user}{colon}{HIDDEN if colon else ''}{at}{server}{question}{told}"
+    shown = urlencode(pairs, safe="*/")
+    return f"{scheme}://{user}{colon}{HIDDEN if colon else ''}{at}{server}{question}{shown}"

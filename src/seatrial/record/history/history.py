@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from seatrial.job import RunResults
 from seatrial.record.history import reading, writing
 from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, Mark, RunRow, Series, TrialRow
-from seatrial.record.history.error import HistoryError, shown
+from seatrial.record.history.error import HistoryError, place_text
 from seatrial.record.history.keeping import key, text
 from seatrial.record.history.schema import Session
 from seatrial.record.history.sqlite import SqliteDatabase
@@ -36,7 +36,7 @@ def open_history(place: str | Path) -> "History":
         return History(PostgresDatabase(where))
     if "://" in where:
         form = "Give the path of a file, or postgresql://USER@HOST/DATABASE."
-        raise HistoryError(shown(where), "that is neither a file nor a PostgreSQL server", form)
+        raise HistoryError(place_text(where), "that is neither a file nor a PostgreSQL server", form)
     return History(SqliteDatabase(Path(where)))
 
 
@@ -57,7 +57,7 @@ class History:
     def mark(
         self, run: str, benchmark: str | None, word: str, reason: str, by: str, at_s: float, metric: str | None = None
     ) -> None:
-        """Keep a person's word on a run, or on one benchmark of it. The last word counts; "" takes the others back.
+        """Keep a person's mark of a run, or of one benchmark of it. The last mark counts; "" takes the others back.
 
         `accepted` is what a recenter says of the first run of a level, and alone may be about one `metric`: the level
         is in order from that run on. Alarms of it before `at_s` are settled, and so are words `regression` before it.
@@ -94,7 +94,7 @@ class History:
         """The series that fit all that is given, in the order of their names; of each the `last` points."""
         wanted = _wanted(trial=trial, benchmark=benchmark, metric=metric, fingerprint=fingerprint)
         return self._database.read(
-            lambda session: reading.filled(session, reading.names(session, wanted, None, False), last), []
+            lambda session: reading.with_points(session, reading.names(session, wanted, None, False), last), []
         )
 
     def names(self, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
@@ -104,7 +104,7 @@ class History:
 
     def filled(self, names: list[Series], last: int | None = None) -> list[Series]:
         """These series with their `last` points of all runs. One that has none any more is left out."""
-        return self._database.read(lambda session: reading.filled(session, names, last), [])
+        return self._database.read(lambda session: reading.with_points(session, names, last), [])
 
     def runs(self, last: int | None = None) -> list[RunRow]:
         """Runs, oldest first; of them the `last`."""

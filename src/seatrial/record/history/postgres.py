@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from seatrial.record.history.error import HIDDEN, HistoryError, shown
+from seatrial.record.history.error import HIDDEN, HistoryError, place_text
 from seatrial.record.history.schema import MIGRATIONS, VERSION, Session, newer, statements
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _ours(sql: str) -> Any:
 class PostgresDatabase:
     def __init__(self, url: str) -> None:
         self._url = url
-        self.place = shown(url)
+        self.place = place_text(url)
         self._parameters: dict[str, Any] | None = None
 
     def read(self, use: Callable[[Session], Answer], empty: Answer) -> Answer:

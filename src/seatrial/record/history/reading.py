@@ -114,7 +114,7 @@ def names(session: Session, wanted: dict[str, str], run: str | None, judged: boo
     return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
 
 
-def filled(session: Session, series: list[Series], last: int | None) -> list[Series]:
+def with_points(session: Session, series: list[Series], last: int | None) -> list[Series]:
     """The same with their points; one whose runs were all replaced has none, and is left out."""
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in series]
     rows = _rows(session, numbers, _ENDLESS if last is None else last)
@@ -175,7 +175,7 @@ def marks(session: Session) -> list[Mark]:
 
 
 def _words(session: Session) -> _Words:
-    """The last word on a run's benchmark counts; a word on the whole run is one on each of them."""
+    """The last mark of a run's benchmark counts; a mark of the whole run is one of each of them."""
     judged: dict[str, dict[str, Mark]] = {}
     accepted: dict[str, dict[tuple[str, str], Mark]] = {}
     for mark in marks(session):

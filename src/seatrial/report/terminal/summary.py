@@ -12,7 +12,7 @@ from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.summary import (
-    Summary,
+    RunSummary,
     bad_findings,
     describe_attempts,
     finding_title,
@@ -142,7 +142,7 @@ def _figures(view: CellView) -> str:
     return " · ".join(one_line(part) for part in parts if part)
 
 
-def _more_failures(results: RunResults, summary: Summary, columns: int) -> list[Line]:
+def _more_failures(results: RunResults, summary: RunSummary, columns: int) -> list[Line]:
     rest = summary.failures[MOST_CELLS:]
     if not rest:
         return []
@@ -161,7 +161,7 @@ def _more_failures(results: RunResults, summary: Summary, columns: int) -> list[
     return [*lines, [("  again  ", "dim"), (all_failed, "cyan")], []]
 
 
-def _flaky(summary: Summary, columns: int) -> list[Line]:
+def _flaky(summary: RunSummary, columns: int) -> list[Line]:
     if not summary.flaky:
         return []
     lines: list[Line] = [[(f"{glyph('flaky')[0]} flaky: passed on a retry", "bold yellow")]]
@@ -171,7 +171,7 @@ def _flaky(summary: Summary, columns: int) -> list[Line]:
     return [*lines, *_rest(len(summary.flaky)), []]
 
 
-def _xfails(summary: Summary, columns: int) -> list[Line]:
+def _xfails(summary: RunSummary, columns: int) -> list[Line]:
     """Each known failure once, with the cells that it was seen in."""
     if not summary.xfails:
         return []
@@ -196,7 +196,7 @@ def _moved(folder: Path, columns: int) -> list[Line]:
     return [[("what moved", "bold")], *lines, []] if lines else []
 
 
-def _not_run(summary: Summary, columns: int) -> list[Line]:
+def _not_run(summary: RunSummary, columns: int) -> list[Line]:
     lines: list[Line] = []
     if summary.skips:
         mark, colour = glyph("skipped")
@@ -225,7 +225,7 @@ def _rest(number: int, word: str = "") -> list[Line]:
     return [[(f"  … and {count(more, f'more {word}') if word else f'{more:,} more'}", "dim")]] if more > 0 else []
 
 
-def _totals(results: RunResults, summary: Summary, folder: Path, columns: int) -> list[Line]:
+def _totals(results: RunResults, summary: RunSummary, folder: Path, columns: int) -> list[Line]:
     mark, colour = glyph(results.verdict.value)
     counts: Line = [(count(len(results.cells), "cell"), "bold")]
     for verdict, number in summary.counts.items():

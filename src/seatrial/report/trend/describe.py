@@ -73,17 +73,17 @@ def commit_text(commit: str) -> str:
 def bound_text(bound: Bound, timed: bool = False) -> str:
     """`timed`: with the time of the day."""
     since = f" since {date_text(bound.since_s, timed)}" if bound.since_s else ""
-    whence = f"{figures_and_runs(bound.figures or bound.runs, bound.runs)}{since}"
+    origin = f"{figures_and_runs(bound.figures or bound.runs, bound.runs)}{since}"
     if bound.width_runs is not None:
         width = f"of {count(bound.width_runs, 'earlier one')}" if bound.width_runs else "by hand"
-        whence = f"centered on {whence}, width {width}"
+        origin = f"centered on {origin}, width {width}"
     where = one_line(bound.source.rpartition("/")[2])  # a report is read elsewhere, too
     if bound.state is BoundState.DISABLED:
         return f"the bound from {where} is switched off: {one_line(bound.why)}"
     if bound.state is not BoundState.USABLE:
-        return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({whence})"
+        return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({origin})"
     alarms = f", one in {1 / bound.false_alarm:,.0f} good runs would be out of it" if bound.false_alarm else ""
-    made = f"{whence}{alarms}; " if bound.runs else ""
+    made = f"{origin}{alarms}; " if bound.runs else ""
     return f"bound {figure_text(bound.lower)} to {figure_text(bound.upper, bound.unit)} ({made}from {where})"
 
 

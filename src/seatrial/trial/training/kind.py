@@ -9,10 +9,10 @@ import msgspec
 from seatrial.check import check_job, check_workspace
 from seatrial.check.files import FilesExpected, check_files, host_folders, job_window
 from seatrial.check.log import LogExpected, check_exit, check_log
+from seatrial.check.log_values import log_values
 from seatrial.check.loss import LossExpected, check_loss
-from seatrial.check.metric import MetricExpected, check_metric, figure, step_time_figure
+from seatrial.check.metric import MetricExpected, check_metric, figure_data, step_time_figure
 from seatrial.check.profile import AGREES, ProfileExpected, check_profile, profiles
-from seatrial.check.reading import told
 from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile, times_broken
 from seatrial.job import Finding, Observation, Part, StepSeen, Verdict
 from seatrial.suite import Cell, substitute
@@ -20,7 +20,7 @@ from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.training.curve import CurveError, read_curve
 from seatrial.trial.training.model import Files, Metric, TrainingTrial
-from seatrial.trial.training.pattern import filled
+from seatrial.trial.training.pattern import fill_pattern
 from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
 
 STEP_TIME = "step_time"
@@ -63,7 +63,9 @@ class TrainingKind:
         findings += check_exit(train, observation.exit)
         findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model, train)]
         asked = _asked_hosts(model, train)
-        findings += check_steps(train, filled(model.steps.pattern, cell), model.steps.count, model.steps.last, asked)
+        findings += check_steps(
+            train, fill_pattern(model.steps.pattern, cell), model.steps.count, model.steps.last, asked
+        )
         folders = host_folders(files)
         for name, entry in model.files.items():
             expected = FilesExpected(
@@ -86,8 +88,8 @@ def _log(cell: Cell, model: TrainingTrial, train: StepSeen) -> LogExpected:
     """`logs`, of a job that ran elsewhere: of how many hosts there is one."""
     logs = train.args.get("logs")
     return LogExpected(
-        tuple(filled(pattern, cell) for pattern in model.log.must),
-        tuple(filled(pattern, cell) for pattern in model.log.never),
+        tuple(fill_pattern(pattern, cell) for pattern in model.log.must),
+        tuple(fill_pattern(pattern, cell) for pattern in model.log.never),
         _hosts(model, train),
         model.log.hosts == "all",
         logs if isinstance(logs, int) else None,
@@ -101,7 +103,7 @@ def _hosts(model: TrainingTrial, train: StepSeen) -> int:
 
 
 def _asked_hosts(model: TrainingTrial, train: StepSeen) -> int:
-    """How many hosts must each tell of steps, loss and metrics; 0: any one will do."""
+    """How many hosts must each report steps, loss and metrics; 0: any one will do."""
     return _hosts(model, train) if model.log.hosts == "all" else 0
 
 
@@ -115,7 +117,9 @@ def _loss(cell: Cell, model: TrainingTrial, train: StepSeen) -> list[Finding]:
     error = cell.gathered.get("curve_error")
     broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
     hosts = _asked_hosts(model, train)
-    expected = LossExpected(filled(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve, hosts)
+    expected = LossExpected(
+        fill_pattern(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve, hosts
+    )
     return check_loss(train, expected) + broken
 
 
@@ -137,7 +141,7 @@ def _metric(cell: Cell, name: str, metric: Metric, hosts: int) -> MetricExpected
         key=substitute(metric.key, cell) or "",
         log=log_name(name) if metric.log is not None else "",
         profile=metric.profile or "",
-        match=filled(metric.log, cell) if metric.log is not None else substitute(metric.file, cell) or "",
+        match=fill_pattern(metric.log, cell) if metric.log is not None else substitute(metric.file, cell) or "",
         unit=metric.unit,
         better=metric.better,
         least=metric.min,
@@ -153,9 +157,9 @@ def _figures(train: StepSeen) -> dict[str, Any]:
     """What was measured of the command itself."""
     figures: dict[str, Any] = {}
     if train.seconds is not None:
-        figures["seconds"] = figure(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
+        figures["seconds"] = figure_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
     if train.peak_memory_bytes is not None:
-        figures["peak_memory"] = figure(train.peak_memory_bytes, "B", None, "the control group or the processes")
+        figures["peak_memory"] = figure_data(train.peak_memory_bytes, "B", None, "the control group or the processes")
     return figures
 
 
@@ -164,11 +168,11 @@ def _own_figures(model: TrainingTrial, train: StepSeen, files: StepSeen) -> dict
     time comes from depends on the suite alone, never on what a run happened to leave: figures of two sources are not
     the same figure."""
     figures: dict[str, Any] = {}
-    last = told(train, "loss").last
+    last = log_values(train, "loss").last
     if last and all(map(math.isfinite, last.values())):
         host = max(last, key=lambda host: last[host])
         whose = f" of host {host}" if len(last) > 1 else ""
-        figures["loss"] = figure(last[host], "", None, f"the log{whose} (last value)")
+        figures["loss"] = figure_data(last[host], "", None, f"the log{whose} (last value)")
     if STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
         figures[STEP_TIME] = step_time_figure(taken)
     return figures

@@ -118,7 +118,7 @@ class Steps(Model):
     """How the log tells that another training step is done."""
 
     pattern: Reading = Field(STEP, description="Regular expression; its first group is the number of the step.")
-    count: Amount | None = Field(None, description="How many steps the log must tell of.", examples=[">=15"])
+    count: Amount | None = Field(None, description="How many steps the log must report.", examples=[">=15"])
     last: Amount | None = Field(None, description="What the highest number of a step must be.", examples=[">=40"])
     time: Reading = Field(STEP_TIME, description="Regular expression; its first group is the time of a step.")
     unit: Literal["s", "ms", "us"] = Field("s", description="Unit of that time.")
@@ -217,7 +217,7 @@ class TrainingTrial(TrialModel):
     )
     log: Log = Field(Log(), description="What the log must say, and what it never may.")
     loss: Loss | None = Field(None, description="The loss that the log tells: finite, near a target, like a curve.")
-    steps: Steps = Field(Steps(), description="How the log tells of steps, and how many it must.")
+    steps: Steps = Field(Steps(), description="How the log reports steps, and how many it must.")
     stall: _Stall = Field(Stall(), description="No new step for too long; false: not judged.")
     files: dict[Text, Files] = Field({}, description="Files that the job must leave behind, each under a name.")
     metrics: dict[Text, Metric] = Field({}, description="Figures of the job, each under a name.")

@@ -42,7 +42,7 @@ def problem(pattern: str, group: bool = False) -> str:
 _PLACEHOLDER = re.compile(r"(?<!\$)\$\{[^}]*\}")
 
 
-def filled(pattern: str, cell: Cell) -> str:
+def fill_pattern(pattern: str, cell: Cell) -> str:
     """The pattern with the cell's values in it; they stand for themselves, whatever they would mean as a pattern."""
     text: str = fill(pattern, {axis: re.escape(label) for axis, label in cell.axes.items()}, _escaped(cell.values))
     return text

@@ -7,7 +7,7 @@ from seatrial.job import Step
 from seatrial.suite import Cell, substitute
 from seatrial.trial.planned import plan_workspace
 from seatrial.trial.training.model import Files, Metric, TrainingTrial
-from seatrial.trial.training.pattern import filled, for_agent
+from seatrial.trial.training.pattern import fill_pattern, for_agent
 
 TRAIN = "train"
 FILES = "files"
@@ -43,9 +43,9 @@ def reading(cell: Cell) -> dict[str, Any]:
     values |= {log_name(name): metric.log for name, metric in model.metrics.items() if metric.log is not None}
     stall = model.stall
     return {
-        "must": [for_agent(filled(pattern, cell)) for pattern in model.log.must],
-        "never": [for_agent(filled(pattern, cell)) for pattern in model.log.never],
-        "values": {name: for_agent(filled(pattern, cell)) for name, pattern in values.items()},
+        "must": [for_agent(fill_pattern(pattern, cell)) for pattern in model.log.must],
+        "never": [for_agent(fill_pattern(pattern, cell)) for pattern in model.log.never],
+        "values": {name: for_agent(fill_pattern(pattern, cell)) for name, pattern in values.items()},
         "finite": ["loss"] if model.loss is not None and model.loss.finite else [],
         "stall": {"factor": stall.factor, "least_s": stall.least_s, "steps": stall.after} if stall else None,
     }

@@ -11,8 +11,8 @@ from seatrial.cli.options import fail, history_at, plan_of
 
 if TYPE_CHECKING:
     from seatrial.baseline.edit import Updated
+    from seatrial.baseline.imported import ImportedFigure
     from seatrial.baseline.selection import SelectedFile
-    from seatrial.baseline.takeover import Figure
     from seatrial.record.history import History
     from seatrial.suite import Suite
 
@@ -24,7 +24,7 @@ def say(text: str, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
-class Asked:
+class BaselineScope:
     """The suite, the files of its baselines and the history that a command is about."""
 
     def __init__(
@@ -82,14 +82,14 @@ class Asked:
 
     def write(self, place: "SelectedFile", updates: "list[Updated]", dry_run: bool) -> None:
         from seatrial.baseline.edit import CannotEdit
-        from seatrial.baseline.file_change import FileChanged, change, write
+        from seatrial.baseline.file_change import FileChanged, change, write_change
 
         if not updates:
             return
         try:
             changed = change(place, [update.edit for update in updates])
             if not dry_run:
-                write(changed)
+                write_change(changed)
                 self._settle(updates)
         except (CannotEdit, FileChanged) as error:
             fail(str(error))
@@ -101,7 +101,7 @@ class Asked:
         say(f"{'would change' if dry_run else 'changed'} {entries}", err=True)
 
     def _settle(self, updates: "list[Updated]") -> None:
-        """Tell the history from which run on a level was accepted: its alarms need nobody any more."""
+        """Tell the history from which run on a level was accepted: its alarms need no judgement any more."""
         import getpass
         import time
 
@@ -113,9 +113,9 @@ class Asked:
                 said = (one.accepted, edit.benchmark, ACCEPTED, edit.reason["why"], getpass.getuser(), time.time())
                 self.safely(partial(self.history.mark, *said, metric=edit.metric))
 
-    def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "Figure":
+    def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "ImportedFigure":
         """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
-        from seatrial.baseline.takeover import Figure
+        from seatrial.baseline.imported import ImportedFigure
 
         known = self.benchmarks
         if not benchmark and len(known) == 1:
@@ -134,4 +134,4 @@ class Asked:
             unit, better = unit or old.unit, better or old.better
         if not better:
             fail(f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher")
-        return Figure(benchmark, metric, unit, better, known[benchmark])
+        return ImportedFigure(benchmark, metric, unit, better, known[benchmark])

@@ -1,4 +1,4 @@
-"""The values that a training job's log told, as the agent noted them while it ran."""
+"""The values that a training job's log gave, as the agent noted them while it ran."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from seatrial.job import StepSeen
 NO_NUMBER = "?"  # the agent's word for what a pattern read and is none
 
 
-class Reading(msgspec.Struct, frozen=True):
+class LogValue(msgspec.Struct, frozen=True):
     """One value of one line. `at_s` is when the line was read, since the agent began; what is not known is None."""
 
     value: float
@@ -21,11 +21,11 @@ class Reading(msgspec.Struct, frozen=True):
     at_s: float | None = None
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What the log told under one name, by host. The agent keeps a bounded number of values, but counts all of them and
+class LogValues(msgspec.Struct, frozen=True):
+    """What the log gave under one name, by host. The agent keeps a bounded number of values, but counts all of them and
     knows the last of each host, which is the last of its readings."""
 
-    by_host: dict[int, list[Reading]]
+    by_host: dict[int, list[LogValue]]
     counts: dict[int, int]
     last: dict[int, float]
     unread: dict[int, int]  # what the pattern read and is no number
@@ -35,14 +35,14 @@ class Told(msgspec.Struct, frozen=True):
         return len(self.of(host)) + self.unread.get(host, 0) < self.counts.get(host, 0)
 
     def silent(self, hosts: int) -> list[int]:
-        """The hosts, of so many, that told nothing under this name."""
+        """The hosts, of so many, that gave nothing under this name."""
         return [host for host in range(hosts) if host not in self.last]
 
-    def of(self, host: int) -> list[Reading]:
+    def of(self, host: int) -> list[LogValue]:
         return self.by_host.get(host, [])
 
     @property
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[LogValue]:
         return (one for host in self.hosts for one in self.of(host))
 
     @property
@@ -54,9 +54,9 @@ class Told(msgspec.Struct, frozen=True):
         return sorted(self.last)
 
 
-def told(seen: StepSeen, name: str) -> Told:
+def log_values(seen: StepSeen, name: str) -> LogValues:
     """The values under `name`. A note that makes no sense is left out; the job's own text is never an error here."""
-    by_host: dict[int, list[Reading]] = {}
+    by_host: dict[int, list[LogValue]] = {}
     unread: dict[int, int] = {}
     for note in seen.notes:
         if _is_of(note, name):
@@ -76,10 +76,10 @@ def told(seen: StepSeen, name: str) -> Told:
             counts[host] = max(summary["count"], counts.get(host, 0))
         if isinstance(summary.get("unread"), int):
             unread[host] = max(summary["unread"], unread.get(host, 0))
-    return Told(by_host, counts, last, unread)
+    return LogValues(by_host, counts, last, unread)
 
 
-def hosts_named(hosts: list[int]) -> str:
+def hosts_text(hosts: list[int]) -> str:
     """`host 1`, `hosts 1, 2`; the first of many."""
     shown = ", ".join(map(str, hosts[:8])) + (" …" if len(hosts) > 8 else "")
     return f"host {shown}" if len(hosts) == 1 else f"hosts {shown}"
@@ -95,7 +95,7 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-def named(value: float) -> str:
+def value_text(value: float) -> str:
     """A value for a person: four digits, or what kind of number it is not."""
     if math.isnan(value):
         return "nan"
@@ -106,7 +106,7 @@ def _is_of(note: dict[str, Any], name: str) -> bool:
     return note.get("note") == "values" and note.get("name") == name and isinstance(note.get("values"), list)
 
 
-def _complete(readings: list[Reading], host: int, value: float, summary: dict[str, Any]) -> None:
+def _complete(readings: list[LogValue], host: int, value: float, summary: dict[str, Any]) -> None:
     """The last value belongs to the readings even where it was one of those that are not kept."""
     line, step = summary.get("last_line"), summary.get("last_step")
     if not isinstance(line, int):
@@ -114,7 +114,7 @@ def _complete(readings: list[Reading], host: int, value: float, summary: dict[st
     before = readings[-1] if readings else None
     same_line = before is not None and before.line == line and math.isfinite(value) and before.value != value
     if before is None or (before.line or 0) < line or same_line:
-        readings.append(Reading(value, host, step if isinstance(step, int) else None, line))
+        readings.append(LogValue(value, host, step if isinstance(step, int) else None, line))
 
 
 def _host(note: dict[str, Any]) -> int:
@@ -122,13 +122,13 @@ def _host(note: dict[str, Any]) -> int:
     return host if isinstance(host, int) else 0
 
 
-def _readings(note: dict[str, Any]) -> Iterator[Reading]:
+def _readings(note: dict[str, Any]) -> Iterator[LogValue]:
     host = _host(note)
     for index, item in enumerate(note["values"]):
         value = as_number(item)
         if value is not None:
             step, line, at_s = (_at(note.get(key), index) for key in ("steps", "lines", "at"))
-            yield Reading(
+            yield LogValue(
                 value,
                 host,
                 int(step) if isinstance(step, int | float) else None,

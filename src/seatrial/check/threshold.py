@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Wanted(Protocol):
+class Threshold(Protocol):
     @property
     def text(self) -> str: ...
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seatrial import __version__
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.entry import Baselines, Entry, text_of
+from seatrial.baseline.entry import BaselineEntry, Baselines, text_of
 from seatrial.baseline.past_runs import PastRun
 from seatrial.baseline.selection import SelectedFile
 from seatrial.job import (
@@ -30,7 +30,7 @@ IMPORTED = "imported"  # the suite and the target of runs that were not ours
 
 
 @dataclass(frozen=True)
-class Figure:
+class ImportedFigure:
     """What runs of a file are figures of, where they do not say it themselves."""
 
     benchmark: str
@@ -43,13 +43,13 @@ class Figure:
 @dataclass(frozen=True)
 class ImportedRuns:
     runs: int
-    figure: Figure
+    figure: ImportedFigure
     fingerprint: str
     first_s: float
     last_s: float
 
 
-def take_bounds(place: SelectedFile, taken: Baselines, source: str, why: Why) -> tuple[list[Updated], list[str]]:
+def import_bounds(place: SelectedFile, taken: Baselines, source: str, why: Why) -> tuple[list[Updated], list[str]]:
     """Edits that put the entries of another file into this one, for the selected benchmarks; what was refused."""
     updates, refused = [], []
     for benchmark in place.benchmarks:
@@ -61,7 +61,7 @@ def take_bounds(place: SelectedFile, taken: Baselines, source: str, why: Why) ->
     return updates, refused
 
 
-def _taken(old: Entry | None, entry: Entry, source: str, why: Why) -> Updated:
+def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:
     bound, half = entry.bound, entry.half_width
     cap = (old.cap if old else None) or CAP
     if half is not None and half > cap and not why.force:
@@ -90,8 +90,8 @@ def _kept_state(bound: Bound) -> tuple[BoundState, str]:
     return (BoundState.USABLE, "") if bound.state is BoundState.DISABLED else (bound.state, bound.why)
 
 
-def add_runs(
-    history: History, runs: Sequence[PastRun], figure: Figure, fingerprint: str, why: Why, source: str
+def import_runs(
+    history: History, runs: Sequence[PastRun], figure: ImportedFigure, fingerprint: str, why: Why, source: str
 ) -> ImportedRuns:
     """Add the runs to the history, all or none. Importing the same ones again changes nothing."""
     history.add(*_results(runs, figure, fingerprint, why, source))
@@ -104,7 +104,9 @@ def newest_fingerprint(history: History, benchmark: str) -> str:
     return max(series, key=lambda one: one.points[-1].at_s).fingerprint if series else ""
 
 
-def _results(runs: Iterable[PastRun], figure: Figure, fingerprint: str, why: Why, source: str) -> Iterable[RunResults]:
+def _results(
+    runs: Iterable[PastRun], figure: ImportedFigure, fingerprint: str, why: Why, source: str
+) -> Iterable[RunResults]:
     # A name of its own, so that a run of Seatrial, or of another import, is never replaced by it.
     digest = hashlib.sha256(f"{figure.benchmark}\0{figure.metric}".encode()).hexdigest()[:4]
     for one in runs:
