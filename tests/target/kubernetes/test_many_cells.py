@@ -44,7 +44,7 @@ async def run(world: World, cluster: Cluster, namespace: str, cells: int, parall
         places.add(attempt.place.host)
     # Each takes a whole node, so those that ran at the same time had one of their own.
     assert len(places) > parallel // 4
-    jobs = [entry["job"] for entry in world.journal() if entry["event"] == "submit"]
+    jobs = [entry["handle"] for entry in world.journal() if entry["event"] == "submitted"]
     assert len(set(jobs)) == len(jobs) == cells
     await nothing_left(cluster, namespace)
 

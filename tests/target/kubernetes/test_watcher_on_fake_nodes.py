@@ -129,7 +129,8 @@ async def test_all_hosts_must_come_to_a_stage_and_are_named_in_their_order(clust
         assert watched.stages(handle) == ALL_STAGES
         pods = watched.watcher.pods(handle)
         assert [pod.number for pod in pods] == [0, 1, 2, 3]
-        assert watched.of(handle)[-1].host.split(", ") == [pod.node for pod in pods]
+        # A node may get a second one, when its first had ended before that came.
+        assert watched.of(handle)[-1].host.split(", ") == list(dict.fromkeys(pod.node for pod in pods))
         assert not any(pod.real for pod in pods)
 
 
