@@ -53,6 +53,11 @@ def test_a_runtime_without_an_image_is_told_what_to_write() -> None:
     assert "write `image: NAME` in the runtime, or in the target" in message
 
 
+def test_a_driver_without_an_image_of_its_own_is_refused_whatever_image_the_target_has() -> None:
+    driver = changed(environment=Environment("seatrial", seatrial=True), part="driver")
+    assert "the driver is a program of Seatrial's own" in refusal(driver)
+
+
 def test_a_runtimes_own_image_comes_before_the_targets() -> None:
     assert container(made_of(JOB, options_of("{image: other}")).root)["image"] == IMAGE
     assert container(made("plain-runtime").root)["image"] == "registry.example/python:3.11"

@@ -118,6 +118,9 @@ def _check_ready(job: Job) -> None:
 
 
 def _image(job: Job, options: KubernetesOptions) -> str:
+    if job.environment.seatrial and job.environment.image is None:
+        text = f"the {job.part} is a program of Seatrial's own: in a pod it needs an image that has Seatrial installed"
+        raise TargetError(f"{text}; without one, run it on this machine", Outcome.REFUSED)
     image = job.environment.image or options.image
     if image is None:
         raise TargetError(
