@@ -68,7 +68,7 @@ async def test_with_the_documented_role_everything_works(
         assert await target.fetch(handle, "files", tmp_path / "files")
         assert (tmp_path / "files" / "kept").read_bytes() == Path(__file__).read_bytes()
         await target.remove(handle)
-        served = job("python3 -m http.server $SEATRIAL_PORT", limits=Limits(run_s=60, grace_s=0.5),
+        served = job("python3 -m http.server $SEATRIAL_PORT", limits=Limits(run_s=600, grace_s=0.5),
                      ports=(Port("http"),), ready=Ready("http"))  # fmt: skip
         handle = await target.submit(served, {})
         async for event in target.watch():
