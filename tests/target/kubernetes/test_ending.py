@@ -327,3 +327,10 @@ def test_a_pod_that_its_node_deleted_once_more_was_asked_to_end_the_first_time()
     assert host_exit(HostEnd(late, gone=True), Around()).outcome is Outcome.LOST
     found = host_exit(HostEnd(late, gone=True, deleted_s=first_s), Around(namespace="ns", namespace_going=True))
     assert found == Exit(Outcome.INFRA, message="the namespace ns is being deleted")
+
+
+def test_a_job_that_failed_because_its_only_pod_was_deleted_is_not_the_reason_for_that() -> None:
+    several = msgspec.structs.replace(ROOT, root=root(("Failed", "BackoffLimitExceeded", "too many")))
+    found = pod({"exitCode": 143}, deleted=True)
+    assert "because its Job failed" in ended(found, several).message
+    assert "was deleted, and not by us" in ended(found, msgspec.structs.replace(several, alone=True)).message

@@ -56,6 +56,7 @@ class Around(msgspec.Struct, frozen=True):
     namespace: str = ""
     namespace_going: bool = False
     cancelled: bool = False
+    alone: bool = False  # the job has one pod: what fails because of its pods fails because of that one
 
 
 def over(host: HostEnd) -> bool:
@@ -171,8 +172,8 @@ def _why_deleted(host: HostEnd, around: Around) -> str:
         return _disrupted(disruption, host.pod)
     if around.root_gone:
         return _root_deleted(around, f"while it ran{_on(host.pod)}" if host.pod.spec.node_name else "while it waited")
-    if around.root is not None and around.root.failed is not None:
-        failed_ = around.root.failed
+    failed_ = around.root.failed if around.root is not None else None
+    if failed_ is not None and not (around.alone and failed_.reason == "BackoffLimitExceeded"):
         return f"it was ended because its {around.root_kind} failed: {_reason(failed_.reason, failed_.message)}"
     return f"its pod {host.pod.metadata.name}{_on(host.pod)} was deleted, and not by us"
 

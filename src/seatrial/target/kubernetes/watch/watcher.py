@@ -246,6 +246,7 @@ class Watcher:
             namespace=self._namespace,
             namespace_going=namespace_going,
             cancelled=job.cancelled,
+            alone=job.known.hosts == 1,
         )
 
     async def _decide(self, job: JobState) -> None:
