@@ -76,10 +76,11 @@ class AskingKind:
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         model = cell.model
         assert isinstance(model, AskingTrial)
-        findings = [finding for part, one in observed.items() for finding in check_job(one, part)]
+        findings = []
         if observed["server"].exit.outcome is Outcome.EXITED:  # it should go on until it is not needed any more
             why = f"it ended by itself, with exit code {observed['server'].exit.code}"
             findings.append(Finding("server", "serving", Verdict.FAILED, "server", why))
+        findings += [finding for part, one in observed.items() for finding in check_job(one, part)]
         (step,) = observed["driver"].steps
         begun = {note["thing"] for note in step.notes if note.get("note") == BEGUN}
         finished = {note["thing"] for note in step.notes if note.get("note") == FINISHED}

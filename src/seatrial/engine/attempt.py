@@ -358,7 +358,11 @@ class Attempt:
             return Exit(Outcome.CANCELLED, message="cancelled")
         after = part.part.after
         if after and self._parts[after].over():
-            return Exit(Outcome.RELEASED, message=f"the {after} ended before it")
+            ended = self._parts[after].record.exit
+            # That one which should have gone on exited by itself is nobody's finding but this part's.
+            exited = ended is not None and ended.outcome is Outcome.EXITED
+            outcome = Outcome.STOPPED if exited else Outcome.RELEASED
+            return Exit(outcome, message=f"the {after} ended before it")
         if not part.part.leads and all(other.over() for other in self._parts.values() if other.part.leads):
             return Exit(Outcome.RELEASED, message="no longer needed")
         return None
