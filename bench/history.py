@@ -14,7 +14,7 @@ from pathlib import Path
 
 from _measure import ROOT, SEATRIAL, table
 
-from seatrial.job import Attempt, CellResult, Exit, Outcome, Place, RunResults, Stage, StageTime, Verdict
+from seatrial.job import AttemptResult, CellResult, Exit, Outcome, Place, RunResults, Stage, StageTime, Verdict
 from seatrial.record.history import open_history
 
 RESULTS = 200_000
@@ -44,7 +44,7 @@ def results(number: int, noise: random.Random, trials: int = TRIALS) -> RunResul
         level = 2.0 * (1.08 if benchmark % 7 == 0 and number > RUNS - 500 else 1.0)
         value = noise.gauss(level, 0.02)
         trial = f"trial{benchmark % trials}"
-        attempt = Attempt(
+        attempt = AttemptResult(
             1,
             Place("cluster", "a100", f"node-{number % 17}"),
             [StageTime(Stage.STARTED, started_s + benchmark, "agent")],

@@ -10,12 +10,12 @@ from typing import Any
 from reads import LOSS, STEP, host_profile, pattern, values
 
 from seatrial.job import Outcome, Step, read_records
-from seatrial.job.observation import StepSeen
+from seatrial.job.observation import ObservedStep
 
 STEPS = [Step("train", "train"), Step("files", "files")]
 
 
-def read(agent: Path, **spec: Any) -> tuple[StepSeen, StepSeen]:
+def read(agent: Path, **spec: Any) -> tuple[ObservedStep, ObservedStep]:
     done = subprocess.run(
         [sys.executable, "-I", "-S", agent, "read"], input=json.dumps(spec).encode(), capture_output=True, check=True
     )

@@ -29,7 +29,7 @@ from seatrial.baseline.file_change import FileChanged
 from seatrial.baseline.past_runs import MixedRuns
 from seatrial.baseline.selection import FigureHistory, SelectedFile
 from seatrial.job import (
-    Attempt,
+    AttemptResult,
     BoundState,
     CellResult,
     Exit,
@@ -58,7 +58,7 @@ def result(
 ) -> RunResults:
     figure = {"value": value, "unit": "s", "better": "lower", **metric}
     stage = StageTime(Stage.STARTED, START_S + day * DAY_S, "agent")
-    attempt = Attempt(1, Place("here", "small", "node"), [stage], Exit(Outcome.EXITED, 0), verdict)
+    attempt = AttemptResult(1, Place("here", "small", "node"), [stage], Exit(Outcome.EXITED, 0), verdict)
     cell = CellResult(
         *("train", "01234567", {}, verdict),
         trial="train",

@@ -7,7 +7,7 @@ from trained import EXITED, brief, train, values
 
 from seatrial.check.files import FilesExpected, TimeWindow, check_files, host_folders, job_window
 from seatrial.check.metric import MetricExpected, check_metric
-from seatrial.job import Exit, Observation, Outcome, Place, Stage, StageTime, StepSeen, Verdict
+from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Stage, StageTime, Verdict
 from seatrial.suite.values import parse_requirement
 
 WINDOW = TimeWindow(1000.0, 2000.0)
@@ -18,13 +18,13 @@ def file(path: str, size: int = 100, at_s: float = 1500.0, **more: Any) -> dict[
     return {"path": path, "bytes": size, "modified_s": at_s, "error": None, "values": {}, **more}
 
 
-def files(*entries: dict[str, Any], name: str = "out", **others: list[dict[str, Any]]) -> StepSeen:
+def files(*entries: dict[str, Any], name: str = "out", **others: list[dict[str, Any]]) -> ObservedStep:
     result = {name: {"count": len(entries), "files": list(entries)}}
     result |= {other: {"count": len(found), "files": found} for other, found in others.items()}
-    return StepSeen("files", "files", outcome=Outcome.EXITED, code=0, result=result)
+    return ObservedStep("files", "files", outcome=Outcome.EXITED, code=0, result=result)
 
 
-def judged(seen: StepSeen, window: TimeWindow | None = WINDOW, **expected: Any) -> dict[str, tuple[str, str]]:
+def judged(seen: ObservedStep, window: TimeWindow | None = WINDOW, **expected: Any) -> dict[str, tuple[str, str]]:
     return brief(check_files(seen, EXITED, "out", FilesExpected("**/*", **expected), window, host_folders(seen)))
 
 
@@ -80,12 +80,12 @@ def test_files_that_cannot_be_read_are_broken_and_named() -> None:
 
 
 def test_a_job_that_never_came_to_its_files_says_why() -> None:
-    seen = StepSeen("files", "files")
+    seen = ObservedStep("files", "files")
     (finding,) = check_files(seen, Exit(Outcome.TIMEOUT), "out", FilesExpected("*"), WINDOW)
     assert (finding.step, finding.verdict, finding.class_) == ("files out", Verdict.TIMEOUT, "timeout")
 
 
-def metric(seen: StepSeen, ran: StepSeen | None = None, **expected: Any) -> tuple[str, str, dict[str, Any]]:
+def metric(seen: ObservedStep, ran: ObservedStep | None = None, **expected: Any) -> tuple[str, str, dict[str, Any]]:
     finding, figure = check_metric(ran or train(), seen, MetricExpected("m", **expected))
     assert finding is not None
     return str(finding.verdict), finding.message, figure
@@ -155,7 +155,7 @@ def test_numbers_at_the_end_of_what_a_float_holds_come_to_no_figure() -> None:
 def test_of_a_job_that_was_ended_early_no_figure_is_missed() -> None:
     ended = train(outcome=Outcome.STOPPED, code=None)
     assert metric(files(), ended, entry="out", key="k")[0] == "skipped"
-    assert metric(StepSeen("files", "files"), entry="out", key="k")[0] == "skipped"
+    assert metric(ObservedStep("files", "files"), entry="out", key="k")[0] == "skipped"
 
 
 def test_fixed_limits_are_inclusive() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from seatrial.check import apply_xfails, check_notebook
-from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict, worst
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, worst
 
 EXITED = Exit(Outcome.EXITED, 0)
 
 
-def seen(*notes: dict[str, Any], passes: tuple[str, ...] = ("fresh",), **more: Any) -> StepSeen:
+def seen(*notes: dict[str, Any], passes: tuple[str, ...] = ("fresh",), **more: Any) -> ObservedStep:
     fields = {"outcome": Outcome.EXITED, "code": 0, "started_s": 0.0, **more}
-    return StepSeen("notebook a.ipynb", "notebook", {"passes": list(passes)}, notes=list(notes), **fields)
+    return ObservedStep("notebook a.ipynb", "notebook", {"passes": list(passes)}, notes=list(notes), **fields)
 
 
 def over(name: str, state: str, class_: str = "", message: str = "", **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from trained import brief, train, values
 
 from seatrial.check.profile import ProfileExpected, check_profile
-from seatrial.job import Outcome, StepSeen
+from seatrial.job import ObservedStep, Outcome
 from seatrial.suite.values import parse_requirement
 
 STEPS = [
@@ -31,9 +31,11 @@ def profile(**changed: Any) -> dict[str, Any]:
     }
 
 
-def seen(*profiles: dict[str, Any]) -> StepSeen:
+def seen(*profiles: dict[str, Any]) -> ObservedStep:
     found = [{"path": f"p{n}.xplane.pb", "bytes": 9, "error": None, "profile": one} for n, one in enumerate(profiles)]
-    return StepSeen("files", "files", outcome=Outcome.EXITED, result={"prof": {"count": len(found), "files": found}})
+    return ObservedStep(
+        "files", "files", outcome=Outcome.EXITED, result={"prof": {"count": len(found), "files": found}}
+    )
 
 
 def judged(*profiles: dict[str, Any], log: dict[str, Any] = LOG, **expected: Any) -> dict[str, tuple[str, str]]:
@@ -123,7 +125,7 @@ def test_each_hosts_profile_is_compared_with_its_own_log() -> None:
             {"path": f"profile/0-{host}/h.xplane.pb", "bytes": 9, "error": None, "profile": one}
             for host, one in enumerate(profiles)
         ]
-        found = StepSeen("files", "files", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
+        found = ObservedStep("files", "files", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
         findings = brief(check_profile(found, train(*logs), "prof", ProfileExpected()))
         assert findings["agrees"][0] == verdict
 

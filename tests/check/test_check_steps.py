@@ -17,14 +17,14 @@ from seatrial.check import (
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.facts import is_model
 from seatrial.check.step import version_matches
-from seatrial.job import Exit, Finding, Gpu, Observation, Outcome, Place, StepSeen, Verdict
+from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Verdict
 
 EXITED = Exit(Outcome.EXITED, 0)
 
 
-def seen(kind: str, result: dict[str, Any] | None = None, **more: Any) -> StepSeen:
+def seen(kind: str, result: dict[str, Any] | None = None, **more: Any) -> ObservedStep:
     fields = {"outcome": Outcome.EXITED, "code": 0, "started_s": 0.0, "ended_s": 1.0, **more}
-    return StepSeen(f"{kind} x", kind, {"command": "x", "module": "x"}, result=result or {}, **fields)
+    return ObservedStep(f"{kind} x", kind, {"command": "x", "module": "x"}, result=result or {}, **fields)
 
 
 def test_a_command_passes_by_its_path_alone() -> None:

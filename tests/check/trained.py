@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.job import Exit, Finding, Outcome, StepSeen
+from seatrial.job import Exit, Finding, ObservedStep, Outcome
 
 EXITED = Exit(Outcome.EXITED, 0)
 
@@ -28,8 +28,8 @@ def train(
     code: int | None = 0,
     output: str = "",
     **result: Any,
-) -> StepSeen:
-    return StepSeen("train", "train", outcome=outcome, code=code, output=output, notes=list(notes), result=result)
+) -> ObservedStep:
+    return ObservedStep("train", "train", outcome=outcome, code=code, output=output, notes=list(notes), result=result)
 
 
 def matched(text: str = "", line: int = 1, **hosts: int) -> dict[str, Any]:

@@ -153,7 +153,7 @@ def test_a_word_is_about_the_benchmark_that_raised_the_alarm(past: History, worl
     done = world.seatrial("history", "mark", "last", "--false-alarm", "--reason", "the host was busy", check=0)
     assert done.stdout == "llama[model=8b] of nightly-039: false-alarm\n"
     (mark,) = past.marks()
-    assert (mark.run, mark.benchmark, mark.word, mark.reason) == (
+    assert (mark.run, mark.benchmark, mark.label, mark.reason) == (
         "nightly-039",
         "llama[model=8b]",
         "false-alarm",

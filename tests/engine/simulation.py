@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict
 
 from seatrial import plugins
 from seatrial.check import check_job
-from seatrial.engine import Options, Prepared, Run, RunStopped
+from seatrial.engine import PreparedRun, Run, RunOptions, RunStopped
 from seatrial.engine import run as run_module
 from seatrial.job import (
     CellResult,
@@ -219,7 +219,7 @@ class Life:
         self.world.kills += 1
         raise Killed
 
-    def run(self, prepared: Prepared) -> RunResults | None:
+    def run(self, prepared: PreparedRun) -> RunResults | None:
         """The results; None when it was killed or stopped, so that the run has to be taken up."""
         loop = VirtualLoop(self)
         with plugged(self.target, self.at):
@@ -598,7 +598,7 @@ def simulate(seed: int, suite: Suite, plan: Plan, runs: Path) -> World:
     folder = RunFolder(runs / f"sim-{seed}")
     folder.path.mkdir(parents=True)
     folder.plan.write_text("{}")
-    prepared = Prepared(suite, plan, folder, Options())
+    prepared = PreparedRun(suite, plan, folder, RunOptions())
     try:
         for number in range(LIVES + 1):
             life = _life(world, last=number == LIVES)

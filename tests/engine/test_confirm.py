@@ -3,7 +3,7 @@
 import pytest
 
 from seatrial.baseline import read_for_trials
-from seatrial.engine import Options, commit_of, create, reopen
+from seatrial.engine import RunOptions, commit_of, create, reopen
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import load
@@ -78,7 +78,7 @@ def test_a_run_is_judged_by_the_bounds_that_it_started_with(world: World) -> Non
     bounded(world, "true", confirm=0)
     suite = load(world.folder / "suite.yaml", *models(), read_for_trials)
     plan = expand(suite)
-    prepared = create(suite, plan, world.folder / "runs", Options())
+    prepared = create(suite, plan, world.folder / "runs", RunOptions())
     world.suite("version: 1\nbaselines: {}\n", "bounds.yaml")
     (kept,) = reopen(prepared.folder).plan.cells
     assert kept.bounds == plan.cells[0].bounds

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.job import Outcome, Records, Step, StepSeen, merged, read_records
+from seatrial.job import ObservedStep, Outcome, Records, Step, merged, read_records
 
 STEPS = (Step("train", "train"), Step("files", "files"))
 HARDWARE = {"cpu": "one", "cores": 2, "memory_bytes": 100, "gpu": ["A100"]}
@@ -36,7 +36,7 @@ def host(
     return read_records([json.dumps(line).encode() for line in lines], STEPS)
 
 
-def step(records: Records, number: int = 0) -> StepSeen:
+def step(records: Records, number: int = 0) -> ObservedStep:
     return records.steps[number]
 
 

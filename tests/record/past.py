@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seatrial.job import Attempt, CellResult, Exit, Finding, Outcome, Place, RunResults, Stage, StageTime, Verdict
+from seatrial.job import AttemptResult, CellResult, Exit, Finding, Outcome, Place, RunResults, Stage, StageTime, Verdict
 
 METRICS = {"peak": {"value": 12, "unit": "MiB"}, "steps": {"import numpy": {"seconds": 0.5}}, "python": "3.11"}
 
@@ -11,7 +11,7 @@ def cell(
     hash_: str, *seconds: float, verdict: Verdict = Verdict.PASSED, started_s: float = 1000.0, **changes: Any
 ) -> CellResult:
     attempts = [
-        Attempt(
+        AttemptResult(
             number=number,
             place=Place("here", "small", "node-1"),
             stages=[StageTime(Stage.STARTED, started_s + number, "agent")],

@@ -168,7 +168,7 @@ def test_the_last_word_of_a_person_counts_and_stays_when_the_run_is_added_again(
     assert words() == ["regression", ""]
     history.mark("r1", None, "fixed", "all of it", "ann", 4.0)
     assert words() == ["fixed", "fixed"]
-    assert [mark.word for mark in history.marks()] == ["regression", "false-alarm", "", "fixed"]
+    assert [mark.label for mark in history.marks()] == ["regression", "false-alarm", "", "fixed"]
     with pytest.raises(ValueError, match="maybe"):
         history.mark("r1", None, "maybe", "", "", 5.0)
 

@@ -248,5 +248,5 @@ def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
         connection.execute("INSERT INTO marks VALUES ('r1', 't[n=a]', 5.0, 'fixed', 'why', 'ann')")
         connection.commit()
     (mark,) = history.marks()
-    assert (mark.run, mark.benchmark, mark.metric, mark.word, mark.by) == ("r1", "t[n=a]", "", "fixed", "ann")
+    assert (mark.run, mark.benchmark, mark.metric, mark.label, mark.by) == ("r1", "t[n=a]", "", "fixed", "ann")
     assert history.series()[0].points[0].mark == "fixed"

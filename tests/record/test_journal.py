@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.record import Journal, JournalError
-from seatrial.record.journal import read
+from seatrial.record.journal import read_journal
 
 
 async def written(path: Path, count: int = 3) -> None:
@@ -20,7 +20,7 @@ async def written(path: Path, count: int = 3) -> None:
 
 async def test_what_is_written_is_read_in_order(tmp_path: Path) -> None:
     await written(tmp_path / "j")
-    entries, size = read(tmp_path / "j")
+    entries, size = read_journal(tmp_path / "j")
     assert [(entry["n"], entry["event"], entry["number"]) for entry in entries] == [(i, "thing", i) for i in range(3)]
     assert entries[0]["text"] == 'with "quotes"\n and é'
     assert size == (tmp_path / "j").stat().st_size
@@ -37,7 +37,7 @@ async def test_each_torn_tail_is_dropped_and_writing_goes_on(tmp_path: Path) -> 
         assert len(journal.past) == 2, cut
         await journal.write("after")
         journal.close()
-        assert [entry["event"] for entry in read(path)[0]] == ["thing", "thing", "after"]
+        assert [entry["event"] for entry in read_journal(path)[0]] == ["thing", "thing", "after"]
 
 
 async def test_a_tail_of_garbage_or_of_zeros_is_dropped(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_a_full_disk_is_an_error_and_leaves_a_sound_journal(tmp_path: Path
     with pytest.raises(JournalError, match="No space left"):
         await journal.write("third")
     journal.close()
-    assert [entry["event"] for entry in read(tmp_path / "j")[0]] == ["first"]
+    assert [entry["event"] for entry in read_journal(tmp_path / "j")[0]] == ["first"]
 
 
 async def test_many_durable_writers_share_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,5 +96,5 @@ async def test_many_durable_writers_share_syncs(tmp_path: Path, monkeypatch: pyt
     journal = Journal(tmp_path / "j")
     await asyncio.gather(*(journal.write("one", durable=True, number=number) for number in range(100)))
     journal.close()
-    assert len(read(tmp_path / "j")[0]) == 100
+    assert len(read_journal(tmp_path / "j")[0]) == 100
     assert 1 <= syncs <= 10

@@ -9,19 +9,19 @@ import msgspec
 from hypothesis import HealthCheck, settings
 
 from seatrial.job import (
-    Attempt,
+    AttemptResult,
     CellResult,
     Exit,
     Finding,
     Hole,
     Observation,
+    ObservedStep,
     Outcome,
     Place,
     RunResults,
     Sample,
     Stage,
     StageTime,
-    StepSeen,
     Verdict,
 )
 
@@ -44,7 +44,7 @@ TRACEBACK = """ImportError: libgfortran.so.5: cannot open shared object file: No
 """
 
 
-def attempt(number: int = 1, verdict: Verdict = Verdict.PASSED, **changes: Any) -> Attempt:
+def attempt(number: int = 1, verdict: Verdict = Verdict.PASSED, **changes: Any) -> AttemptResult:
     values: dict[str, Any] = {
         "place": Place("here", "small", "node-1"),
         "stages": [
@@ -54,7 +54,7 @@ def attempt(number: int = 1, verdict: Verdict = Verdict.PASSED, **changes: Any) 
         "exit": Exit(Outcome.EXITED, 0),
         "seconds": 4.2,
     } | changes
-    return Attempt(number=number, verdict=verdict, **values)
+    return AttemptResult(number=number, verdict=verdict, **values)
 
 
 def cell(hash_: str, runtime: str, machine: str, verdict: Verdict, *findings: Finding, **changes: Any) -> CellResult:
@@ -262,7 +262,7 @@ def large() -> RunResults:
 
 def observation(one: CellResult) -> Observation:
     """What was seen of a cell's last attempt: a step for each finding, samples for all of it."""
-    steps: list[StepSeen] = []
+    steps: list[ObservedStep] = []
     now_s = 0.2
     names = dict.fromkeys(
         finding.step.rsplit(" ", 1)[0] if _is_pass(finding.step) else finding.step for finding in one.findings
@@ -279,7 +279,7 @@ def observation(one: CellResult) -> Observation:
             for i in range(13)
         ]
         steps.append(
-            StepSeen(
+            ObservedStep(
                 name,
                 "notebook" if notebook else name.split()[0],
                 {"path": name.removeprefix("notebook ")} if notebook else {},

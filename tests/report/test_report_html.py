@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import sample
 
-from seatrial.job import CellResult, Finding, Hole, Observation, RunResults, StepSeen, Verdict
+from seatrial.job import CellResult, Finding, Hole, Observation, ObservedStep, RunResults, Verdict
 from seatrial.report import ReportError, write_reports
 from seatrial.report.html.page import render_html
 
@@ -135,7 +135,7 @@ def test_garbage_in_an_observation_is_survived(tmp_path: Path) -> None:
         {"note": "passed-over", "pass": "fresh", "state": ["x"], "seconds": float("1e300")},
         {},
     ]
-    step = StepSeen("notebook a.ipynb", "notebook", {"path": 7}, 0.0, 1.0, notes=notes)
+    step = ObservedStep("notebook a.ipynb", "notebook", {"path": 7}, 0.0, 1.0, notes=notes)
     seen = sample.observation(run.cells[1])
     broken = Observation(seen.job, seen.attempt, seen.place, seen.exit, steps=[step])
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(broken))
@@ -159,7 +159,7 @@ def test_a_notebook_of_very_many_cells_shows_those_that_matter(tmp_path: Path) -
         }
         for n in range(1000)
     ]
-    step = StepSeen("notebook a.ipynb", "notebook", {"path": "a.ipynb"}, 0.0, 1.0, notes=notes)
+    step = ObservedStep("notebook a.ipynb", "notebook", {"path": "a.ipynb"}, 0.0, 1.0, notes=notes)
     seen = sample.observation(run.cells[1])
     huge = Observation(seen.job, seen.attempt, seen.place, seen.exit, steps=[step])
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(huge))

@@ -16,7 +16,19 @@ import msgspec
 import pytest
 from contract import Site, log_of, opened, page, stages, until, until_exit, watching
 
-from seatrial.job import Environment, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step, StepSeen, read_records
+from seatrial.job import (
+    Environment,
+    Job,
+    Limits,
+    ObservedStep,
+    Outcome,
+    Port,
+    Ready,
+    Resources,
+    Stage,
+    Step,
+    read_records,
+)
 from seatrial.target import TargetError
 from seatrial.target.local import kind
 
@@ -104,13 +116,15 @@ def containers(site: Site) -> list[str]:
     return subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
 
 
-async def seen(site: Site, job: Job, secrets: dict[str, str] | None = None) -> tuple[Outcome, list[StepSeen], bytes]:
+async def seen(
+    site: Site, job: Job, secrets: dict[str, str] | None = None
+) -> tuple[Outcome, list[ObservedStep], bytes]:
     async with opened(site) as target:
         handle = await target.submit(job, secrets or {})
         ended = (await until_exit(target, handle))[-1].exit
         assert ended is not None
         into = site.shared / "records.jsonl"
-        steps: list[StepSeen] = []
+        steps: list[ObservedStep] = []
         if await target.fetch(handle, "records.jsonl", into):
             steps = list(read_records(into.read_bytes().splitlines(), job.steps).steps)
         log = await log_of(target, handle)

@@ -8,7 +8,7 @@ from statistics import median
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.entry import BaselineEntry, relative_half_width, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
-from seatrial.job import Bound, BoundState, told
+from seatrial.job import Bound, BoundState, figure_text
 from seatrial.record.history import Point
 from seatrial.stats.bounds import CAP, FLOOR
 
@@ -49,7 +49,7 @@ def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
         "changed": {"run": first.run, "at": text_of(first.at_s), "before": before, "after": center},
         "accepted": {"run": first.run, "at": text_of(first.at_s), "until": text_of(last.at_s)},
     }
-    what = f"recentered from {told(before)} to {told(center)}, on run {first.run}"
+    what = f"recentered from {figure_text(before)} to {figure_text(center)}, on run {first.run}"
     edit = Edit(entry.benchmark, entry.metric, values, why.of(what), untrue=entry.invented)
     return Updated(edit, tuple(notes), accepted=first.run)
 
@@ -119,7 +119,7 @@ def _newest_level(good: list[Point], bound: Bound, center: float) -> list[Point]
         raise Refused("the last run is within the bounds and the level did not change, so there is nothing to follow")
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
-        changed = f"changed at run {good[last.index].run} ({told(last.before)} → {told(last.after)})"
+        changed = f"changed at run {good[last.index].run} ({figure_text(last.before)} → {figure_text(last.after)})"
         raise Refused(
             f"the last run is within the bounds, and these are around the level that it has since it {changed}, so "
             "there is nothing to follow; `seatrial baseline update` makes bounds that fit the runs"
@@ -135,7 +135,7 @@ def _side(value: float, bound: Bound) -> int:
 
 def _moved(level: list[Point], before: float, center: float, bound: Bound) -> list[str]:
     moved = center / before - 1 if before else 0.0
-    levels = f"{told(before)} → {told(center)} ({moved:+.1%})"
+    levels = f"{figure_text(before)} → {figure_text(center)} ({moved:+.1%})"
     notes = [f"the level of {runs_text(level)} from {level[0].run} on: {levels}"]
     if (moved > 0) is (bound.better == "lower") and moved != 0:
         notes.append("that is worse than before: from now on it is in order")
@@ -204,4 +204,4 @@ def rounded_up(share: float) -> float:
 
 
 def half_width_text(half: float, center: float) -> str:
-    return f"{half / abs(center):.2%}" if center else told(half)
+    return f"{half / abs(center):.2%}" if center else figure_text(half)

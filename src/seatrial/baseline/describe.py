@@ -13,7 +13,7 @@ from seatrial.baseline.entry import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import FigureHistory, SelectedFile, newest_histories, runs_text
 from seatrial.check.bounds import bound_sentence
-from seatrial.job import Bound, BoundState, Level, told
+from seatrial.job import Bound, BoundState, Level, figure_text
 from seatrial.record import DamagedFile, RunFolder
 from seatrial.record.history import History
 from seatrial.suite import Suite
@@ -75,7 +75,7 @@ def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: Fig
     elif bound.state is BoundState.USABLE:
         text = bound_sentence(bound, point.value, point.at_s)
     else:
-        text = f"{told(point.value, bound.unit)}, not judged"
+        text = f"{figure_text(point.value, bound.unit)}, not judged"
     if bound.state is not BoundState.USABLE:
         text += f"; {'switched off' if bound.state is BoundState.DISABLED else bound.state}: {bound.why}"
     return Shown(benchmark, metric, text, tuple(_details(entry, chosen)))
@@ -120,8 +120,8 @@ def _details(entry: BaselineEntry, chosen: FigureHistory | None) -> list[str]:
 
 
 def _range(bound: Bound) -> str:
-    lower = "anything" if bound.lower is None else told(bound.lower)
-    upper = "anything" if bound.upper is None else told(bound.upper, bound.unit)
+    lower = "anything" if bound.lower is None else figure_text(bound.lower)
+    upper = "anything" if bound.upper is None else figure_text(bound.upper, bound.unit)
     return f"{lower} to {upper} would be in order"
 
 
@@ -134,19 +134,19 @@ def hardware_of(runs: Path, run: str, cell: str) -> str:
         return ""
     try:
         last = found.attempts[-1]
-        seen = folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware
+        found_hardware = folder.read_observation(found.hash, last.number, next(iter(last.parts), "job")).hardware
     except DamagedFile:
         return ""
-    return hardware_text(seen)
+    return hardware_text(found_hardware)
 
 
-def hardware_text(seen: dict[str, Any]) -> str:
-    parts = [str(seen["cpu"])] if seen.get("cpu") else []
-    if seen.get("cores"):
-        parts.append(f"{seen['cores']} cores")
-    gpus = seen.get("gpu")
+def hardware_text(found_hardware: dict[str, Any]) -> str:
+    parts = [str(found_hardware["cpu"])] if found_hardware.get("cpu") else []
+    if found_hardware.get("cores"):
+        parts.append(f"{found_hardware['cores']} cores")
+    gpus = found_hardware.get("gpu")
     models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
     parts += [f"{count} × {model}" for model, count in models.items()]
-    if others := seen.get("others"):
+    if others := found_hardware.get("others"):
         parts.append(f"{len(others)} of its hosts other than that")
     return ", ".join(parts)

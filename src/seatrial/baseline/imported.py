@@ -11,7 +11,7 @@ from seatrial.baseline.past_runs import PastRun
 from seatrial.baseline.selection import SelectedFile
 from seatrial.job import (
     VERSION,
-    Attempt,
+    AttemptResult,
     Bound,
     BoundState,
     CellResult,
@@ -111,7 +111,7 @@ def _results(
     digest = hashlib.sha256(f"{figure.benchmark}\0{figure.metric}".encode()).hexdigest()[:4]
     for one in runs:
         verdict = Verdict.PASSED if one.good else Verdict.FAILED
-        attempt = Attempt(
+        attempt = AttemptResult(
             number=1,
             place=Place(target=IMPORTED, machine=""),
             stages=[StageTime(Stage.STARTED, one.at_s, source)],

@@ -67,7 +67,7 @@ def update(
     return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled_note(points, entry)))
 
 
-def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: str, told: list[str]) -> BoundState:
+def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: str, notices: list[str]) -> BoundState:
     """Refuses to put something worse in the place of bounds that are in use, or where it could not be told."""
     state = BoundState(interval.state)
     if state is BoundState.UNUSABLE and force and interval.upper is not None:
@@ -76,7 +76,7 @@ def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: s
         return state
     forced = "; --force takes them all the same" if state is BoundState.UNUSABLE else ""
     bound = entry.bound if entry is not None else None
-    because, *more = told
+    because, *more = notices
     rest = "".join(f"; {part}" for part in more)
     if bound and bound.state is BoundState.USABLE and (bound.lower is not None or bound.upper is not None):
         raise Refused(f"{because}; the bounds that it has stay{forced}{rest}")
@@ -130,8 +130,8 @@ def cleaned(points: Sequence[Point], better: str, entry: BaselineEntry | None) -
     past = []
     for index, point in enumerate(points):
         accepted = start is not None and index >= start and (index == start or _looked_at(point, entry))
-        word = "" if accepted and _is_overruled(point) else point.mark
-        past.append(Past(point.value, point.good, point.alarm, _mark(word), accepted))
+        point_mark = "" if accepted and _is_overruled(point) else point.mark
+        past.append(Past(point.value, point.good, point.alarm, _mark(point_mark), accepted))
     return clean(past, "higher" if better == "higher" else "lower")
 
 
@@ -196,5 +196,5 @@ def _is_overruled(point: Point) -> bool:
     return point.mark == "regression" and not point.accepted
 
 
-def _mark(word: str) -> Any:
-    return word if word in ("false-alarm", "regression", "fixed") else ""
+def _mark(point_mark: str) -> Any:
+    return point_mark if point_mark in ("false-alarm", "regression", "fixed") else ""

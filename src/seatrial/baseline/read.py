@@ -35,13 +35,13 @@ def read_for_trials(path: Path, trials: Sequence[object]) -> Baselines:
 
 def agreed_better(trials: Iterable[object]) -> dict[str, Better]:
     """Figure -> which way is better, where all of these trials that say so say the same."""
-    said: dict[str, set[Better]] = {}
+    directions: dict[str, set[Better]] = {}
     for trial in trials:
         for name, metric in (getattr(trial, "metrics", None) or {}).items():
-            word = getattr(metric, "better", None)
-            if word is not None:
-                said.setdefault(name, set()).add(word)
-    return {name: words.pop() for name, words in said.items() if len(words) == 1}
+            direction = getattr(metric, "better", None)
+            if direction is not None:
+                directions.setdefault(name, set()).add(direction)
+    return {name: words.pop() for name, words in directions.items() if len(words) == 1}
 
 
 def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> Baselines:
@@ -134,10 +134,13 @@ def _bound(sheet: Sheet, path: KeyPath, keys: FigureKeys, disabled: str, better:
     )
 
 
-def _better(sheet: Sheet, path: KeyPath, word: Better | None, said: Better | None) -> Better:
-    if said is not None and word not in (None, said):
-        sheet.warn(path, f"`better: {word}` contradicts the suite, which says {said} of {path[-2]}; the suite counts")
-    return said or word or "lower"
+def _better(sheet: Sheet, path: KeyPath, direction: Better | None, of_suite: Better | None) -> Better:
+    if of_suite is not None and direction not in (None, of_suite):
+        sheet.warn(
+            path,
+            f"`better: {direction}` contradicts the suite, which says {of_suite} of {path[-2]}; the suite counts",
+        )
+    return of_suite or direction or "lower"
 
 
 def _with_comments(
@@ -155,8 +158,10 @@ def _with_comments(
             for comment in document.comments(path):
                 if _INVENTED.search(comment.text):
                     lines.append(comment.line)
-                    told = f"{benchmark}: this says that its number is invented, not measured: {comment.text.strip()}"
-                    sheet.warn_at(comment.line, comment.column, told)
+                    message = (
+                        f"{benchmark}: this says that its number is invented, not measured: {comment.text.strip()}"
+                    )
+                    sheet.warn_at(comment.line, comment.column, message)
             marked.setdefault(benchmark, {})[metric] = msgspec.structs.replace(entry, invented=tuple(lines))
     return marked
 

@@ -49,7 +49,11 @@ def suite_of(
     if baselines.form != THEIRS:
         raise ValueError("not a file of torchprime's")
     head = _HEAD.format(
-        file=printable(baseline), name=scalar(_word(name)), metric=STEP_TIME, baseline=scalar(baseline), folder=folder
+        file=printable(baseline),
+        name=scalar(_identifier(name)),
+        metric=STEP_TIME,
+        baseline=scalar(baseline),
+        folder=folder,
     )
     trials: list[str] = []
     lines: dict[str, int] = {}
@@ -66,17 +70,17 @@ def blamed(error: SuiteError, made: Imported, file: str) -> SuiteError:
     for problem in error.problems:
         names = [name for name in made.trials if f"{problem.path}.".startswith(f"trials.{name}.")]
         line = made.trials[max(names, key=len)] if names else 1
-        told = f"no suite can be made from this: {problem.message} ({problem.path or 'the whole of it'})"
-        problems.append(Problem(told, SourceMark(file, line, 1)))
+        reason = f"no suite can be made from this: {problem.message} ({problem.path or 'the whole of it'})"
+        problems.append(Problem(reason, SourceMark(file, line, 1)))
     return SuiteError(problems)
 
 
 def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
     title = printable(" ".join(entry.title.split()))
-    words = {"{benchmark}": entry.benchmark, "{name}": title}
+    substitutions = {"{benchmark}": entry.benchmark, "{name}": title}
     # Quoted: a name of the file is one word of the command, whatever is in it.
     written = re.sub(
-        r"\{(benchmark|name)\}", lambda match: _literal(shlex.quote(words[match[0]])), command or NO_COMMAND
+        r"\{(benchmark|name)\}", lambda match: _literal(shlex.quote(substitutions[match[0]])), command or NO_COMMAND
     )
     lines = [
         f"  {scalar(name)}:{f'  # {title}' if title else ''}",
@@ -93,22 +97,22 @@ def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
 
 def _unknown(baselines: Baselines, command: str | None) -> tuple[str, ...]:
     entries = [metrics[STEP_TIME] for metrics in baselines.entries.values()]
-    said = []
+    comments = []
     if command is None:
-        said.append(
+        comments.append(
             "how a job is started: `command` of every trial ends with 64 until you write it (or give --command)"
         )
-    said.append("where a job runs: every trial runs on this machine until it has a `machine`")
-    said.append("where a job writes its files: `profile` and `outputs` are looked for below the work folder")
+    comments.append("where a job runs: every trial runs on this machine until it has a `machine`")
+    comments.append("where a job writes its files: `profile` and `outputs` are looked for below the work folder")
     half = [entry.benchmark for entry in entries if (entry.target_loss is None) != (entry.loss_tolerance is None)]
     if half:
-        said.append(f"half of a loss check, so none was made: {', '.join(half)}")
+        comments.append(f"half of a loss check, so none was made: {', '.join(half)}")
     invented = [entry.benchmark for entry in entries if entry.invented]
     if invented:
-        said.append(
+        comments.append(
             f"bounds that a comment calls invented: {', '.join(invented)}; `seatrial baseline update` after some runs"
         )
-    return tuple(said)
+    return tuple(comments)
 
 
 def _literal(text: str) -> str:
@@ -125,5 +129,5 @@ def _unique(benchmark: str, names: Container[str]) -> str:
     return made
 
 
-def _word(name: str) -> str:
+def _identifier(name: str) -> str:
     return re.sub(r"[^\w. +-]", "-", name).strip("-. +")[:100] or "torchprime"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from seatrial.job import FIGURES, Bound, BoundState, Figure, Finding, Verdict, figures, told
+from seatrial.job import FIGURES, Bound, BoundState, Figure, Finding, Verdict, figure_text, figures
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -24,8 +24,8 @@ def check_bounds(
        from another configuration or other hardware. A figure that has bounds and was not measured is a failure,
        unless the run `failed` anyway.
     """
-    seen = {figure.name: figure for figure in figures(metrics)}
-    findings = [_finding(bound, seen.get(bound.metric), fingerprint, at_s, failed) for bound in bounds]
+    observed = {figure.name: figure for figure in figures(metrics)}
+    findings = [_finding(bound, observed.get(bound.metric), fingerprint, at_s, failed) for bound in bounds]
     if unbounded:
         findings.append(_skipped("bounds", f"recorded, not judged: {unbounded}"))
     return findings
@@ -70,15 +70,15 @@ def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
     `at_s` is when the figure was taken; days of that year are given without it."""
     inside = False
     if bound.upper is not None and value > bound.upper:
-        text = f"{told(value, bound.unit, bound.upper)} is above {told(bound.upper, bound.unit, value)}"
+        text = f"{figure_text(value, bound.unit, bound.upper)} is above {figure_text(bound.upper, bound.unit, value)}"
     elif bound.lower is not None and value < bound.lower:
-        text = f"{told(value, bound.unit, bound.lower)} is below {told(bound.lower, bound.unit, value)}"
+        text = f"{figure_text(value, bound.unit, bound.lower)} is below {figure_text(bound.lower, bound.unit, value)}"
     else:
-        text = f"{told(value, bound.unit)} is within {_side(bound.lower)} to {_side(bound.upper, bound.unit)}"
+        text = f"{figure_text(value, bound.unit)} is within {_side(bound.lower)} to {_side(bound.upper, bound.unit)}"
         inside = True
     text += _provenance(bound, at_s, inside)
     if bound.changed is not None:
-        levels = f"{told(bound.changed.before)} → {told(bound.changed.after)}"
+        levels = f"{figure_text(bound.changed.before)} → {figure_text(bound.changed.after)}"
         text += f"; the level changed at run {bound.changed.run} ({levels}, {short_date(bound.changed.at_s, at_s)})"
     return text
 
@@ -98,14 +98,14 @@ def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
 
 
 def _side(value: float | None, unit: str = "") -> str:
-    return "anything" if value is None else told(value, unit)
+    return "anything" if value is None else figure_text(value, unit)
 
 
-def short_date(at_s: float, seen_s: float = 0.0) -> str:
+def short_date(at_s: float, now_s: float = 0.0) -> str:
     """`3 Oct`; with the year when it is not that of `seen_s`. In universal time, as all dates here."""
     then = time.gmtime(at_s)
     text = f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]}"
-    return text if then.tm_year == time.gmtime(seen_s).tm_year else f"{text} {then.tm_year}"
+    return text if then.tm_year == time.gmtime(now_s).tm_year else f"{text} {then.tm_year}"
 
 
 def _skipped(check: str, message: str) -> Finding:

@@ -3,7 +3,7 @@
 import signal
 
 from seatrial.check.evidence import most_relevant_first
-from seatrial.job import Exit, Finding, Observation, Outcome, StepSeen, Verdict
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict
 
 JOB = "job"  # the step of findings that are about the whole
 
@@ -58,36 +58,36 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
     ]
 
 
-def ended_badly(seen: StepSeen, check: str, ended: Exit, step: str = "") -> Finding | None:
+def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:
     """The finding for a step that did not come to an end of its own; None when it did."""
-    if seen.outcome is Outcome.EXITED:
-        return unseen(seen, check, step) if seen.kind != "run" else None
-    if seen.outcome is not None:
-        outcome, message = seen.outcome, f"it {_WORDS[seen.outcome]}{_by(seen.signal)}"
-        if outcome is Outcome.REFUSED and seen.result.get("error"):
-            message = str(seen.result["error"])
+    if observed.outcome is Outcome.EXITED:
+        return unseen(observed, check, step) if observed.kind != "run" else None
+    if observed.outcome is not None:
+        outcome, message = observed.outcome, f"it {_WORDS[observed.outcome]}{_by(observed.signal)}"
+        if outcome is Outcome.REFUSED and observed.result.get("error"):
+            message = str(observed.result["error"])
     elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
         outcome, message = Outcome.LOST, "the job ended before this step did, and did not say why"
     else:
-        began = seen.started_s is not None  # why one ended that never came to a step is reported once, of the job
+        began = observed.started_s is not None  # why one ended that never came to a step is reported once, of the job
         outcome = ended.outcome
         message = f"during this step the job {_how(ended)}" if began else f"before this step the job {_end(ended)}"
     return Finding(
-        step=step or seen.name,
+        step=step or observed.name,
         check=check,
         verdict=VERDICTS[outcome],
         class_=outcome.value,
         message=message,
-        evidence=most_relevant_first(seen.output),
+        evidence=most_relevant_first(observed.output),
     )
 
 
-def unseen(seen: StepSeen, check: str, step: str = "") -> Finding | None:
+def unseen(observed: ObservedStep, check: str, step: str = "") -> Finding | None:
     """The finding for what cannot be judged because it was not observed; None when it was."""
-    if not seen.unseen:
+    if not observed.unseen:
         return None
-    message = f"it ended with exit code {seen.code}; what it said and made is not known: {seen.unseen}"
-    return Finding(step or seen.name, check, Verdict.INFRA, Outcome.LOST.value, message)
+    message = f"it ended with exit code {observed.code}; what it said and made is not known: {observed.unseen}"
+    return Finding(step or observed.name, check, Verdict.INFRA, Outcome.LOST.value, message)
 
 
 def _how(ended: Exit) -> str:

@@ -8,7 +8,7 @@ import msgspec
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.check.finding import failed, passed
-from seatrial.job import Exit, Finding, Gpu, StepSeen
+from seatrial.job import Exit, Finding, Gpu, ObservedStep
 
 # A GPU sold with 24 GiB shows 22.5 with error correction on; main memory lacks what the system keeps to itself.
 NEAR = 0.10
@@ -23,23 +23,26 @@ class Declared(msgspec.Struct, frozen=True):
     same_python: bool = True
 
 
-def check_facts(seen: StepSeen, ended: Exit, declared: Declared) -> list[Finding]:
+def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list[Finding]:
     """A finding for the gathering itself, and one for each thing that is declared."""
-    facts = seen.result
+    facts = observed.result
     if not isinstance(facts.get("cpu"), dict):
-        bad = ended_badly(seen, "facts", ended)
+        bad = ended_badly(observed, "facts", ended)
         message = str(facts.get("error") or "the facts could not be gathered")
-        return [bad or failed(seen, "facts", "facts", message, with_heading(message, most_relevant_first(seen.output)))]
+        return [
+            bad
+            or failed(observed, "facts", "facts", message, with_heading(message, most_relevant_first(observed.output)))
+        ]
     found = {key: facts[key] for key in ("python", "packages", "os") if facts.get(key)}
-    findings = [msgspec.structs.replace(passed(seen, "facts", facts_line(facts)), data=found)]
+    findings = [msgspec.structs.replace(passed(observed, "facts", facts_line(facts)), data=found)]
     if declared.same_python:
-        findings += _python(seen, facts)
+        findings += _python(observed, facts)
     if declared.cpu is not None:
-        findings.append(_cpu(seen, facts, declared.cpu))
+        findings.append(_cpu(observed, facts, declared.cpu))
     if declared.memory_bytes is not None:
-        findings.append(_memory(seen, facts, declared.memory_bytes))
+        findings.append(_memory(observed, facts, declared.memory_bytes))
     if declared.gpu is not None:
-        findings += _gpu(seen, facts, declared.gpu)
+        findings += _gpu(observed, facts, declared.gpu)
     return findings
 
 
@@ -64,18 +67,18 @@ def memory_text(number: Any) -> str:
     return f"{number / 2**30:.4g} GiB" if isinstance(number, int | float) else "?"
 
 
-def _python(seen: StepSeen, facts: dict[str, Any]) -> list[Finding]:
+def _python(observed: ObservedStep, facts: dict[str, Any]) -> list[Finding]:
     """The Python of a terminal is that of a notebook. Without any kernel there is nothing to compare."""
     terminal, kernel = facts["python"].get("terminal"), facts["python"].get("kernel")
     if kernel is None:
         return []
     if terminal is None:
         message = f"there is no python on PATH, while notebooks get {kernel.get('executable')}"
-        return [failed(seen, "python", "python", message)]
+        return [failed(observed, "python", "python", message)]
     if all(terminal.get(key) == kernel.get(key) for key in ("prefix", "version")):
-        return [passed(seen, "python", f"{terminal.get('version')} in the terminal and in notebooks")]
+        return [passed(observed, "python", f"{terminal.get('version')} in the terminal and in notebooks")]
     found = [f"{each.get('version')} at {each.get('executable')}" for each in (terminal, kernel)]
-    return [failed(seen, "python", "python", f"the terminal has Python {found[0]}, notebooks have {found[1]}")]
+    return [failed(observed, "python", "python", f"the terminal has Python {found[0]}, notebooks have {found[1]}")]
 
 
 def _cores(facts: dict[str, Any]) -> float:
@@ -83,48 +86,50 @@ def _cores(facts: dict[str, Any]) -> float:
     return min(count, float(limit)) if isinstance(limit, int | float) else count
 
 
-def _cpu(seen: StepSeen, facts: dict[str, Any], declared: float) -> Finding:
+def _cpu(observed: ObservedStep, facts: dict[str, Any], declared: float) -> Finding:
     cores = _cores(facts)
     if cores + 1e-6 >= declared:
-        return passed(seen, "cpu", f"{cores:g}, declared {declared:g}")
-    return failed(seen, "cpu", "cpu", f"the job may use {cores:g} CPU, and {declared:g} are declared")
+        return passed(observed, "cpu", f"{cores:g}, declared {declared:g}")
+    return failed(observed, "cpu", "cpu", f"the job may use {cores:g} CPU, and {declared:g} are declared")
 
 
-def _memory(seen: StepSeen, facts: dict[str, Any], declared: int) -> Finding:
+def _memory(observed: ObservedStep, facts: dict[str, Any], declared: int) -> Finding:
     have = facts.get("memory_bytes") or 0
     if have >= declared * (1 - NEAR):
-        return passed(seen, "memory", f"{memory_text(have)}, declared {memory_text(declared)}")
+        return passed(observed, "memory", f"{memory_text(have)}, declared {memory_text(declared)}")
     return failed(
-        seen, "memory", "memory", f"the job may use {memory_text(have)}, and {memory_text(declared)} are declared"
+        observed, "memory", "memory", f"the job may use {memory_text(have)}, and {memory_text(declared)} are declared"
     )
 
 
-def _gpu(seen: StepSeen, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
+def _gpu(observed: ObservedStep, facts: dict[str, Any], declared: Gpu) -> list[Finding]:
     gpus, trouble = facts.get("gpu") or [], str(facts.get("gpu_error") or "")
     names = ", ".join(str(gpu.get("model")) for gpu in gpus)
     if len(gpus) != declared.count:
         message = f"{len(gpus)} GPUs, and {declared.count} are declared"
         reason = trouble or names or "there is no nvidia-smi; other GPUs than NVIDIA's cannot be seen"
-        return [failed(seen, "gpu count", "gpu", message, with_heading(message, reason))]
-    findings = [passed(seen, "gpu count", f"{len(gpus)} {names}".strip())]
+        return [failed(observed, "gpu count", "gpu", message, with_heading(message, reason))]
+    findings = [passed(observed, "gpu count", f"{len(gpus)} {names}".strip())]
     if declared.count and declared.model is not None:
         wrong = [str(gpu.get("model")) for gpu in gpus if not is_model(declared.model, str(gpu.get("model")))]
         message = f"{', '.join(wrong)}, and {declared.model} is declared"
-        findings.append(failed(seen, "gpu model", "gpu", message) if wrong else passed(seen, "gpu model", names))
+        findings.append(
+            failed(observed, "gpu model", "gpu", message) if wrong else passed(observed, "gpu model", names)
+        )
     if declared.count and declared.memory_bytes is not None:
-        findings.append(_gpu_memory(seen, gpus, declared.memory_bytes))
+        findings.append(_gpu_memory(observed, gpus, declared.memory_bytes))
     return findings
 
 
-def _gpu_memory(seen: StepSeen, gpus: list[dict[str, Any]], declared: int) -> Finding:
+def _gpu_memory(observed: ObservedStep, gpus: list[dict[str, Any]], declared: int) -> Finding:
     have = [gpu.get("memory_bytes") for gpu in gpus]
     sizes = ", ".join(map(memory_text, have))
     if all(isinstance(one, int) and abs(one - declared) <= declared * NEAR for one in have):
-        return passed(seen, "gpu memory", sizes)
-    return failed(seen, "gpu memory", "gpu", f"{sizes} a GPU, and {memory_text(declared)} are declared")
+        return passed(observed, "gpu memory", sizes)
+    return failed(observed, "gpu memory", "gpu", f"{sizes} a GPU, and {memory_text(declared)} are declared")
 
 
-def is_model(declared: str, seen: str) -> bool:
+def is_model(declared: str, observed: str) -> bool:
     """Whether nvidia-smi's name is of the declared model: `A100` is in `NVIDIA A100-SXM4-40GB`, `A10` is not."""
-    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (declared, seen)]
+    plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in (declared, observed)]
     return re.search(re.escape(plain[0]) + r"(?!\d)", plain[1]) is not None

@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.threshold import Threshold
-from seatrial.job import Exit, Finding, Observation, Stage, StepSeen, Verdict
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict
 
 MOST_NAMED = 10  # files that a finding names
 CLOCKS_S = 2.0  # that a file's time and the job's may be apart: file systems round, clocks differ
@@ -40,22 +40,22 @@ def job_window(observation: Observation) -> TimeWindow | None:
     return TimeWindow(start.wall_s - slack_s, end.wall_s + CLOCKS_S + end.uncertainty_s if end else None)
 
 
-def entry_files(seen: StepSeen, name: str) -> list[dict[str, Any]]:
+def entry_files(observed: ObservedStep, name: str) -> list[dict[str, Any]]:
     """The files that the agent found for an entry."""
-    entry = seen.result.get(name)
+    entry = observed.result.get(name)
     files = entry.get("files") if isinstance(entry, dict) else None
     return [one for one in files if isinstance(one, dict)] if isinstance(files, list) else []
 
 
-def entry_count(seen: StepSeen, name: str) -> int:
+def entry_count(observed: ObservedStep, name: str) -> int:
     """How many the agent found; it reports the first ones only."""
-    entry = seen.result.get(name)
+    entry = observed.result.get(name)
     count = entry.get("count") if isinstance(entry, dict) else None
-    return count if isinstance(count, int) else len(entry_files(seen, name))
+    return count if isinstance(count, int) else len(entry_files(observed, name))
 
 
 def check_files(
-    seen: StepSeen,
+    observed: ObservedStep,
     ended: Exit,
     name: str,
     expected: FilesExpected,
@@ -64,13 +64,13 @@ def check_files(
 ) -> list[Finding]:
     """A finding for each thing that is asked. `hosts`: folders of hosts that any entry has files in."""
     step = f"files {name}"
-    entry = seen.result.get(name)
+    entry = observed.result.get(name)
     if not isinstance(entry, dict):
-        bad = ended_badly(seen, "count", ended, step)
-        why = str(seen.result.get("error") or "the files could not be looked for")
-        return [bad or Finding(step, "count", Verdict.FAILED, "files", why, seen.output)]
-    files = entry_files(seen, name)
-    findings = [_count(step, expected, files, entry_count(seen, name), sorted(hosts))]
+        bad = ended_badly(observed, "count", ended, step)
+        why = str(observed.result.get("error") or "the files could not be looked for")
+        return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
+    files = entry_files(observed, name)
+    findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts))]
     if files and expected.size is not None:
         findings.append(_size(step, files, expected.size))
     if files and expected.fresh:
@@ -86,9 +86,12 @@ def host_in_path(path: str) -> str:
     return match[1] if match else ""
 
 
-def host_folders(seen: StepSeen) -> set[str]:
+def host_folders(observed: ObservedStep) -> set[str]:
     return {
-        host for name in seen.result for one in entry_files(seen, name) if (host := host_in_path(str(one.get("path"))))
+        host
+        for name in observed.result
+        for one in entry_files(observed, name)
+        if (host := host_in_path(str(one.get("path"))))
     }
 
 

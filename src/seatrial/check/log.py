@@ -11,7 +11,7 @@ from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.check.finding import failed, passed
 from seatrial.check.log_values import hosts_text, log_values
-from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
 
 # Ended by us: what the log had not said by then, it may have said later.
 _CUT_SHORT = (Outcome.STOPPED, Outcome.STALL, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.EVICTED, None)
@@ -31,77 +31,80 @@ class LogExpected(msgspec.Struct, frozen=True):
     logs: int | None = None  # of how many of the hosts there is a log, where that is known
 
 
-def check_exit(seen: StepSeen, ended: Exit) -> list[Finding]:
+def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
     """How the command ended. What Seatrial itself ended has another finding that says why; its exit code says nothing.
     Of a job that somebody else ran there may be no exit code."""
-    stopped = stopped_by(seen)
-    if seen.outcome is Outcome.STOPPED and stopped.get("what") in ("never", "value"):
-        return [skipped(seen, "exit", "not known: it was ended for what its log said")]
-    if seen.outcome is Outcome.STALL and stopped.get("what") == "stall":
-        return [_stall(seen, stopped), skipped(seen, "exit", "not known: it was ended when no step came any more")]
-    bad = ended_badly(seen, "exit", ended)
+    stopped = stopped_by(observed)
+    if observed.outcome is Outcome.STOPPED and stopped.get("what") in ("never", "value"):
+        return [skipped(observed, "exit", "not known: it was ended for what its log said")]
+    if observed.outcome is Outcome.STALL and stopped.get("what") == "stall":
+        return [
+            _stall(observed, stopped),
+            skipped(observed, "exit", "not known: it was ended when no step came any more"),
+        ]
+    bad = ended_badly(observed, "exit", ended)
     if bad:
         return [bad]
-    if seen.code is None:
-        return [skipped(seen, "exit", "not known: it ran elsewhere, and its exit code was not given")]
-    if seen.code == 0:
-        return [passed(seen, "exit", "exit code 0")]
-    return [_bad_code(seen, seen.code)]
+    if observed.code is None:
+        return [skipped(observed, "exit", "not known: it ran elsewhere, and its exit code was not given")]
+    if observed.code == 0:
+        return [passed(observed, "exit", "exit code 0")]
+    return [_bad_code(observed, observed.code)]
 
 
-def _bad_code(seen: StepSeen, code: int) -> Finding:
+def _bad_code(observed: ObservedStep, code: int) -> Finding:
     """A shell reports a signal that killed its command by an exit code above 128."""
-    host = _ENDED.search(seen.output) if _several(seen) else None
+    host = _ENDED.search(observed.output) if _several(observed) else None
     place = f" on host {host[1]}" if host else ""
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
         message = f"it was killed{place} by {name} (exit code {code} of its shell)"
-        return failed(seen, "exit", "signal", message, relevant_output(seen))
-    return failed(seen, "exit", "exit", f"exit code {code}{place}, and should be 0", relevant_output(seen))
+        return failed(observed, "exit", "signal", message, relevant_output(observed))
+    return failed(observed, "exit", "exit", f"exit code {code}{place}, and should be 0", relevant_output(observed))
 
 
-def _several(seen: StepSeen) -> bool:
-    hosts = seen.args.get("hosts")
+def _several(observed: ObservedStep) -> bool:
+    hosts = observed.args.get("hosts")
     return isinstance(hosts, int) and hosts > 1
 
 
-def check_log(seen: StepSeen, expected: LogExpected) -> list[Finding]:
+def check_log(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
     """A finding for each pattern."""
     return [
-        *_unreadable(seen),
-        *_missing(seen, expected),
-        *(_must(seen, pattern, expected) for pattern in expected.must),
-        *(_never(seen, pattern) for pattern in expected.never),
+        *_unreadable(observed),
+        *_missing(observed, expected),
+        *(_must(observed, pattern, expected) for pattern in expected.must),
+        *(_never(observed, pattern) for pattern in expected.never),
     ]
 
 
-def stopped_by(seen: StepSeen) -> dict[str, Any]:
+def stopped_by(observed: ObservedStep) -> dict[str, Any]:
     """What made the agent end the step early, if anything did."""
-    stopped = seen.result.get("stopped")
+    stopped = observed.result.get("stopped")
     return stopped if isinstance(stopped, dict) else {}
 
 
-def relevant_output(seen: StepSeen) -> str:
+def relevant_output(observed: ObservedStep) -> str:
     """What it printed, the most telling line first, without the names of hosts before its lines."""
-    return most_relevant_first(_HOST.sub("", seen.output) if _several(seen) else seen.output)
+    return most_relevant_first(_HOST.sub("", observed.output) if _several(observed) else observed.output)
 
 
-def skipped(seen: StepSeen, check: str, message: str) -> Finding:
-    return Finding(step=seen.name, check=check, verdict=Verdict.SKIPPED, message=message)
+def skipped(observed: ObservedStep, check: str, message: str) -> Finding:
+    return Finding(step=observed.name, check=check, verdict=Verdict.SKIPPED, message=message)
 
 
-def cut_short(seen: StepSeen) -> str:
+def cut_short(observed: ObservedStep) -> str:
     """Why the log says less than it might have; empty when it was the job's own end."""
-    return "it was ended early" if seen.outcome in _CUT_SHORT else ""
+    return "it was ended early" if observed.outcome in _CUT_SHORT else ""
 
 
-def dropped(seen: StepSeen, check: str, pattern: str) -> Finding | None:
+def dropped(observed: ObservedStep, check: str, pattern: str) -> Finding | None:
     """The finding for a pattern that the agent gave up on: it would have taken forever on some line of this log."""
-    for one in _list(seen.result.get("dropped")):
+    for one in _list(observed.result.get("dropped")):
         if isinstance(one, dict) and one.get("pattern") == pattern:
             why = str(one.get("why") or "it does not end on a line of this log")
             message = f"the pattern was given up: {why}; write it so that it has no repeat inside a repeat"
-            return Finding(seen.name, check, Verdict.INVALID, "pattern", message)
+            return Finding(observed.name, check, Verdict.INVALID, "pattern", message)
     return None
 
 
@@ -113,68 +116,68 @@ def where(line: Any, host: Any, hosts: int) -> str:
     return " of ".join(parts)
 
 
-def _unreadable(seen: StepSeen) -> list[Finding]:
+def _unreadable(observed: ObservedStep) -> list[Finding]:
     """Of logs that are files: one that could not be read to its end."""
-    errors = [one for one in _list(seen.result.get("errors")) if isinstance(one, dict)]
-    return [failed(seen, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
+    errors = [one for one in _list(observed.result.get("errors")) if isinstance(one, dict)]
+    return [failed(observed, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
 
 
-def _missing(seen: StepSeen, expected: LogExpected) -> list[Finding]:
+def _missing(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
     """Of logs that are files: fewer than there are hosts. What the missing ones hold is not known."""
     if expected.logs is None or expected.logs >= expected.hosts or not expected.every_host:
         return []
     logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
     lacking = expected.hosts - expected.logs
     message = f"{logs} for {expected.hosts} hosts, and none of the other{'s' if lacking > 1 else ''}; {ONE_IS_ENOUGH}"
-    return [failed(seen, "log", "log", message)]
+    return [failed(observed, "log", "log", message)]
 
 
-def _must(seen: StepSeen, pattern: str, expected: LogExpected) -> Finding:
+def _must(observed: ObservedStep, pattern: str, expected: LogExpected) -> Finding:
     check = f"must {pattern}"
-    if given_up := dropped(seen, check, pattern):
+    if given_up := dropped(observed, check, pattern):
         return given_up
-    found = _matches(seen, "must", pattern)
+    found = _matches(observed, "must", pattern)
     by_host = {host: count for host, count in _hosts(found) if count}
     missing = [host for host in range(expected.hosts) if host not in by_host] if expected.hosts > 1 else []
     if found.get("count") and not (missing and expected.every_host and by_host):
-        return passed(seen, check, str(found.get("text") or "")[:200])
-    if cut_short(seen):
-        return skipped(seen, check, f"not known: {cut_short(seen)}")
+        return passed(observed, check, str(found.get("text") or "")[:200])
+    if cut_short(observed):
+        return skipped(observed, check, f"not known: {cut_short(observed)}")
     if found.get("count"):
         message = f"only {hosts_text(sorted(by_host))} printed it, and not {hosts_text(missing)}; {ONE_IS_ENOUGH}"
     else:
-        message = f"no line matches {pattern!r}{_unread(seen)}"
-    return failed(seen, check, "log", message, relevant_output(seen))
+        message = f"no line matches {pattern!r}{_unread(observed)}"
+    return failed(observed, check, "log", message, relevant_output(observed))
 
 
-def _never(seen: StepSeen, pattern: str) -> Finding:
+def _never(observed: ObservedStep, pattern: str) -> Finding:
     check = f"never {pattern}"
-    if given_up := dropped(seen, check, pattern):
+    if given_up := dropped(observed, check, pattern):
         return given_up
-    found = _matches(seen, "never", pattern)
-    notes = [note for note in seen.notes if note.get("note") == "never" and note.get("pattern") == pattern]
+    found = _matches(observed, "never", pattern)
+    notes = [note for note in observed.notes if note.get("note") == "never" and note.get("pattern") == pattern]
     if not found.get("count") and not notes:
-        if seen.outcome is None and not seen.result:
-            return skipped(seen, check, "not known: its log was not read to its end")
-        return passed(seen, check, _unread(seen).strip(" ()"))
+        if observed.outcome is None and not observed.result:
+            return skipped(observed, check, "not known: its log was not read to its end")
+        return passed(observed, check, _unread(observed).strip(" ()"))
     first = notes[0] if notes else found
     hosts = len(list(_hosts(found))) or 1
     at = where(first.get("line"), first.get("host"), hosts)
     message = f"it printed what matches {pattern!r}, and never should" + (f" ({at})" if at else "")
-    stopped = stopped_by(seen)
+    stopped = stopped_by(observed)
     if stopped.get("what") == "never" and stopped.get("pattern") == pattern:
         message += f"; it was ended{_after(stopped)}"
-    return failed(seen, check, "log", message, with_heading(str(first.get("text") or ""), seen.output))
+    return failed(observed, check, "log", message, with_heading(str(first.get("text") or ""), observed.output))
 
 
-def _stall(seen: StepSeen, stopped: dict[str, Any]) -> Finding:
+def _stall(observed: ObservedStep, stopped: dict[str, Any]) -> Finding:
     """In the agent's words: it knows how long a step took before, and how long this one was waited for."""
     last = (
-        log_values(seen, "step").last if stopped.get("host") is None else {}
+        log_values(observed, "step").last if stopped.get("host") is None else {}
     )  # of several hosts, the agent says which one
     at = f"; the last was step {max(last.values()):.0f}" if last else ""
     message = f"{stopped.get('text') or 'no new step for too long'}{at}"
-    return Finding(seen.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(seen))
+    return Finding(observed.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(observed))
 
 
 def _after(stopped: dict[str, Any]) -> str:
@@ -182,8 +185,8 @@ def _after(stopped: dict[str, Any]) -> str:
     return f" {seconds:.2g} s after that line" if isinstance(seconds, int | float) else " at that line"
 
 
-def _matches(seen: StepSeen, kind: str, pattern: str) -> dict[str, Any]:
-    all_of = seen.result.get(kind)
+def _matches(observed: ObservedStep, kind: str, pattern: str) -> dict[str, Any]:
+    all_of = observed.result.get(kind)
     found = all_of.get(pattern) if isinstance(all_of, dict) else None
     return found if isinstance(found, dict) else {}
 
@@ -195,8 +198,8 @@ def _hosts(found: dict[str, Any]) -> Iterable[tuple[int, int]]:
             yield int(host), count
 
 
-def _unread(seen: StepSeen) -> str:
-    long = seen.result.get("long_lines")
+def _unread(observed: ObservedStep) -> str:
+    long = observed.result.get("long_lines")
     if not isinstance(long, int) or not long:
         return ""
     return f" ({long} line{' was' if long == 1 else 's were'} too long to be read whole)"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import StepSeen
+from seatrial.job import ObservedStep
 
 NO_NUMBER = "?"  # the agent's word for what a pattern read and is none
 
@@ -54,18 +54,18 @@ class LogValues(msgspec.Struct, frozen=True):
         return sorted(self.last)
 
 
-def log_values(seen: StepSeen, name: str) -> LogValues:
+def log_values(observed: ObservedStep, name: str) -> LogValues:
     """The values under `name`. A note that makes no sense is left out; the job's own text is never an error here."""
     by_host: dict[int, list[LogValue]] = {}
     unread: dict[int, int] = {}
-    for note in seen.notes:
+    for note in observed.notes:
         if _is_of(note, name):
             for one in _readings(note):
                 by_host.setdefault(one.host, []).append(one)
             unread[_host(note)] = unread.get(_host(note), 0) + note["values"].count(NO_NUMBER)
     last = {host: readings[-1].value for host, readings in by_host.items()}
     counts = {host: len(by_host.get(host, ())) + unread.get(host, 0) for host in {*by_host, *unread}}
-    for host, summary in _summaries(seen, name):
+    for host, summary in _summaries(observed, name):
         value = as_number(summary.get("last"))
         if value is not None:
             last[host] = value
@@ -141,8 +141,8 @@ def _at(items: Any, index: int) -> Any:
     return items[index] if isinstance(items, list) and index < len(items) else None
 
 
-def _summaries(seen: StepSeen, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    values = seen.result.get("values")
+def _summaries(observed: ObservedStep, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    values = observed.result.get("values")
     hosts = values.get(name) if isinstance(values, dict) else None
     for host, summary in hosts.items() if isinstance(hosts, dict) else ():
         if isinstance(summary, dict) and str(host).isdigit():

@@ -10,7 +10,7 @@ from seatrial.check.finding import failed, passed
 from seatrial.check.log import ONE_IS_ENOUGH, cut_short, dropped, relevant_output, skipped, stopped_by, where
 from seatrial.check.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.check.loss_curve import check_curve
-from seatrial.job import Finding, StepSeen
+from seatrial.job import Finding, ObservedStep
 
 SHORT = 80  # characters; a longer pattern is of no use to a person
 MOST_POINTS = 200  # of the curve that a finding carries
@@ -44,21 +44,21 @@ class LossExpected(msgspec.Struct, frozen=True):
         return f"{self.tolerance * 100:.4g}%" if self.relative else f"{self.tolerance:.4g}"
 
 
-def check_loss(seen: StepSeen, expected: LossExpected) -> list[Finding]:
+def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
     """One finding for the loss itself, one for the curve. Each host that reports a loss is judged."""
-    if given_up := dropped(seen, "loss", expected.pattern):
+    if given_up := dropped(observed, "loss", expected.pattern):
         return [given_up]
-    losses = log_values(seen, "loss")
-    wild = _not_finite(seen, losses)
+    losses = log_values(observed, "loss")
+    wild = _not_finite(observed, losses)
     if not losses.hosts and wild is None:
-        return [_none(seen, expected)]
+        return [_none(observed, expected)]
     if wild and expected.finite:
-        judged = _finite(seen, losses, wild)
+        judged = _finite(observed, losses, wild)
     else:
-        judged = _silent(seen, losses, expected.hosts) or _last(seen, losses, expected)
+        judged = _silent(observed, losses, expected.hosts) or _last(observed, losses, expected)
     findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
     if expected.curve is not None:
-        findings.append(check_curve(seen, losses, expected, expected.curve))
+        findings.append(check_curve(observed, losses, expected, expected.curve))
     return findings
 
 
@@ -69,19 +69,25 @@ def points(losses: LogValues) -> list[list[float | int | None]]:
     return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
 
 
-def _none(seen: StepSeen, expected: LossExpected) -> Finding:
-    if cut_short(seen):
-        return skipped(seen, "loss", f"not known: {cut_short(seen)}")
-    near = [line.strip() for line in tidy(seen.output).splitlines() if "loss" in line.lower()]
+def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
+    if cut_short(observed):
+        return skipped(observed, "loss", f"not known: {cut_short(observed)}")
+    near = [line.strip() for line in tidy(observed.output).splitlines() if "loss" in line.lower()]
     hint = "; a line that says loss is below, for a `pattern` of your own" if near else ""
     pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the pattern that Seatrial has for it"
     message = f"no line reports a loss: none matches {pattern}{hint}"
-    return failed(seen, "loss", "loss", message, with_heading(near[-1], seen.output) if near else relevant_output(seen))
+    return failed(
+        observed,
+        "loss",
+        "loss",
+        message,
+        with_heading(near[-1], observed.output) if near else relevant_output(observed),
+    )
 
 
-def _not_finite(seen: StepSeen, losses: LogValues) -> LogValue | None:
+def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
     """The first value that is no number; from the agent's own word when it ended the job for it."""
-    stopped = stopped_by(seen)
+    stopped = stopped_by(observed)
     first = next((one for one in losses.readings if not math.isfinite(one.value)), None)
     if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
         value = as_number(stopped.get("value"))
@@ -96,43 +102,45 @@ def _not_finite(seen: StepSeen, losses: LogValues) -> LogValue | None:
     return first
 
 
-def _silent(seen: StepSeen, losses: LogValues, hosts: int) -> Finding | None:
+def _silent(observed: ObservedStep, losses: LogValues, hosts: int) -> Finding | None:
     silent = losses.silent(hosts)
     if not silent:
         return None
-    if cut_short(seen):
-        return skipped(seen, "loss", f"not known: {cut_short(seen)}, before {hosts_text(silent)} reported one")
+    if cut_short(observed):
+        return skipped(observed, "loss", f"not known: {cut_short(observed)}, before {hosts_text(silent)} reported one")
     message = f"{hosts_text(silent)} reported no loss, and {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
-    return failed(seen, "loss", "loss", message)
+    return failed(observed, "loss", "loss", message)
 
 
-def _finite(seen: StepSeen, losses: LogValues, wild: LogValue) -> Finding:
+def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Finding:
     at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
-    stopped = stopped_by(seen)
+    stopped = stopped_by(observed)
     after = stopped.get("seconds_after") if stopped.get("what") == "value" else None
     ended = f"; it was ended {after:.2g} s after that line" if isinstance(after, int | float) else ""
     text = str(stopped.get("text") or "") if stopped.get("what") == "value" else ""
     place = ", ".join(filter(None, at))
     message = f"the loss is {value_text(wild.value)}" + (f" ({place})" if place else "") + ended
     class_ = "nan" if math.isnan(wild.value) else "inf"
-    return failed(seen, "loss", class_, message, with_heading(text, seen.output) if text else relevant_output(seen))
+    return failed(
+        observed, "loss", class_, message, with_heading(text, observed.output) if text else relevant_output(observed)
+    )
 
 
-def _last(seen: StepSeen, losses: LogValues, expected: LossExpected) -> Finding:
+def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> Finding:
     """The last value of each host."""
     shown = ", ".join(
         f"{value_text(losses.last[host])}{f' on host {host}' if len(losses.hosts) > 1 else ''}"
         for host in losses.hosts[:8]
     )
     if expected.target is None:
-        return passed(seen, "loss", f"last {shown}; {losses.count} values")
+        return passed(observed, "loss", f"last {shown}; {losses.count} values")
     target = expected.target
     off = [host for host in losses.hosts if not expected.near(losses.last[host], target)]
     if not off:
-        return passed(seen, "loss", f"last {shown}, and should be {expected.about(target)}")
-    if cut_short(seen):
-        return skipped(seen, "loss", f"the last is not known: {cut_short(seen)} at {shown}")
+        return passed(observed, "loss", f"last {shown}, and should be {expected.about(target)}")
+    if cut_short(observed):
+        return skipped(observed, "loss", f"the last is not known: {cut_short(observed)} at {shown}")
     value = losses.last[off[0]]
     place = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
     message = f"the last loss is {value:.6g}{place}, and should be {expected.about(target)}"
-    return failed(seen, "loss", "loss", message, relevant_output(seen))
+    return failed(observed, "loss", "loss", message, relevant_output(observed))

@@ -11,7 +11,7 @@ from seatrial.check.log import ONE_IS_ENOUGH, cut_short
 from seatrial.check.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
 from seatrial.check.profile import profiles
 from seatrial.check.step_time import Aggregate, StepTime, aggregated, from_profile, warmup
-from seatrial.job import Better, Finding, StepSeen, Verdict
+from seatrial.job import Better, Finding, ObservedStep, Verdict
 
 TRAIN = "train"
 
@@ -45,7 +45,9 @@ class NotMeasured(Exception):
     """A figure is not there; its text says why."""
 
 
-def check_metric(train: StepSeen, files: StepSeen, expected: MetricExpected) -> tuple[Finding | None, dict[str, Any]]:
+def check_metric(
+    train: ObservedStep, files: ObservedStep, expected: MetricExpected
+) -> tuple[Finding | None, dict[str, Any]]:
     """The finding, and the figure for the history: nothing where there is none. One that need not be there, and is not
     judged, needs no finding."""
     check = f"metric {expected.name}"
@@ -57,12 +59,12 @@ def check_metric(train: StepSeen, files: StepSeen, expected: MetricExpected) -> 
         if cut_short(train) or (not expected.log and cut_short(files)):
             return Finding(TRAIN, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
         return Finding(TRAIN, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
-    told_value = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
-    finding = Finding(TRAIN, check, Verdict.PASSED, message=f"{told_value}, from {measured.source}")
+    measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
+    finding = Finding(TRAIN, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
     low = expected.least is not None and measured.value < expected.least
     if low or (expected.most is not None and measured.value > expected.most):
-        limit, word = (expected.least, "least") if low else (expected.most, "most")
-        message = f"{told_value}, and should be at {word} {limit:g} (from {measured.source})"
+        limit, edge = (expected.least, "least") if low else (expected.most, "most")
+        message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
         finding = Finding(TRAIN, check, Verdict.FAILED, "metric", message)
     return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
 
@@ -78,7 +80,7 @@ def step_time_figure(taken: StepTime) -> dict[str, Any]:
     return figure_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
-def _measure(train: StepSeen, files: StepSeen, expected: MetricExpected) -> Measured:
+def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> Measured:
     if expected.entry:
         return _from_files(files, expected)
     if expected.log:
@@ -90,7 +92,7 @@ def _measure(train: StepSeen, files: StepSeen, expected: MetricExpected) -> Meas
     return Measured(taken.seconds, f"{taken.source} (median of {taken.count})")
 
 
-def _from_files(files: StepSeen, expected: MetricExpected) -> Measured:
+def _from_files(files: ObservedStep, expected: MetricExpected) -> Measured:
     """Of one host's file, or of several: then the worst one, for all hosts wait for it."""
     found = entry_files(files, expected.entry)
     if not found:
@@ -137,7 +139,7 @@ def _is_number(text: str) -> bool:
     return text in ("nan", "inf", "-inf")
 
 
-def _from_log(train: StepSeen, expected: MetricExpected) -> Measured:
+def _from_log(train: ObservedStep, expected: MetricExpected) -> Measured:
     """Of each host's values, then the worst host's. One that is no number hides what it should have been: it is never
     left out to make a figure of the others."""
     taken = log_values(train, expected.log)

@@ -5,27 +5,27 @@ from typing import Any
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first, with_heading
-from seatrial.job import Exit, Finding, Outcome, StepSeen, Verdict
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
 
 CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
 _RAISING = re.compile(r"\s*-+> *\d+ ")  # the arrow of IPython: the first one is in the notebook, the others below it
 _FIGURES = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
 
 
-def check_notebook(seen: StepSeen, ended: Exit) -> list[Finding]:
+def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
     """Every pass that was asked for has a finding, whatever became of the driver; so has one that failed unasked."""
-    asked = [str(name) for name in seen.args.get("passes") or ["fresh"]]
-    ended_passes = {note.get("pass"): note for note in seen.notes if note.get("note") == "passed-over"}
+    asked = [str(name) for name in observed.args.get("passes") or ["fresh"]]
+    ended_passes = {note.get("pass"): note for note in observed.notes if note.get("note") == "passed-over"}
     unasked = [str(name) for name, note in ended_passes.items() if name not in asked and note.get("state") == "failed"]
-    return [_pass(seen, ended, name, ended_passes.get(name)) for name in [*unasked, *asked]]
+    return [_pass(observed, ended, name, ended_passes.get(name)) for name in [*unasked, *asked]]
 
 
-def _pass(seen: StepSeen, ended: Exit, name: str, note: dict[str, Any] | None) -> Finding:
-    step = f"{seen.name} {name}"
-    cells = [cell for cell in seen.notes if cell.get("note") == "cell" and cell.get("pass") == name]
+def _pass(observed: ObservedStep, ended: Exit, name: str, note: dict[str, Any] | None) -> Finding:
+    step = f"{observed.name} {name}"
+    cells = [cell for cell in observed.notes if cell.get("note") == "cell" and cell.get("pass") == name]
     data = {"cells": [_figures(cell) for cell in cells]} if cells else {}
     if note is None:
-        return _unfinished(seen, ended, step, cells, data)
+        return _unfinished(observed, ended, step, cells, data)
     state, message = note.get("state"), str(note.get("message") or "")
     if note.get("seconds"):
         data["seconds"] = note["seconds"]
@@ -61,19 +61,21 @@ def _evidence(cells: list[dict[str, Any]], message: str) -> str:
     return with_heading(str(failed.get("error") or failed.get("message") or message), traceback or source)
 
 
-def _unfinished(seen: StepSeen, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]) -> Finding:
+def _unfinished(
+    observed: ObservedStep, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]
+) -> Finding:
     """The driver did not get to say how the pass went: it was ended, or never began."""
     after = f", after cell {cells[-1].get('cell')}" if cells else ""
-    bad = ended_badly(seen, "notebook", ended, step)
+    bad = ended_badly(observed, "notebook", ended, step)
     if bad is None:
-        message = f"the notebook's driver ended with exit code {seen.code} and no verdict{after}"
+        message = f"the notebook's driver ended with exit code {observed.code} and no verdict{after}"
         return Finding(
             step,
             "notebook",
             Verdict.FAILED,
             "broken",
             message,
-            with_heading(message, most_relevant_first(seen.output)),
+            with_heading(message, most_relevant_first(observed.output)),
             data,
         )
     words = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}

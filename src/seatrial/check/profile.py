@@ -10,7 +10,7 @@ from seatrial.check.files import entry_files, host_in_path, several
 from seatrial.check.log_values import log_values
 from seatrial.check.step_time import SECONDS, profile_steps
 from seatrial.check.threshold import Threshold
-from seatrial.job import Finding, StepSeen, Verdict
+from seatrial.job import Finding, ObservedStep, Verdict
 
 STEPS = 3  # that a profile has at the least, where nothing else is asked
 AGREES = 0.05
@@ -26,13 +26,13 @@ class ProfileExpected(msgspec.Struct, frozen=True):
     log_unit: str = "s"  # of the step times that the log reports
 
 
-def profiles(files: StepSeen, name: str) -> list[tuple[str, dict[str, Any]]]:
+def profiles(files: ObservedStep, name: str) -> list[tuple[str, dict[str, Any]]]:
     """Path and summary of each profile of an entry that could be read."""
     found = [(str(one.get("path")), one.get("profile"), one.get("error")) for one in entry_files(files, name)]
     return [(path, profile) for path, profile, error in found if isinstance(profile, dict) and not error]
 
 
-def check_profile(files: StepSeen, train: StepSeen, name: str, expected: ProfileExpected) -> list[Finding]:
+def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected: ProfileExpected) -> list[Finding]:
     """A finding for each rule, over all profiles of the entry. That each could be parsed is the finding `valid`."""
     step = f"files {name}"
     opened = profiles(files, name)
@@ -89,9 +89,9 @@ def _device(step: str, opened: list[tuple[str, dict[str, Any]]], device: str, de
     wrong = []
     for path, profile in opened:
         found = profile.get("devices") if isinstance(profile.get("devices"), dict) else {}
-        seen = next((value for key, value in (found or {}).items() if str(key).lower() == device.lower()), None)
-        count = _number(seen.get("count")) if isinstance(seen, dict) else 0
-        events = _number(seen.get("events")) if isinstance(seen, dict) else 0
+        observed = next((value for key, value in (found or {}).items() if str(key).lower() == device.lower()), None)
+        count = _number(observed.get("count")) if isinstance(observed, dict) else 0
+        events = _number(observed.get("events")) if isinstance(observed, dict) else 0
         if not events:
             others = ", ".join(map(str, found or {})) or "no device at all"
             wrong.append(f"{path} has no event of a {device}; it has {others}")
@@ -118,7 +118,9 @@ def _window(step: str, opened: list[tuple[str, dict[str, Any]]], window: tuple[i
     return Finding(step, "window", Verdict.PASSED, message=f"steps {window[0]} to {window[1]}")
 
 
-def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen, expected: ProfileExpected) -> Finding:
+def _agrees(
+    step: str, opened: list[tuple[str, dict[str, Any]]], train: ObservedStep, expected: ProfileExpected
+) -> Finding:
     """The profile's steps take as long as the log of its host says: the same steps where both have numbers, else their
     medians."""
     taken = log_values(train, "step_time")
@@ -153,13 +155,13 @@ def _agrees(step: str, opened: list[tuple[str, dict[str, Any]]], train: StepSeen
     return Finding(step, "agrees", Verdict.PASSED, message=shown)
 
 
-def _hosts(paths: list[str], told_by: list[int]) -> dict[str, int]:
+def _hosts(paths: list[str], reporting_hosts: list[int]) -> dict[str, int]:
     """Which host's log belongs to the folder of a host (`0-1`): in order, where there are as many of both. Of a profile
     that belongs to no host in particular, the host that it agrees with best is taken."""
     folders = sorted(
         {host for path in paths if (host := host_in_path(path))}, key=lambda one: [*map(int, one.split("-"))]
     )
-    return dict(zip(folders, told_by, strict=True)) if len(folders) == len(told_by) else {}
+    return dict(zip(folders, reporting_hosts, strict=True)) if len(folders) == len(reporting_hosts) else {}
 
 
 def _apart(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from seatrial.check.finding import failed, passed
 from seatrial.check.log import cut_short, dropped, relevant_output, skipped
 from seatrial.check.log_values import LogValue, LogValues, log_values
 from seatrial.check.threshold import Threshold
-from seatrial.job import Finding, StepSeen
+from seatrial.job import Finding, ObservedStep
 
 FIRST = 2  # steps that are left out in any case, where enough others stay
 LEAST = 3  # steps that stay
@@ -61,28 +61,28 @@ def aggregated(values: Sequence[float], how: Aggregate) -> float:
     return min(values) if how == "min" else max(values)
 
 
-def times_broken(seen: StepSeen) -> bool:
+def times_broken(observed: ObservedStep) -> bool:
     """Whether a time that the log reports is no number. Those of the first steps, which are left out, do not count."""
-    taken = log_values(seen, "step_time")
+    taken = log_values(observed, "step_time")
     wild = (not math.isfinite(one.value) for readings in taken.by_host.values() for one in readings[FIRST:])
     return any(wild) or any(taken.unread.values())
 
 
-def from_log(seen: StepSeen, unit: str = "s") -> StepTime | None:
+def from_log(observed: ObservedStep, unit: str = "s") -> StepTime | None:
     """From what the log says of each step."""
     return _slowest(
         {
             host: [one.value * SECONDS[unit] for one in readings if math.isfinite(one.value) and one.value > 0]
-            for host, readings in log_values(seen, "step_time").by_host.items()
+            for host, readings in log_values(observed, "step_time").by_host.items()
         },
         "the log",
     )
 
 
-def from_lines(seen: StepSeen) -> StepTime | None:
+def from_lines(observed: ObservedStep) -> StepTime | None:
     """From when the lines of steps came, by the agent's one clock; None where a buffer let them come in heaps."""
     taken = {}
-    for host, readings in log_values(seen, "step").by_host.items():
+    for host, readings in log_values(observed, "step").by_host.items():
         values = [value for one, after in pairwise(readings) if (value := _between(one, after)) is not None]
         if values and sum(value <= 0 for value in values) <= len(values) // 10:
             taken[host] = values
@@ -113,24 +113,24 @@ def profile_steps(profile: dict[str, Any]) -> list[tuple[int | None, float]]:
 
 
 def check_steps(
-    seen: StepSeen, pattern: str, count: Threshold | None, last: Threshold | None, hosts: int = 0
+    observed: ObservedStep, pattern: str, count: Threshold | None, last: Threshold | None, hosts: int = 0
 ) -> list[Finding]:
     """How many steps the log reports, and how far it came, each if asked for. The host with the fewest is judged: one
     of the first `hosts` that reports none made none; of others, those that report any count."""
     if count is None and last is None:
         return []
-    if given_up := dropped(seen, "steps", pattern):
+    if given_up := dropped(observed, "steps", pattern):
         return [given_up]
     findings = []
-    steps = log_values(seen, "step")
+    steps = log_values(observed, "step")
     asked = sorted({*steps.hosts, *range(hosts)})
     if count is not None:
         have, place = _least({host: _made(steps, host) for host in asked}, 0)
-        findings.append(_judged(seen, "steps", count, have, f"{have:.0f} steps{place}"))
+        findings.append(_judged(observed, "steps", count, have, f"{have:.0f} steps{place}"))
     if last is not None:
         reached, place = _least({host: _highest(steps, host) for host in asked}, -1)
         message = f"the last is step {reached:.0f}{place}" if reached >= 0 else f"no step at all{place}"
-        findings.append(_judged(seen, "last step", last, reached, message))
+        findings.append(_judged(observed, "last step", last, reached, message))
     return findings
 
 
@@ -153,12 +153,12 @@ def _made(steps: LogValues, host: int) -> int:
     return sum(before is None or one.value != before.value for before, one in pairwise([None, *readings]) if one)
 
 
-def _judged(seen: StepSeen, check: str, wanted: Threshold, have: float, message: str) -> Finding:
+def _judged(observed: ObservedStep, check: str, wanted: Threshold, have: float, message: str) -> Finding:
     if wanted.met_by(have):
-        return passed(seen, check, f"{message}, asked for {wanted.text}")
-    if cut_short(seen):
-        return skipped(seen, check, f"not known: {cut_short(seen)} ({message})")
-    return failed(seen, check, "steps", f"{message}, and should be {wanted.text}", relevant_output(seen))
+        return passed(observed, check, f"{message}, asked for {wanted.text}")
+    if cut_short(observed):
+        return skipped(observed, check, f"not known: {cut_short(observed)} ({message})")
+    return failed(observed, check, "steps", f"{message}, and should be {wanted.text}", relevant_output(observed))
 
 
 def _between(one: LogValue, after: LogValue) -> float | None:

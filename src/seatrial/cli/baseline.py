@@ -252,7 +252,7 @@ def _import_runs(
     file: Path,
     why: "Why",
     dry_run: bool,
-    said: tuple[str | None, str, str | None],
+    acceptance: tuple[str | None, str, str | None],
 ) -> None:
     from seatrial.baseline import imported, past_runs
     from seatrial.check.bounds import short_date
@@ -264,7 +264,12 @@ def _import_runs(
     except past_runs.MixedRuns as error:
         fail(str(error))
     figures = [
-        scope.figure(benchmark, said[0] or metric or None, said[1] or group[0].unit, said[2] or group[0].better or None)
+        scope.figure(
+            benchmark,
+            acceptance[0] or metric or None,
+            acceptance[1] or group[0].unit,
+            acceptance[2] or group[0].better or None,
+        )
         for (benchmark, metric), group in groups.items()
     ]
     for figure, group in zip(figures, groups.values(), strict=True):
@@ -272,8 +277,8 @@ def _import_runs(
         if not dry_run:
             scope.safely(partial(imported.import_runs, scope.history, group, figure, fingerprint, why, file.name))
         count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
-        told = f"{count} of {figure.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
-        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {told} to {scope.history.place}")
+        summary = f"{count} of {figure.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
+        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {summary} to {scope.history.place}")
         if not fingerprint:
             say(
                 "  nothing ran here yet, so it is not known whether that was the same configuration and hardware. "
@@ -286,8 +291,8 @@ def _known(place: "SelectedFile", chosen: Any, runs: Path, why: "Why") -> tuple[
     from seatrial.baseline.describe import hardware_of
 
     last = chosen.points[-1] if chosen.points else None
-    seen = hardware_of(runs, last.run, last.id) if last else ""
-    return place.entry(chosen.series.benchmark, chosen.series.metric), why, seen, place.baselines.form
+    found_hardware = hardware_of(runs, last.run, last.id) if last else ""
+    return place.entry(chosen.series.benchmark, chosen.series.metric), why, found_hardware, place.baselines.form
 
 
 def _why(reason: str, force: bool) -> "Why":

@@ -110,8 +110,15 @@ class BaselineScope:
         for one in updates:
             if one.accepted:
                 edit = one.edit
-                said = (one.accepted, edit.benchmark, ACCEPTED, edit.reason["why"], getpass.getuser(), time.time())
-                self.safely(partial(self.history.mark, *said, metric=edit.metric))
+                acceptance = (
+                    one.accepted,
+                    edit.benchmark,
+                    ACCEPTED,
+                    edit.reason["why"],
+                    getpass.getuser(),
+                    time.time(),
+                )
+                self.safely(partial(self.history.mark, *acceptance, metric=edit.metric))
 
     def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "ImportedFigure":
         """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""

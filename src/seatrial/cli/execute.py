@@ -14,7 +14,7 @@ from seatrial.cli.options import fail
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from seatrial.engine import Prepared
+    from seatrial.engine import PreparedRun
     from seatrial.job import Bound, RunResults
     from seatrial.record import RunFolder
     from seatrial.record.history import History
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GARBAGE = 20_000  # new objects between two looks for what only refers to itself
 
 
-def execute(prepared: "Prepared", history: "History", cancel: bool = False) -> int:
+def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -> int:
     """Run to the end; the exit code."""
     import asyncio
 
@@ -73,7 +73,7 @@ def finished(folder: "RunFolder", history: "History", show: bool = True) -> int 
     return results.exit_code
 
 
-def opened(folder: "RunFolder") -> "Prepared":
+def opened(folder: "RunFolder") -> "PreparedRun":
     from seatrial.engine import PlanChanged, reopen
     from seatrial.job import ExitCode
     from seatrial.record import DamagedRun, owner_of
@@ -91,7 +91,7 @@ def opened(folder: "RunFolder") -> "Prepared":
         fail(str(error), ExitCode.INFRA)
 
 
-def detached(prepared: "Prepared", runs: Path, history: str | None) -> None:
+def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
     """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
     with open(prepared.folder.path / "console.txt", "ab") as console:
         subprocess.Popen(

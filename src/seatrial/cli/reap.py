@@ -26,14 +26,14 @@ def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older
     older_s = duration(older) if older else 0.0
     wanted = targets_of(loaded(suite) if suite else None, target)
     reaping = asyncio.run(reap(wanted, runs, older_s, now_s, dry_run))
-    for one in reaping.seen:
+    for one in reaping.reaped:
         what = "left, its run goes on" if one.in_use else "would be removed" if dry_run else "removed"
         what = f"could not be removed ({one.problem})" if one.problem else what
         state = "running" if one.found.alive else "ended"
         click.echo(f"{what}: {one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old)")
     for name, why in reaping.unreached.items():
         click.echo(f"seatrial: nothing is known of target {name}: {why}", err=True)
-    if not reaping.seen and reaping.done:
+    if not reaping.reaped and reaping.done:
         click.echo("nothing is left")
     if not reaping.done:
         raise SystemExit(ExitCode.INFRA)

@@ -41,7 +41,7 @@ def command(
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
     from seatrial.cli.execute import detached, execute
-    from seatrial.engine import Options, SecretError, commit_of, create
+    from seatrial.engine import RunOptions, SecretError, commit_of, create
 
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
@@ -50,7 +50,7 @@ def command(
         fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
     commit = commit or commit_of(suite_read.directory)
     try:
-        prepared = create(suite_read, plan, runs, Options(parallel, retries, max_failures, max_cost, commit))
+        prepared = create(suite_read, plan, runs, RunOptions(parallel, retries, max_failures, max_cost, commit))
     except SecretError as error:
         fail(str(error))
     if detach:

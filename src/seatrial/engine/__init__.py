@@ -1,19 +1,19 @@
 """Runs plans: limits, retries, cancellation, journal, attach and reap."""
 
 from seatrial.engine.commit import commit_of
-from seatrial.engine.prepare import Options, PlanChanged, Prepared, create, reopen
+from seatrial.engine.prepare import PlanChanged, PreparedRun, RunOptions, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError
 from seatrial.engine.verify import RunRefused
 
 __all__ = [
-    "Options",
     "PlanChanged",
-    "Prepared",
+    "PreparedRun",
     "Reaped",
     "Reaping",
     "Run",
+    "RunOptions",
     "RunRefused",
     "RunStopped",
     "SecretError",

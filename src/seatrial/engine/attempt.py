@@ -381,14 +381,14 @@ class Attempt:
         except TargetError:
             part.stop_again_s = asyncio.get_running_loop().time() + STOP_AGAIN_S
 
-    def _exit(self, part: _Part, said: Exit) -> Exit:
+    def _exit(self, part: _Part, reported: Exit) -> Exit:
         """How it ended: as its target says, or by us."""
         stopping = part.record.stopping
-        if stopping is not None and said.outcome in _NOT_ITS_OWN:
-            return msgspec.structs.replace(stopping, code=said.code, signal=said.signal)
-        if said.outcome is Outcome.CANCELLED:
-            return Exit(Outcome.EVICTED, said.code, said.signal, "it was told to end, and not by us")
-        return msgspec.structs.replace(said, message=self._around.mask(said.message))
+        if stopping is not None and reported.outcome in _NOT_ITS_OWN:
+            return msgspec.structs.replace(stopping, code=reported.code, signal=reported.signal)
+        if reported.outcome is Outcome.CANCELLED:
+            return Exit(Outcome.EVICTED, reported.code, reported.signal, "it was told to end, and not by us")
+        return msgspec.structs.replace(reported, message=self._around.mask(reported.message))
 
     def _show(self, part: _Part, followed: Followed) -> None:
         if not part.part.leads and len(self._parts) > 1 and part.state is State.READY:

@@ -35,6 +35,6 @@ class Caps:
 
     def _target(self, cell: Cell) -> asyncio.Semaphore:
         if cell.target not in self._targets:
-            said = self._parallel or self._suite.parallel(cell.target)
-            self._targets[cell.target] = asyncio.Semaphore(said or os.cpu_count() or 1)
+            limit = self._parallel or self._suite.parallel(cell.target)
+            self._targets[cell.target] = asyncio.Semaphore(limit or os.cpu_count() or 1)
         return self._targets[cell.target]

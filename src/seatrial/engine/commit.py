@@ -10,16 +10,16 @@ PATIENCE_S = 10.0
 
 def commit_of(directory: Path) -> str:
     """Empty where nobody says. A checkout with changes of its own has a `+` behind its commit."""
-    told = next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")
-    if told:
-        return told
+    value = next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "")
+    if value:
+        return value
     commit = _git(directory, "rev-parse", "HEAD")
     return f"{commit}+" if commit and _git(directory, "status", "--porcelain", "--untracked-files=no") else commit
 
 
 def _git(directory: Path, *arguments: str) -> str:
     try:
-        told = subprocess.run(
+        value = subprocess.run(
             ["git", "-C", str(directory), *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -28,4 +28,4 @@ def _git(directory: Path, *arguments: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout.decode("utf-8", "replace").strip() if told.returncode == 0 else ""
+    return value.stdout.decode("utf-8", "replace").strip() if value.returncode == 0 else ""

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from seatrial.check import apply_xfails, check_bounds
-from seatrial.job import COUNTED, Attempt, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
+from seatrial.job import COUNTED, AttemptResult, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
 from seatrial.suite import Cell
 from seatrial.trial import Judgement, Kind
 
@@ -22,7 +22,7 @@ JUDGE_S = 30.0
 class Judged(msgspec.Struct, frozen=True):
     """An attempt that is over, with all that its checks found."""
 
-    attempt: Attempt
+    attempt: AttemptResult
     judgement: Judgement
     fingerprint: str = ""
 
@@ -40,7 +40,7 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
             verdict, why = Verdict.SKIPPED, "cancelled while it ran"
         else:
             why += " (and then it was cancelled)"
-    attempt = Attempt(
+    attempt = AttemptResult(
         number=number,
         place=subject.place,
         stages=subject.stages,
@@ -69,7 +69,7 @@ def judge_broken(cell: Cell, number: int, why: str, traceback: str) -> Judged:
 def _unjudged(cell: Cell, number: int, finding: Finding) -> Judged:
     place = Place(target=cell.target, machine=cell.machine_name)
     ended = Exit(Outcome.INFRA, message=finding.message)
-    attempt = Attempt(number, place, [], ended, finding.verdict, f"{finding.step}: {finding.message}")
+    attempt = AttemptResult(number, place, [], ended, finding.verdict, f"{finding.step}: {finding.message}")
     return Judged(attempt, Judgement([finding]))
 
 
@@ -99,8 +99,8 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
 def fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
     """Of all that a cell's figures depend on: its work and the hardware that it ran on, of hosts that differ all of
     theirs. Eight hex digits; figures of two never mix."""
-    seen = {key: hardware.get(key) for key in (*COUNTED, *(["others"] if "others" in hardware else []))}
-    return hashlib.sha256((cell.work + json.dumps(seen, sort_keys=True, default=str)).encode()).hexdigest()[:8]
+    counted = {key: hardware.get(key) for key in (*COUNTED, *(["others"] if "others" in hardware else []))}
+    return hashlib.sha256((cell.work + json.dumps(counted, sort_keys=True, default=str)).encode()).hexdigest()[:8]
 
 
 # ---- a limit for work that does not give way to others, such as a regular expression that backtracks

@@ -22,7 +22,7 @@ class PlanChanged(Exception):
     """A run folder's plan cannot be made again as it was."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class RunOptions(msgspec.Struct, frozen=True):
     """How a run goes about its plan; kept in the folder, so that attach goes on in the same way."""
 
     parallel: int | None = None
@@ -33,16 +33,16 @@ class Options(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """A plan and the folder that it runs in."""
 
     suite: Suite
     plan: Plan
     folder: RunFolder
-    options: Options
+    options: RunOptions
 
 
-def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
+def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
     """A new run folder. Raises SecretError when a secret would stand in it."""
     check_written(suite)
     kinds = plugins.kinds()
@@ -66,10 +66,10 @@ def create(suite: Suite, plan: Plan, runs: Path, options: Options) -> Prepared:
         },
     }
     write_whole(folder.plan, msgspec.json.format(msgspec.json.encode(written), indent=1))
-    return Prepared(suite, plan, folder, options)
+    return PreparedRun(suite, plan, folder, options)
 
 
-def reopen(folder: RunFolder) -> Prepared:
+def reopen(folder: RunFolder) -> PreparedRun:
     """The plan as it was, from what the folder holds: the suite file may have changed or be gone."""
     written = folder.read_plan()
     suite = from_data(
@@ -100,7 +100,7 @@ def reopen(folder: RunFolder) -> Prepared:
         for one in hashes
     )
     plan = replace(plan.of(cells), holes=holes)
-    return Prepared(suite, plan, folder, msgspec.convert(written["options"], Options))
+    return PreparedRun(suite, plan, folder, msgspec.convert(written["options"], RunOptions))
 
 
 def _gathered(cells: Iterable[Cell]) -> dict[str, Any]:

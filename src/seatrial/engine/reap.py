@@ -25,12 +25,12 @@ class Reaped(msgspec.Struct, frozen=True):
 class Reaping(msgspec.Struct, frozen=True):
     """What was found, and the targets that could not be asked, each with the reason."""
 
-    seen: list[Reaped]
+    reaped: list[Reaped]
     unreached: dict[str, str]
 
     @property
     def done(self) -> bool:
-        return not self.unreached and not any(one.problem for one in self.seen)
+        return not self.unreached and not any(one.problem for one in self.reaped)
 
 
 async def reap(
@@ -51,7 +51,7 @@ async def reap(
                     if (not wanted or found.run in wanted) and max(0.0, now_s - found.created_s) >= older_s
                 ]
                 turn = asyncio.Semaphore(AT_ONCE)
-                reaping.seen.extend(await asyncio.gather(*(_reaped(name, target, one, dry, turn) for one in chosen)))
+                reaping.reaped.extend(await asyncio.gather(*(_reaped(name, target, one, dry, turn) for one in chosen)))
             finally:
                 await target.close()
         except TargetError as error:

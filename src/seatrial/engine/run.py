@@ -19,7 +19,7 @@ from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
 from seatrial.engine.judge import Judged, judge_attempt, judge_broken, judge_unknown
-from seatrial.engine.prepare import Prepared
+from seatrial.engine.prepare import PreparedRun
 from seatrial.engine.reap import FOLDER
 from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, result_of, run_verdict
 from seatrial.engine.secret import Secrets
@@ -48,7 +48,7 @@ class RunStopped(Exception):
 class Run:
     """One execution of a plan by this process, from taking ownership to the results."""
 
-    def __init__(self, prepared: Prepared, listener: Listener, cancel: bool = False) -> None:
+    def __init__(self, prepared: PreparedRun, listener: Listener, cancel: bool = False) -> None:
         """With `cancel` the run is taken up only to end what still runs of it."""
         self._prepared = prepared
         self._options = prepared.options

@@ -1,12 +1,12 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.figure import FIGURES, Figure, figures, told
+from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
-from seatrial.job.observation import Observation, Records, Sample, StepSeen, read_records
-from seatrial.job.results import VERSION, Attempt, CellResult, Hole, PartResult, RunResults
+from seatrial.job.observation import Observation, ObservedStep, Records, Sample, read_records
+from seatrial.job.results import VERSION, AttemptResult, CellResult, Hole, PartResult, RunResults
 from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell
 
@@ -18,7 +18,7 @@ __all__ = [
     "MASK",
     "PEER",
     "VERSION",
-    "Attempt",
+    "AttemptResult",
     "Better",
     "Bound",
     "BoundState",
@@ -37,6 +37,7 @@ __all__ = [
     "Limits",
     "Mask",
     "Observation",
+    "ObservedStep",
     "Outcome",
     "Part",
     "PartResult",
@@ -51,12 +52,11 @@ __all__ = [
     "Stage",
     "StageTime",
     "Step",
-    "StepSeen",
     "Verdict",
+    "figure_text",
     "figures",
     "merged",
     "read_records",
-    "told",
     "worst",
     "worst_cell",
 ]

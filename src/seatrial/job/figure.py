@@ -36,7 +36,7 @@ def figures(metrics: dict[str, Any], prefix: str = "") -> Iterator[Figure]:
             yield Figure(name, float(value))
 
 
-def told(value: float, unit: str = "", beside: float | None = None) -> str:
+def figure_text(value: float, unit: str = "", beside: float | None = None) -> str:
     """A figure for people: four digits, plain where they are short; more digits where it would look the same as what it
     stands `beside` and is not."""
     text = _digits(value, 4)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job.lifecycle import Outcome
-from seatrial.job.observation import Records, StepSeen
+from seatrial.job.observation import ObservedStep, Records
 
 # Of the hardware: the rest (memory to the byte) differs between machines that are the same.
 COUNTED = ("cpu", "cores", "gpu")
@@ -53,32 +53,34 @@ def _rank(outcome: Outcome | None, code: int | None, began_s: float | None, ende
     return (1, at_s) if outcome in _FOLLOWS else (0, at_s)
 
 
-def _step(hosts: Sequence[Records], number: int) -> StepSeen:
-    seen = [one.steps[number] for one in hosts]
-    ranks = [_rank(step.outcome, step.code, one.began_s, step.ended_s) for one, step in zip(hosts, seen, strict=True)]
-    first = min(range(len(seen)), key=lambda host: ranks[host])
+def _step(hosts: Sequence[Records], number: int) -> ObservedStep:
+    of_hosts = [one.steps[number] for one in hosts]
+    ranks = [
+        _rank(step.outcome, step.code, one.began_s, step.ended_s) for one, step in zip(hosts, of_hosts, strict=True)
+    ]
+    first = min(range(len(of_hosts)), key=lambda host: ranks[host])
     if ranks[first][0] == 2:
-        first = max(range(len(seen)), key=lambda host: (seen[host].seconds or 0.0, -host))
-    told = seen[first]
-    cpu = [step.cpu_s for step in seen if isinstance(step.cpu_s, int | float)]
+        first = max(range(len(of_hosts)), key=lambda host: (of_hosts[host].seconds or 0.0, -host))
+    chosen = of_hosts[first]
+    cpu = [step.cpu_s for step in of_hosts if isinstance(step.cpu_s, int | float)]
     return msgspec.structs.replace(
-        told,
-        output=_output(told, first),
-        output_omitted_bytes=sum(_number(step.output_omitted_bytes) for step in seen),
+        chosen,
+        output=_output(chosen, first),
+        output_omitted_bytes=sum(_number(step.output_omitted_bytes) for step in of_hosts),
         cpu_s=sum(cpu) if cpu else None,
-        peak_memory_bytes=max((_number(step.peak_memory_bytes) for step in seen), default=0) or None,
-        oom_kills=sum(_number(step.oom_kills) for step in seen),
-        notes=[note for step in seen for note in step.notes],
-        result=_RESULTS.get(told.kind, _first_result)([_map(step.result) for step in seen], first),
+        peak_memory_bytes=max((_number(step.peak_memory_bytes) for step in of_hosts), default=0) or None,
+        oom_kills=sum(_number(step.oom_kills) for step in of_hosts),
+        notes=[note for step in of_hosts for note in step.notes],
+        result=_RESULTS.get(chosen.kind, _first_result)([_map(step.result) for step in of_hosts], first),
     )
 
 
-def _output(told: StepSeen, host: int) -> str:
+def _output(chosen: ObservedStep, host: int) -> str:
     """Each line with its host, and at the end which host it was that failed, as the log of several hosts has them."""
-    lines = str(told.output).split("\n")
+    lines = str(chosen.output).split("\n")
     ending = [lines.pop()] if lines[-1] == "" else []
-    if told.outcome is Outcome.EXITED and told.code:
-        lines.append(f"--- host {host} ended with code {told.code}")
+    if chosen.outcome is Outcome.EXITED and chosen.code:
+        lines.append(f"--- host {host} ended with code {chosen.code}")
     return "\n".join([*(f"[{host}] {line}" for line in lines), *ending]) if lines else ""
 
 
@@ -137,24 +139,24 @@ def _files_result(results: list[dict[str, Any]], first: int) -> dict[str, Any]:
 
 
 def _entry(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    whose: dict[str, list[tuple[int, dict[str, Any]]]] = {}  # by path
-    untold = 0
+    owners: dict[str, list[tuple[int, dict[str, Any]]]] = {}  # by path
+    unlisted = 0
     for host, entry in enumerate(entries):
         files = [one for one in _list(entry.get("files")) if isinstance(one, dict)]
-        untold += max(0, _number(entry.get("count")) - len(files))
+        unlisted += max(0, _number(entry.get("count")) - len(files))
         for one in files:
-            whose.setdefault(str(one.get("path")), []).append((host, one))
+            owners.setdefault(str(one.get("path")), []).append((host, one))
     made: dict[str, Any] = {
-        "count": len(whose) + untold,
-        "files": [one for path in sorted(whose) for one in _told_files(path, whose[path])],
+        "count": len(owners) + unlisted,
+        "files": [one for path in sorted(owners) for one in _files_at(path, owners[path])],
     }
     for key in ("error", "cut"):
-        said = [f"host {host}: {entry[key]}" for host, entry in enumerate(entries) if entry.get(key)]
-        made.update({key: "; ".join(said)} if said else {})
+        messages = [f"host {host}: {entry[key]}" for host, entry in enumerate(entries) if entry.get(key)]
+        made.update({key: "; ".join(messages)} if messages else {})
     return made
 
 
-def _told_files(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+def _files_at(path: str, found: list[tuple[int, dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """One and the same file, where all who have it say the same of it, what is in it too; else each host's own: files
     of the same size may well have been written at the same instant."""
     if len(found) > 1 and all(one == found[0][1] for _, one in found):

@@ -33,11 +33,11 @@ class Mask:
             return text
         if not UNSEEN.search(text):
             return self._pattern.sub(MASK, text)
-        seen = [at for start, end in _pieces(text) for at in range(start, end)]  # where each character that is seen is
+        visible = [at for start, end in _pieces(text) for at in range(start, end)]  # indices of visible characters
         made, position = [], 0
         for found in self._pattern.finditer(UNSEEN.sub("", text)):
-            made += [text[position : seen[found.start()]], MASK]
-            position = seen[found.end() - 1] + 1
+            made += [text[position : visible[found.start()]], MASK]
+            position = visible[found.end() - 1] + 1
         return "".join([*made, text[position:]])
 
     def data(self, value: Any) -> Any:

@@ -43,7 +43,7 @@ class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     gpu: list[dict[str, Any]] = []
 
 
-class StepSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was seen of one step. `outcome` None: it did not start, or was still going when the job ended."""
 
     name: str
@@ -79,7 +79,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     place: Place
     exit: Exit
     stages: list[StageTime] = []
-    steps: list[StepSeen] = []
+    steps: list[ObservedStep] = []
     left: int = 0
     log_bytes: int = 0
     log_omitted_bytes: int = 0
@@ -92,7 +92,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
 class Records(msgspec.Struct, frozen=True):
     """The agent's records, read."""
 
-    steps: list[StepSeen]
+    steps: list[ObservedStep]
     outcome: Outcome | None = None  # of the whole; None when the agent did not get to say it
     message: str = ""
     left: int = 0
@@ -107,7 +107,7 @@ class Records(msgspec.Struct, frozen=True):
 def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     """Put together what the agent's lines say of each planned step. Never raises for what a line holds."""
     planned = list(steps)
-    seen: list[dict[str, Any]] = [{"notes": [], "samples": []} for _ in planned]
+    found_steps: list[dict[str, Any]] = [{"notes": [], "samples": []} for _ in planned]
     ending: dict[str, Any] = {}
     origin: float | None = None
     broken = 0
@@ -126,12 +126,13 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
             elif event == "end":
                 ending = dict(record, at_s=at_s - (origin or at_s))
             elif event != "ready":
-                _take(seen[record["step"]], event, at_s - (origin or 0.0), record)
+                _take(found_steps[record["step"]], event, at_s - (origin or 0.0), record)
         except (msgspec.DecodeError, msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError):
             broken += 1
     return Records(
         steps=[
-            StepSeen(name=s.name, kind=s.kind, args=s.args, **found) for s, found in zip(planned, seen, strict=True)
+            ObservedStep(name=s.name, kind=s.kind, args=s.args, **found)
+            for s, found in zip(planned, found_steps, strict=True)
         ],
         outcome=Outcome(ending["outcome"]) if ending.get("outcome") in set(Outcome) else None,
         message=str(ending.get("message") or ""),

@@ -18,7 +18,7 @@ class PartResult(msgspec.Struct, frozen=True):
     exit: Exit
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class AttemptResult(msgspec.Struct, frozen=True):
     number: int
     place: Place
     stages: list[StageTime]
@@ -43,7 +43,7 @@ class CellResult(msgspec.Struct, frozen=True):
     kind: str = ""
     flaky: bool = False
     why: str = ""
-    attempts: list[Attempt] = []
+    attempts: list[AttemptResult] = []
     findings: list[Finding] = []
     metrics: dict[str, Any] = {}
     benchmark: str = ""  # the name of its series of figures, the same for all its repeats

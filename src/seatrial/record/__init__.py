@@ -1,8 +1,7 @@
 """The run folder, its journal and owner, and the history of past results."""
 
 from seatrial.record.folder import DamagedFile, DamagedRun, RunFolder, UnknownRun, find_run, write_whole
-from seatrial.record.journal import Journal, JournalError
-from seatrial.record.journal import read as read_journal
+from seatrial.record.journal import Journal, JournalError, read_journal
 from seatrial.record.owner import Owned, Owner, Ownership, owner_of
 
 __all__ = [

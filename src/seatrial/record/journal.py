@@ -31,7 +31,7 @@ class Journal:
     def __init__(self, path: Path, at: Callable[[str], None] = _nothing) -> None:
         self._path = path
         self._at = at
-        entries, good_bytes = read(path) if path.exists() else ([], 0)
+        entries, good_bytes = read_journal(path) if path.exists() else ([], 0)
         self.past = entries
         self._next = len(entries)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -113,7 +113,7 @@ def _decode(line: bytes, number: int) -> dict[str, Any] | None:
     return entry if entry["n"] == number else None
 
 
-def read(path: Path) -> tuple[list[dict[str, Any]], int]:
+def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
     """All entries, and how many bytes of the file they are. A torn last line is left out."""
     data = path.read_bytes()
     entries: list[dict[str, Any]] = []

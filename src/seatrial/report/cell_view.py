@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from seatrial.job import CellResult, Observation, StepSeen
+from seatrial.job import CellResult, Observation, ObservedStep
 
 _OBSERVATION = msgspec.json.Decoder(Observation)
 LOG_TAIL_BYTES = 6_000
@@ -44,7 +44,7 @@ class CellView:
     folder: Path  # of the last attempt; may be missing
     base: str  # the same as others reach it: a relative path, no slash at its end
     observation: Observation | None = None
-    steps: dict[str, StepSeen] = field(default_factory=dict)
+    steps: dict[str, ObservedStep] = field(default_factory=dict)
 
     def step_seconds(self, step: str) -> float | None:
         if step in self.steps:
@@ -133,7 +133,7 @@ def url(path: str) -> str:
     return quote(path, safe="/.-_~")
 
 
-def _notebook(step: StepSeen) -> NotebookView:
+def _notebook(step: ObservedStep) -> NotebookView:
     passes: dict[str, dict[str, Any]] = {}
     for note in step.notes:
         name = note.get("pass")

@@ -48,7 +48,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "why": "Why it is not run.",
         "cause": "What says so: disabled, needs, exclude, tag, select or pairwise.",
     },
-    "Attempt": {
+    "AttemptResult": {
         "number": "1 for the first.",
         "place": "Where it ran.",
         "stages": "When it reached each stage of a job's life.",

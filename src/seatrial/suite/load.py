@@ -101,7 +101,7 @@ class _Loader:
             for loc, key, message in explain(error, model, lambda loc: self._written.find((*path, *loc))[1]):
                 self._report((*path, *loc), message, key)
             try:
-                return model.model_validate(_mended(data, error, depth))
+                return model.model_validate(_corrected(data, error, depth))
             except ValidationError:
                 return None
 
@@ -212,7 +212,7 @@ class _Loader:
                         )
 
 
-def _mended(data: Any, error: ValidationError, depth: int) -> Any:
+def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
     """A copy without the fields that the errors are in, `depth` levels down; what is missing is filled in."""
     data = copy.deepcopy(data)
     for item in error.errors(include_url=False, include_input=False, include_context=False):

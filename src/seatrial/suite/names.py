@@ -151,14 +151,14 @@ class TrialNames:
             for path, text in _texts(inside, ("runtimes", name)):
                 self._check_text(path, text, f" in trial {self._path[1]!r}, which uses it")
 
-    def _check_text(self, path: KeyPath, text: str, whose: str = "") -> None:
+    def _check_text(self, path: KeyPath, text: str, owner: str = "") -> None:
         for name in placeholders(text):
             axis = self._axes.get(name.split(".")[0])
             if axis is None:
                 known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
                 if name not in known:
                     shell = f" (for a variable of the shell write $${{{name}}})"
-                    self._report(path, f"unknown name ${{{name}}}{whose}{shell}{nearest(name, known)}", False)
+                    self._report(path, f"unknown name ${{{name}}}{owner}{shell}{nearest(name, known)}", False)
                 continue
             for value in axis.values:
                 try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from seatrial.check import check_workspace
-from seatrial.job import Exit, Finding, Step, StepSeen
+from seatrial.job import Exit, Finding, ObservedStep, Step
 from seatrial.suite import Cell, Workspace, substitute
 
 WORKSPACE_S = 3600.0
@@ -13,7 +13,7 @@ WORKSPACE_S = 3600.0
 @dataclass(frozen=True)
 class Planned:
     step: Step
-    check: Callable[[StepSeen, Exit], list[Finding]]
+    check: Callable[[ObservedStep, Exit], list[Finding]]
 
 
 def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[Planned]:
@@ -21,4 +21,4 @@ def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[Planned]
     if workspace and workspace.git:
         args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
         step = Step("workspace", "workspace", args, WORKSPACE_S)
-        yield Planned(step, lambda seen, ended: [check_workspace(seen, ended)])
+        yield Planned(step, lambda observed, ended: [check_workspace(observed, ended)])

@@ -11,7 +11,7 @@ import zlib
 from functools import lru_cache
 from typing import Dict, List, Optional, Set, Tuple
 
-from .process import read
+from .process import read_proc
 
 PREFIX = "seatrial-"
 
@@ -78,7 +78,7 @@ class Cgroup:
         found: Set[int] = set()
         for folder in self.folders:
             try:
-                found.update(map(int, read(os.path.join(folder, "cgroup.procs")).split()))
+                found.update(map(int, read_proc(os.path.join(folder, "cgroup.procs")).split()))
             except OSError:
                 continue
         return found
@@ -190,13 +190,13 @@ def _write(path: str, text: str) -> bool:
 
 def _read_number(path: str) -> Optional[int]:
     try:
-        return int(read(path))
+        return int(read_proc(path))
     except (OSError, ValueError):
         return None
 
 
 def _read_counts(path: str) -> Dict[str, int]:
     try:
-        return {name: int(value) for name, value in (line.split() for line in read(path).decode().splitlines())}
+        return {name: int(value) for name, value in (line.split() for line in read_proc(path).decode().splitlines())}
     except (OSError, ValueError):
         return {}

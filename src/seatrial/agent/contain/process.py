@@ -24,7 +24,7 @@ class Stat(NamedTuple):
     resident_bytes: int
 
 
-def read(path: str) -> bytes:
+def read_proc(path: str) -> bytes:
     """A small file of the kernel, at a quarter of the price of a file object."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -42,7 +42,7 @@ def read(path: str) -> bytes:
 def stat(pid: int) -> Optional[Stat]:
     """None when there is no such process."""
     try:
-        fields = read("/proc/%d/stat" % pid).rpartition(b")")[2].split()
+        fields = read_proc("/proc/%d/stat" % pid).rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     cpu_s = sum(int(field) for field in fields[11:15]) / TICKS_PER_S
@@ -96,7 +96,7 @@ def _children(pid: int) -> List[int]:
     found: List[int] = []
     for thread in threads:
         try:
-            found.extend(map(int, read("/proc/%d/task/%s/children" % (pid, thread)).split()))
+            found.extend(map(int, read_proc("/proc/%d/task/%s/children" % (pid, thread)).split()))
         except ProcessLookupError:
             continue
         except FileNotFoundError:
@@ -107,12 +107,12 @@ def _children(pid: int) -> List[int]:
 
 def _children_by_scan(parent: int) -> List[int]:
     everyone: Dict[int, Optional[Stat]] = {int(name): stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
-    return [pid for pid, seen in everyone.items() if seen is not None and seen.parent == parent]
+    return [pid for pid, member in everyone.items() if member is not None and member.parent == parent]
 
 
 def living(pids: Iterable[int]) -> Set[int]:
     """Those that are neither gone nor merely waiting for somebody to ask how they ended."""
-    return {pid for pid in pids for seen in [stat(pid)] if seen is not None and seen.state not in "ZX"}
+    return {pid for pid in pids for member in [stat(pid)] if member is not None and member.state not in "ZX"}
 
 
 def send(pids: Iterable[int], number: int) -> None:

@@ -15,7 +15,7 @@ import time
 from typing import Iterable, List, Optional, Set
 
 from .cgroup import Cgroup
-from .process import descendants, read, send, stat
+from .process import descendants, read_proc, send, stat
 
 CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
 GROUPS = "/sys/fs/cgroup"
@@ -64,7 +64,9 @@ class Sandbox:
         """All that run for the job. A zombie counts: its parent has yet to ask for its end."""
         found = (self.cgroup.members() | descendants(os.getpid())) - {os.getpid()}
         if found and self.apart is not None:
-            found = {pid for pid in found for seen in [stat(pid)] if seen is not None and seen.group != self.apart}
+            found = {
+                pid for pid in found for member in [stat(pid)] if member is not None and member.group != self.apart
+            }
         return found
 
     def kill(self, pids: Set[int]) -> None:
@@ -76,7 +78,7 @@ class Sandbox:
         if self.oom_file is None:
             return 0
         try:
-            for line in read(self.oom_file).splitlines():
+            for line in read_proc(self.oom_file).splitlines():
                 if line.startswith(b"oom_kill "):
                     return int(line.split()[1])
         except (OSError, ValueError):
@@ -87,7 +89,7 @@ class Sandbox:
         counted = self.cgroup.memory_bytes()
         if counted is not None:
             return counted
-        return sum(seen.resident_bytes for seen in map(stat, self.members()) if seen is not None)
+        return sum(member.resident_bytes for member in map(stat, self.members()) if member is not None)
 
     def next_check_s(self) -> Optional[float]:
         """When `check_memory` is due, on the monotonic clock; None: never, the kernel does it."""
@@ -99,7 +101,7 @@ class Sandbox:
         if self._watched_bytes is None or now_s < self._next_check_s:
             return
         self._next_check_s = now_s + CHECK_S
-        sizes = {pid: seen.resident_bytes for pid in self.members() for seen in [stat(pid)] if seen is not None}
+        sizes = {pid: member.resident_bytes for pid in self.members() for member in [stat(pid)] if member is not None}
         if sizes and self._held_bytes(sizes.values()) > self._watched_bytes:
             self._own_count += 1
             self._write_count()
@@ -146,6 +148,6 @@ def oom_file(groups: str = GROUPS) -> Optional[str]:
 
 def _all_at_once(groups: str) -> bool:
     try:
-        return read(os.path.join(groups, "memory.oom.group")).strip() == b"1"
+        return read_proc(os.path.join(groups, "memory.oom.group")).strip() == b"1"
     except OSError:
         return False

@@ -64,25 +64,31 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
 
 def _read_reported(name: str, entry: Dict[str, Any], found: Found, limited: Limited, report: Report) -> None:
     """One file. What is wrong with it is reported."""
-    size, modified_s = found.seen.st_size, found.seen.st_mtime
-    seen: Dict[str, Any] = {"path": found.shown, "bytes": size, "modified_s": modified_s, "error": None, "values": {}}
+    size, modified_s = found.file_stat.st_size, found.file_stat.st_mtime
+    described: Dict[str, Any] = {
+        "path": found.shown,
+        "bytes": size,
+        "modified_s": modified_s,
+        "error": None,
+        "values": {},
+    }
     reader = str(entry.get("reader") or "")
     if reader:
-        report({"entry": name, "begun": seen})
+        report({"entry": name, "begun": described})
         began_s = time.monotonic()
         try:
             with limited.reading():
-                seen.update(read_one(found.path, reader, entry))
+                described.update(read_one(found.path, reader, entry))
         except OverTime as error:
             took_s = time.monotonic() - began_s
-            seen["error"] = "not read to its end: %s, after %.0f s on this file" % (error, took_s)
+            described["error"] = "not read to its end: %s, after %.0f s on this file" % (error, took_s)
         except MemoryError:
-            seen["error"] = "reading it takes more memory than there is for that"
+            described["error"] = "reading it takes more memory than there is for that"
         except (Unreadable, xplane.BrokenProfile, json_file.BrokenJson) as error:
-            seen["error"] = str(error)
+            described["error"] = str(error)
         except (OSError, zlib.error, EOFError) as error:
-            seen["error"] = "cannot be read: %s" % error
-    report({"entry": name, "file": seen})
+            described["error"] = "cannot be read: %s" % error
+    report({"entry": name, "file": described})
 
 
 def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
@@ -161,21 +167,21 @@ def gather(lines: Iterable[bytes], entries: Dict[str, Any], well: bool, how: str
     for line in lines:
         taken_bytes += len(line)
         try:
-            said = json.loads(line.decode("utf-8", "replace"))
-            into = result[said["entry"]]
+            header = json.loads(line.decode("utf-8", "replace"))
+            into = result[header["entry"]]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
         if taken_bytes > MOST_REPORT_BYTES:
             into["error"] = "more was found than can be reported"
             break
-        if "file" in said:
-            into["files"].append(said["file"])
+        if "file" in header:
+            into["files"].append(header["file"])
             begun = None
-        elif "begun" in said:
-            begun = dict(said["begun"], entry=said["entry"])
+        elif "begun" in header:
+            begun = dict(header["begun"], entry=header["entry"])
         else:
-            done.add(said["entry"])
-            into.update({key: value for key, value in said.items() if key != "entry" and value not in ("", None)})
+            done.add(header["entry"])
+            into.update({key: value for key, value in header.items() if key != "entry" and value not in ("", None)})
     if begun is not None:
         name = begun.pop("entry")
         result[name]["files"].append(dict(begun, error="reading it ended badly: the reader %s" % how))

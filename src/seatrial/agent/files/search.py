@@ -17,7 +17,7 @@ class Found(NamedTuple):
     relative: str
     shown: str
     path: str
-    seen: os.stat_result
+    file_stat: os.stat_result
 
 
 class BadPattern(Exception):
@@ -61,7 +61,7 @@ class Search:
         links: List[Found] = []
         for number, root in enumerate(roots):
             for found in self._walk(os.path.realpath(root), labels[number]):
-                (links if stat.S_ISLNK(found.seen.st_mode) else self.files).append(found)
+                (links if stat.S_ISLNK(found.file_stat.st_mode) else self.files).append(found)
         first = {found.path: found for found in reversed(self.files)}  # a root may be inside another
         self.files = sorted(first.values())
         self._links = list(self._inside(links, [os.path.realpath(root) for root in roots]))
@@ -93,17 +93,17 @@ class Search:
                     self.cut = "more than %d files and folders: the rest was not looked at" % MOST_ENTRIES
                     return
                 try:
-                    seen = entry.stat(follow_symlinks=False)
+                    file_stat = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
                 name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
-                if stat.S_ISDIR(seen.st_mode):
+                if stat.S_ISDIR(file_stat.st_mode):
                     if depth < MOST_DEPTH:
                         waiting.append((entry.path, name + "/", depth + 1))
                     else:
                         self.cut = "folders more than %d deep were not looked at" % MOST_DEPTH
-                elif stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
-                    yield Found(name, label + name, entry.path, seen)
+                elif stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
+                    yield Found(name, label + name, entry.path, file_stat)
 
     def _inside(self, links: List[Found], roots: List[str]) -> Iterator[Found]:
         """Those that lead to a plain file below one of the roots."""

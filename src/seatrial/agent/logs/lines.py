@@ -149,9 +149,9 @@ class Lines:
         self.lines += by == b"\n"
 
     def _block(self, data: bytes) -> Block:
-        seen = plain(self._without_mark(data))
-        shown = seen.replace(b"\r", b"\n") if b"\r" in seen else seen
-        block = Block(shown, seen, self.lines + 1)
+        visible = plain(self._without_mark(data))
+        shown = visible.replace(b"\r", b"\n") if b"\r" in visible else visible
+        block = Block(shown, visible, self.lines + 1)
         self.lines += block.line_feeds
         return block
 

@@ -150,15 +150,15 @@ class Reading:
             for start in self._lines(sought, block):
                 self._found(sought, block, host, start)
                 if sought.count <= MOST_NOTED:
-                    seen = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
-                    seen["text"] = block.text_at(start)
-                    self._noted.append(dict(seen, note="never"))
-                    self._stop("never", seen, now_s)
+                    match = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
+                    match["text"] = block.text_at(start)
+                    self._noted.append(dict(match, note="never"))
+                    self._stop("never", match, now_s)
 
-    def _stop(self, what: str, seen: Dict[str, Any], now_s: Optional[float]) -> None:
+    def _stop(self, what: str, match: Dict[str, Any], now_s: Optional[float]) -> None:
         """The first reason stays."""
         if now_s is not None and self.stopped is None:
-            self.stopped, self._stopped_s = dict(seen, what=what), now_s
+            self.stopped, self._stopped_s = dict(match, what=what), now_s
 
     # ---- while it runs
 
@@ -192,8 +192,8 @@ class Reading:
         if self._several:
             last = "" if progress.last_step is None else "; its last was step %d" % progress.last_step
             text = "host %d: %s%s" % (host, text, last)
-        whose = host if self._several else None
-        return {"what": "stall", "host": whose, "line": None, "text": text, "step": progress.last_step}
+        host_or_none = host if self._several else None
+        return {"what": "stall", "host": host_or_none, "line": None, "text": text, "step": progress.last_step}
 
     def _search_rest(self, now_s: float) -> None:
         """A line that does not end, because the program hangs in it or draws over it: only for what ends a program."""
@@ -204,8 +204,8 @@ class Reading:
                 for sought in self._never:
                     with self._patterns.guarded(sought.pattern, block) as active:
                         for start in self._lines(sought, block, again=True) if active else ():
-                            seen = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
-                            self._stop("never", dict(seen, text=block.text_at(start)), now_s)
+                            match = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
+                            self._stop("never", dict(match, text=block.text_at(start)), now_s)
                 for name, pattern in self._values.patterns.items():
                     with self._patterns.guarded(pattern, block) as active:
                         if active:

@@ -152,8 +152,8 @@ class Values:
         line = block.line_at(offset)
         series.add(value, line, step, self._since_begin(now_s))
         if series.name in self._finite and value is not None and not math.isfinite(value):
-            seen = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
-            self._stop("value", dict(seen, text=block.text_at(offset)), now_s)
+            reading = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
+            self._stop("value", dict(reading, text=block.text_at(offset)), now_s)
 
     def _step_at(self, block: Part, offset: int) -> Optional[int]:
         """The step of a figure: of its own line, else the last one before it. In a long line, which may tell many, the
@@ -193,8 +193,8 @@ class Values:
         for token, offset in found:
             value = number(token)
             if value is not None and not math.isfinite(value):
-                seen = {"name": name, "host": host, "line": block.line_at(offset), "value": to_json(value)}
-                self._stop("value", dict(seen, text=block.text_at(offset)), now_s)
+                reading = {"name": name, "host": host, "line": block.line_at(offset), "value": to_json(value)}
+                self._stop("value", dict(reading, text=block.text_at(offset)), now_s)
 
     def result(self) -> Dict[str, Any]:
         values: Dict[str, Dict[str, Any]] = {name: {} for name in self.patterns}

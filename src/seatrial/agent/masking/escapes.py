@@ -70,7 +70,7 @@ def _pieces(unseen: Iterable[Match[AnyStr]]) -> Tuple[List[int], List[int]]:
     return in_plain, in_data
 
 
-def all_seen(data: bytes) -> bool:
+def all_visible(data: bytes) -> bool:
     """Told quickly, for most data: there is nothing unseen in it."""
     return data.isascii() and len(data.translate(None, _CONTROL_BYTES)) == len(data)
 

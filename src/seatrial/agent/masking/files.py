@@ -34,12 +34,12 @@ def mask_files(folder: str, mask: Mask) -> str:
 
 def _mask_file(path: str, mask: Mask) -> None:
     """Looked through first: most files hold no secret, and are then not written again, however large they are."""
-    seen = os.lstat(path)
-    if stat.S_ISLNK(seen.st_mode):
+    file_stat = os.lstat(path)
+    if stat.S_ISLNK(file_stat.st_mode):
         if mask.text(os.readlink(path)) != os.readlink(path):
             _delete(path)
         return
-    if not stat.S_ISREG(seen.st_mode):
+    if not stat.S_ISREG(file_stat.st_mode):
         return
     stream = mask.stream(exact=True)
     with _opened(path) as source:
@@ -51,7 +51,7 @@ def _mask_file(path: str, mask: Mask) -> None:
         if not stream.found:
             return
         os.lseek(source, 0, os.SEEK_SET)
-        _write_masked(source, path, mask, stat.S_IMODE(seen.st_mode))
+        _write_masked(source, path, mask, stat.S_IMODE(file_stat.st_mode))
 
 
 def _write_masked(source: int, path: str, mask: Mask, mode: int) -> None:

@@ -11,7 +11,7 @@ import re
 from typing import Any, Iterable, List, Tuple
 from urllib.parse import quote
 
-from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_seen, unfinished
+from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
 
 MASK = "•••"
 SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
@@ -27,14 +27,14 @@ class Mask:
         values |= {form for value in values for form in encoded(value)}
         ordered = sorted(values, key=len, reverse=True)
         self.values: List[bytes] = [value.encode("utf-8", "surrogateescape") for value in ordered]
-        seen = sorted({UNSEEN_TEXT.sub("", value) or value for value in ordered}, key=len, reverse=True)
-        self._text = re.compile("|".join(map(re.escape, seen))) if seen else None
+        visible = sorted({UNSEEN_TEXT.sub("", value) or value for value in ordered}, key=len, reverse=True)
+        self._text = re.compile("|".join(map(re.escape, visible))) if visible else None
 
     def text(self, text: str) -> str:
         if self._text is None:
             return text
-        seen = Seen(text, UNSEEN_TEXT)
-        return seen.replaced([found.span() for found in self._text.finditer(seen.plain)], MASK, len(text))
+        visible = Seen(text, UNSEEN_TEXT)
+        return visible.replaced([found.span() for found in self._text.finditer(visible.plain)], MASK, len(text))
 
     def data(self, value: Any) -> Any:
         """Plain data with every text masked, keys too, and with numbers that JSON has no word for as None."""
@@ -83,20 +83,20 @@ class StreamMask:
         if self._pattern is None:
             return data
         data = self._held + data
-        seen = Seen(data, None if self._exact or all_seen(data) else UNSEEN)
+        visible = Seen(data, None if self._exact or all_visible(data) else UNSEEN)
         if not self._exact and unfinished(data) < len(data):
-            seen = Seen(data[: unfinished(data)], UNSEEN)
-        keep_from = self._possible_start(seen.plain)
+            visible = Seen(data[: unfinished(data)], UNSEEN)
+        keep_from = self._possible_start(visible.plain)
         spans: List[Tuple[int, int]] = []
-        for found in self._pattern.finditer(seen.plain):
+        for found in self._pattern.finditer(visible.plain):
             if found.start() >= keep_from:
                 break
             spans.append(found.span())
             keep_from = max(keep_from, found.end())  # a whole secret is never split to wait for another
-        cut = seen.at(keep_from) if keep_from < len(seen.plain) else len(data)
+        cut = visible.at(keep_from) if keep_from < len(visible.plain) else len(data)
         self._held = data[cut:]
         self.found = self.found or bool(spans)
-        masked = seen.replaced(spans, MASK.encode(), cut) + data[len(seen.data) : cut]
+        masked = visible.replaced(spans, MASK.encode(), cut) + data[len(visible.data) : cut]
         return masked if len(self._held) <= self._longest + MOST_HELD else masked + self.flush()
 
     def flush(self) -> bytes:
@@ -104,12 +104,12 @@ class StreamMask:
         held, self._held = self._held, b""
         if self._pattern is None:
             return held
-        seen = Seen(held, None if self._exact else UNSEEN)
-        if not self._exact and len(seen.plain) >= SHORTEST_START:
+        visible = Seen(held, None if self._exact else UNSEEN)
+        if not self._exact and len(visible.plain) >= SHORTEST_START:
             return MASK.encode()
-        spans = [found.span() for found in self._pattern.finditer(seen.plain)]
+        spans = [found.span() for found in self._pattern.finditer(visible.plain)]
         self.found = self.found or bool(spans)
-        return seen.replaced(spans, MASK.encode(), len(held))
+        return visible.replaced(spans, MASK.encode(), len(held))
 
     def _possible_start(self, data: bytes) -> int:
         """Where the longest end of `data` begins that a secret begins with."""

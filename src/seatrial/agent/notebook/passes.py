@@ -39,14 +39,14 @@ class Client(NotebookClient):
     def __init__(self, notebook: Any, kernel: Any) -> None:
         super().__init__(notebook, km=kernel.km, record_timing=True)
         self.kc = kernel.kc
-        self.said_s = time.monotonic()
+        self.reported_s = time.monotonic()
         self.printed_chars = 0
         self.omitted_chars = 0
 
     def process_message(self, msg: Dict[str, Any], cell: Any, cell_index: int) -> Any:
         if msg["msg_type"] == "stream":
             text = msg["content"].get("text", "")
-            self.said_s = time.monotonic()
+            self.reported_s = time.monotonic()
             sys.stdout.write(text)
             sys.stdout.flush()
             self.printed_chars += len(text)
@@ -54,7 +54,7 @@ class Client(NotebookClient):
                 self.omitted_chars += len(text)
                 return None
         elif msg["msg_type"] != "status":
-            self.said_s = time.monotonic()
+            self.reported_s = time.monotonic()
         return super().process_message(msg, cell, cell_index)
 
 
@@ -86,37 +86,41 @@ class Pass:
                 self._note(number, cell, {"state": "skipped", "class": "", "message": why})
                 continue
             ran += 1
-            seen = await self._cell(number, index, cell)
-            if seen["state"] == "failed":
-                failed = dict(seen, cell=number)
+            outcome = await self._cell(number, index, cell)
+            if outcome["state"] == "failed":
+                failed = dict(outcome, cell=number)
         self.client.set_widgets_metadata()
         if failed is None:
             return {"state": "passed", "class": "", "message": "", "cells": ran}
         message = "cell %d: %s" % (failed["cell"], failed["message"] or failed["error"])
         return {"state": "failed", "class": failed["class"], "message": message, "cells": ran, "cell": failed["cell"]}
 
-    def _note(self, number: int, cell: Any, seen: Dict[str, Any]) -> None:
-        self.notes("cell", **dict(seen, cell=number, source=cell.source, **{"pass": self.name}))
+    def _note(self, number: int, cell: Any, outcome: Dict[str, Any]) -> None:
+        self.notes("cell", **dict(outcome, cell=number, source=cell.source, **{"pass": self.name}))
 
     async def _cell(self, number: int, index: int, cell: Any) -> Dict[str, Any]:
         oom_before = usage.oom_kills(self.spec.oom_file)
         self.client.printed_chars = self.client.omitted_chars = 0
         self.usage.begin()
-        self.started_s = self.client.said_s = time.monotonic()
-        seen = await self._execute(index, cell)
+        self.started_s = self.client.reported_s = time.monotonic()
+        outcome = await self._execute(index, cell)
         seconds = time.monotonic() - self.started_s
         figures = self.usage.end()
-        if seen["state"] == "failed" and seen["class"] != "memory" and usage.oom_kills(self.spec.oom_file) > oom_before:
-            text = "out of memory: " + (seen["message"] or seen["error"])
-            seen["message"] = seen["error"] = out_of_memory() if seen["class"] == "dead" else text
-            seen["class"] = "memory"
+        if (
+            outcome["state"] == "failed"
+            and outcome["class"] != "memory"
+            and usage.oom_kills(self.spec.oom_file) > oom_before
+        ):
+            text = "out of memory: " + (outcome["message"] or outcome["error"])
+            outcome["message"] = outcome["error"] = out_of_memory() if outcome["class"] == "dead" else text
+            outcome["class"] = "memory"
         if self.client.omitted_chars:
             text = "\n[%d characters more were printed and are left out here]\n" % self.client.omitted_chars
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
-        if seen["state"] == "failed":
-            seen["output"] = printed(cell)
-        self._note(number, cell, dict(seen, seconds=round(seconds, 4), **figures))
-        return seen
+        if outcome["state"] == "failed":
+            outcome["output"] = printed(cell)
+        self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **figures))
+        return outcome
 
     async def _execute(self, index: int, cell: Any) -> Dict[str, Any]:
         reply: Dict[str, Any] = {}
@@ -164,7 +168,7 @@ class Pass:
             return "over the cell's limit of %g s" % self.spec.cell_timeout_s
         if self.deadline_s is not None and now_s > self.deadline_s:
             return "over the pass's limit of %g s" % self.spec.timeout_s
-        if self.spec.stall_s is not None and now_s - self.client.said_s > self.spec.stall_s:
+        if self.spec.stall_s is not None and now_s - self.client.reported_s > self.spec.stall_s:
             return "stalled: no output for %g s" % self.spec.stall_s
         return ""
 

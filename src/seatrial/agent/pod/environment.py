@@ -81,9 +81,9 @@ class Environments:
         if path is None:
             raise Unready("refused", "the image has no interpreter %s, or it cannot be executed" % interpreter)
         path = os.path.abspath(path)
-        works, said = ask([path, "-c", "import sys; print(sys.version)"], self._env)
+        works, answer = ask([path, "-c", "import sys; print(sys.version)"], self._env)
         if not works:
-            raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _reason(said)))
+            raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _reason(answer)))
         return Python(path, entered(self._env, path))
 
     def _check_version(self, wanted: Optional[str]) -> None:
@@ -113,21 +113,21 @@ class Environments:
         """A layer over the image's Python, in 0.1 s: pip is not copied into it, it is seen through it."""
         folder = os.path.join(self._folder, name)
         argv = [self._own, "-m", "venv", "--without-pip", "--system-site-packages", folder]
-        made, said = ask(argv, self._env)
+        made, answer = ask(argv, self._env)
         path = os.path.join(folder, "bin", "python")
         if not made or not os.path.exists(path):
-            if "No space left" in said:
-                raise Unready("infra", "no environment could be made: %s" % _reason(said))
+            if "No space left" in answer:
+                raise Unready("infra", "no environment could be made: %s" % _reason(answer))
             text = (
                 "no environment could be made, use an image whose Python has `venv`, or one that has the packages: %s"
             )
-            raise Unready("refused", text % _reason(said))
+            raise Unready("refused", text % _reason(answer))
         # The image's Python may itself be an environment. A layer sees only what is below that one.
-        seen = [entry for entry in self._site_packages() if os.path.isdir(entry)]
+        existing = [entry for entry in self._site_packages() if os.path.isdir(entry)]
         for parent, folders, _ in os.walk(os.path.join(folder, "lib")):
             if "site-packages" in folders:
                 with open(os.path.join(parent, "site-packages", "seatrial-image.pth"), "w") as file:
-                    file.write("".join(entry + "\n" for entry in seen))
+                    file.write("".join(entry + "\n" for entry in existing))
                 break
         return path
 
@@ -135,8 +135,8 @@ class Environments:
         program = (
             "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
         )
-        answered, said = ask([self._own, "-c", program], self._env)
-        return said.splitlines() if answered else []
+        answered, answer = ask([self._own, "-c", program], self._env)
+        return answer.splitlines() if answered else []
 
     def _install(self, python: str, env: Dict[str, str], packages: List[str]) -> None:
         if not packages or ask([python, "-c", SATISFIED, *packages], env)[0]:

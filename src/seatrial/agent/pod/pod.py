@@ -194,10 +194,10 @@ class Pod:
 
     def _do(self, name: str, argv: List[str], env: Dict[str, str]) -> Ended:
         """A program that comes before the steps: in the log, within the run limit, ended when that is asked for."""
-        seen: List[Ended] = []
+        endings: List[Ended] = []
 
         def finish(ended: Ended) -> Dict[str, Any]:
-            seen.append(ended)
+            endings.append(ended)
             return {}
 
         records = Records(self._folders.volume(""), self._mask, "environment.jsonl")
@@ -206,9 +206,9 @@ class Pod:
         ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
         records.close()
         self._done = []
-        if ending.outcome != "exited" or not seen:
+        if ending.outcome != "exited" or not endings:
             raise Unready(ending.outcome, join(ending.message, "while its environment was made (%s)" % name))
-        return seen[-1]
+        return endings[-1]
 
     def _drive(
         self,

@@ -36,9 +36,9 @@ class TeeLog(Log):
             self._dropped_bytes += len(data)
             return
         if self._dropped_bytes:
-            said = "\n[%d bytes are not shown here: they came faster than they were taken]\n" % self._dropped_bytes
+            notice = "\n[%d bytes are not shown here: they came faster than they were taken]\n" % self._dropped_bytes
             self._dropped_bytes = 0
-            data = said.encode() + data
+            data = notice.encode() + data
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         self.pump()

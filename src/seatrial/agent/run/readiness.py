@@ -12,7 +12,7 @@ import socket
 import time
 from typing import Callable, Optional
 
-from ..contain.process import read
+from ..contain.process import read_proc
 
 FIRST_S = 0.05
 SHARE = 0.02  # of the time since the start: readiness is known that much too late at most
@@ -148,7 +148,7 @@ def listens_in(pid: int, port: int) -> bool:
     """Whether something in the network of process `pid` listens on that port, and not for itself alone."""
     for name in ("tcp", "tcp6"):
         try:
-            lines = read("/proc/%d/net/%s" % (pid, name)).splitlines()[1:]
+            lines = read_proc("/proc/%d/net/%s" % (pid, name)).splitlines()[1:]
         except OSError:
             continue
         for line in lines:

@@ -117,7 +117,7 @@ class Runner:
             self._records.write("done", step=self._index, outcome=prepared.outcome, code=code, result=prepared.result)
             return
         before = self._sandbox.members()
-        sessions = {seen.session for seen in map(stat, before) if seen is not None}
+        sessions = {member.session for member in map(stat, before) if member is not None}
         oom_before = self._sandbox.oom_kills()
         self._meter.begin()
         child = self._child = self._start(prepared)
@@ -137,8 +137,8 @@ class Runner:
         """Those that came with this step; what an earlier step left running on purpose is not touched."""
         found = set()
         for pid in self._sandbox.members() - before:
-            seen = stat(pid)
-            if seen is not None and seen.session not in sessions:
+            member = stat(pid)
+            if member is not None and member.session not in sessions:
                 found.add(pid)
         return found
 

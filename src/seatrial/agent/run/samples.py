@@ -64,7 +64,7 @@ class Meter:
         return max(self._peak_bytes, largest_process_bytes)
 
     def _cpu_s(self) -> float:
-        return self._reaped_s + sum(seen.cpu_s for seen in map(stat, self._sandbox.members()) if seen is not None)
+        return self._reaped_s + sum(member.cpu_s for member in map(stat, self._sandbox.members()) if member is not None)
 
 
 class GpuQuery:

@@ -174,10 +174,10 @@ def _import(args: Result, context: Context) -> Prepared:
         return Prepared(result=_not_imported("crashed", "there is no Python on PATH to import %s with" % module))
 
     def finish(ended: Ended) -> Result:
-        seen = ended.note("import")
-        if seen is None:
+        probed = ended.note("import")
+        if probed is None:
             return _not_imported("crashed", "Python %s while it imported %s" % (ended.how(), module), ended.output)
-        return {key: value for key, value in seen.items() if key not in ("note", "at_s")}
+        return {key: value for key, value in probed.items() if key not in ("note", "at_s")}
 
     return Prepared([python, "-c", source("probe"), "import", module], finish=finish)
 
@@ -194,10 +194,10 @@ def _facts(args: Result, context: Context) -> Prepared:
     env = {name: hide(name, value) for name, value in sorted(context.env.items())}
 
     def finish(ended: Ended) -> Result:
-        seen = ended.note("facts")
-        if seen is None:
+        probed = ended.note("facts")
+        if probed is None:
             return {"error": "the facts are not known: Python %s" % ended.how(), "env": Mask(context.secrets).data(env)}
-        facts = {key: value for key, value in seen.items() if key not in ("note", "at_s")}
+        facts = {key: value for key, value in probed.items() if key not in ("note", "at_s")}
         found: Result = Mask(context.secrets).data(dict(facts, env=env))
         return found
 

@@ -24,7 +24,7 @@ def report(note: Dict[str, Any]) -> None:
 # ---- import
 
 
-def see_import(module: str) -> Dict[str, Any]:
+def probe_import(module: str) -> Dict[str, Any]:
     """Import `module`. `absent`: that very module, or a package above it, is not installed. All else is `crashed`."""
     import faulthandler
     import traceback
@@ -95,7 +95,7 @@ def module_version(module: str) -> Optional[str]:
 # ---- command
 
 
-def see_version(path: str) -> Dict[str, Any]:
+def probe_version(path: str) -> Dict[str, Any]:
     """The first line of `PATH --version`. A command that has no such option, or hangs, simply has no version."""
     import re
     import signal
@@ -175,7 +175,7 @@ def _read(path: str) -> str:
 # ---- facts
 
 
-def see_facts(argument: str) -> Dict[str, Any]:
+def probe_facts(argument: str) -> Dict[str, Any]:
     """This interpreter's environment, and the machine as a process in it sees it."""
     gpus, source, trouble = _gpus()
     return {
@@ -269,7 +269,7 @@ def _os() -> Dict[str, str]:
     return {"name": name, "kernel": uname.release, "machine": uname.machine}
 
 
-PROBES = {"import": see_import, "command": see_version, "facts": see_facts}
+PROBES = {"import": probe_import, "command": probe_version, "facts": probe_facts}
 
 
 def main(arguments: List[str]) -> int:

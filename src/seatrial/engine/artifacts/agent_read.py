@@ -16,7 +16,7 @@ READ_S = 1800.0
 MEMORY_BYTES = 4 << 30
 
 
-def read(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
+def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
     """The agent's records, and how it ended itself: a file that it dies of is told, not raised."""
     with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
         agent = agent_file(Path(scratch))

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 
 from seatrial import plugins
-from seatrial.engine.artifacts.agent_read import read
+from seatrial.engine.artifacts.agent_read import read_as_agent
 from seatrial.engine.artifacts.fetch_folder import LOGS, CannotCheck
 from seatrial.engine.judge import Judged, judge, reason
 from seatrial.engine.result import result_of
 from seatrial.job import (
-    Attempt,
+    AttemptResult,
     CellResult,
     Job,
     Observation,
@@ -73,7 +73,7 @@ def check_folder(
     judgement = judge(replace(cell, bounds=bounds, unbounded=unbounded), kind, {"job": observation}, "", time.time())
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
-    attempt = Attempt(1, observation.place, [], observation.exit, verdict, why)
+    attempt = AttemptResult(1, observation.place, [], observation.exit, verdict, why)
     return Checked(result_of(cell, [Judged(attempt, judgement)]), folder, found)
 
 
@@ -139,13 +139,16 @@ def _observe(job: Job, train: Step, folder: Path, logs: tuple[Path, ...], exit_c
         "roots": [str(folder)],
         "entries": files.args["entries"],
     }
-    records, ended = read(spec)
-    seen = read_records(records, [train, files]).steps
+    records, ended = read_as_agent(spec)
+    observed = read_records(records, [train, files]).steps
     if ended.outcome is Outcome.EXITED:  # the times are those of reading, which say nothing of the job
         ran = {"outcome": Outcome.EXITED, "code": exit_code, "started_s": None, "ended_s": None}
-        result = {**seen[0].result, "errors": _errors(seen[0].result.get("errors") or [], folder)}
-        seen = [
-            msgspec.structs.replace(seen[0], **ran, output=_tail(logs), result=result),
-            msgspec.structs.replace(seen[1], outcome=Outcome.EXITED, code=0),
+        result = {
+            **observed[0].result,
+            "errors": _errors(observed[0].result.get("errors") or [], folder),
+        }
+        observed = [
+            msgspec.structs.replace(observed[0], **ran, output=_tail(logs), result=result),
+            msgspec.structs.replace(observed[1], outcome=Outcome.EXITED, code=0),
         ]
-    return Observation(job.name, 1, Place("", ""), ended, steps=seen)
+    return Observation(job.name, 1, Place("", ""), ended, steps=observed)

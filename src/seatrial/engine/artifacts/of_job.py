@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.engine.artifacts.agent_read import read
+from seatrial.engine.artifacts.agent_read import read_as_agent
 from seatrial.engine.artifacts.fetch_folder import CannotCheck, NothingThere, fetch_folder, is_address
-from seatrial.job import Job, Mask, Observation, Outcome, Step, StepSeen, read_records
+from seatrial.job import Job, Mask, Observation, ObservedStep, Outcome, Step, read_records
 
 
 def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
@@ -16,7 +16,10 @@ def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observatio
     far = {step.name: step for step in job.steps if step.kind == "files" and _address(step)}
     if not far or observation.exit.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
         return observation
-    steps = [_seen(far[seen.name], seen, mask) if seen.name in far else seen for seen in observation.steps]
+    steps = [
+        _with_files(far[observed.name], observed, mask) if observed.name in far else observed
+        for observed in observation.steps
+    ]
     return msgspec.structs.replace(observation, steps=steps)
 
 
@@ -24,7 +27,7 @@ def _address(step: Step) -> str:
     return next((root for root in step.args.get("roots", ()) if is_address(root)), "")
 
 
-def _seen(step: Step, seen: StepSeen, mask: Mask) -> StepSeen:
+def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
     entries = step.args["entries"]
     with tempfile.TemporaryDirectory(prefix="seatrial-artifacts-") as scratch:
         try:
@@ -32,9 +35,9 @@ def _seen(step: Step, seen: StepSeen, mask: Mask) -> StepSeen:
         except NothingThere:
             pass  # that a job wrote nothing is for its checks to say
         except CannotCheck as error:
-            return msgspec.structs.replace(seen, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
-        records, ended = read({"logs": [], "train": None, "roots": [scratch], "entries": entries})
+            return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
+        records, ended = read_as_agent({"logs": [], "train": None, "roots": [scratch], "entries": entries})
     nothing = Step("train", "train")
     found = read_records(records, [nothing, step]).steps[1]
-    output = ended.message if ended.outcome is not Outcome.EXITED else seen.output
-    return msgspec.structs.replace(seen, outcome=ended.outcome, output=output, result=mask.data(found.result))
+    output = ended.message if ended.outcome is not Outcome.EXITED else observed.output
+    return msgspec.structs.replace(observed, outcome=ended.outcome, output=output, result=mask.data(found.result))

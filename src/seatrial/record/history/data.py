@@ -55,7 +55,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     run: str
     benchmark: str  # "" means all of the run
-    word: str
+    label: str
     reason: str
     by: str
     at_s: float

@@ -58,13 +58,13 @@ class _Accepted(msgspec.Struct, frozen=True):
     """A level that somebody accepted: where it began, and when that was said."""
 
     since_s: float
-    said: Mark
+    acceptance: Mark
 
     def covers(self, run: str, at_s: float) -> bool:
-        return run == self.said.run or self.since_s <= at_s <= self.said.at_s
+        return run == self.acceptance.run or self.since_s <= at_s <= self.acceptance.at_s
 
 
-class _Words(msgspec.Struct, frozen=True):
+class _Marks(msgspec.Struct, frozen=True):
     """What people said, as it counts now."""
 
     judged: dict[str, dict[str, Mark]]  # by run, then by benchmark, which is "" for all of the run
@@ -73,7 +73,7 @@ class _Words(msgspec.Struct, frozen=True):
     def of(self, run: str, benchmark: str) -> Mark | None:
         of_run = self.judged.get(run, {})
         mark = of_run.get(benchmark) or of_run.get("")
-        return mark if mark and mark.word else None
+        return mark if mark and mark.label else None
 
 
 def durations(session: Session, hashes: list[str] | None, last: int) -> dict[str, list[float]]:
@@ -118,10 +118,10 @@ def with_points(session: Session, series: list[Series], last: int | None) -> lis
     """The same with their points; one whose runs were all replaced has none, and is left out."""
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in series]
     rows = _rows(session, numbers, _ENDLESS if last is None else last)
-    words = _words(session)
+    all_marks = _read_marks(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     return [
-        msgspec.structs.replace(one, points=_points(rows[number], one, words, commits))
+        msgspec.structs.replace(one, points=_points(rows[number], one, all_marks, commits))
         for number, one in zip(numbers, series, strict=True)
         if rows.get(number)
     ]
@@ -140,28 +140,37 @@ def _rows(session: Session, numbers: list[int], most: int) -> dict[int, list[tup
     return rows
 
 
-def _points(rows: list[tuple[Any, ...]], series: Series, words: _Words, commits: dict[str, str]) -> list[Point]:
+def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, commits: dict[str, str]) -> list[Point]:
     benchmark, commit_of = series.benchmark, commits.get
-    levels = words.accepted.get((benchmark, series.fingerprint), [])
-    levels = [level for level in levels if level.said.metric in ("", series.metric)]
-    if not words.judged and not levels:
+    levels = all_marks.accepted.get((benchmark, series.fingerprint), [])
+    levels = [level for level in levels if level.acceptance.metric in ("", series.metric)]
+    if not all_marks.judged and not levels:
         return [
             Point(run, at_s, value, verdict, "", "", commit_of(run, ""), host, id_ or benchmark, source)
             for run, at_s, value, verdict, host, id_, source in rows
         ]
     made, begun = [], set()
     for run, at_s, value, verdict, host, id_, source in rows:
-        mark = words.of(run, benchmark)
+        mark = all_marks.of(run, benchmark)
         level = next((level for level in levels if level.covers(run, at_s)), None)
-        if level and run == level.said.run and run not in begun:  # of its repeats the first
+        if level and run == level.acceptance.run and run not in begun:  # of its repeats the first
             begun.add(run)
-            mark = level.said
-        elif level and mark and mark.word == "regression" and mark.at_s <= level.said.at_s:
+            mark = level.acceptance
+        elif level and mark and mark.label == "regression" and mark.at_s <= level.acceptance.at_s:
             mark = None  # since then the level is in order
-        told = (mark.word, mark.reason) if mark else ("", "")
+        marked = (mark.label, mark.reason) if mark else ("", "")
         made.append(
             Point(
-                run, at_s, value, verdict, *told, commit_of(run, ""), host, id_ or benchmark, source, level is not None
+                run,
+                at_s,
+                value,
+                verdict,
+                *marked,
+                commit_of(run, ""),
+                host,
+                id_ or benchmark,
+                source,
+                level is not None,
             )
         )
     return made
@@ -174,29 +183,34 @@ def marks(session: Session) -> list[Mark]:
     return [Mark(*row) for row in rows]
 
 
-def _words(session: Session) -> _Words:
+def _read_marks(session: Session) -> _Marks:
     """The last mark of a run's benchmark counts; a mark of the whole run is one of each of them."""
     judged: dict[str, dict[str, Mark]] = {}
     accepted: dict[str, dict[tuple[str, str], Mark]] = {}
     for mark in marks(session):
-        if mark.word == ACCEPTED:
+        if mark.label == ACCEPTED:
             accepted.setdefault(mark.run, {})[mark.benchmark, mark.metric] = mark
             continue
         of_run = judged.setdefault(mark.run, {})
         if not mark.benchmark:
             of_run.clear()
         of_run[mark.benchmark] = mark
-        if mark.word in ("", "regression") and mark.run in accepted:
-            kept = {of: said for of, said in accepted[mark.run].items() if mark.benchmark not in ("", of[0])}
+        if mark.label in ("", "regression") and mark.run in accepted:
+            kept = {
+                of: acceptance for of, acceptance in accepted[mark.run].items() if mark.benchmark not in ("", of[0])
+            }
             accepted[mark.run] = kept
-    last = sorted((said for of_run in accepted.values() for said in of_run.values()), key=lambda said: -said.at_s)
-    return _Words(judged, _levels(session, last) if last else {})
+    last = sorted(
+        (acceptance for of_run in accepted.values() for acceptance in of_run.values()),
+        key=lambda acceptance: -acceptance.at_s,
+    )
+    return _Marks(judged, _levels(session, last) if last else {})
 
 
-def _levels(session: Session, said: list[Mark]) -> dict[tuple[str, str], list[_Accepted]]:
+def _levels(session: Session, acceptance: list[Mark]) -> dict[tuple[str, str], list[_Accepted]]:
     found: dict[tuple[str, str], list[_Accepted]] = {}
     starts = session.execute(_STARTS, (ACCEPTED,))
-    for mark in said:
+    for mark in acceptance:
         for run, benchmark, fingerprint, since_s in starts:
             if run == mark.run and mark.benchmark in ("", benchmark):
                 found.setdefault((benchmark, fingerprint), []).append(_Accepted(since_s, mark))
@@ -204,13 +218,15 @@ def _levels(session: Session, said: list[Mark]) -> dict[tuple[str, str], list[_A
 
 
 def alarms(session: Session) -> list[Alarm]:
-    words = _words(session)
+    all_marks = _read_marks(session)
     found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alarm
     for run, at_s, benchmark, fingerprint, verdict, why, commit in session.execute(_ALARMS):
-        levels = words.accepted.get((benchmark, fingerprint), [])
-        mark = words.of(run, benchmark) or next((level.said for level in levels if level.covers(run, at_s)), None)
-        told = (mark.word, mark.reason, mark.by) if mark else ("", "", "")
-        alarm = Alarm(run, at_s, benchmark, fingerprint, verdict, why, commit, *told)
+        levels = all_marks.accepted.get((benchmark, fingerprint), [])
+        mark = all_marks.of(run, benchmark) or next(
+            (level.acceptance for level in levels if level.covers(run, at_s)), None
+        )
+        marked = (mark.label, mark.reason, mark.by) if mark else ("", "", "")
+        alarm = Alarm(run, at_s, benchmark, fingerprint, verdict, why, commit, *marked)
         found.setdefault((run, benchmark, fingerprint, verdict), alarm)
     return list(found.values())
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from seatrial.job import Attempt, CellResult, RunResults, Stage, figures
+from seatrial.job import AttemptResult, CellResult, RunResults, Stage, figures
 from seatrial.record.history.data import Mark
 from seatrial.record.history.keeping import key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
@@ -54,12 +54,12 @@ def add(session: Session, results: RunResults) -> None:
     session.many("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", list(points.values()))
 
 
-def mark(session: Session, said: Mark) -> None:
+def mark(session: Session, new: Mark) -> None:
     session.execute(
         "INSERT INTO marks (run, benchmark, metric, at_s, word, reason, said_by) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (run, benchmark, metric, at_s)"
         " DO UPDATE SET word = excluded.word, reason = excluded.reason, said_by = excluded.said_by",
-        (said.run, said.benchmark, said.metric, said.at_s, said.word, said.reason, said.by),
+        (new.run, new.benchmark, new.metric, new.at_s, new.label, new.reason, new.by),
     )
 
 
@@ -85,7 +85,7 @@ def _first_message(cell: CellResult) -> str:
     return next((finding.message for finding in cell.findings if finding.verdict is cell.verdict), "")
 
 
-def _attempt(run: str, hash_: str, results: RunResults, attempt: Attempt) -> Row:
+def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) -> Row:
     return (
         run,
         hash_,
@@ -120,6 +120,6 @@ def _at_s(results: RunResults, cell: CellResult) -> float:
     return _started_s(results, cell.attempts[-1]) if cell.attempts else results.started_s
 
 
-def _started_s(results: RunResults, attempt: Attempt) -> float:
+def _started_s(results: RunResults, attempt: AttemptResult) -> float:
     times = {time.stage: time.wall_s for time in attempt.stages}
     return times.get(Stage.STARTED, times.get(Stage.CREATED, results.started_s))

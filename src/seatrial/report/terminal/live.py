@@ -80,7 +80,7 @@ class Plain:
         self._colour = wants_colour(out)
         self._ascii = is_ascii(out)
         self._clocks = Clocks()
-        self._waiting_told: set[str] = set()
+        self._waiting_shown: set[str] = set()
 
     def update(self, cell: str, state: str, progress: str = "") -> None:
         took_s = self._clocks.take(cell, state)
@@ -96,10 +96,10 @@ class Plain:
 
     def _new_reason(self, why: str) -> bool:
         """Thousands may wait for the same, in words that differ by their numbers alone: only the first is reported."""
-        words = "".join(character for character in why if not character.isdigit())
-        if words in self._waiting_told or len(self._waiting_told) >= MOST_REASONS:
+        reason = "".join(character for character in why if not character.isdigit())
+        if reason in self._waiting_shown or len(self._waiting_shown) >= MOST_REASONS:
             return False
-        self._waiting_told.add(words)
+        self._waiting_shown.add(reason)
         return True
 
     def _finished(self, cell: str, state: str, took_s: float | None, why: str) -> Line:

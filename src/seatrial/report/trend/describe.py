@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from seatrial.job import Bound, BoundState
-from seatrial.job import told as digits
+from seatrial.job import figure_text as digits
 from seatrial.record.history import Point
 from seatrial.report.text import count, one_line
 from seatrial.report.trend.series import ChangeGroup, LevelChange, Precision, SeriesView

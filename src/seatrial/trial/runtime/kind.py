@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.check import check_job
-from seatrial.job import Finding, Input, Observation, Part, StepSeen
+from seatrial.job import Finding, Input, Observation, ObservedStep, Part
 from seatrial.suite import Cell, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
@@ -28,13 +28,13 @@ class RuntimeKind:
         observation = observed["job"]
         findings = check_job(observation)
         metrics: dict[str, Any] = {}
-        seen_by_name = {seen.name: seen for seen in observation.steps}
+        step_by_name = {observed_step.name: observed_step for observed_step in observation.steps}
         for planned in plan_steps(cell):
             name = planned.step.name
-            seen = seen_by_name.get(name) or StepSeen(name, planned.step.kind, planned.step.args)
-            findings += planned.check(seen, observation.exit)
-            if seen.seconds is not None:
-                metrics[name] = _figures(seen)
+            observed_step = step_by_name.get(name) or ObservedStep(name, planned.step.kind, planned.step.args)
+            findings += planned.check(observed_step, observation.exit)
+            if observed_step.seconds is not None:
+                metrics[name] = _figures(observed_step)
         metrics.update(_passes(findings))
         return Judgement(findings, metrics)
 
@@ -51,13 +51,13 @@ def _inputs(cell: Cell) -> list[Input]:
     ]
 
 
-def _figures(seen: StepSeen) -> dict[str, Any]:
-    figures: dict[str, Any] = {"seconds": {"value": round(seen.seconds or 0.0, 4), "unit": "s"}}
-    if seen.cpu_s is not None:
-        figures["cpu"] = {"value": round(seen.cpu_s, 4), "unit": "s"}
-    if seen.peak_memory_bytes is not None:
-        figures["peak_memory"] = {"value": seen.peak_memory_bytes, "unit": "B"}
-    gpus = [gpu for sample in seen.samples for gpu in sample.gpu]
+def _figures(observed_step: ObservedStep) -> dict[str, Any]:
+    figures: dict[str, Any] = {"seconds": {"value": round(observed_step.seconds or 0.0, 4), "unit": "s"}}
+    if observed_step.cpu_s is not None:
+        figures["cpu"] = {"value": round(observed_step.cpu_s, 4), "unit": "s"}
+    if observed_step.peak_memory_bytes is not None:
+        figures["peak_memory"] = {"value": observed_step.peak_memory_bytes, "unit": "B"}
+    gpus = [gpu for sample in observed_step.samples for gpu in sample.gpu]
     busy = [gpu["utilization"] for gpu in gpus if isinstance(gpu.get("utilization"), int | float)]
     used = [gpu["memory_bytes"] for gpu in gpus if isinstance(gpu.get("memory_bytes"), int | float)]
     if busy:

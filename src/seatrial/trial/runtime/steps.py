@@ -51,7 +51,7 @@ def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Pla
     if wanted is False:
         return
     declared = declared_of(machine, wanted if isinstance(wanted, Facts) else Facts())
-    yield Planned(Step("facts", "facts", {}, FACTS_S), lambda seen, ended: check_facts(seen, ended, declared))
+    yield Planned(Step("facts", "facts", {}, FACTS_S), lambda observed, ended: check_facts(observed, ended, declared))
 
 
 def declared_of(machine: Machine, wanted: Facts) -> Declared:
@@ -66,12 +66,12 @@ def declared_of(machine: Machine, wanted: Facts) -> Declared:
 
 def _command(command: str) -> Planned:
     step = Step(f"command {command}", "command", {"command": command}, COMMAND_S)
-    return Planned(step, lambda seen, ended: [check_command(seen, ended)])
+    return Planned(step, lambda observed, ended: [check_command(observed, ended)])
 
 
 def _import(module: str, version: str) -> Planned:
     step = Step(f"import {module}", "import", {"module": module}, IMPORT_S)
-    return Planned(step, lambda seen, ended: [check_import(seen, ended, version)])
+    return Planned(step, lambda observed, ended: [check_import(observed, ended, version)])
 
 
 def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[Planned]:

@@ -14,7 +14,7 @@ from seatrial.check.loss import LossExpected, check_loss
 from seatrial.check.metric import MetricExpected, check_metric, figure_data, step_time_figure
 from seatrial.check.profile import AGREES, ProfileExpected, check_profile, profiles
 from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile, times_broken
-from seatrial.job import Finding, Observation, Part, StepSeen, Verdict
+from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict
 from seatrial.suite import Cell, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
@@ -53,13 +53,13 @@ class TrainingKind:
         """Every check has its finding, whatever became of the job."""
         observation = observed["job"]
         model = model_of(cell)
-        seen = {step.name: step for step in observation.steps}
+        step_by_name = {step.name: step for step in observation.steps}
         window = job_window(observation)
         findings = check_job(observation)
-        if "workspace" in seen:
-            findings.append(check_workspace(seen["workspace"], observation.exit))
-        train = seen.get(TRAIN) or StepSeen(TRAIN, "train")
-        files = seen.get(FILES) or StepSeen(FILES, "files")
+        if "workspace" in step_by_name:
+            findings.append(check_workspace(step_by_name["workspace"], observation.exit))
+        train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "train")
+        files = step_by_name.get(FILES) or ObservedStep(FILES, "files")
         findings += check_exit(train, observation.exit)
         findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model, train)]
         asked = _asked_hosts(model, train)
@@ -84,7 +84,7 @@ class TrainingKind:
         return Judgement(findings, _figures(train) | metrics)
 
 
-def _log(cell: Cell, model: TrainingTrial, train: StepSeen) -> LogExpected:
+def _log(cell: Cell, model: TrainingTrial, train: ObservedStep) -> LogExpected:
     """`logs`, of a job that ran elsewhere: of how many hosts there is one."""
     logs = train.args.get("logs")
     return LogExpected(
@@ -96,18 +96,18 @@ def _log(cell: Cell, model: TrainingTrial, train: StepSeen) -> LogExpected:
     )
 
 
-def _hosts(model: TrainingTrial, train: StepSeen) -> int:
+def _hosts(model: TrainingTrial, train: ObservedStep) -> int:
     """As many as the step had: of logs that are read later there may be more."""
     hosts = train.args.get("hosts")
     return hosts if isinstance(hosts, int) else model.hosts
 
 
-def _asked_hosts(model: TrainingTrial, train: StepSeen) -> int:
+def _asked_hosts(model: TrainingTrial, train: ObservedStep) -> int:
     """How many hosts must each report steps, loss and metrics; 0: any one will do."""
     return _hosts(model, train) if model.log.hosts == "all" else 0
 
 
-def _loss(cell: Cell, model: TrainingTrial, train: StepSeen) -> list[Finding]:
+def _loss(cell: Cell, model: TrainingTrial, train: ObservedStep) -> list[Finding]:
     loss = model.loss
     if loss is None:
         return []
@@ -153,7 +153,7 @@ def _metric(cell: Cell, name: str, metric: Metric, hosts: int) -> MetricExpected
     )
 
 
-def _figures(train: StepSeen) -> dict[str, Any]:
+def _figures(train: ObservedStep) -> dict[str, Any]:
     """What was measured of the command itself."""
     figures: dict[str, Any] = {}
     if train.seconds is not None:
@@ -163,7 +163,7 @@ def _figures(train: StepSeen) -> dict[str, Any]:
     return figures
 
 
-def _own_figures(model: TrainingTrial, train: StepSeen, files: StepSeen) -> dict[str, Any]:
+def _own_figures(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, Any]:
     """The step time and the last loss, without being asked for, each of the host where it is highest. Where the step
     time comes from depends on the suite alone, never on what a run happened to leave: figures of two sources are not
     the same figure."""
@@ -171,14 +171,14 @@ def _own_figures(model: TrainingTrial, train: StepSeen, files: StepSeen) -> dict
     last = log_values(train, "loss").last
     if last and all(map(math.isfinite, last.values())):
         host = max(last, key=lambda host: last[host])
-        whose = f" of host {host}" if len(last) > 1 else ""
-        figures["loss"] = figure_data(last[host], "", None, f"the log{whose} (last value)")
+        of_host = f" of host {host}" if len(last) > 1 else ""
+        figures["loss"] = figure_data(last[host], "", None, f"the log{of_host} (last value)")
     if STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
         figures[STEP_TIME] = step_time_figure(taken)
     return figures
 
 
-def _step_time(model: TrainingTrial, train: StepSeen, files: StepSeen) -> StepTime | None:
+def _step_time(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> StepTime | None:
     profiled = next((name for name, entry in model.files.items() if entry.profile), None)
     if profiled is not None:
         return from_profile(profiles(files, profiled))
