@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from seatrial.job import Exit, Outcome
 from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.watch.ending import Around, HostEnd, host_exit, job_exit, over
-from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, pod_summary
+from seatrial.target.kubernetes.watch.ending import EndContext, HostEnd, host_exit, job_exit, over
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
+from seatrial.target.kubernetes.watch.objects import PodObject, RootObject
 
-ROOT = Around(root=RootObject(), root_name="job", namespace="trials")
+ROOT = EndContext(root=RootObject(), root_name="job", namespace="trials")
 
 
 def pod(
@@ -59,7 +60,7 @@ def root(*conditions: tuple[str, str, str], suspend: bool = False) -> RootObject
     return msgspec.convert({"spec": {"suspend": suspend}, "status": {"conditions": found}}, RootObject)
 
 
-def ended(found: PodObject, around: Around = ROOT, **host: Any) -> Exit:
+def ended(found: PodObject, around: EndContext = ROOT, **host: Any) -> Exit:
     return host_exit(HostEnd(found, **host), around)
 
 
@@ -253,7 +254,7 @@ def test_a_container_of_the_template_that_fails_before_the_trial_is_named() -> N
 def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
     job = JobAnnotation("j", "r", runs=1)
     for code, known in ((0, True), (3, True), (137, False), (143, False)):
-        lines = job.records(pod_summary(pod({"exitCode": code})))
+        lines = job.records(TrackedPod(pod({"exitCode": code})))
         assert [line["code"] for line in lines if line["event"] == "done"] == ([code] if known else [])
 
 
@@ -297,14 +298,15 @@ def test_without_pods_the_root_is_all_that_can_tell() -> None:
 def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
     steps = {"steps": [["exited", 0], ["timeout", None]]}
     said = pod({"exitCode": 124, "message": word("timeout", None, "", **steps)}, number=2)
-    now = pod_summary(said)
-    assert (now.number, now.node, now.trial_ended, now.ended, now.exit_code) == (2, "node-a", True, False, 124)
+    now = TrackedPod(said)
+    assert (now.number, now.trial_ended, now.over, now.exit_code) == (2, True, False, 124)
     assert now.step_ends == (("exited", 0), ("timeout", None))
-    assert pod_summary(pod(running=True)).trial_running
-    gone = pod_summary(pod(running=True), gone=True)
-    assert (gone.trial_running, gone.trial_ended, gone.ended, gone.real) == (False, True, True, False)
+    assert TrackedPod(pod(running=True)).trial_running
+    gone = TrackedPod(pod(running=True))
+    gone.update(gone.pod, 1e10, live=True, gone=True)
+    assert (gone.trial_running, gone.trial_ended, gone.over, gone.real) == (False, True, True, False)
     odd = pod({"exitCode": 0, "message": word("exited", 0, steps=[["what", 1]])})
-    assert pod_summary(odd).step_ends == ()
+    assert TrackedPod(odd).step_ends == ()
 
 
 @pytest.mark.parametrize(
@@ -324,8 +326,8 @@ def test_a_host_has_the_number_that_its_controller_gave_it(labels: dict[str, str
 def test_a_pod_that_its_node_deleted_once_more_was_asked_to_end_the_first_time() -> None:
     late = pod({"exitCode": 143}, deleted="2026-11-16T05:00:20Z")  # by the node, when it was done with it
     first_s = datetime.fromisoformat("2026-11-16T05:00:08Z").timestamp()
-    assert host_exit(HostEnd(late, gone=True), Around()).outcome is Outcome.LOST
-    found = host_exit(HostEnd(late, gone=True, deleted_s=first_s), Around(namespace="ns", namespace_going=True))
+    assert host_exit(HostEnd(late, gone=True), EndContext()).outcome is Outcome.LOST
+    found = host_exit(HostEnd(late, gone=True, deleted_s=first_s), EndContext(namespace="ns", namespace_going=True))
     assert found == Exit(Outcome.INFRA, message="the namespace ns is being deleted")
 
 

@@ -5,19 +5,23 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import msgspec
+
 from seatrial.kubernetes import Kubernetes
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.files.live_log import LiveLog
-from seatrial.target.kubernetes.watch.objects import PodSummary
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
+from seatrial.target.kubernetes.watch.objects import PodObject
 from seatrial.target.kubernetes.watch.watcher import Watcher
 
-POD = PodSummary("p", 0, "n", True, False, True, False, "u")
+STATUS = {"containerStatuses": [{"name": name, "state": {"running": {}}} for name in ("trial", "keeper")]}
+POD = TrackedPod(msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": STATUS}, PodObject))
 
 
 class Running:
     """A job of one pod that goes on."""
 
-    def pods(self, handle: str) -> list[PodSummary]:
+    def pods(self, handle: str) -> list[TrackedPod]:
         return [POD]
 
     async def ended(self, handle: str) -> None:
@@ -27,7 +31,7 @@ class Running:
 class Talking(LiveLog):
     """Its log comes faster than anybody reads it."""
 
-    async def _trial(self, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
+    async def _trial(self, pod: TrackedPod, follow: bool) -> AsyncIterator[bytes]:
         while True:
             yield b"line\n"
 

@@ -15,8 +15,8 @@ from cluster.cluster import Cluster
 from seatrial.job import Event, Job, Outcome, Port, Ready, Stage
 from seatrial.target import TargetError
 from seatrial.target.kubernetes.target import KubernetesTarget
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import PodObject
-from seatrial.target.kubernetes.watch.stage_times import PodTimes
 from target.contract import log_of, until_exit
 
 BUSYBOX = "localhost/busybox:1"
@@ -119,8 +119,8 @@ ENDED = {"state": {"terminated": {"startedAt": "2026-01-01T00:00:05Z", "finished
 )
 def test_whether_a_trial_is_or_was_ready_is_read_from_its_pod(seen: PodObject, expected: bool) -> None:
     assert seen.ready is expected
-    times = PodTimes(seen)
-    times.take(seen, 1e10, live=False)
+    times = TrackedPod(seen)
+    times.update(seen, 1e10, live=False)
     assert (Stage.READY in times.times) is expected
     if expected and Stage.FINISHED in times.times:
         assert times.times[Stage.READY].wall_s <= times.times[Stage.FINISHED].wall_s

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seatrial.job import Outcome
 from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
-from seatrial.target.kubernetes.watch.waiting import Around, Patience, Waiting, quantity, why_waiting
+from seatrial.target.kubernetes.watch.waiting import Patience, WaitContext, Waiting, parse_quantity, why_waiting
 
 PATIENCE = Patience(refused_s=1.0, infra_s=2.0, never_s=3.0)
 MOST = {"cpu": 96.0, "memory": float(1 << 40), "nvidia.com/gpu": 8.0}
@@ -38,14 +38,14 @@ def warning(reason: str, message: str, kind: str = "Pod", name: str = "job-0-abc
 
 
 def why(*pods: PodObject, **around: Any) -> Waiting | None:
-    return why_waiting(pods, Around(**around), PATIENCE)
+    return why_waiting(pods, WaitContext(**around), PATIENCE)
 
 
 def final(found: Waiting | None) -> tuple[Outcome, float]:
     assert found is not None
     assert found.final
     assert found.kind
-    return found.class_, found.after_s
+    return found.outcome, found.after_s
 
 
 REFUSED, INFRA, NEVER = (Outcome.REFUSED, 1.0), (Outcome.INFRA, 2.0), (Outcome.REFUSED, 3.0)
@@ -274,4 +274,4 @@ def test_no_words_of_a_cluster_can_break_it(text: str, reason: str) -> None:
     ],
 )
 def test_quantities_are_read_as_kubernetes_writes_them(text: str, number: float | None) -> None:
-    assert quantity(text) == number
+    assert parse_quantity(text) == number

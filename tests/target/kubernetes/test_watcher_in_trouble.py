@@ -18,7 +18,8 @@ from kubernetes.cutter import cutting
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
+from seatrial.target.kubernetes.watch.objects import TrackedJob
+from seatrial.target.kubernetes.watch.watcher import Watcher
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 

@@ -10,7 +10,8 @@ from watched import LONG, SHORT, Result, Row, Watched, cancelled_when_told, resu
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
 from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
-from seatrial.target.kubernetes.watch.watcher import Patience, Watcher
+from seatrial.target.kubernetes.watch.waiting import Patience
+from seatrial.target.kubernetes.watch.watcher import Watcher
 
 pytestmark = pytest.mark.cluster
 
@@ -33,9 +34,8 @@ async def test_a_job_that_ends_well_gives_its_stages_and_keeps_its_pod(real_clus
         (pod,) = watched.watcher.pods(handle)
         assert pod.keeper_running
         assert pod.real
-        assert (pod.trial_ended, pod.trial_running, pod.ended, pod.exit_code) == (True, False, False, 0)
-        assert watched.watcher.trial_ended(pod.uid).is_set()
-        assert watched.watcher.pod(pod.uid) == pod
+        assert (pod.trial_ended, pod.trial_running, pod.over, pod.exit_code) == (True, False, False, 0)
+        assert pod.ended.is_set()
         watched.add(handle, await watched.client.get(JOBS, handle))  # again
         await watched.client.delete(JOBS, handle)
         await watched.watcher.gone(handle)

@@ -23,7 +23,7 @@ from seatrial.kubernetes import (
     Tree,
     load,
 )
-from seatrial.target.kubernetes.watch.watcher import Patience
+from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.protocol import TargetError
 from world import EVERY
 

@@ -13,7 +13,8 @@ from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import JOBS, Resource
-from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
+from seatrial.target.kubernetes.watch.objects import TrackedJob
+from seatrial.target.kubernetes.watch.watcher import Watcher
 
 __all__ = ["addons_cluster"]
 

@@ -14,8 +14,10 @@ from seatrial.job import Event, Exit, Stage, StageTime
 from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.ender import Ender
-from seatrial.target.kubernetes.watch.objects import PodSummary
-from seatrial.target.kubernetes.watch.watcher import Patience, TrackedJob, Watcher
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
+from seatrial.target.kubernetes.watch.objects import TrackedJob
+from seatrial.target.kubernetes.watch.waiting import Patience
+from seatrial.target.kubernetes.watch.watcher import Watcher
 
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
 SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, lost_s=4.0)
@@ -148,7 +150,7 @@ class Recording(Ender):
         assert not any(event.exit for event in self._watched.of(name))
         return True
 
-    async def ask(self, pods: Sequence[PodSummary]) -> bool:
+    async def ask(self, pods: Sequence[TrackedPod]) -> bool:
         self._watched.asked.append({pod.number for pod in pods})
         return True
 

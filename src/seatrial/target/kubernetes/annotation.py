@@ -1,4 +1,4 @@
-"""What a root object says of its job to whoever finds it: an annotation, so that any process can take the job up."""
+"""The annotation of a root object that describes its job, so that any process that finds it can take the job up."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import msgspec
 from seatrial.job import Job
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.run_object import Annotated
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import KILLED
-from seatrial.target.kubernetes.watch.watcher import PodSummary
 from seatrial.target.protocol import TargetError
 
 MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
@@ -21,7 +21,7 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
     hosts: int = 1
     grace_s: float = 10.0
     steps: tuple[str, ...] = ()  # their names; none when they are too long
-    runs: int = 0  # how many steps there are, when all are plain commands; then the exit code tells of them
+    runs: int = 0  # how many steps there are, when all are plain commands; then the exit code says how they ended
     ports: dict[str, int] = {}  # the number of each by its name
 
     @classmethod
@@ -45,11 +45,11 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
     def text(self) -> str:
         return msgspec.json.encode(self).decode()
 
-    def records(self, pod: PodSummary) -> list[dict[str, Any]]:
-        """The agent's records as far as the status of its container tells them: how each step ended, not what it
-        said. Empty when it does not tell."""
+    def records(self, pod: TrackedPod) -> list[dict[str, Any]]:
+        """The agent's records as far as the status of its container has them: how each step ended, not its output.
+        Empty when it has none."""
         ends = pod.step_ends
-        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # beyond, it was ended by somebody else
+        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # beyond, it was killed
         if not ends and own and (pod.exit_code == 0 or self.runs == 1):
             ends = (("exited", pod.exit_code),) * self.runs
         lines: list[dict[str, Any]] = []

@@ -25,7 +25,7 @@ from seatrial.kubernetes import (
 )
 from seatrial.target.kubernetes import manifest, names, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.watch.inquiries import NodeObject
+from seatrial.target.kubernetes.watch.feeds import NodeObject
 from seatrial.target.protocol import Level, Remark, TargetError
 
 PATIENCE_S = 10.0

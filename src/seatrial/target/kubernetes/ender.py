@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.watch.objects import PodSummary
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
 
 ASK_S = 20.0  # for one try at a pod
 RETRY_S = 0.5
@@ -21,13 +21,13 @@ class Ender:
         """The root, and with it all of the job, each pod after its grace. False: it was not there."""
         return await self._client.delete(self._resource, name, namespace=self._namespace)
 
-    async def ask(self, pods: Sequence[PodSummary]) -> bool:
-        """Whether all that run have heard it. One that has not begun cannot be asked: it is deleted."""
+    async def ask(self, pods: Sequence[TrackedPod]) -> bool:
+        """Whether all that run were reached. One that has not begun cannot be asked: it is deleted."""
         running = [pod for pod in pods if pod.trial_running]
         if not running and any(pod.trial_ended for pod in pods):
             return True
-        heard = await asyncio.gather(*(self._ask(pod.name) for pod in running))
-        return bool(running) and all(heard)
+        reached = await asyncio.gather(*(self._ask(pod.name) for pod in running))
+        return bool(running) and all(reached)
 
     async def _ask(self, pod: str) -> bool:
         keeper = self._client.pod(pod, names.KEEPER, namespace=self._namespace)

@@ -112,19 +112,11 @@ def in_use(run: str, holder: Holder) -> RunInUse:
 
 
 class RunObject:
-    def __init__(
-        self,
-        client: Kubernetes,
-        options: KubernetesOptions,
-        namespace: str,
-        run: str,
-        agent: bytes,
-        on_lost: Callable[[Exception], None] = lambda _: None,
-    ) -> None:
-        """`on_lost` is told when the server does not know any more who asks (nobody else may ask it for hours), and
-        when another machine has taken the run over."""
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, namespace: str, run: str, agent: bytes) -> None:
         self.run = run
-        self._on_lost = on_lost
+        # Why this process cannot go on with the run: its credentials are no longer valid (nothing else may notice for
+        # hours), or another machine has taken the run over.
+        self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.name = names.run_object_name(run)
         self._client, self._options, self._namespace, self._agent = client, options, namespace, agent
         self._making: asyncio.Task[dict[str, Any]] | None = None
@@ -253,15 +245,19 @@ class RunObject:
                 return
             except RunInUse as error:
                 self._making, self._configs, self._beat = None, {}, None
-                self._on_lost(error)
+                self._set_lost(error)
                 return
             except UNAUTHENTICATED as error:
                 if refused:
-                    self._on_lost(error)
+                    self._set_lost(error)
                     return
                 refused = True
             except KubernetesError:
                 continue  # a missed beat; the next one comes
+
+    def _set_lost(self, error: Exception) -> None:
+        if not self.lost.done():
+            self.lost.set_result(error)
 
 
 async def remove_deserted(client: Kubernetes, root: Resource, namespace: str, run: str) -> None:

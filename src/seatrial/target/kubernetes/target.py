@@ -34,8 +34,8 @@ from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.plain import plain_script
 from seatrial.target.kubernetes.run_object import Annotated, AnnotatedMeta, RunObject, beating, in_use, remove_deserted
-from seatrial.target.kubernetes.watch.objects import epoch_s
-from seatrial.target.kubernetes.watch.watcher import TrackedJob, Watcher
+from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
+from seatrial.target.kubernetes.watch.watcher import Watcher
 from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
@@ -239,9 +239,8 @@ class KubernetesTarget:
 
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
-            self._runs[run] = RunObject(
-                self._client, self._options, self._namespace, run, agent_bytes(), self._watcher.fail
-            )
+            self._runs[run] = RunObject(self._client, self._options, self._namespace, run, agent_bytes())
+            self._watcher.fail_when(self._runs[run].lost)
         return self._runs[run]
 
     # ---- seeing

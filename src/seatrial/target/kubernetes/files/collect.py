@@ -24,8 +24,9 @@ from seatrial.target import job_files
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_error
-from seatrial.target.kubernetes.files.keeper_log import Prefixed, prefix_of
-from seatrial.target.kubernetes.watch.watcher import PodSummary, Watcher
+from seatrial.target.kubernetes.files.keeper_log import LinePrefixer, line_prefix
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
+from seatrial.target.kubernetes.watch.watcher import Watcher
 from seatrial.target.protocol import TargetError
 
 PATIENCE_S = 120.0  # for a node that does not answer although its pod is said to run
@@ -81,7 +82,7 @@ class Collector:
 
     # ---- one pod
 
-    async def _folder(self, handle: str, job: JobAnnotation, pod: PodSummary, near: Path) -> Path:
+    async def _folder(self, handle: str, job: JobAnnotation, pod: TrackedPod, near: Path) -> Path:
         """All of a pod's `out`, on the same disk as what it is for, so that files need not be copied again."""
         key = (handle, pod.number)
         task = self._whole.get(key)
@@ -96,14 +97,13 @@ class Collector:
         except OSError as error:
             raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
 
-    async def _bring(self, job: JobAnnotation, pod: PodSummary, folder: Path) -> Path:
+    async def _bring(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> Path:
         await _remove(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         begun_s = time.monotonic()
         while True:
-            now = self._watcher.pod(pod.uid)
-            if now is None or not now.keeper_running:
-                await self._from_status(job, now or pod, folder)
+            if not pod.keeper_running:
+                await self._from_status(job, pod, folder)
                 return folder
             try:
                 keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
@@ -121,7 +121,7 @@ class Collector:
 
     # ---- without a keeper
 
-    async def _from_status(self, job: JobAnnotation, pod: PodSummary, folder: Path) -> None:
+    async def _from_status(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> None:
         """The files are gone. What the pod's status says of the steps, and the last of the log, may still be there."""
         folder.mkdir(exist_ok=True)  # of a fetch that came to nothing
         lines = job.records(pod)
@@ -132,7 +132,7 @@ class Collector:
                 log = await self._log(pod, names.TRIAL)
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
-    async def _log(self, pod: PodSummary, container: str) -> bytes:
+    async def _log(self, pod: TrackedPod, container: str) -> bytes:
         logs = self._client.pod(pod.name, container, namespace=self._namespace).logs(patience_s=LOG_PATIENCE_S)
         with contextlib.suppress(NotFound):
             return b"".join([line async for line in logs])
@@ -140,7 +140,7 @@ class Collector:
 
     # ---- the logs of several
 
-    async def _joined_log(self, handle: str, job: JobAnnotation, pods: list[PodSummary], into: Path) -> bool:
+    async def _joined_log(self, handle: str, job: JobAnnotation, pods: list[TrackedPod], into: Path) -> bool:
         folders = [await self._folder(handle, job, pod, into.parent) for pod in pods]
         more = [(pod, name, await self._log(pod, name)) for pod in pods for name in self._others if pod.real]
         await asyncio.to_thread(_join, job, pods, folders, more, into)
@@ -166,22 +166,22 @@ def _little(folder: Path) -> bool:
 
 def _join(
     job: JobAnnotation,
-    pods: list[PodSummary],
+    pods: list[TrackedPod],
     folders: list[Path],
-    more: list[tuple[PodSummary, str, bytes]],
+    more: list[tuple[TrackedPod, str, bytes]],
     into: Path,
 ) -> None:
     """Each line with its host before it when there are several, and with its container when it is another's."""
     into.parent.mkdir(parents=True, exist_ok=True)
     with open(into, "wb") as file:
         for pod, folder in zip(pods, folders, strict=True):
-            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), prefix_of(pod.number, job.hosts)))
+            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), line_prefix(pod.number, job.hosts)))
         for pod, name, log in more:
-            file.writelines(_prefixed([log], prefix_of(pod.number, job.hosts, name)))
+            file.writelines(_prefixed([log], line_prefix(pod.number, job.hosts, name)))
 
 
 def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
-    lines = Prefixed(prefix)
+    lines = LinePrefixer(prefix)
     for block in blocks:
         yield lines.feed(block)
     yield lines.end()

@@ -1,15 +1,16 @@
 """The log of one pod, read in its keeper from the agent's own files: each byte once, across cuts and restarts.
 
 Kubernetes' own log of a container loses lines when it is rotated; the agent's keeps a head and the last segments
-(`agent/log.py`), so a reader that is cut off for a while loses nothing, and where it does lose something that is told.
+(`agent/log.py`), so a reader that is cut off for a while loses nothing; where it does, the log says so.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from seatrial.kubernetes import STDOUT, KubernetesError, Pod
 from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
 
 HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
 PATIENCE_S = 300.0
@@ -48,10 +49,10 @@ _FIRST = f'cd {names.OUT} && ls | sed -n "s/^log.txt.\\([0-9]*\\)$/\\1/p" | sort
 
 
 class KeeperLog:
-    """`ended` says whether the trial has; after that nothing is added to its log."""
+    """`pod` says whether the trial has ended; after that nothing is added to its log."""
 
-    def __init__(self, keeper: Pod, ended: asyncio.Event, there: Callable[[], bool]) -> None:
-        self._keeper, self._ended, self._there = keeper, ended, there
+    def __init__(self, keeper: Pod, pod: TrackedPod) -> None:
+        self._keeper, self._pod = keeper, pod
         self._at = 0  # the next byte
 
     async def blocks(self, follow: bool) -> AsyncIterator[bytes]:
@@ -65,7 +66,7 @@ class KeeperLog:
     async def _patiently(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
         failing_since: float | None = None
         failures = 0
-        while not (until_ended and self._ended.is_set()):
+        while not (until_ended and self._pod.ended.is_set()):
             before = self._at
             try:
                 async for block in self._stream(how, until_ended):
@@ -76,7 +77,7 @@ class KeeperLog:
                 yield await self._skip()
                 continue
             except KubernetesError:
-                if not self._there():
+                if not self._pod.keeper_running:
                     return
                 now_s = time.monotonic()
                 if self._at > before or failing_since is None:
@@ -87,7 +88,7 @@ class KeeperLog:
             failures += 1
 
     async def _stream(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
-        ended = asyncio.create_task(self._ended.wait()) if until_ended else None
+        ended = asyncio.create_task(self._pod.ended.wait()) if until_ended else None
         try:
             command = ["/bin/sh", "-c", _READ, "sh", str(self._at), how]
             async with await self._keeper.start(command) as running:
@@ -101,7 +102,7 @@ class KeeperLog:
                         if not following.done():
                             following.cancel()
                             await asyncio.gather(following, return_exceptions=True)
-                    if following.cancelled():  # the rest is read by one look at what is there
+                    if following.cancelled():  # the rest is read once, without following
                         return
                     block = following.result()
                     if block is None:
@@ -127,12 +128,12 @@ class _Skipped(Exception):
     pass
 
 
-def prefix_of(number: int, hosts: int, container: str = "") -> bytes:
+def line_prefix(number: int, hosts: int, container: str = "") -> bytes:
     host = b"[%d] " % number if hosts > 1 else b""
     return host + (b"(%s) " % container.encode() if container else b"")
 
 
-class Prefixed:
+class LinePrefixer:
     """Fed with blocks that are cut anywhere; gives whole lines, each with `prefix`. Without one, blocks as they are."""
 
     def __init__(self, prefix: bytes) -> None:

@@ -7,11 +7,12 @@ from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_error
-from seatrial.target.kubernetes.files.keeper_log import KeeperLog, Prefixed, prefix_of
-from seatrial.target.kubernetes.watch.watcher import PodSummary, Watcher
+from seatrial.target.kubernetes.files.keeper_log import KeeperLog, LinePrefixer, line_prefix
+from seatrial.target.kubernetes.watch.jobs import TrackedPod
+from seatrial.target.kubernetes.watch.watcher import Watcher
 
 QUEUED_BLOCKS = 64
-LOOK_S = 0.2
+POLL_S = 0.2
 
 
 class LiveLog:
@@ -19,7 +20,7 @@ class LiveLog:
         self._client, self._namespace, self._watcher, self._others = client, namespace, watcher, others
 
     async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:
-        """With `follow` until the job has ended. Lines of several are whole and say whose they are."""
+        """With `follow` until the job has ended. Lines of several are whole and begin with their host or container."""
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
         reading = asyncio.create_task(self._read_to_end(handle, job, follow, queue))
         try:
@@ -35,7 +36,7 @@ class LiveLog:
     async def _read_to_end(
         self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
-        """`None` is the end, unless it is cancelled: who wanted it is gone, and a full queue would never take it."""
+        """`None` is the end, unless it is cancelled: its reader is gone, and a full queue would never take it."""
         try:
             await self._read_all(handle, job, follow, queue)
         except Exception:
@@ -59,7 +60,7 @@ class LiveLog:
                     break
                 assert ended is not None
                 busy = [task for task in readers.values() if not task.done()]
-                await asyncio.wait([ended, *busy], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([ended, *busy], timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
                 if len(readers) == job.hosts:
                     break
             await asyncio.gather(*readers.values())
@@ -70,44 +71,33 @@ class LiveLog:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(
-        self, job: JobAnnotation, pod: PodSummary, follow: bool, queue: "asyncio.Queue[bytes | None]"
+        self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: "asyncio.Queue[bytes | None]"
     ) -> None:
-        sources = [self._trial(pod, follow), *(self._other(pod, name, follow) for name in self._others)]
-        prefixes = [prefix_of(pod.number, job.hosts, name) for name in ("", *self._others)]
+        sources = [self._trial(pod, follow), *(self._container(pod, name, follow) for name in self._others)]
+        prefixes = [line_prefix(pod.number, job.hosts, name) for name in ("", *self._others)]
         await asyncio.gather(
             *(_pass_on(source, prefix, queue) for source, prefix in zip(sources, prefixes, strict=True))
         )
 
-    async def _trial(self, pod: PodSummary, follow: bool) -> AsyncIterator[bytes]:
-        def there() -> bool:
-            now = self._watcher.pod(pod.uid)
-            return now is not None and now.keeper_running
-
-        while not there() and self._may_come(pod):  # noqa: ASYNC110 - seldom, and for a moment
-            await asyncio.sleep(LOOK_S)
-        if there():
+    async def _trial(self, pod: TrackedPod, follow: bool) -> AsyncIterator[bytes]:
+        # The two containers of a pod start one after the other: its keeper may be just about to.
+        while not pod.keeper_running and not pod.over and not (pod.trial_ended and pod.real):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
+        if pod.keeper_running:
             keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
-            log = KeeperLog(keeper, self._watcher.trial_ended(pod.uid), there)
-            async for block in log.blocks(follow):
+            async for block in KeeperLog(keeper, pod).blocks(follow):
                 yield block
-            return
-        now = self._watcher.pod(pod.uid)
-        if now is not None and now.real:  # its keeper has left: what the node still has
-            async for block in self._other(pod, names.TRIAL, follow):
+        elif pod.real:  # its keeper has left: what the node still has
+            async for block in self._container(pod, names.TRIAL, follow):
                 yield block
 
-    def _may_come(self, pod: PodSummary) -> bool:
-        """Whether its keeper is just about to start: the two containers of a pod do so one after the other."""
-        now = self._watcher.pod(pod.uid)
-        return now is not None and not now.ended and not (now.trial_ended and now.real and not now.keeper_running)
-
-    async def _other(self, pod: PodSummary, container: str, follow: bool) -> AsyncIterator[bytes]:
+    async def _container(self, pod: TrackedPod, container: str, follow: bool) -> AsyncIterator[bytes]:
         async for line in self._client.pod(pod.name, container, namespace=self._namespace).logs(follow=follow):
             yield line
 
 
 async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:
-    lines = Prefixed(prefix)
+    lines = LinePrefixer(prefix)
     async for block in source:
         if whole := lines.feed(block):
             await queue.put(whole)

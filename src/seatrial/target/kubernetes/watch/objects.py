@@ -7,17 +7,18 @@ import msgspec
 
 from seatrial.job import Outcome, StageTime
 from seatrial.kubernetes import Meta, Object, Part
-from seatrial.target.kubernetes.names import JOB, KEEPER, TRIAL
+from seatrial.target.kubernetes.names import JOB, TRIAL
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 JOBSET_INDEX = "jobset.sigs.k8s.io/job-global-index"
+KUEUE_WORKLOAD = "Workload"
 CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 MESSAGE_VERSION = 1
 MESSAGE_BYTES = 4096
 KILLED = 128  # an exit code of 128 + N is a shell's and a container's way to say signal N
-# Of these a trial cannot know itself.
-NOT_ITS_TO_SAY = frozenset({Outcome.EVICTED, Outcome.LOST, Outcome.QUEUE})
+# A trial cannot know these of itself.
+UNKNOWN_TO_TRIAL = frozenset({Outcome.EVICTED, Outcome.LOST, Outcome.QUEUE})
 
 
 def epoch_s(stamp: str | None) -> float | None:
@@ -113,9 +114,9 @@ class PodObject(Object, frozen=True, gc=False):
 
     @property
     def number(self) -> int:
-        """Of the host; whoever has none is the only one."""
+        """Of the host; a pod without one is the only one."""
         labels = self.metadata.labels
-        within, across = _whole(labels.get(INDEX_LABEL, "")), _whole(labels.get(JOBSET_INDEX, ""))
+        within, across = _index(labels.get(INDEX_LABEL, "")), _index(labels.get(JOBSET_INDEX, ""))
         return within or across  # a JobSet has its hosts either in one Job or in one Job each
 
     @property
@@ -124,7 +125,7 @@ class PodObject(Object, frozen=True, gc=False):
 
     @property
     def deleted_s(self) -> float | None:
-        """When somebody deleted it. What the API calls so is when its grace is over."""
+        """When it was deleted. What the API calls so is when its grace is over."""
         over_s = epoch_s(self.metadata.deletion_timestamp)
         return None if over_s is None else over_s - (self.metadata.deletion_grace_period_seconds or 0)
 
@@ -134,6 +135,11 @@ class PodObject(Object, frozen=True, gc=False):
 
     def condition(self, type_: str, status: str = "True") -> Condition | None:
         return _condition(self.status.conditions, type_, status)
+
+    def transition_s(self, type_: str) -> float | None:
+        """Since when a condition holds, by the server's clock."""
+        found = self.condition(type_)
+        return epoch_s(found.last_transition_time) if found is not None else None
 
     @property
     def trial(self) -> ContainerState:
@@ -178,7 +184,7 @@ class RootStatus(Part, frozen=True, gc=False):
 
 
 class RootObject(Object, frozen=True, gc=False):
-    """A Job or JobSet."""
+    """A Job or JobSet; also Kueue's Workload, of which only the conditions are read."""
 
     spec: RootSpec = RootSpec()
     status: RootStatus = RootStatus()
@@ -191,13 +197,12 @@ class RootObject(Object, frozen=True, gc=False):
     def failed(self) -> Condition | None:
         """Also while its pods are still being ended for it."""
         conditions = self.status.conditions
-        return _condition(conditions, "Failed", "True") or _condition(conditions, "FailureTarget", "True")
+        return _condition(conditions, "Failed") or _condition(conditions, "FailureTarget")
 
     @property
     def completed(self) -> Condition | None:
         conditions = self.status.conditions
-        found = (_condition(conditions, type_, "True") for type_ in ("Complete", "Completed"))
-        return next((one for one in found if one is not None), None)
+        return _condition(conditions, "Complete") or _condition(conditions, "Completed")
 
 
 class Regarding(Part, frozen=True, gc=False):
@@ -215,7 +220,7 @@ class WarningEvent(Object, frozen=True, gc=False):
 
 
 class TrackedJob(msgspec.Struct, frozen=True):
-    """What whoever submitted or found a job knows of it. `name` is its root's, and the value of its label."""
+    """What the submitter or finder of a job knows of it. `name` is its root's, and the value of its label."""
 
     name: str
     run: str
@@ -223,22 +228,6 @@ class TrackedJob(msgspec.Struct, frozen=True):
     hosts: int
     created: StageTime
     queue: bool = False  # Kueue decides when it starts
-
-
-class PodSummary(msgspec.Struct, frozen=True):
-    """A pod of a job as it was last seen."""
-
-    name: str
-    number: int
-    node: str
-    trial_running: bool
-    trial_ended: bool
-    keeper_running: bool
-    ended: bool  # nothing of it runs any more, and nothing will
-    uid: str
-    real: bool = False  # a node made its containers and still has their logs
-    exit_code: int | None = None  # of the trial
-    step_ends: tuple[tuple[str, int | None], ...] = ()  # as far as the trial said it: outcome and code of each
 
 
 class TerminationMessage(msgspec.Struct, frozen=True):
@@ -251,57 +240,39 @@ class TerminationMessage(msgspec.Struct, frozen=True):
     steps: tuple[tuple[Outcome, int | None], ...] = ()
 
 
-def read_termination_message(ended: Terminated) -> TerminationMessage | None:
-    """What the trial said, when it did and it can be so. Whatever else was written there is none of it."""
+def read_termination_message(ended: Terminated | None) -> TerminationMessage | None:
+    """None where there is none, or another program's, or one that contradicts the exit code."""
+    if ended is None:
+        return None
     try:
-        said = msgspec.json.decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], type=TerminationMessage)
+        found = msgspec.json.decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], type=TerminationMessage)
     except msgspec.DecodeError:
         return None
-    known = said.seatrial == MESSAGE_VERSION and said.outcome not in NOT_ITS_TO_SAY
-    return said if known and _agrees(said, ended) else None
+    valid = found.seatrial == MESSAGE_VERSION and found.outcome not in UNKNOWN_TO_TRIAL
+    return found if valid and _agrees(found, ended) else None
 
 
-def _agrees(said: TerminationMessage, ended: Terminated) -> bool:
+def _agrees(message: TerminationMessage, ended: Terminated) -> bool:
     """A message from before the trial was killed, or written by what it ran, is not how it ended."""
-    if said.outcome is Outcome.EXITED:
-        return said.code is None or ended.exit_code in (said.code & 0xFF, min(said.code, 255))
+    if message.outcome is Outcome.EXITED:
+        return message.code is None or ended.exit_code in (message.code & 0xFF, min(message.code, 255))
     return ended.exit_code not in (0, KILLED + 9)
 
 
-def pod_summary(pod: PodObject, gone: bool = False) -> PodSummary:
-    there = not gone and not pod.phase_ended
-    running = {name for name, state in pod.states() if state.running is not None} if there else set()
-    ended = pod.trial.terminated
-    said = read_termination_message(ended) if ended is not None else None
-    return PodSummary(
-        name=pod.metadata.name,
-        number=pod.number,
-        node=pod.spec.node_name,
-        trial_running=TRIAL in running,
-        trial_ended=not there or ended is not None,
-        keeper_running=KEEPER in running,
-        ended=not there,
-        uid=pod.metadata.uid,
-        real=not gone and any(one.container_id for one in pod.status.container_statuses),
-        exit_code=ended.exit_code if ended is not None else None,
-        step_ends=tuple((outcome.value, code) for outcome, code in said.steps) if said is not None else (),
-    )
-
-
-def _condition(conditions: tuple[Condition, ...], type_: str, status: str) -> Condition | None:
+def _condition(conditions: tuple[Condition, ...], type_: str, status: str = "True") -> Condition | None:
     return next((one for one in conditions if one.type == type_ and one.status == status), None)
 
 
-def _whole(text: str) -> int:
+def _index(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def shown(text: str, most: int = 1000) -> str:
-    """What a cluster or a job said, fit to be shown: printable, lines kept, not longer than `most`."""
+def printable(text: str, most: int = 1000) -> str:
+    """The text of a cluster or a job, fit to be shown: printable, lines kept, not longer than `most`."""
     lines = ("".join(one if one.isprintable() else " " for one in line) for line in text[: 4 * most].splitlines())
     kept = "\n".join(line.rstrip() for line in lines if line.strip())
     return kept if len(kept) <= most else f"{kept[: most - 1]}…"
 
 
 def one_line(text: str, most: int = 300) -> str:
-    return shown(" ".join(text[: 4 * most].split()), most)
+    return printable(" ".join(text[: 4 * most].split()), most)

@@ -5,12 +5,13 @@ lasts for `after_s` the job is given up. The others are waited out (the queue li
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from seatrial.job import Outcome
 from seatrial.target.kubernetes.watch.objects import (
+    KUEUE_WORKLOAD,
     Condition,
     PodObject,
     RootObject,
@@ -27,58 +28,67 @@ NO_MATCH = ("didn't match Pod's node affinity/selector", "didn't match node sele
 TAINT = re.compile(r"had untolerated taint(?:\(s\)|s)? ?\{?(?P<key>[^:}\s]*)")
 OF_NODES = "node.kubernetes.io/"  # taints that say how a node is; they come and go
 MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
-# Each try is about another pod, of a name that nobody knows.
+# Each try is about another pod, with a random name.
 NAMELESS = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
-CREATE_CHARACTERS = 800  # what a namespace's security standard demands takes many words
+CREATE_CHARACTERS = 800  # what a namespace's security standard demands is a long text
+MESSAGE_CHARACTERS = 8000  # of a condition that are read
 QUOTA = re.compile(r"requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 
-IMAGE = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-    }
-)
-IMAGE_REFUSED = frozenset({"ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"})
-NO_SUCH_IMAGE = (
-    "not found",
-    "manifest unknown",
-    "does not exist",
-    "access denied",
-    "unauthorized",
-    "authentication required",
-    "403 forbidden",
-    "no match for platform",
-    "invalid reference",
-)
-# What a text must not say when its "not found" is to be about the image: names and ways, not images.
-NO_WAY = ("no such host", "timeout", "timed out", "connection refused", "deadline exceeded", "too many requests", "eof")
+# What a node says of an image: whether only the user can change it; None: that depends on the message.
+IMAGE: Mapping[str, bool | None] = {
+    "ErrImagePull": None,
+    "ImagePullBackOff": None,
+    "ImageInspectError": None,
+    "RegistryUnavailable": None,
+    "ErrImageNeverPull": True,
+    "InvalidImageName": True,
+    "SignatureValidationFailed": True,
+}
 CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-CONTAINER_REFUSED = (
-    "not found",
-    "couldn't find key",
-    "runasnonroot",
-    "runasuser",
-    "no command specified",
-    "no such file",
-    "executable file not found",
-    "invalid",
-)
-PASSING = ("timed out", "failed to sync", "not registered", "deadline exceeded", "connection refused")
 CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
 MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
 CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
-CREATE_INFRA = ("failed calling webhook", "internal error", "timeout", "timed out", "connection refused", "server is")
-CREATE_REFUSED = ("is forbidden", "is invalid", "denied the request", "not found", "was found", "violates")
-KUEUE_WORKLOAD = "Workload"
 NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
 NEVER = "never"  # the kind of a reason that rests on what nodes have
-MESSAGE_CHARACTERS = 8000  # of a condition that are looked at
+
+
+class Phrases(msgspec.Struct, frozen=True):
+    """In a message, in small letters, when only the user can change its reason: any of `some`, none of `none`."""
+
+    some: tuple[str, ...]
+    none: tuple[str, ...]
+
+    def match(self, message: str) -> bool:
+        lower = message.lower()
+        return any(one in lower for one in self.some) and not any(one in lower for one in self.none)
+
+
+_UNREACHABLE = ("timeout", "timed out", "connection refused", "deadline exceeded")
+_NOT_READY = ("timed out", "failed to sync", "not registered", "deadline exceeded", "connection refused")
+NO_SUCH_IMAGE = Phrases(
+    (
+        "not found",
+        "manifest unknown",
+        "does not exist",
+        "access denied",
+        "unauthorized",
+        "authentication required",
+        "403 forbidden",
+        "no match for platform",
+        "invalid reference",
+    ),
+    (*_UNREACHABLE, "no such host", "too many requests", "eof"),
+)
+WRONG_CONTAINER = Phrases(
+    ("not found", "couldn't find key", "runasnonroot", "runasuser", "no command specified", "no such file", "invalid"),
+    _NOT_READY,
+)
+NO_SUCH_VOLUME = Phrases(("not found",), _NOT_READY)
+NOT_ADMITTED = Phrases(
+    ("is forbidden", "is invalid", "denied the request", "not found", "was found", "violates"),
+    (*_UNREACHABLE[:3], "failed calling webhook", "internal error", "server is", "being terminated"),
+)
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -92,14 +102,17 @@ class Patience(msgspec.Struct, frozen=True):
 
 class Waiting(msgspec.Struct, frozen=True):
     why: str
-    class_: Outcome = Outcome.QUEUE
-    final: bool = False
+    outcome: Outcome = Outcome.QUEUE
     after_s: float = 0.0
-    kind: str = ""  # reasons of the same kind are one, whatever their words
+    kind: str = ""  # reasons of the same kind are one, whatever their text; without one waiting may help
+
+    @property
+    def final(self) -> bool:
+        return bool(self.kind)
 
 
-class Around(msgspec.Struct, frozen=True):
-    """What is known beside the pods. `most` is the most of each resource that any node has; None: nobody may see it."""
+class WaitContext(msgspec.Struct, frozen=True):
+    """What is known beside the pods. `most` is the most of each resource that any node has; None: not known."""
 
     root: RootObject | None = None
     warnings: tuple[WarningEvent, ...] = ()
@@ -108,55 +121,55 @@ class Around(msgspec.Struct, frozen=True):
     most: Mapping[str, float] | None = None
 
 
-def why_waiting(pods: Sequence[PodObject], around: Around, patience: Patience) -> Waiting | None:
+def why_waiting(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Waiting | None:
     """The reason that weighs most; None when nothing is known to be in the way."""
-    found = list(_reasons(pods, around, patience))
+    found = list(_reasons(pods, context, patience))
     return next((one for one in found if one.final), found[0] if found else None)
 
 
-def _reasons(pods: Sequence[PodObject], around: Around, patience: Patience) -> Iterator[Waiting]:
-    root = around.root
+def _reasons(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Iterator[Waiting]:
+    root = context.root
     if root is not None and root.suspended:
-        if around.queue:
-            yield _queued(around.warnings, patience)
+        if context.queue:
+            yield _queued(context.warnings, patience)
         return
     for pod in pods:
         if pod.started or pod.phase_ended or pod.being_deleted:
             continue
-        about = [one for one in around.warnings if _is_about(one, pod)]
-        for one in _of_pod(pod, about, around, patience):
-            yield msgspec.structs.replace(one, why=f"host {pod.number}: {one.why}") if around.hosts > 1 else one
-    if len(pods) < around.hosts:
-        others = [one for one in around.warnings if one.involved_object.kind != "Pod" and one.reason in CREATE]
+        for one in _of_pod(pod, context, patience):
+            yield msgspec.structs.replace(one, why=f"host {pod.number}: {one.why}") if context.hosts > 1 else one
+    if len(pods) < context.hosts:
+        others = [one for one in context.warnings if one.involved_object.kind != "Pod" and one.reason in CREATE]
         if others:
             yield _not_created(others[-1].message, patience)
 
 
-def _is_about(warning: WarningEvent, pod: PodObject) -> bool:
-    return warning.involved_object.kind == "Pod" and warning.involved_object.name == pod.metadata.name
-
-
-def _of_pod(pod: PodObject, warnings: list[WarningEvent], around: Around, patience: Patience) -> Iterator[Waiting]:
+def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterator[Waiting]:
+    about = ("Pod", pod.metadata.name)
+    warnings = [one for one in context.warnings if (one.involved_object.kind, one.involved_object.name) == about]
     for name, state in pod.states():
-        if state.waiting is not None and state.waiting.reason in IMAGE:
-            yield _image(state.waiting, warnings, patience)
-        elif state.waiting is not None and state.waiting.reason in CONTAINER:
-            yield _container(name, state.waiting, patience)
-        elif state.waiting is not None and state.waiting.reason == CRASH_LOOP:
-            why = f"its container {name} ends again and again: {one_line(state.waiting.message)}"
-            yield Waiting(why, Outcome.REFUSED, True, patience.infra_s, "crash")
+        waiting = state.waiting
+        if waiting is None:
+            continue
+        if waiting.reason in IMAGE:
+            yield _image(waiting, warnings, patience)
+        elif waiting.reason in CONTAINER:
+            why = f"its container {name} cannot be made ({waiting.reason}): {one_line(waiting.message)}"
+            yield _refused_or_infra(WRONG_CONTAINER.match(waiting.message), why, "container", patience)
+        elif waiting.reason == CRASH_LOOP:
+            why = f"its container {name} ends again and again: {one_line(waiting.message)}"
+            yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
     scheduled = pod.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
-        yield _unscheduled(scheduled, pod, around.most, patience)
+        yield _unscheduled(scheduled, pod, context.most, patience)
     elif not any(state.running for _, state in pod.states()):
-        for warning in reversed(warnings):
-            if warning.reason in MOUNT:
-                yield _mount(warning.message, patience)
-                break
-            if warning.reason in SANDBOX:
-                why = f"its node cannot set up its pod: {one_line(warning.message)}"
-                yield Waiting(why, Outcome.INFRA, True, patience.never_s, "sandbox")
-                break
+        yield from _not_set_up(warnings, patience)
+
+
+def _refused_or_infra(refused: bool, why: str, kind: str, patience: Patience) -> Waiting:
+    if refused:
+        return Waiting(why, Outcome.REFUSED, patience.refused_s, kind)
+    return Waiting(why, Outcome.INFRA, patience.infra_s, kind)
 
 
 # ---- on a node
@@ -165,30 +178,27 @@ def _of_pod(pod: PodObject, warnings: list[WarningEvent], around: Around, patien
 def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patience) -> Waiting:
     # Between two tries some versions say only that they wait: what went wrong is in a warning then.
     pulls = [one.message for one in warnings if "pull image" in one.message]
-    text = " ".join([waiting.message, *pulls[-1:]])
-    lower = text.lower()
-    missing = any(words in lower for words in NO_SUCH_IMAGE) and not any(words in lower for words in NO_WAY)
+    missing = NO_SUCH_IMAGE.match(" ".join([waiting.message, *pulls[-1:]]))
     detail = BACK_OFF.sub("", waiting.message)
     detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
     why = f"its image cannot be had ({waiting.reason}): {one_line(detail or waiting.reason)}"
-    if waiting.reason in IMAGE_REFUSED or missing:
-        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "image")
-    return Waiting(why, Outcome.INFRA, True, patience.infra_s, "image")
+    return _refused_or_infra(IMAGE[waiting.reason] or missing, why, "image", patience)
 
 
-def _container(name: str, waiting: WaitingState, patience: Patience) -> Waiting:
-    lower = waiting.message.lower()
-    why = f"its container {name} cannot be made ({waiting.reason}): {one_line(waiting.message)}"
-    if any(words in lower for words in CONTAINER_REFUSED) and not any(words in lower for words in PASSING):
-        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "container")
-    return Waiting(why, Outcome.INFRA, True, patience.infra_s, "container")
-
-
-def _mount(message: str, patience: Patience) -> Waiting:
-    lower, why = message.lower(), f"a volume of it cannot be mounted: {one_line(message)}"
-    if "not found" in lower and not any(words in lower for words in PASSING):
-        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "mount")
-    return Waiting(why, Outcome.INFRA, True, patience.never_s, "mount")
+def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Waiting]:
+    """By the latest warning about its volumes or its sandbox."""
+    found = next((one for one in reversed(warnings) if one.reason in MOUNT | SANDBOX), None)
+    if found is None:
+        return
+    if found.reason in SANDBOX:
+        why = f"its node cannot set up its pod: {one_line(found.message)}"
+        yield Waiting(why, Outcome.INFRA, patience.never_s, "sandbox")
+        return
+    why = f"a volume of it cannot be mounted: {one_line(found.message)}"
+    if NO_SUCH_VOLUME.match(found.message):
+        yield Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
+    else:
+        yield Waiting(why, Outcome.INFRA, patience.never_s, "mount")
 
 
 # ---- for a node
@@ -197,11 +207,11 @@ def _mount(message: str, patience: Patience) -> Waiting:
 def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float] | None, patience: Patience) -> Waiting:
     whole = " ".join(condition.message[:MESSAGE_CHARACTERS].split())
     matched = UNSCHEDULABLE.match(whole)
-    # What follows the reasons is about preemption, and of use to who writes schedulers.
+    # What follows the reasons is about preemption, and of use to authors of schedulers.
     text = one_line(whole[: matched.end("reasons")] if matched else whole)
     why = f"waiting: {text or condition.reason}"
     if MISSING_CLAIM.search(text):
-        return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, True, patience.refused_s, "claim")
+        return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, patience.refused_s, "claim")
     if matched is None:
         return Waiting(why)
     reasons = re.split(r", (?=\d+ )", matched["reasons"])
@@ -210,24 +220,24 @@ def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float]
         return Waiting(why)
     listed = "; ".join(dict.fromkeys(filter(None, too_much)))
     never = f"no node of this cluster can take it: {text}" + (f" ({listed})" if listed else "")
-    return Waiting(never, Outcome.REFUSED, True, patience.never_s, NEVER)
+    return Waiting(never, Outcome.REFUSED, patience.never_s, NEVER)
 
 
 def _never(reason: str) -> bool:
     """Whether no waiting for others to end will change it."""
-    if any(words in reason for words in NO_MATCH):
+    if any(text in reason for text in NO_MATCH):
         return True
     taint = TAINT.search(reason)
     return taint is not None and bool(taint["key"]) and not taint["key"].startswith(OF_NODES)
 
 
 def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> str:
-    """What it asks for and no node has, not even an empty one; nothing when one has, or nobody knows."""
+    """What it asks for and no node has, not even an empty one; nothing when one has, or when that is not known."""
     _, found, resource = reason.partition(INSUFFICIENT)
     if not found or most is None:
         return ""
     resource = resource.strip().rstrip(".")
-    asked = sum(quantity(one.resources.requests.get(resource, "0")) or 0.0 for one in pod.spec.containers)
+    asked = sum(parse_quantity(one.resources.requests.get(resource, "0")) or 0.0 for one in pod.spec.containers)
     has = most.get(resource, 0.0)
     if asked <= has:
         return ""
@@ -238,20 +248,14 @@ def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> 
 
 
 def _not_created(message: str, patience: Patience) -> Waiting:
-    text, lower = one_line(NAMELESS.sub("", message), CREATE_CHARACTERS), message.lower()
-    why = f"its pods cannot be made: {text}"
-    if "exceeded quota" in lower:
-        if _over_whole_quota(message):
-            return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "create")
-        return Waiting(why, Outcome.INFRA, True, patience.infra_s, "create")
-    ours = any(words in lower for words in CREATE_REFUSED) and not any(words in lower for words in CREATE_INFRA)
-    if ours and "being terminated" not in lower:
-        return Waiting(why, Outcome.REFUSED, True, patience.refused_s, "create")
-    return Waiting(why, Outcome.INFRA, True, patience.infra_s, "create")
+    why = f"its pods cannot be made: {one_line(NAMELESS.sub('', message), CREATE_CHARACTERS)}"
+    of_quota = "exceeded quota" in message.lower()
+    refused = _over_whole_quota(message) if of_quota else NOT_ADMITTED.match(message)
+    return _refused_or_infra(refused, why, "create", patience)
 
 
 def _over_whole_quota(message: str) -> bool:
-    """Whether it asks for more than the quota would give to anybody."""
+    """Whether it asks for more than the quota would ever give."""
     found = QUOTA.search(message)
     if found is None:
         return False
@@ -261,33 +265,33 @@ def _over_whole_quota(message: str) -> bool:
 
 def _amounts(text: str) -> dict[str, float]:
     pairs = (one.partition("=") for one in text.split(","))
-    amounts = ((name, quantity(amount)) for name, _, amount in pairs)
+    amounts = ((name, parse_quantity(amount)) for name, _, amount in pairs)
     return {name: amount for name, amount in amounts if amount is not None}
 
 
-def _queued(warnings: Iterable[WarningEvent], patience: Patience) -> Waiting:
-    said = [one.message for one in warnings if one.involved_object.kind == KUEUE_WORKLOAD]
-    if not said:
+def _queued(warnings: Sequence[WarningEvent], patience: Patience) -> Waiting:
+    messages = [one.message for one in warnings if one.involved_object.kind == KUEUE_WORKLOAD]
+    if not messages:
         return Waiting("waiting: not admitted by Kueue yet")
-    text = one_line(said[-1])
+    text = one_line(messages[-1])
     if NO_QUEUE in text:
-        return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, True, patience.refused_s, "queue")
+        return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, patience.refused_s, "queue")
     if OVER_WHOLE_QUEUE in text:
-        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, True, patience.never_s, "queue")
+        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, patience.never_s, "queue")
     return Waiting(f"waiting: not admitted by Kueue yet: {text}")
 
 
 _UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
 _QUANTITY = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
 
 
-def quantity(text: str) -> float | None:
+def parse_quantity(text: str) -> float | None:
     """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
     found = _QUANTITY.match(text)
     if found is None:
         return None
     try:
-        return float(found[1]) * {**_UNITS, **_BINARY}[found[2]]
+        return float(found[1]) * _UNITS[found[2]]
     except ValueError:
         return None

@@ -1,7 +1,8 @@
-"""Sees what becomes of jobs on a cluster: when each comes to its stages, why one does not start, how each ends.
+"""Follows jobs on a cluster: when each comes to its stages, why one does not start, how each ends.
 
-1. Everything comes from watches; nothing is asked again and again. What a watch cannot tell (whose deletion it was,
-   whether a root is gone) is asked once, when it matters.
+1. Everything comes from watches; nothing is polled. What a watch cannot report (who deleted a pod, whether a root is
+   gone) is asked once, when it matters. Data flows one way: feeds keep the state, one loop considers the jobs that
+   changed or whose time is up, events go out by a queue.
 2. `add` again is no error and gives no event twice. A job that ended long ago gives its events from what is found.
 3. A job ends when the containers of its trial have ended on all hosts. Its pods may stay on, for their files.
 4. Times of a job never go backwards.
@@ -10,23 +11,26 @@
 
 import asyncio
 import contextlib
+import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
-from seatrial.job import Event, Exit, Outcome
+from seatrial.job import Event, Exit, Outcome, Stage
 from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
 from seatrial.target.kubernetes.ender import Ender
 from seatrial.target.kubernetes.errors import target_error
-from seatrial.target.kubernetes.watch.ending import Around, job_exit
+from seatrial.target.kubernetes.watch.ending import (
+    EndContext,
+    HostEnd,
+    depends_on_context,
+    host_failed,
+    job_exit,
+    over,
+)
 from seatrial.target.kubernetes.watch.feeds import Feeds
-from seatrial.target.kubernetes.watch.inquiries import Inquiries
-from seatrial.target.kubernetes.watch.job_state import JobState
-from seatrial.target.kubernetes.watch.objects import PodSummary, TrackedJob, pod_summary
-from seatrial.target.kubernetes.watch.stage_times import Clock
+from seatrial.target.kubernetes.watch.jobs import Clock, JobState, TrackedPod
+from seatrial.target.kubernetes.watch.objects import TrackedJob
 from seatrial.target.kubernetes.watch.waiting import NEVER, Patience, Waiting
-
-__all__ = ["Patience", "PodSummary", "TrackedJob", "Watcher"]
 
 PATIENCE = Patience()
 OTHERS_S = 60.0  # that hosts which have started get to end, when another never will start
@@ -53,16 +57,15 @@ class Watcher:
         self._ender = ender or Ender(client, namespace, resource)
         self._clock = Clock()
         self._feeds = Feeds(client, namespace, resource, self._clock)
-        self._inquiries = Inquiries(client, namespace, resource)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._jobs: dict[str, JobState] = {}  # by handle
         self._named: dict[str, JobState] = {}  # by the root's name
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._reading: asyncio.Task[None] | None = None
+        self._due_s: dict[str, float] = {}  # by the root's name: when to consider a job again
+        self._loop: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._closed = False
 
-    # ---- asked from outside
+    # ---- for others
 
     async def events(self) -> AsyncIterator[Event]:
         while True:
@@ -75,7 +78,7 @@ class Watcher:
                 yield event
 
     def report(self, event: Event) -> None:
-        """What somebody else saw of a job, in its place among the others and never after its exit."""
+        """What another observed of a job, in its place among the others and never after its exit."""
         job = self._jobs.get(event.handle)
         if job is not None and not job.exited.is_set():
             self._queue.put_nowait(event)
@@ -84,17 +87,16 @@ class Watcher:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._jobs or self._closed:
             return
-        if self._reading is None:
-            self._reading = self._task(self._read_changes())
-        job = JobState(handle, self._feeds.follow(known))
-        self._jobs[handle] = self._named[known.name] = job
+        job = self._jobs[handle] = self._named[known.name] = JobState(handle, known)
         self._queue.put_nowait(Event(handle, job.next_time(known.created)))
+        self._feeds.follow(job)
+        if self._loop is None:
+            self._loop = self._feeds.start(self._consider_changed())
         if self._failure is not None:
             job.release()
-        self._consider(job)
 
     def mark_cancelled(self, handle: str) -> None:
-        """Whatever ends after this without a word of its own was cancelled."""
+        """Whatever ends after this without a message of its own was cancelled."""
         if handle in self._jobs:
             self._jobs[handle].cancelled = True
 
@@ -104,28 +106,16 @@ class Watcher:
         if job is None:
             return
         job.release()
-        self._named.pop(job.known.name, None)
-        self._feeds.forget(job.known.name)
+        name = job.known.name
+        self._named.pop(name)
+        self._due_s.pop(name, None)
+        self._feeds.forget(name)
         asyncio.get_running_loop().call_later(LINGER_S, self._feeds.leave, job.known.run)
 
-    def pods(self, handle: str) -> list[PodSummary]:
+    def pods(self, handle: str) -> list[TrackedPod]:
         """In the order of hosts."""
         job = self._jobs.get(handle)
-        hosts = job.feed.hosts() if job is not None else []
-        return [pod_summary(times.pod, times.gone) for times in hosts]
-
-    def pod(self, uid: str) -> PodSummary | None:
-        times = self._feeds.pod(uid)
-        return None if times is None else pod_summary(times.pod, times.gone)
-
-    def trial_ended(self, uid: str) -> asyncio.Event:
-        """Is set when the trial in that pod has ended; of a pod that is not known, it has."""
-        times = self._feeds.pod(uid)
-        if times is not None:
-            return times.ended
-        ended = asyncio.Event()
-        ended.set()
-        return ended
+        return job.hosts() if job is not None else []
 
     async def started(self, handle: str) -> None:
         """Until it has started on all hosts, or will not any more."""
@@ -140,24 +130,26 @@ class Watcher:
         await self._until(handle, lambda job: job.gone)
 
     def fail(self, error: BaseException) -> None:
-        """A watch, or what is done with what it tells, has failed for good: whoever waits learns it."""
+        """Jobs cannot be followed any more: all that waits for them is raised this."""
         self._failure = self._failure or error
         for job in self._jobs.values():
             job.release()
         self._queue.put_nowait(None)
 
+    def fail_when(self, lost: "asyncio.Future[Exception]") -> None:
+        async def wait() -> None:
+            self.fail(await lost)
+
+        self._feeds.start(wait())
+
     def counts(self) -> dict[str, int]:
-        """How much is kept, for those who look after growth."""
+        """How much is kept."""
         return self._feeds.counts()
 
     async def close(self) -> None:
         self._closed = True
         for job in self._jobs.values():
             job.release()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await self._feeds.close()
         self._queue.put_nowait(None)
 
@@ -167,8 +159,6 @@ class Watcher:
             await which(job).wait()
         self._raise_failure()
 
-    # ---- what the watches tell
-
     def _raise_failure(self) -> None:
         if isinstance(self._failure, KubernetesError):
             doing = f"the jobs in namespace {self._namespace} cannot be watched any more"
@@ -176,73 +166,82 @@ class Watcher:
         if self._failure is not None:
             raise self._failure
 
-    async def _read_changes(self) -> None:
-        while True:
-            for name in await self._feeds.changed():
-                if name in self._named:
-                    self._consider(self._named[name])
+    # ---- the loop
+
+    async def _consider_changed(self) -> None:
+        try:
+            while True:
+                next_s = min(self._due_s.values(), default=math.inf)
+                within_s = max(0.0, next_s - time.monotonic()) if next_s < math.inf else None
+                changed = await self._feeds.changed(within_s)
+                now_s = time.monotonic()
+                due = [name for name, due_s in self._due_s.items() if due_s <= now_s]
+                for name in dict.fromkeys([*changed, *due]):
+                    self._due_s.pop(name, None)
+                    if name in self._named:
+                        self._consider(self._named[name])
+        except Exception as error:
+            self.fail(error)
+            raise
 
     def _consider(self, job: JobState) -> None:
         """A job of which something has changed, or whose time is up."""
-        if job.feed.all_gone:
+        if job.all_gone:
             job.gone.set()
         if job.exited.is_set() or job.released:
             return
         for reached in job.new_stages():
-            self._queue.put_nowait(Event(job.handle, reached, host=job.host()))
-        if job.deciding is not None:
+            self._queue.put_nowait(Event(job.handle, reached, host=job.node_names()))
+        if job.deciding:
             return
-        hosts = job.host_ends(self._clock, self._patience.lost_s)
-        around = self._around(job)
-        if job.over(hosts, self._feeds.synced(job.known.run)):
-            if job.clear(hosts, around):
-                self._exit(job, job_exit(hosts, around))
+        hosts, context = self._host_ends(job), self._context(job)
+        if job.over(hosts, job.known.run in self._feeds.synced):
+            whole = len(hosts) >= job.known.hosts and not any(map(depends_on_context, hosts))
+            if whole or job.cancelled:
+                self._exit(job, job_exit(hosts, context))
             else:
-                job.deciding = self._task(self._decide(job))
+                job.deciding = True
+                self._feeds.start(self._decide(job))
             return
-        still_running = job.left_alone(hosts, around)
-        if still_running:
-            self._task(self._end_others(job, still_running))
+        numbers = {host.pod.number for host in hosts if not over(host)}
+        failed = any(over(host) and host_failed(host, context) for host in hosts)
+        if numbers and failed and job.end_others():
+            self._feeds.start(self._end_others(job, numbers))
         self._consider_waiting(job)
-        job.wake(lambda: self._consider(job))
+        self._consider_again(job)
 
     def _consider_waiting(self, job: JobState) -> None:
-        reason = job.why_waiting(self._inquiries.most(), self._patience)
+        reason = job.why_waiting(self._feeds.most, self._patience)
         if reason is None:
             return
-        text = job.new_progress(reason)
-        if text:
-            self._queue.put_nowait(Event(job.handle, host=job.host(), progress=text))
-        if self._inquiries.wants_nodes(reason.why):
-            self._task(self._learn_nodes())
+        if job.new_progress(reason):
+            self._queue.put_nowait(Event(job.handle, host=job.node_names(), progress=reason.why))
+        if self._feeds.should_ask_nodes(reason.why):
+            self._feeds.start(self._feeds.ask_nodes())
         if job.kueue_is_silent(self._patience.refused_s):
-            self._task(self._ask_kueue(job))
+            self._feeds.start(self._feeds.ask_kueue(job))
         if job.patience_is_over(reason):
-            job.deciding = self._task(self._give_up(job, reason))
+            job.deciding = True
+            self._feeds.start(self._give_up(job, reason))
 
-    async def _learn_nodes(self) -> None:
-        """Once for all that wait: the reasons of the others can be judged better now, too."""
-        await self._inquiries.learn_nodes()
-        for job in list(self._jobs.values()):
-            if not job.started.is_set():
-                self._consider(job)
-
-    async def _ask_kueue(self, job: JobState) -> None:
-        said = await self._inquiries.workload(job.known)
-        if said is not None:
-            job.feed.warn(said)
-            self._consider(job)
+    def _consider_again(self, job: JobState) -> None:
+        """At the first of the times that were found to matter."""
+        if job.wake_s < math.inf and not job.released:
+            self._due_s[job.known.name] = job.wake_s
 
     # ---- ends
 
-    def _around(self, job: JobState, namespace_going: bool = False) -> Around:
-        feed = job.feed
-        deleted = feed.root is not None and feed.root.metadata.deletion_timestamp is not None
-        return Around(
-            root=feed.root,
+    def _host_ends(self, job: JobState) -> list[HostEnd]:
+        job.wake_s = math.inf
+        return job.host_ends(self._clock, self._patience.lost_s)
+
+    def _context(self, job: JobState, namespace_going: bool = False) -> EndContext:
+        deleted = job.root is not None and job.root.metadata.deletion_timestamp is not None
+        return EndContext(
+            root=job.root,
             root_name=job.known.name,
             root_kind=self._resource.kind,
-            root_gone=feed.root_gone or deleted,
+            root_gone=job.root_gone or deleted,
             namespace=self._namespace,
             namespace_going=namespace_going,
             cancelled=job.cancelled,
@@ -250,39 +249,37 @@ class Watcher:
         )
 
     async def _decide(self, job: JobState) -> None:
-        """How it ended depends on more than its pods, which other watches may not have told yet."""
-        root, root_gone = await self._inquiries.root(job.known)
-        if root_gone:
-            job.feed.root_gone = True
-        elif root is not None:
-            job.feed.root = root
-        missing = len(job.feed.hosts()) < job.known.hosts and await self._inquiries.has_other_pods(job.feed)
-        namespace_going = await self._inquiries.namespace_going()
-        hosts = job.host_ends(self._clock, self._patience.lost_s)
-        job.deciding = None
+        """How it ended depends on more than its pods, which other watches may not have reported yet."""
+        with contextlib.suppress(KubernetesError):
+            await self._feeds.read_root(job)
+        missing = len(job.hosts()) < job.known.hosts and await self._feeds.has_other_pods(job)
+        namespace_going = await self._feeds.namespace_going()
+        hosts = self._host_ends(job)
+        job.deciding = False
         if missing or not job.over(hosts, True):
-            job.wake(lambda: self._consider(job))
+            self._consider_again(job)
             return
-        self._exit(job, job_exit(hosts, self._around(job, namespace_going)))
+        self._exit(job, job_exit(hosts, self._context(job, namespace_going)))
 
     async def _give_up(self, job: JobState, reason: Waiting) -> None:
-        """It will never start: first it is made sure that it does not after all, then that is told."""
+        """It will never start: first it is made sure that it does not after all, then that is reported."""
         if reason.kind == NEVER:  # unless a node has come since
-            await self._inquiries.learn_nodes()
-            again = job.why_waiting(self._inquiries.most(), self._patience)
+            await self._feeds.ask_nodes()
+            again = job.why_waiting(self._feeds.most, self._patience)
             if again is None or again.kind != NEVER:
-                job.deciding = None
-                self._consider(job)
+                job.deciding = False
+                self._feeds.mark_changed(job.known.name)
                 return
         message = reason.why
         try:
             await self._ender.delete(job.known.name)
         except KubernetesError as error:
             message += f"\nit could not be held back: {error}"
+        running = [pod.ended.wait() for pod in job.hosts() if Stage.STARTED in pod.times]
         with contextlib.suppress(TimeoutError):  # of several hosts, some may have started
             async with asyncio.timeout(OTHERS_S):
-                await asyncio.gather(*(times.ended.wait() for times in job.running()))
-        outcome = Outcome.CANCELLED if job.cancelled else reason.class_
+                await asyncio.gather(*running)
+        outcome = Outcome.CANCELLED if job.cancelled else reason.outcome
         self._exit(job, Exit(outcome, message=message))
 
     async def _end_others(self, job: JobState, numbers: set[int]) -> None:
@@ -290,10 +287,10 @@ class Watcher:
         await asyncio.sleep(AFTER_FAILURE_S)
         until_s, placed = time.monotonic() + PENDING_S, False
         while time.monotonic() < until_s and not job.exited.is_set():
-            pods = [pod for pod in self.pods(job.handle) if pod.number in numbers]
-            heard = await self._ender.ask(pods)
+            pods = [pod for pod in job.hosts() if pod.number in numbers]
+            reached = await self._ender.ask(pods)
             placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
-            if placed and heard:
+            if placed and reached:
                 return
             await asyncio.sleep(POLL_S)
         if not placed and not job.exited.is_set():
@@ -303,19 +300,6 @@ class Watcher:
     def _exit(self, job: JobState, ended: Exit) -> None:
         if job.exited.is_set() or job.released:
             return
-        self._queue.put_nowait(Event(job.handle, job.finished(self._clock), ended, job.host()))
+        self._queue.put_nowait(Event(job.handle, job.finished(self._clock), ended, job.node_names()))
         job.started.set()
         job.exited.set()
-        job.sleep()
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.fail(error)
