@@ -13,14 +13,10 @@ NEEDS = "a Python of 3.8 or later in the image; there is none"
 
 
 def plain_script(job: Job) -> str:
-    """`plain.sh` of a job: functions that are the same for all, and what this one asks for.
+    """`plain.sh` of a job: functions that are the same for all, and the calls of this one.
 
-    Commands and names reach the shell as single-quoted words, and nothing else of the job does."""
-    lines = [f"run_s={_seconds(job.limits.run_s)}", f"grace_s={_seconds(job.limits.grace_s) or '0'}", *_before(job)]
-    for index, step in enumerate(job.steps):
-        heading = " ".join(f"[{index + 1}/{len(job.steps)}] {step.name}".split()).replace("\0", "?")
-        lines.append(_step(index, step, quote(_safe(heading))))
-    return "\n".join([script("plain"), *lines, "finish", ""])
+    Commands and names reach the shell single-quoted, and nothing else of the job does."""
+    return "\n".join([script("plain"), *_calls(job), "finish", ""])
 
 
 def script(name: str) -> str:
@@ -28,35 +24,43 @@ def script(name: str) -> str:
     return (files(__package__) / "scripts" / f"{name}.sh").read_text()
 
 
-def _before(job: Job) -> Iterator[str]:
+def _calls(job: Job) -> Iterator[str]:
     environment = job.environment
+    yield f"run_s={_seconds(job.limits.run_s)} grace_s={_seconds(job.limits.grace_s) or 0}"
     if environment.interpreter:
-        yield f"try_python {quote(_safe(environment.interpreter))}"
+        yield f"try_python {_quoted(environment.interpreter)}"
     yield "begin"
-    if job.secrets:
-        yield f"refuse {quote(f'The job has secrets, and to keep them out of its log and files needs {NEEDS}.')}"
-    if environment.interpreter or environment.python or environment.packages:
-        yield f"refuse {quote(f'An environment with an interpreter or packages needs {NEEDS}.')}"
-    if job.hosts > 1:
-        yield f"refuse {quote(f'A job on several hosts needs {NEEDS}.')}"
+    needs_more = {
+        "The job has secrets, and to keep them out of its log and files": job.secrets,
+        "An environment with an interpreter or packages": environment.interpreter
+        or environment.python
+        or environment.packages,
+        "A job on several hosts": job.hosts > 1,
+    }
+    yield from (f"refuse {quote(f'{what} needs {NEEDS}.')}" for what, wanted in needs_more.items() if wanted)
     if job.inputs:
         yield "unpack"
+    for index, step in enumerate(job.steps):
+        heading = " ".join(f"[{index + 1}/{len(job.steps)}] {step.name}".split()).replace("\0", "?")
+        yield f"step {index} {_quoted(heading)} {_kind_and_text(step)}"
 
 
-def _step(index: int, step: Step, heading: str) -> str:
+def _kind_and_text(step: Step) -> str:
     command = step.args.get("command")
-    why = ""
     if step.kind not in ("run", "command"):
-        why = f"a step of kind {step.kind[:100]!r} needs {NEEDS}"
+        problem = f"a step of kind {step.kind[:100]!r} needs {NEEDS}"
     elif not isinstance(command, str) or "\0" in command:
-        why = "the step has no command that a shell could run"
-    if why:
-        return f"refuse_step {index} {heading} {quote(msgspec.json.encode({'error': _safe(why)}).decode())}"
-    return f"run_step {index} {_seconds(step.timeout_s) or '-'} {heading} {step.kind} {quote(_safe(str(command)))}"
+        problem = "the step has no command that a shell could run"
+    else:
+        return f"{step.kind} '{_seconds(step.timeout_s)}' {_quoted(command)}"
+    return f"refused '' {quote(msgspec.json.encode({'error': _utf8(problem)}).decode())}"
 
 
-def _safe(text: str) -> str:
-    """As UTF-8 can hold it."""
+def _quoted(text: str) -> str:
+    return quote(_utf8(text))
+
+
+def _utf8(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 

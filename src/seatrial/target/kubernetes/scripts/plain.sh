@@ -11,7 +11,7 @@ output_bytes=4096 # of a step's output, in its record
 over='' message='' asked='' full='' first_code=0 ends='' bytes=0
 
 # Sets up (seconds since boot, with a fraction) and second.
-uptime() {
+clock() {
     read -r up rest </proc/uptime
     second=${up%.*}
 }
@@ -37,10 +37,10 @@ json_text() {
         sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e "s/$tab/\\\\t/g" -e 's/$/\\n/' | tr -d '\n'
 } 2>/dev/null
 
-# Sets over and message when the job is to end.
+# Sets over and message when the job is to end, and shows the keeper that it goes on.
 consider() {
-    uptime
-    printf '%s\n' "$up" >"$out/alive" # for the keeper
+    clock
+    printf '%s\n' "$up" >"$out/alive"
     if [ -n "$asked" ]; then
         over=cancelled message='ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down'
     elif [ -e "$out/cancel" ]; then
@@ -50,12 +50,14 @@ consider() {
     fi
 } 2>/dev/null
 
-# Sets child, which leads a group of its own, and tee. What a step leaves running may go on writing to the log.
-start_step() {
+# run SECONDS COMMAND ARGUMENT: in a process group of its own, until it has ended or its time is over. Sets outcome and
+# code. What it leaves running may go on writing to the log.
+run() {
+    limit=${1:+$((second + $1))}
     rm -f "$box/pipe"
     mkfifo "$box/pipe"
     (
-        trap '' 13 25 # nobody reads the output any more; the log is as large as it may be: the other one goes on
+        trap '' 13 25 # the reader is gone, or the log is as large as it may be: the other one goes on
         ulimit -f $log_blocks
         exec tee -a "$out/log.txt" <"$box/pipe" 2>/dev/null
     ) &
@@ -64,47 +66,17 @@ start_step() {
         exec </dev/null >"$box/pipe" 2>&1
         trap - TERM INT
         cd "$box/work" || exit 126
-        command -v setsid >/dev/null 2>&1 && exec setsid /bin/sh -c "$1" sh "$2"
-        exec /bin/sh -c "$1" sh "$2"
+        command -v setsid >/dev/null 2>&1 && exec setsid /bin/sh -c "$2" sh "$3"
+        exec /bin/sh -c "$2" sh "$3"
     ) &
-    child=$!
-}
-
-# Politely, then not: all of the step's group.
-end_child() {
-    kill -TERM -- "-$child" || kill -TERM "$child"
-    uptime
-    until=$((second + grace_s))
-    while { kill -0 -- "-$child" || kill -0 "$child"; } && [ "$second" -lt "$until" ]; do
+    child=$! outcome=exited
+    while kill -0 "$child" 2>/dev/null && [ $outcome = exited ]; do
         nap
-        uptime
-    done
-    kill -KILL -- "-$child" || kill -KILL "$child"
-} 2>/dev/null
-
-# run_step INDEX SECONDS HEADING KIND COMMAND; SECONDS is - for no limit of its own.
-run_step() {
-    consider
-    [ -z "$over" ] || return
-    say "$3"
-    record "{\"event\":\"step\",\"step\":$1,\"at_s\":$up}"
-    if [ "$2" = - ]; then deadline=''; else deadline=$((second + $2)); fi
-    before=$(wc -c <"$out/log.txt")
-    if [ "$4" = command ]; then start_step 'command -v "$1"' "$5"; else start_step "$5" ''; fi
-    outcome=exited
-    while kill -0 "$child" 2>/dev/null; do
         consider
-        if [ -n "$over" ]; then
-            outcome=$over
-        elif [ -n "$deadline" ] && [ "$second" -ge "$deadline" ]; then
-            outcome=timeout
-        fi
-        if [ $outcome != exited ]; then
-            end_child
-            break
-        fi
-        nap
+        [ -z "$limit" ] || [ "$second" -lt "$limit" ] || outcome=timeout
+        [ -z "$over" ] || outcome=$over
     done
+    [ $outcome = exited ] || end_group
     wait "$child" 2>/dev/null
     code=$?
     [ $outcome = exited ] || code=null
@@ -112,95 +84,101 @@ run_step() {
         kill -0 "$tee" 2>/dev/null || break
         nap
     done
-    end_step "$1" "$4"
 }
 
-# end_step INDEX KIND: what became of it, as outcome and code say.
-end_step() {
-    omitted=$(($(wc -c <"$out/log.txt") - before - output_bytes))
-    [ $omitted -ge 0 ] || omitted=0
-    text=$(tail -c +$((before + 1)) "$out/log.txt" | tail -c $output_bytes | json_text)
-    result='{}'
-    if [ "$2" = command ]; then
-        result='{"path":null,"version":null}'
-        if [ "$code" = 0 ]; then result="{\"path\":\"${text%??}\",\"version\":null}"; fi
-    fi
-    uptime
-    record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,\"outcome\":\"$outcome\",\"code\":$code,\"signal\":null,\"output\":\"$text\",\"output_omitted_bytes\":$omitted,\"oom_kills\":0,\"result\":$result}"
-    ends="$ends,[\"$outcome\",$code]"
-    if [ $first_code = 0 ] && [ "$code" != null ]; then first_code=$code; fi
-}
+# Politely, then not.
+end_group() {
+    kill -TERM -- "-$child" || kill -TERM "$child"
+    clock
+    until=$((second + grace_s))
+    while { kill -0 -- "-$child" || kill -0 "$child"; } && [ "$second" -lt "$until" ]; do
+        nap
+        clock
+    done
+    kill -KILL -- "-$child" || kill -KILL "$child"
+} 2>/dev/null
 
-# refuse_step INDEX HEADING RESULT: one that needs more than a shell.
-refuse_step() {
+# step INDEX HEADING KIND SECONDS TEXT: TEXT is the command, or of kind refused the result of one that needs more than a
+# shell.
+step() {
     consider
     [ -z "$over" ] || return
     say "$2"
     record "{\"event\":\"step\",\"step\":$1,\"at_s\":$up}"
-    record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,\"outcome\":\"refused\",\"code\":null,\"result\":$3}"
-    ends="$ends,[\"refused\",null]"
+    before=$(wc -c <"$out/log.txt")
+    outcome=refused code=null result='{}'
+    case $3 in
+        refused) result=$5 ;;
+        command) run "$4" 'command -v "$1"' "$5" ;;
+        *) run "$4" "$5" '' ;;
+    esac
+    text=$(tail -c +$((before + 1)) "$out/log.txt" | tail -c $output_bytes | json_text)
+    omitted=$(($(wc -c <"$out/log.txt") - before - output_bytes))
+    [ $omitted -ge 0 ] || omitted=0
+    case $3$code in
+        command0) result="{\"path\":\"${text%??}\",\"version\":null}" ;;
+        command*) result='{"path":null,"version":null}' ;;
+    esac
+    clock
+    record "{\"event\":\"done\",\"step\":$1,\"at_s\":$up,\"outcome\":\"$outcome\",\"code\":$code,\"output\":\"$text\",\"output_omitted_bytes\":$omitted,\"result\":$result}"
+    ends="$ends,[\"$outcome\",$code]"
+    if [ $first_code = 0 ] && [ "$code" != null ]; then first_code=$code; fi
 }
 
 begin() {
-    if ! mkdir -p "$out/files" "$box/work" "$box/home" "$box/tmp"; then
-        over=infra message='the box of the pod cannot be written'
-        leave
-    fi
-    if ! (set -C && : >"$out/started") 2>/dev/null; then
-        over=lost message='the container was started a second time, and what its first start did is not known: it was not run again'
-        leave
-    fi
+    mkdir -p "$out/files" "$box/work" "$box/home" "$box/tmp" || leave infra 'the folder of the pod cannot be written'
+    (set -C && : >"$out/started") 2>/dev/null ||
+        leave lost 'the container was started a second time, and what its first start did is not known: it was not run again'
     export HOME="${HOME:-$box/home}" TMPDIR="${TMPDIR:-$box/tmp}" SEATRIAL_FILES="${SEATRIAL_FILES:-$out/files}"
     trap 'asked=1' TERM INT
     : >>"$out/log.txt"
-    uptime
+    clock
     begun=$second
     read -r host </proc/sys/kernel/hostname
     record "{\"event\":\"begin\",\"version\":1,\"wall_s\":$(date +%s || echo 0),\"at_s\":$up,\"host\":\"$host\",\"pid\":$$,\"hardware\":{}}"
 }
 
 unpack() {
-    if ! cat "$place"/inputs/part-* | gzip -dc | tar -xof - -C "$box/work"; then
-        over=infra message='the inputs of the job cannot be unpacked: that needs tar and gzip in the image'
-        finish
-    fi
+    cat "$place"/inputs/part-* | gzip -dc | tar -xof - -C "$box/work" ||
+        finish infra 'the inputs of the job cannot be unpacked: that needs tar and gzip in the image'
 }
 
 # refuse TEXT: the whole job. TEXT is safe in JSON.
 refuse() {
     say "$1"
-    over=refused message=$1
-    finish
+    finish refused "$1"
 }
 
+# finish [OUTCOME MESSAGE]
 finish() {
-    bytes=$(wc -c <"$out/log.txt" 2>/dev/null || echo 0)
-    if [ "$bytes" -ge $((log_blocks * 512)) ]; then message="${message:+$message; }the log ends early: it may have $bytes bytes"; fi
-    uptime
-    record "{\"event\":\"end\",\"at_s\":$up,\"outcome\":\"${over:-exited}\",\"message\":\"$message\",\"left\":0,\"log_bytes\":$((bytes)),\"log_omitted_bytes\":0}"
-    if [ -n "$full" ]; then over=infra message='what the job did could not be written down: the disk is full'; fi
-    leave
-}
+    over=${1:-${over:-exited}} message=${2:-$message}
+    bytes=$(($(wc -c <"$out/log.txt")))
+    [ $bytes -lt $((log_blocks * 512)) ] || message="${message:+$message; }the log ends early: it may have $bytes bytes"
+    clock
+    record "{\"event\":\"end\",\"at_s\":$up,\"outcome\":\"$over\",\"message\":\"$message\",\"left\":0,\"log_bytes\":$bytes,\"log_omitted_bytes\":0}"
+    [ -z "$full" ] || leave infra 'what the job did could not be written down: the disk is full'
+    leave "$over" "$message"
+} 2>/dev/null
 
-# end.json, the termination message and the exit code.
+# leave OUTCOME MESSAGE: end.json, the termination message and the exit code.
 leave() {
-    outcome=${over:-exited} code=null
-    case $outcome in
+    code=null
+    case $1 in
         exited) exit=$first_code code=$first_code ;;
         timeout) exit=124 ;;
         cancelled) exit=143 ;;
         *) exit=1 ;;
     esac
-    uptime
-    facts="\"outcome\":\"$outcome\",\"message\":\"$message\",\"left\":0,\"code\":$code,\"wall_s\":$(date +%s || echo 0)"
-    printf '%s' "{\"version\":1,$facts,\"at_s\":$up,\"log_bytes\":$((bytes)),\"log_omitted_bytes\":0}" >"$out/end.json.new" &&
+    clock
+    facts="\"outcome\":\"$1\",\"message\":\"$2\",\"left\":0,\"code\":$code,\"wall_s\":$(date +%s || echo 0)"
+    printf '%s' "{\"version\":1,$facts,\"at_s\":$up,\"log_bytes\":$bytes,\"log_omitted_bytes\":0}" >"$out/end.json.new" &&
         mv "$out/end.json.new" "$out/end.json"
     if [ ${#ends} -gt 2500 ]; then ends=''; else ends=",\"steps\":[${ends#,}]"; fi
     [ -e "$termination" ] && printf '%s' "{\"seatrial\":1,$facts$ends}" >"$termination"
     exit "$exit"
 } 2>/dev/null
 
-# try_python PATH: an interpreter that the job names may be where nobody looks for one.
+# try_python PATH: an interpreter that the job names may be where start.sh finds none.
 try_python() {
     if "$1" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' </dev/null >/dev/null 2>&1; then
         exec "$1" -I -S "$place/agent/agent.pyz" pod "$place/job/job.json"
