@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from api_stub import Request, Stub, Wire, serving
 
@@ -29,9 +30,9 @@ from seatrial.kubernetes import (
     Unauthorized,
     Unreachable,
 )
-from seatrial.kubernetes import credentials as credentials_module
-from seatrial.kubernetes.plugin import run_plugin
-from seatrial.kubernetes.proxies import Relay, pump
+from seatrial.kubernetes.config import credentials as credentials_module
+from seatrial.kubernetes.config.plugin import run_plugin
+from seatrial.kubernetes.http.proxies import Relay, pump
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -147,12 +148,12 @@ async def test_a_plugin_that_is_not_installed_is_told_with_its_hint() -> None:
     with pytest.raises(CredentialsError, match="no such command: brew install it"):
         await run_plugin(plugin, Access("http://x"))
     with pytest.raises(CredentialsError, match="wants a terminal"):
-        await run_plugin(replace(plugin, interactive_mode="Always"), Access("http://x"))
+        await run_plugin(msgspec.structs.replace(plugin, interactive_mode="Always"), Access("http://x"))
 
 
 async def test_a_plugin_gets_the_cluster_when_it_wants_it_and_is_found_beside_its_kubeconfig(tmp_path: Path) -> None:
     plugin = printing(tmp_path, token="t")
-    plugin = replace(plugin, command="./plugin", folder=tmp_path, provide_cluster_info=True)
+    plugin = msgspec.structs.replace(plugin, command="./plugin", folder=tmp_path, provide_cluster_info=True)
     access = Access("https://api:1", authority=Material(b"PEM"), plugin_config={"audience": "x"})
     assert (await run_plugin(plugin, access)).token == "t"
     cluster = json.loads((tmp_path / "info").read_text())["spec"]["cluster"]
@@ -291,7 +292,7 @@ async def test_a_certificate_from_a_plugin_is_shown(pki: Pki, tmp_path: Path) ->
     ("certificate", "fields", "words"),
     [
         ("elsewhere", {}, r"certificate is not trusted: .*mismatch.*set `tls-server-name`"),
-        ("expired", {}, r"certificate has expired; renew the server's certificate, or look at this machine's clock"),
+        ("expired", {}, r"certificate has expired; renew the server's certificate, or check this machine's clock"),
         ("stranger", {}, r"certificate-authority. of the kubeconfig is not the one that signed it"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kubernetes.http1 import Broken, NotHttp, Reply, _Wire
+from seatrial.kubernetes.http.http1 import Broken, NotHttp, Reply, _Wire
 
 
 class Sink(asyncio.Transport):

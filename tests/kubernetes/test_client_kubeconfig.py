@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from seatrial.kubernetes import Access, KubeconfigError, Material, load
-from seatrial.kubernetes.kubeconfig import in_cluster
-from seatrial.kubernetes.proxies import proxy_of
+from seatrial.kubernetes.config.kubeconfig import in_cluster
+from seatrial.kubernetes.http.proxies import proxy_of
 
 PEM = "-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----\n"
 
@@ -106,19 +106,24 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
         ({"server": ""}, {}, r"clusters\[0\].cluster \(c\).server", "is missing"),
         ({"server": "ftp://x"}, {}, r"\(c\).server", "is not an address such as"),
         ({"server": "https://x:port"}, {}, r"\(c\).server", "is not an address such as"),
-        ({"server": 5}, {}, r"\(c\).server", "must be a text, not 5"),
+        ({"server": 5}, {}, r"\(c\).server", "expected `str`, got `int`"),
         ({"certificate-authority": "no.crt"}, {}, r"\(c\).certificate-authority", "no such file: .*/no.crt"),
         ({"certificate-authority-data": "%%%"}, {}, r"\(c\).certificate-authority-data", "not"),
         ({"certificate-authority-data": "aGVsbG8="}, {}, "certificate-authority-data", "not of a PEM text"),
-        ({"insecure-skip-tls-verify": "yes"}, {}, "insecure-skip-tls-verify", "must be true or false"),
+        ({"insecure-skip-tls-verify": "yes"}, {}, "insecure-skip-tls-verify", "expected `bool`, got `str`"),
         ({"insecure-skip-tls-verify": True, "certificate-authority": "x"}, {}, "certificate-authority", "no such file"),
         ({"proxy-url": "gopher://x"}, {}, "proxy-url", "must begin with one of http://"),
         ({}, {"client-certificate-data": base64.b64encode(PEM.encode()).decode()}, "client-key", "is missing beside"),
         ({}, {"tokenFile": "none"}, r"users\[0\].user \(u\).tokenFile", "no such file"),
-        ({}, {"token": 12345}, r"\(u\).token", "must be a text$"),
+        ({}, {"token": 12345}, r"\(u\).token", "expected `str`, got `int`$"),
         ({}, {"exec": {"command": "x", "apiVersion": "v9"}}, r"\(u\).exec.apiVersion", "is none of"),
-        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}, "exec.command", "is missing"),
-        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "args": [1]}}, "args", "texts"),
+        ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}, "exec", "missing required field `command`"),
+        (
+            {},
+            {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "args": [1]}},
+            "args",
+            "expected `str`",
+        ),
         ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider", "'gcp' was removed"),
         ({}, {"as-groups": ["x"]}, r"\(u\).as", "is missing beside"),
     ],

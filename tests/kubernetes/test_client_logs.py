@@ -9,8 +9,9 @@ from typing import NamedTuple
 import pytest
 from api_stub import Request, Stub, Wire
 
-from seatrial.kubernetes import Forbidden, Invalid, NotFound, logs
-from seatrial.kubernetes.logs import Lines
+from seatrial.kubernetes import Forbidden, Invalid, NotFound
+from seatrial.kubernetes.pod import logs
+from seatrial.kubernetes.pod.logs import Lines
 
 
 class Entry(NamedTuple):

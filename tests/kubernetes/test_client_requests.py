@@ -24,7 +24,7 @@ from seatrial.kubernetes import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.errors import Asked
+from seatrial.kubernetes.resources import Request as ApiRequest
 
 
 def pod(name: str = "", prefix: str = "", **labels: str) -> dict[str, object]:
@@ -248,7 +248,7 @@ async def test_a_server_that_never_answers_runs_out_of_time(stub: Stub) -> None:
     stub.override = answer
     async with stub.client(patience_s=0) as client:
         with pytest.raises(Unreachable, match="no answer within the time allowed"):
-            await client.connection.request(Asked("get", path="/x"), "GET", "/x", timeout_s=-4.5)
+            await client.connection.request(ApiRequest("get", bare_path="/x"), timeout_s=-4.5)
     assert stub.requests[0].query["timeout"] == "1s"
 
 

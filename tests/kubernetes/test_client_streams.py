@@ -21,7 +21,7 @@ from seatrial.kubernetes import (
     ProtocolError,
     ServerFailed,
 )
-from seatrial.kubernetes import files as files_module
+from seatrial.kubernetes.pod import files as files_module
 
 Talk = Callable[[web.WebSocketResponse, web.Request], Awaitable[None]]
 SUCCESS = b"\x03" + json.dumps({"status": "Success"}).encode()

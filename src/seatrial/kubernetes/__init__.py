@@ -7,8 +7,9 @@ async with Kubernetes(access) as client:
         ...
 """
 
-from seatrial.kubernetes.access import Access, Identity, Material, Plugin
 from seatrial.kubernetes.client import Kubernetes, Patch
+from seatrial.kubernetes.config.access import Access, Identity, Material, Plugin
+from seatrial.kubernetes.config.kubeconfig import load
 from seatrial.kubernetes.discovery import UnknownKind
 from seatrial.kubernetes.errors import (
     AlreadyExists,
@@ -31,9 +32,9 @@ from seatrial.kubernetes.errors import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.kubeconfig import load
 from seatrial.kubernetes.objects import Meta, Object, Part, Tree
 from seatrial.kubernetes.pod import Pod
+from seatrial.kubernetes.pod.commands import STDOUT
 from seatrial.kubernetes.resources import (
     CONFIG_MAPS,
     EVENTS,
@@ -50,62 +51,4 @@ from seatrial.kubernetes.resources import (
     Resource,
 )
 from seatrial.kubernetes.rights import Right, grant_yaml, grants
-from seatrial.kubernetes.streams import STDOUT
 from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, Event
-
-__all__ = [
-    "ADDED",
-    "CONFIG_MAPS",
-    "DELETED",
-    "EVENTS",
-    "JOBS",
-    "MODIFIED",
-    "NAMESPACES",
-    "NODES",
-    "PODS",
-    "PRIORITY_CLASSES",
-    "RESOURCE_QUOTAS",
-    "SECRETS",
-    "SERVICES",
-    "SERVICE_ACCOUNTS",
-    "STDOUT",
-    "SYNCED",
-    "VOLUME_CLAIMS",
-    "Access",
-    "AlreadyExists",
-    "ApiError",
-    "Closed",
-    "CommandFailed",
-    "Conflict",
-    "CredentialsError",
-    "Event",
-    "Forbidden",
-    "Gone",
-    "Identity",
-    "Incomplete",
-    "Invalid",
-    "KubeconfigError",
-    "Kubernetes",
-    "KubernetesError",
-    "Material",
-    "Meta",
-    "NotFound",
-    "Object",
-    "Part",
-    "Patch",
-    "Plugin",
-    "Pod",
-    "ProtocolError",
-    "Resource",
-    "Right",
-    "ServerFailed",
-    "TooManyRequests",
-    "Tree",
-    "Unauthorized",
-    "Uncertain",
-    "UnknownKind",
-    "Unreachable",
-    "grant_yaml",
-    "grants",
-    "load",
-]

@@ -1,7 +1,7 @@
 """The client: everything that one asks of an API server, on any kind of object.
 
 1. A manifest is plain data (or its JSON, made before the clock starts); what comes back is as small as the caller's
-   struct says, `Object` (metadata alone) unless told otherwise.
+   struct, `Object` (metadata alone) by default.
 2. `namespace=None` is the access's own; `namespace=""` is all of them, where that has a meaning.
 3. `create` with a name is safe to be cut off: asked again, the object of the same name and the same labels is ours.
    With `generateName` it raises `Uncertain` instead.
@@ -14,43 +14,29 @@ from typing import Any, cast
 
 import orjson
 
-from seatrial.kubernetes.access import Access
-from seatrial.kubernetes.connection import Connection
+from seatrial.kubernetes.config.access import Access
 from seatrial.kubernetes.discovery import Discovery
-from seatrial.kubernetes.errors import AlreadyExists, Asked, Forbidden, NotFound
-from seatrial.kubernetes.failures import PATIENCE_S
-from seatrial.kubernetes.objects import O, Object, Part
+from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
+from seatrial.kubernetes.http.connection import JSON, Connection
+from seatrial.kubernetes.http.failures import PATIENCE_S
+from seatrial.kubernetes.objects import O, Object, Tree
 from seatrial.kubernetes.pages import PAGE, Selection, pages
 from seatrial.kubernetes.pod import Pod
-from seatrial.kubernetes.resources import ACCESS_REVIEWS, Resource
+from seatrial.kubernetes.resources import ACCESS_REVIEWS, Request, Resource
 from seatrial.kubernetes.rights import Right
-from seatrial.kubernetes.watch import PATIENCE_S as WATCH_PATIENCE_S
-from seatrial.kubernetes.watch import Watch
+from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 from seatrial.kubernetes.wire import accept, decode, decoder
 
-FIELD_MANAGER = "seatrial"  # who changed what, in the server's own record
+FIELD_MANAGER = "seatrial"  # in the server's own record of changes
 Manifest = Mapping[str, Any] | bytes
 
 
 class Patch(Enum):
-    """How a patch is meant. A JSON patch is a list of steps, the others are parts of the object."""
+    """The sort of a patch. A JSON patch is a list of steps, the others are parts of the object."""
 
     STRATEGIC = "application/strategic-merge-patch+json"
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
-
-
-class _Version(Part, frozen=True):
-    git_version: str = ""
-
-
-class _Review(Part, frozen=True):
-    allowed: bool = False
-    reason: str = ""
-
-
-class _Reviewed(Object, frozen=True):
-    status: _Review = _Review()
 
 
 class Kubernetes:
@@ -72,9 +58,8 @@ class Kubernetes:
 
     async def version(self) -> str:
         """Such as v1.35.4: whether the server is there and speaks to us."""
-        asked = Asked("get", path="/version")
-        answer = await self.connection.request(asked, "GET", "/version")
-        return str(decoder(_Version).decode(answer.body).git_version)
+        answer = await self.connection.request(Request("get", bare_path="/version"))
+        return str(decoder(dict[str, str]).decode(answer.body).get("gitVersion", ""))
 
     # Objects
 
@@ -100,18 +85,13 @@ class Kubernetes:
             namespace = namespace or metadata.get("namespace")
             name = name or metadata.get("name", "")
             body = orjson.dumps(manifest)
-        place = self._place(resource, namespace)
-        asked = Asked("create", resource, place, name, subresource)
-        path = resource.path(place, name if subresource else "", subresource)
+        request = self._request("create", resource, namespace, name, subresource)
         try:
-            answer = await self.connection.request(
-                asked, "POST", path, _writing(dry_run), body=body, accept=accept(into), repeatable=bool(name)
-            )
+            return await self._write(request, body, into, dry_run=dry_run, repeatable=bool(name))
         except AlreadyExists as error:
             if not error.uncertain:
                 raise
-            return await self._made_before(error, resource, place, name, body, into)
-        return decode(asked, into, answer.body)
+            return await self._made_before(error, body, into)
 
     async def get(
         self,
@@ -121,10 +101,9 @@ class Kubernetes:
         *,
         namespace: str | None = None,
     ) -> O:
-        place = self._place(resource, namespace)
-        asked = Asked("get", resource, place, name)
-        answer = await self.connection.request(asked, "GET", resource.path(place, name), accept=accept(into))
-        return decode(asked, into, answer.body)
+        request = self._request("get", resource, namespace, name)
+        answer = await self.connection.request(request, accept=accept(into))
+        return decode(request, into, answer.body)
 
     async def list(
         self,
@@ -177,28 +156,17 @@ class Kubernetes:
         dry_run: bool = False,
     ) -> O:
         """A strategic patch is for Kubernetes' own kinds; custom resources take a merge."""
-        place = self._place(resource, namespace)
-        asked = Asked("patch", resource, place, name, subresource)
-        answer = await self.connection.request(
-            asked,
-            "PATCH",
-            resource.path(place, name, subresource),
-            _writing(dry_run),
-            body=orjson.dumps(patch),
-            content_type=how.value,
-            accept=accept(into),
-            repeatable=how is not Patch.JSON,  # its steps may add to what the first try did
-        )
-        return decode(asked, into, answer.body)
+        request = self._request("patch", resource, namespace, name, subresource)
+        repeatable = how is not Patch.JSON  # its steps may add to what the first try did
+        return await self._write(request, orjson.dumps(patch), into, how.value, dry_run=dry_run, repeatable=repeatable)
 
     async def delete(
         self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
     ) -> bool:
         """False when it was not there. What it owns goes after it."""
-        place = self._place(resource, namespace)
-        asked, path = Asked("delete", resource, place, name), resource.path(place, name)
+        request = self._request("delete", resource, namespace, name)
         try:
-            await self.connection.request(asked, "DELETE", path, body=_delete_options(grace_s), accept=accept(Object))
+            await self.connection.request(request, body=_delete_options(grace_s), accept=accept(Object))
         except NotFound:
             return False
         return True
@@ -210,18 +178,16 @@ class Kubernetes:
         if not labels:
             raise ValueError("delete_all without labels would delete everything")
         selection = Selection(resource, self._place(resource, namespace), labels)
-        asked, form = Asked("deletecollection", resource, selection.namespace), accept(Object, many=True)
-        await self.connection.request(
-            asked, "DELETE", selection.path(), selection.query(), body=_delete_options(grace_s), accept=form
-        )
+        request, query = selection.request("deletecollection"), selection.query().items()
+        await self.connection.request(request, query, body=_delete_options(grace_s), accept=accept(Object, many=True))
 
     # Rights and kinds
 
     async def resource_of(self, manifest: Mapping[str, Any]) -> Resource:
         return await self.discovery.of_kind(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
 
-    async def can(self, right: Right) -> tuple[bool, str]:
-        """Whether we have a right, and what the server says about it."""
+    async def can(self, right: Right) -> bool:
+        """Whether we have a right."""
         resource, _, subresource = right.resource.partition("/")
         attributes = {
             "verb": right.verb,
@@ -235,8 +201,7 @@ class Kubernetes:
             "kind": ACCESS_REVIEWS.kind,
             "spec": {"resourceAttributes": attributes},
         }
-        answer = await self.create(review, _Reviewed)
-        return answer.status.allowed, answer.status.reason
+        return bool((await self.create(review, Tree)).status["allowed"])
 
     def pod(self, name: str, container: str = "", *, namespace: str | None = None) -> Pod:
         """What is inside a pod: logs, commands, ports, files."""
@@ -249,23 +214,34 @@ class Kubernetes:
             return ""
         return self.access.namespace if namespace is None else namespace
 
-    async def _made_before(
-        self, error: AlreadyExists, resource: Resource, place: str, name: str, body: bytes, into: type[O]
+    def _request(
+        self, verb: str, resource: Resource, namespace: str | None, name: str, subresource: str = ""
+    ) -> Request:
+        return Request(verb, resource, self._place(resource, namespace), name, subresource)
+
+    async def _write(
+        self, request: Request, body: bytes, into: type[O], content_type: str = JSON, *, dry_run: bool, repeatable: bool
     ) -> O:
-        """The object that an earlier, cut-off try of the same create made; or the error, when it is somebody else's."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        if dry_run:
+            query["dryRun"] = "All"
+        answer = await self.connection.request(
+            request, query.items(), body=body, content_type=content_type, accept=accept(into), repeatable=repeatable
+        )
+        return decode(request, into, answer.body)
+
+    async def _made_before(self, error: AlreadyExists, body: bytes, into: type[O]) -> O:
+        """The object that an earlier, cut-off try of the same create made; or the error, when it is another's."""
+        resource, namespace, name = error.request.resource, error.request.namespace, error.request.name
+        assert resource is not None
         wanted = decoder(Object).decode(body).metadata.labels
         try:
-            found = await self.get(resource, name, Object, namespace=place)
-        except Forbidden:  # who may make it need not be allowed to look at it
+            found = await self.get(resource, name, namespace=namespace)
+        except Forbidden:  # the right to make it is not the right to read it
             raise error from None
         if any(found.metadata.labels.get(key) != value for key, value in wanted.items()):
             raise error
-        return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=place)
-
-
-def _writing(dry_run: bool) -> dict[str, str]:
-    query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-    return {**query, "dryRun": "All"} if dry_run else query
+        return cast(O, found) if into is Object else await self.get(resource, name, into, namespace=namespace)
 
 
 def _delete_options(grace_s: int | None) -> bytes:

@@ -4,10 +4,10 @@ import asyncio
 import difflib
 import time
 
-from seatrial.kubernetes.connection import JSON, Connection
-from seatrial.kubernetes.errors import Asked, KubernetesError
+from seatrial.kubernetes.errors import KubernetesError
+from seatrial.kubernetes.http.connection import JSON, Connection
 from seatrial.kubernetes.objects import Meta, Part
-from seatrial.kubernetes.resources import BY_KIND, Resource
+from seatrial.kubernetes.resources import BY_KIND, Request, Resource
 from seatrial.kubernetes.wire import decode
 
 ALL_AT_ONCE = ",".join(
@@ -82,8 +82,8 @@ class Discovery:
             self._read_at = time.monotonic()
 
     async def _group(self, path: str) -> list[Resource]:
-        asked = Asked("discover", path=path)
-        answer = await self._connection.request(asked, "GET", path, accept=ALL_AT_ONCE)
+        request = Request("discover", bare_path=path)
+        answer = await self._connection.request(request, accept=ALL_AT_ONCE)
         return [
             Resource(
                 group=group.metadata.name,
@@ -92,7 +92,7 @@ class Discovery:
                 plural=found.resource,
                 namespaced=found.scope == "Namespaced",
             )
-            for group in decode(asked, _Groups, answer.body).items
+            for group in decode(request, _Groups, answer.body).items
             for version in group.versions
             for found in version.resources
         ]

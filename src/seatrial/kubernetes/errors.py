@@ -6,28 +6,10 @@
 import msgspec
 
 from seatrial.kubernetes.objects import Details, Status
-from seatrial.kubernetes.resources import Resource
+from seatrial.kubernetes.resources import Request
 from seatrial.kubernetes.rights import Missing, missing_right
 
 MOST_TEXT = 2000
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """What was asked of the server, for messages."""
-
-    verb: str
-    resource: Resource | None = None
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.resource is None:
-            return f"{self.verb} {self.path}"
-        title = self.resource.title + (f"/{self.subresource}" if self.subresource else "")
-        name = f" {self.name}" if self.name else ""
-        return f"{self.verb} {title}{name}" + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
 class KubernetesError(Exception):
@@ -58,9 +40,9 @@ class CredentialsError(KubernetesError):
 class Unreachable(KubernetesError):
     """No answer came. Whatever was asked was not begun, or can be asked again."""
 
-    def __init__(self, server: str, asked: Asked, words: str, lasting: bool = False) -> None:
-        self.server, self.asked, self.words, self.lasting = server, asked, words, lasting
-        super().__init__(f"cannot {asked}: {words} ({server})")
+    def __init__(self, server: str, request: Request, problem: str, lasting: bool = False) -> None:
+        self.server, self.request, self.problem, self.lasting = server, request, problem, lasting
+        super().__init__(f"cannot {request}: {problem} ({server})")
 
 
 class Closed(KubernetesError):
@@ -75,17 +57,17 @@ class Closed(KubernetesError):
 class Uncertain(KubernetesError):
     """The connection broke after something was asked that must not be asked twice: it may have been done."""
 
-    def __init__(self, server: str, asked: Asked, words: str) -> None:
-        self.server, self.asked, self.words = server, asked, words
-        super().__init__(f"not known whether it was done: {asked}: {words} ({server}); look before asking again")
+    def __init__(self, server: str, request: Request, problem: str) -> None:
+        self.server, self.request, self.problem = server, request, problem
+        super().__init__(f"not known whether it was done: {request}: {problem} ({server}); check before asking again")
 
 
 class ProtocolError(KubernetesError):
     """What answered does not speak as an API server does."""
 
-    def __init__(self, asked: Asked, problem: str) -> None:
-        self.asked, self.problem = asked, problem
-        super().__init__(f"cannot {asked}: {problem}")
+    def __init__(self, request: Request, problem: str) -> None:
+        self.request, self.problem = request, problem
+        super().__init__(f"cannot {request}: {problem}")
 
 
 class Incomplete(KubernetesError):
@@ -109,15 +91,15 @@ class CommandFailed(KubernetesError):
 class ApiError(KubernetesError):
     """The server answered, and refused."""
 
-    def __init__(self, asked: Asked, code: int, reason: str, message: str, details: Details | None = None) -> None:
-        self.asked, self.code, self.reason, self.message, self.details = asked, code, reason, message, details
+    def __init__(self, request: Request, code: int, reason: str, message: str, details: Details | None = None) -> None:
+        self.request, self.code, self.reason, self.message, self.details = request, code, reason, message, details
         self.lasting = 400 <= code < 500 and code not in (408, 409, 429)
         self.uncertain = False  # an earlier try of the same request may have been done
         super().__init__(self.text())
 
     def text(self) -> str:
         reason = f"{self.code} {self.reason}".strip()
-        return f"cannot {self.asked}: {self.message or 'the server gave no reason'} ({reason})"
+        return f"cannot {self.request}: {self.message or 'the server gave no reason'} ({reason})"
 
 
 class NotFound(ApiError):
@@ -151,25 +133,19 @@ class ServerFailed(ApiError):
 class Unauthorized(ApiError):
     """401: the server does not know who asks."""
 
-    def __init__(self, asked: Asked, code: int, reason: str, message: str, details: Details | None = None) -> None:
-        self.source = ""  # where the credentials come from, when that is known
-        super().__init__(asked, code, reason, message, details)
+    source = ""  # where the credentials come from, when that is known
 
     def text(self) -> str:
         source = f" The credentials come from {self.source}: renew them." if self.source else ""
-        return f"cannot {self.asked}: the server does not accept the credentials (401 {self.message}).{source}"
+        return f"cannot {self.request}: the server does not accept the credentials (401 {self.message}).{source}"
 
 
 class Forbidden(ApiError):
     """403. `missing` is the right that RBAC wants; None when a quota or an admission check refused."""
 
-    missing: Missing | None
-
-    def __init__(self, asked: Asked, code: int, reason: str, message: str, details: Details | None = None) -> None:
-        self.missing = missing_right(message)
-        super().__init__(asked, code, reason, message, details)
-        # A quota frees itself when others end; a right does not come by waiting.
-        self.lasting = not self.of_quota
+    @property
+    def missing(self) -> Missing | None:
+        return missing_right(self.message)
 
     @property
     def of_quota(self) -> bool:
@@ -179,7 +155,7 @@ class Forbidden(ApiError):
         if self.missing is None:
             return super().text()
         return (
-            f"cannot {self.asked}: the right to {self.missing.right} is missing for user {self.missing.user!r}.\n"
+            f"cannot {self.request}: the right to {self.missing.right} is missing for user {self.missing.user!r}.\n"
             f"Who administers the cluster grants it with `kubectl apply -f -` and:\n{self.missing.yaml()}"
         )
 
@@ -194,22 +170,23 @@ BY_CODE: dict[int, type[ApiError]] = {
     422: Invalid,
     429: TooManyRequests,
 }
+BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone}
 
 
-def api_error(asked: Asked, code: int, body: bytes) -> ApiError:
+def api_error(request: Request, code: int, body: bytes) -> ApiError:
     """The error of an answer: from its Status where it is one, else from its text (a proxy, a load balancer)."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:
         status = Status(message=body[:MOST_TEXT].decode(errors="replace").strip())
-    return status_error(asked, status, code)
+    return status_error(request, status, code)
 
 
-def status_error(asked: Asked, status: Status, code: int = 0) -> ApiError:
+def status_error(request: Request, status: Status, code: int = 0) -> ApiError:
     code = code or status.code or 500
-    kind = BY_CODE.get(code, ServerFailed if code >= 500 else ApiError)
-    if kind is Conflict and status.reason == "AlreadyExists":
-        kind = AlreadyExists
-    if status.reason == "Expired":
-        kind = Gone
-    return kind(asked, code, status.reason, status.message[:MOST_TEXT], status.details)
+    other = ServerFailed if code >= 500 else ApiError
+    kind = BY_REASON.get(status.reason) or BY_CODE.get(code, other)
+    error = kind(request, code, status.reason, status.message[:MOST_TEXT], status.details)
+    # A quota frees itself when others end; a right does not come by waiting.
+    error.lasting = error.lasting and not (isinstance(error, Forbidden) and error.of_quota)
+    return error

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from seatrial.kubernetes.connection import Connection
-from seatrial.kubernetes.errors import Asked, Gone
+from seatrial.kubernetes.errors import Gone
+from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.objects import O
-from seatrial.kubernetes.resources import Resource
+from seatrial.kubernetes.resources import Request, Resource
 from seatrial.kubernetes.wire import Page, accept, decode
 
 PAGE = 500
@@ -22,8 +22,8 @@ class Selection(msgspec.Struct, frozen=True):
     labels: str = ""
     fields: str = ""
 
-    def path(self) -> str:
-        return self.resource.path(self.namespace)
+    def request(self, verb: str) -> Request:
+        return Request(verb, self.resource, self.namespace)
 
     def query(self) -> dict[str, str]:
         query = {"labelSelector": self.labels, "fieldSelector": self.fields}
@@ -38,7 +38,7 @@ async def pages(
     None says that the list begins again, and that what came so far counts no more: its snapshot expired while it was
     read (410). After some times it is asked for in one piece.
     """
-    asked = Asked("list", selection.resource, selection.namespace)
+    request = selection.request("list")
     token, begun_again = "", 0
     while True:
         query = selection.query()
@@ -47,14 +47,14 @@ async def pages(
         if token:
             query["continue"] = token
         try:
-            answer = await connection.request(asked, "GET", selection.path(), query, accept=accept(form, many=True))
+            answer = await connection.request(request, query.items(), accept=accept(form, many=True))
         except Gone:
             if not token:
                 raise
             token, begun_again = "", begun_again + 1
             yield None
             continue
-        page: Page[O] = decode(asked, Page[form], answer.body)  # type: ignore[valid-type]
+        page: Page[O] = decode(request, Page[form], answer.body)  # type: ignore[valid-type]
         yield page
         token = page.metadata.continue_
         if not token:

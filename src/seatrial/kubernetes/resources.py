@@ -1,4 +1,5 @@
-"""Which resources there are and under which path each lives. The well-known ones need no discovery."""
+"""Which resources there are, under which path each lives, and what is asked of them. The well-known ones need no
+discovery."""
 
 from urllib.parse import quote
 
@@ -36,6 +37,38 @@ class Resource(msgspec.Struct, frozen=True):
         return path
 
 
+METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is asked of the server: `verb` as RBAC has it, of a resource or of a path alone."""
+
+    verb: str
+    resource: Resource | None = None
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    bare_path: str = ""
+
+    @property
+    def method(self) -> str:
+        return METHODS.get(self.verb, "GET")
+
+    @property
+    def path(self) -> str:
+        if self.resource is None:
+            return self.bare_path
+        of_all = self.verb == "create" and not self.subresource
+        return self.resource.path(self.namespace, "" if of_all else self.name, self.subresource)
+
+    def __str__(self) -> str:
+        if self.resource is None:
+            return f"{self.verb} {self.bare_path}"
+        title = self.resource.title + (f"/{self.subresource}" if self.subresource else "")
+        name = f" {self.name}" if self.name else ""
+        return f"{self.verb} {title}{name}" + (f" in namespace {self.namespace}" if self.namespace else "")
+
+
 PODS = Resource("", "v1", "Pod", "pods")
 SERVICES = Resource("", "v1", "Service", "services")
 SECRETS = Resource("", "v1", "Secret", "secrets")
@@ -47,9 +80,6 @@ SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 RESOURCE_QUOTAS = Resource("", "v1", "ResourceQuota", "resourcequotas")
 VOLUME_CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 JOBS = Resource("batch", "v1", "Job", "jobs")
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "Role", "roles")
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-INGRESSES = Resource("networking.k8s.io", "v1", "Ingress", "ingresses")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
@@ -57,6 +87,6 @@ ACCESS_REVIEWS = Resource(
 
 WELL_KNOWN = (
     PODS, SERVICES, SECRETS, CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICE_ACCOUNTS, RESOURCE_QUOTAS, VOLUME_CLAIMS,
-    JOBS, ROLES, ROLE_BINDINGS, INGRESSES, PRIORITY_CLASSES, ACCESS_REVIEWS,
+    JOBS, PRIORITY_CLASSES, ACCESS_REVIEWS,
 )  # fmt: skip
 BY_KIND = {(resource.api_version, resource.kind): resource for resource in WELL_KNOWN}

@@ -3,8 +3,8 @@
 1. First an `added` for every object that is there (its list read in pages), then `synced` once, then the changes.
 2. A stream that ends, breaks or stalls is taken up from the last resourceVersion: no event is lost, none comes twice.
 3. When the server cannot go on from there (410), all is listed again and the differences are given: `added`,
-   `modified` and `deleted`, with `relisted` set. States in between were not seen; the last of each is.
-4. `deleted` has the object as it was last seen. `at_s` is the monotonic clock when its bytes arrived, before decoding.
+   `modified` and `deleted`, with `relisted` set. States in between are lost; the last of each is given.
+4. `deleted` has the object in its last state. `at_s` is the monotonic clock when its bytes arrived, before decoding.
 5. Only what the caller's struct names is kept, in `objects`, by uid.
 6. While the server cannot be reached it is tried again for `patience_s`; then the last error is raised. What the server
    refuses for good (a right, a kind that is gone) is raised at once.
@@ -16,28 +16,25 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Generic, NamedTuple
 
-import aiohttp
 import msgspec
 
-from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import (
     ApiError,
-    Asked,
     Closed,
     Gone,
     KubernetesError,
     ProtocolError,
-    Unreachable,
     status_error,
 )
-from seatrial.kubernetes.failures import backoff_s, failure
+from seatrial.kubernetes.http.connection import Connection
+from seatrial.kubernetes.http.failures import backoff_s
 from seatrial.kubernetes.objects import O, Object, Status
 from seatrial.kubernetes.pages import Selection, pages
 from seatrial.kubernetes.wire import Line, RawLine, accept, beginning, decoder
 
 ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"
 KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
-PATIENCE_S = 300.0
+WATCH_PATIENCE_S = 300.0
 # The server ends a watch after a time of our choosing, spread so that many watches do not end at once.
 LEAST_S, MOST_S = 240, 480
 SILENCE_MARGIN_S = 30.0
@@ -58,7 +55,7 @@ class Watch(Generic[O]):
     """Iterate over it, once. `objects` holds what is there now; `gaps` counts how often states in between were lost."""
 
     def __init__(
-        self, connection: Connection, selection: Selection, form: type[O], patience_s: float = PATIENCE_S
+        self, connection: Connection, selection: Selection, form: type[O], patience_s: float = WATCH_PATIENCE_S
     ) -> None:
         self.objects: dict[str, O] = {}
         self.resource_version = ""
@@ -66,7 +63,7 @@ class Watch(Generic[O]):
         self.reconnects = 0
         self._connection, self._selection, self._form = connection, selection, form
         self._patience_s = patience_s
-        self._asked = Asked("watch", selection.resource, selection.namespace)
+        self._request = selection.request("watch")
         self._lines = decoder(Line[form])  # type: ignore[valid-type]
         self._allowed = False  # once it was
         self._failures = 0
@@ -102,7 +99,7 @@ class Watch(Generic[O]):
                     await self._wait(None)
 
     async def _relist(self, again: bool) -> list[Event[O]]:
-        """The differences between what was seen last and what is there now."""
+        """The differences between what was there last and what is there now."""
         there: dict[str, O] = {}
         version = ""
         async for page in pages(self._connection, self._selection, self._form):
@@ -112,7 +109,7 @@ class Watch(Generic[O]):
             version = page.metadata.resource_version
             there.update((found.metadata.uid, found) for found in page.items or ())
         at_s, before = time.monotonic(), self.objects.copy()
-        # What is gone is told first: its name may have been taken by one that is new.
+        # What is gone comes first: its name may have been taken by one that is new.
         events = [Event(DELETED, found, at_s, again) for uid, found in before.items() if uid not in there]
         for uid, found in there.items():
             old = before.get(uid)
@@ -136,17 +133,13 @@ class Watch(Generic[O]):
             "timeoutSeconds": str(limit_s),
         }
         response = await self._connection.stream(
-            self._asked, self._selection.path(), query, accept(self._form), limit_s + SILENCE_MARGIN_S
+            self._request, query.items(), accept(self._form), limit_s + SILENCE_MARGIN_S
         )
         self._allowed = True
         rest = b""
         try:
             while True:
-                try:
-                    block = await response.content.readany()
-                except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                    wrong = failure(error)
-                    raise Unreachable(self._connection.access.server, self._asked, wrong.words) from error
+                block = await self._connection.read(self._request, response)
                 if not block:
                     return  # what is left is a cut line, which comes again
                 at_s = time.monotonic()
@@ -154,7 +147,7 @@ class Watch(Generic[O]):
                 if not newline:
                     rest += block
                     if len(rest) > LINE_BYTES:
-                        raise ProtocolError(self._asked, f"a line of more than {LINE_BYTES} bytes")
+                        raise ProtocolError(self._request, f"a line of more than {LINE_BYTES} bytes")
                     continue
                 whole, rest = (rest + whole if rest else whole), tail
                 for event in self._events(whole, at_s):
@@ -176,7 +169,7 @@ class Watch(Generic[O]):
             kind, found = KINDS.get(line.type), line.object
             if kind is None:
                 if line.type != "BOOKMARK":
-                    raise ProtocolError(self._asked, f"an event of the unknown type {line.type!r}")
+                    raise ProtocolError(self._request, f"an event of the unknown type {line.type!r}")
                 self.resource_version = found.metadata.resource_version
                 continue
             meta = found.metadata
@@ -195,11 +188,11 @@ class Watch(Generic[O]):
             try:
                 raw = decoder(RawLine).decode(text)
                 if raw.type == "ERROR":
-                    raise status_error(self._asked, decoder(Status).decode(raw.object))
+                    raise status_error(self._request, decoder(Status).decode(raw.object))
                 form = Object if raw.type == "BOOKMARK" else self._form
                 yield Line(raw.type, decoder(form).decode(raw.object))
             except msgspec.DecodeError as error:
-                raise ProtocolError(self._asked, f"a line that is no event ({error}){beginning(text)}") from None
+                raise ProtocolError(self._request, f"a line that is no event ({error}){beginning(text)}") from None
 
     async def _wait(self, error: KubernetesError | None) -> None:
         """Before the next try; raises `error` when it lasts, or when nothing has come for too long.

@@ -1,13 +1,14 @@
-"""Decoders of what a server sends, one for each form that a caller wants to see; made once and kept."""
+"""Decoders of what a server sends, one for each form that a caller asks for; made once and kept."""
 
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from seatrial.kubernetes.connection import JSON
-from seatrial.kubernetes.errors import Asked, ProtocolError
+from seatrial.kubernetes.errors import ProtocolError
+from seatrial.kubernetes.http.connection import JSON
 from seatrial.kubernetes.objects import ListMeta, O, Object, Part
+from seatrial.kubernetes.resources import Request
 
 P = TypeVar("P", bound=Part)
 
@@ -36,12 +37,12 @@ def decoder(form: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(form)
 
 
-def decode(asked: Asked, form: type[P], body: bytes) -> P:
+def decode(request: Request, form: type[P], body: bytes) -> P:
     try:
         made: P = decoder(form).decode(body)
     except msgspec.DecodeError as error:
         problem = f"the answer is not what an API server gives ({error}){beginning(body)}"
-        raise ProtocolError(asked, problem) from None
+        raise ProtocolError(request, problem) from None
     return made
 
 
@@ -51,7 +52,7 @@ def beginning(body: bytes) -> str:
 
 
 def accept(form: type[Object], many: bool = False) -> str:
-    """Who wants to see metadata alone is sent metadata alone."""
+    """A caller that reads metadata alone is sent metadata alone."""
     if form is not Object:
         return JSON
     return f"{JSON};as=PartialObjectMetadata{'List' if many else ''};g=meta.k8s.io;v=v1,{JSON}"

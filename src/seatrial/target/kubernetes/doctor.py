@@ -108,7 +108,7 @@ class _Examination:
             answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
         except KubernetesError as error:
             return Remark(Level.WARNING, "rights", f"cannot be asked for: {error}")
-        missing = [right for right, (allowed, _) in zip(wanted, answers, strict=True) if not allowed]
+        missing = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
         if not missing:
             return Remark(Level.OK, "rights", f"all {len(wanted)} that are needed")
         listed = "; ".join(map(str, missing))

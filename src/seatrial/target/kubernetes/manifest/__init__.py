@@ -14,22 +14,3 @@ from seatrial.target.kubernetes.manifest.workload import (
     root_deadline_s,
     root_resource,
 )
-
-__all__ = [
-    "MOST_BYTES",
-    "NOBODY",
-    "QUEUE",
-    "Made",
-    "agent_config",
-    "input_configs",
-    "inputs_archive",
-    "keep_s",
-    "make",
-    "owned_by",
-    "owner",
-    "pod_deadline_s",
-    "release",
-    "root_deadline_s",
-    "root_resource",
-    "run_object",
-]

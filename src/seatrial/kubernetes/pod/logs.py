@@ -16,21 +16,19 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-import aiohttp
-
-from seatrial.kubernetes.connection import Connection
-from seatrial.kubernetes.errors import Asked, Invalid, KubernetesError, NotFound, Unreachable
-from seatrial.kubernetes.failures import backoff_s, failure
-from seatrial.kubernetes.objects import Object, Part
-from seatrial.kubernetes.resources import PODS
+from seatrial.kubernetes.errors import Invalid, KubernetesError, NotFound
+from seatrial.kubernetes.http.failures import backoff_s
+from seatrial.kubernetes.objects import Tree
+from seatrial.kubernetes.pod.commands import Container
 from seatrial.kubernetes.wire import decode
 
-PATIENCE_S = 300.0
-LOOK_S = 15.0  # a follow that is silent for so long is looked at: does the container still run?
+LOG_PATIENCE_S = 300.0
+SILENCE_S = 15.0  # after so long without output: does the container still run?
 LINE_BYTES = 4 << 20
 BACK_S = 1  # how far before the newest line is asked again
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)(?= |$)")
 WAITING = ("waiting to start", "PodInitializing", "ContainerCreating", "does not have a host assigned", "not available")
+STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 RUNNING, ENDED, GONE = "running", "ended", "gone"
 
 
@@ -73,7 +71,7 @@ class Lines:
         return self._new(self._rest) or b""
 
     def _new(self, text: bytes) -> bytes | None:
-        """None for a line that was given before, and for what is none: words of the node itself, and the end of a line
+        """None for a line that was given before, and for what is none: a text of the node itself, and the end of a line
         whose beginning was not asked for, which may look as if it had a stamp."""
         found = STAMP.match(text)
         second = _second(found[0]) if found else -1
@@ -101,22 +99,12 @@ def _second(stamp: bytes) -> int:
 class Logs:
     """Iterate over it, once."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        namespace: str,
-        pod: str,
-        container: str = "",
-        *,
-        follow: bool = False,
-        patience_s: float = PATIENCE_S,
-    ) -> None:
+    def __init__(self, pod: Container, *, follow: bool = False, patience_s: float = LOG_PATIENCE_S) -> None:
         self.complete: bool | None = None  # known when the iteration is over
-        self._connection, self._namespace, self._pod, self._container = connection, namespace, pod, container
+        self._pod, self._connection = pod, pod.connection
         self._follow = follow
         self._patience_s = patience_s
         self._lines = Lines()
-        self._asked = Asked("get", PODS, namespace, pod, "log")
         self._begun = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -130,7 +118,7 @@ class Logs:
                     failures = 0
             except NotFound as missing:
                 # A kubelet that has just started does not know its own pods yet: the API server does.
-                if await self._look() == GONE:
+                if await self._state() == GONE:
                     if not self._begun:
                         raise
                     self.complete = False
@@ -147,7 +135,7 @@ class Logs:
             self._give_up(error, failing_since)
             if self._follow:
                 # Once it has ended, what is left is read until nothing new comes: a clean end can be a cut one.
-                follow = await self._look() == RUNNING
+                follow = await self._state() == RUNNING
             if failures:
                 await asyncio.sleep(min(backoff_s(failures), 2.0))
         if last := self._lines.finish():
@@ -156,7 +144,7 @@ class Logs:
     def _give_up(self, error: KubernetesError | None, failing_since: float) -> None:
         if error is None:
             return
-        waiting = isinstance(error, Invalid) and any(word in error.message for word in WAITING)
+        waiting = isinstance(error, Invalid) and any(text in error.message for text in WAITING)
         if waiting and self._follow:
             return
         lasting = error.lasting and not isinstance(error, NotFound)
@@ -164,24 +152,22 @@ class Logs:
             raise error
 
     async def _connection_lines(self, follow: bool) -> AsyncIterator[bytes]:
-        asked = {"container": self._container, "follow": "true" if follow else "", "sinceTime": self._lines.since()}
-        query = {"timestamps": "true", **{key: value for key, value in asked.items() if value}}
-        path = PODS.path(self._namespace, self._pod, "log")
-        response = await self._connection.stream(self._asked, path, query, "*/*")
+        query = [("timestamps", "true"), ("follow", "true" if follow else "false")]
+        query += [("container", self._pod.container)] if self._pod.container else []
+        query += [("sinceTime", since)] if (since := self._lines.since()) else []
+        request = self._pod.request("get", "log")
+        response = await self._connection.stream(request, query, "*/*")
         self._begun = True
         self._lines.connected()
         try:
             while True:
                 try:
-                    async with asyncio.timeout(LOOK_S):
-                        block = await response.content.readany()
+                    async with asyncio.timeout(SILENCE_S):
+                        block = await self._connection.read(request, response)
                 except TimeoutError:
-                    if follow and await self._look() == RUNNING:
+                    if follow and await self._state() == RUNNING:
                         continue
                     return
-                except (aiohttp.ClientError, OSError) as error:
-                    wrong = failure(error)
-                    raise Unreachable(self._connection.access.server, self._asked, wrong.words) from error
                 if not block:
                     return
                 for line in self._lines.feed(block):
@@ -189,47 +175,17 @@ class Logs:
         finally:
             self._connection.hang_up(response)
 
-    async def _look(self) -> str:
+    async def _state(self) -> str:
         """Whether the container still runs: what tells a cut stream from one that has ended. `running` also before it
         has begun; `ended` when nothing more can come of it; `gone` with its pod."""
-        asked = Asked("get", PODS, self._namespace, self._pod)
+        request = self._pod.request("get")
         try:
-            answer = await self._connection.request(asked, "GET", PODS.path(self._namespace, self._pod))
+            answer = await self._connection.request(request)
         except NotFound:
             return GONE
-        pod = decode(asked, _Pod, answer.body)
-        status = pod.status
-        if status.phase in ("Succeeded", "Failed"):
+        pod = decode(request, Tree, answer.body)
+        if pod.status.get("phase") in ("Succeeded", "Failed"):
             return ENDED
-        wanted = self._container or next((one.name for one in pod.spec.containers), "")
-        known = status.container_statuses + status.init_container_statuses + status.ephemeral_container_statuses
-        return ENDED if any(one.name == wanted and one.state.terminated is not None for one in known) else RUNNING
-
-
-class _Ended(Part, frozen=True):
-    exit_code: int = 0
-
-
-class _State(Part, frozen=True):
-    terminated: _Ended | None = None
-
-
-class _Container(Part, frozen=True):
-    name: str = ""
-    state: _State = _State()
-
-
-class _Status(Part, frozen=True):
-    phase: str = ""
-    container_statuses: tuple[_Container, ...] = ()
-    init_container_statuses: tuple[_Container, ...] = ()
-    ephemeral_container_statuses: tuple[_Container, ...] = ()
-
-
-class _Spec(Part, frozen=True):
-    containers: tuple[_Container, ...] = ()
-
-
-class _Pod(Object, frozen=True):
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
+        wanted = self._pod.container or pod.spec["containers"][0]["name"]
+        known = [one for sort in STATUSES for one in pod.status.get(sort) or ()]
+        return ENDED if any(one["name"] == wanted and "terminated" in one["state"] for one in known) else RUNNING

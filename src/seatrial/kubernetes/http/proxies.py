@@ -8,11 +8,18 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from seatrial.kubernetes.access import Access
+from seatrial.kubernetes.config.access import Access
 
 BLOCK_BYTES = 1 << 16
 REACH_S = 10.0
+SOCKS_PORT = 1080
 PORTS = {"http": 80, "https": 443}
+
+
+def host_and_port(url: str, default: int = 0) -> tuple[str, int]:
+    """`default`: the port of schemes other than HTTP's."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or PORTS.get(parts.scheme, default)
 
 
 def proxy_of(access: Access, env: Mapping[str, str] | None = None) -> str:
@@ -20,11 +27,9 @@ def proxy_of(access: Access, env: Mapping[str, str] | None = None) -> str:
     if access.proxy_url:
         return access.proxy_url
     env = os.environ if env is None else env
-    parts = urlsplit(access.server)
-    name = f"{parts.scheme}_proxy"
+    name = f"{urlsplit(access.server).scheme}_proxy"
     proxy = env.get(name.upper()) or env.get(name) or ""
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    host, port = host_and_port(access.server)
     if not proxy or _is_here(host) or _is_excluded(host, port, env.get("NO_PROXY") or env.get("no_proxy") or ""):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
@@ -73,12 +78,12 @@ class Relay:
     """
 
     def __init__(self, proxy: str, server: str) -> None:
-        parts, wanted = urlsplit(proxy), urlsplit(server)
+        parts = urlsplit(proxy)
         self.problem = ""  # why the last connection did not come about
         self._scheme = parts.scheme
-        self._proxy = (parts.hostname or "", parts.port or PORTS.get(parts.scheme, 1080))
+        self._proxy = host_and_port(proxy, SOCKS_PORT)
         self._login = (unquote(parts.username or "").encode(), unquote(parts.password or "").encode())
-        self._host, self._port = wanted.hostname or "", wanted.port or (443 if wanted.scheme == "https" else 80)
+        self._host, self._port = host_and_port(server)
         self._listening: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""The wire: one request at a time over kept connections, with retries that never do a thing twice unknowingly.
+"""The connection to one server: requests and streams, with retries that never do a thing twice unknowingly.
 
 1. 429, and 5xx that say when to come back, are asked again when the server says. Other 5xx only if `repeatable`.
 2. A connection that never came about is tried again until `patience_s` is over.
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -20,11 +20,10 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from seatrial.kubernetes.access import Access
-from seatrial.kubernetes.credentials import Credentials
+from seatrial.kubernetes.config.access import Access
+from seatrial.kubernetes.config.credentials import Credentials
 from seatrial.kubernetes.errors import (
     ApiError,
-    Asked,
     Closed,
     Invalid,
     ProtocolError,
@@ -33,21 +32,23 @@ from seatrial.kubernetes.errors import (
     Unreachable,
     api_error,
 )
-from seatrial.kubernetes.failures import PATIENCE_S, Failure, backoff_s, delay_after_refusal_s, failure
-from seatrial.kubernetes.http1 import Broken, NotHttp, Openings, Pool, settled
-from seatrial.kubernetes.proxies import Relay, proxy_of
+from seatrial.kubernetes.http.failures import PATIENCE_S, Failure, backoff_s, delay_after_refusal_s, failure
+from seatrial.kubernetes.http.http1 import Broken, NotHttp, Openings, Pool, settled
+from seatrial.kubernetes.http.proxies import Relay, host_and_port, proxy_of
+from seatrial.kubernetes.resources import Request
 
 JSON = "application/json"
+USER_AGENT = "seatrial"
 REQUEST_S = 60.0  # the server is told to give up by then, and a little later we do
 CONNECT_S = 15.0
 AT_ONCE = 64  # requests; watches, logs and streams are not counted
 STREAM_BUFFER_BYTES = 1 << 18
 HEARTBEAT_S = 30.0
-NEEDS_UPGRADE = "pgrade request required"  # what a server says to the same request without a WebSocket
+NEEDS_UPGRADE = "pgrade request required"  # the answer to the same request without a WebSocket
 MARGIN_S = 5.0
 MOST_HEADS = 256
-# A peer that is gone without a word (a cut cable, a dropped NAT entry) is noticed after this.
-KEEPALIVE_IDLE_S, KEEPALIVE_EVERY_S, KEEPALIVE_TIMES = 20, 5, 4
+# A peer that is gone silently (a cut cable, a dropped NAT entry) is noticed after 20 + 4 x 5 s.
+KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
@@ -57,13 +58,12 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """Keeps connections to one server. Use as an async context manager, or `close` it."""
+    """Keeps connections to one server until it is closed."""
 
-    def __init__(self, access: Access, patience_s: float = PATIENCE_S, agent: str = "seatrial") -> None:
+    def __init__(self, access: Access, patience_s: float = PATIENCE_S) -> None:
         self.access = access
         self.credentials = Credentials(access)
         self.patience_s = patience_s
-        self._agent = agent
         parts = urlsplit(access.server)
         self._host, self._prefix = parts.netloc, parts.path
         self._server_name = access.tls_server_name or parts.hostname or ""
@@ -77,21 +77,15 @@ class Connection:
         self._going_on: WeakSet[aiohttp.ClientResponse] = WeakSet()
         self._openings = Openings()
 
-    async def __aenter__(self) -> "Connection":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def close(self) -> None:
-        """For good. What goes on is cut, and told by `Closed`."""
+        """For good. What goes on is cut, and raises `Closed`."""
         self._closed = True
         pool, streams = self._pool, self._streams
         self._pool = self._streams = None
         if pool is not None:
             await pool.close()
         for response in list(self._going_on):
-            self.hang_up(response)  # wakes who reads from it, which closing the session does not
+            self.hang_up(response)  # wakes its reader, which closing the session does not
         if streams is not None:
             await streams.close()
         await self._openings.close()
@@ -101,11 +95,10 @@ class Connection:
 
     async def request(
         self,
-        asked: Asked,
-        method: str,
-        path: str,
-        query: Mapping[str, str] | None = None,
+        request: Request,
+        query: Iterable[tuple[str, str]] = (),
         *,
+        method: str = "",
         body: bytes | None = None,
         content_type: str = JSON,
         accept: str = JSON,
@@ -113,8 +106,9 @@ class Connection:
         timeout_s: float = REQUEST_S,
         patience_s: float | None = None,
     ) -> Answer:
-        """The body of a 2xx answer; anything else is raised."""
-        target = _target(path, (*(query or {}).items(), ("timeout", f"{max(1, round(timeout_s))}s")))
+        """The body of a 2xx answer; anything else is raised. `method`: another than that of the verb."""
+        method = method or request.method
+        target = _target(request.path, (*query, ("timeout", f"{max(1, round(timeout_s))}s")))
         until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
         attempt, uncertain, renewed = 0, False, False
         while True:
@@ -125,16 +119,16 @@ class Connection:
             generation = self.credentials.generation
             try:
                 head = self._head(method, target, accept, content_type, body is not None)
-                request = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
-                reply = await pool.ask(request, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S)
+                sent = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
+                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S)
             except (Broken, NotHttp, TimeoutError) as error:
-                wrong = self._failure(error)
-                uncertain = uncertain or (wrong.sent and method != "GET")
-                delay = self._delay_after_break(asked, wrong, attempt, until, repeatable)
+                broken = self._failure(error)
+                uncertain = uncertain or (broken.sent and method != "GET")
+                delay = self._delay_after_break(request, broken, attempt, until, repeatable)
             else:
                 if reply.status < 300:
                     return Answer(reply.body, uncertain)
-                refused = self._refusal(asked, reply.status, reply.headers, reply.body)
+                refused = self._refusal(request, reply.status, reply.headers, reply.body)
                 if reply.status == 401 and not renewed and await self.credentials.renew(generation):
                     renewed = True
                     continue
@@ -144,15 +138,15 @@ class Connection:
             await asyncio.sleep(delay)
 
     async def stream(
-        self, asked: Asked, path: str, query: Mapping[str, str], accept: str = JSON, silence_s: float | None = None
+        self, request: Request, query: Iterable[tuple[str, str]], accept: str = JSON, silence_s: float | None = None
     ) -> aiohttp.ClientResponse:
-        """An answer that goes on, one try. The caller closes it. `silence_s`: how long nothing may come."""
+        """An answer that goes on, one try. The caller reads and closes it. `silence_s`: how long nothing may come."""
         renewed = False
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
         while True:
             (_, session), generation = await self._open(), self.credentials.generation
             headers = self._headers({"Accept": accept, "Accept-Encoding": "identity"})
-            url = URL(self._base + _target(path, tuple(query.items())), encoded=True)
+            url = URL(self._base + _target(request.path, tuple(query)), encoded=True)
             try:
                 asking = session.get(
                     url, headers=headers, timeout=limits, allow_redirects=False, **self._stream_options()
@@ -164,21 +158,27 @@ class Connection:
                 async with response:
                     data = await response.read()
             except FAILURES as error:
-                wrong = self._failure(error)
-                raise Unreachable(self.access.server, asked, wrong.words, wrong.lasting) from error
-            said = {name.lower(): value for name, value in response.headers.items()}
+                raise self._unreachable(request, error) from error
             if response.status != 401 or renewed or not await self.credentials.renew(generation):
-                raise self._refusal(asked, response.status, said, data)
+                found = {name.lower(): value for name, value in response.headers.items()}
+                raise self._refusal(request, response.status, found, data)
             renewed = True
 
-    async def websocket(self, asked: Asked, path: str, query: str, protocols: tuple[str, ...]) -> Any:
-        """An open WebSocket. Why one was refused is not in aiohttp's error: the same is asked once more without it."""
-        renewed = False
-        while True:
-            (_, session), generation = await self._open(), self.credentials.generation
+    async def read(self, request: Request, response: aiohttp.ClientResponse) -> bytes:
+        """The next block of a stream; nothing at its end."""
+        try:
+            return await response.content.readany()
+        except FAILURES as error:
+            raise self._unreachable(request, error) from error
+
+    async def websocket(self, request: Request, query: tuple[tuple[str, str], ...], protocols: tuple[str, ...]) -> Any:
+        """An open WebSocket. Why one was refused is not in aiohttp's error: the same is asked once more without it,
+        which also renews credentials that have expired."""
+        for _ in range(2):
+            _, session = await self._open()
             try:
                 asking = session.ws_connect(
-                    URL(f"{self._base}{path}?{query}", encoded=True),
+                    URL(self._base + _target(request.path, query), encoded=True),
                     protocols=protocols,
                     headers=self._headers({}),
                     max_msg_size=0,
@@ -190,17 +190,15 @@ class Connection:
             except aiohttp.WSServerHandshakeError as error:
                 status = error.status
             except FAILURES as error:
-                wrong = self._failure(error)
-                raise Unreachable(self.access.server, asked, wrong.words, wrong.lasting) from error
-            if status != 401 or renewed or not await self.credentials.renew(generation):
+                raise self._unreachable(request, error) from error
+            try:
+                await self.request(request, query, method="GET", patience_s=0)
+            except Invalid as error:
+                if NEEDS_UPGRADE not in error.message:
+                    raise
+            if status != 401:
                 break
-            renewed = True
-        try:
-            await self.request(asked, "GET", f"{path}?{query}", patience_s=0)
-        except Invalid as error:
-            if NEEDS_UPGRADE not in error.message:
-                raise
-        raise ProtocolError(asked, f"the server refuses the WebSocket ({status}), though it allows what is asked")
+        raise ProtocolError(request, f"the server refuses the WebSocket ({status}), though it allows what is asked")
 
     @staticmethod
     def hang_up(response: aiohttp.ClientResponse) -> None:
@@ -211,7 +209,7 @@ class Connection:
 
     @staticmethod
     async def leave(websocket: Any) -> None:
-        """The same of a WebSocket, which says farewell itself first."""
+        """The same of a WebSocket, which closes in its own way first."""
         wire = websocket.get_extra_info("socket")
         try:
             await websocket.close()
@@ -219,20 +217,34 @@ class Connection:
             _shut(wire)
         await settled()
 
-    def _refusal(self, asked: Asked, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
+    def _refusal(self, request: Request, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
         if 300 <= status < 400:
             data = f"the server sends us elsewhere: {headers.get('location', '')}; is a login proxy before it?".encode()
-        error = api_error(asked, status, data)
+        error = api_error(request, status, data)
         if isinstance(error, Unauthorized):
             error.source = self.credentials.source
             error.args = (error.text(),)
         return error
 
     def _failure(self, error: BaseException) -> Failure:
-        """Of a proxy we see no more than that it closes; our relay knows why."""
-        wrong = failure(error)
+        """Of a proxy we notice no more than that it closes; our relay knows why."""
+        found = failure(error)
         problem = self._relay.problem if self._relay is not None else ""
-        return Failure(problem, wrong.sent) if problem else wrong
+        return Failure(problem, found.sent) if problem else found
+
+    def _unreachable(self, request: Request, error: BaseException) -> Unreachable:
+        found = self._failure(error)
+        return Unreachable(self.access.server, request, found.text, found.lasting)
+
+    def _delay_after_break(
+        self, request: Request, broken: Failure, attempt: int, until: float, repeatable: bool
+    ) -> float:
+        if broken.sent and not repeatable:
+            raise Uncertain(self.access.server, request, broken.text)
+        delay = backoff_s(attempt)
+        if broken.lasting or time.monotonic() + delay > until:
+            raise Unreachable(self.access.server, request, broken.text, broken.lasting)
+        return delay
 
     def _head(self, method: str, target: str, accept: str, content_type: str, has_body: bool) -> bytes:
         """The head of a request but for its length, kept: many requests differ in their body alone."""
@@ -241,7 +253,7 @@ class Connection:
         if head is None:
             if len(self._heads) > MOST_HEADS:
                 self._heads.clear()
-            headers = self._headers({"Host": self._host, "Accept": accept, "User-Agent": self._agent})
+            headers = self._headers({"Host": self._host, "Accept": accept, "User-Agent": USER_AGENT})
             if has_body:
                 headers["Content-Type"] = content_type
             elif self.access.compression:
@@ -260,9 +272,7 @@ class Connection:
 
     def _stream_options(self) -> dict[str, Any]:
         tls = self.credentials.tls
-        if tls is None:
-            return {}
-        return {"ssl": tls, "server_hostname": self._server_name}
+        return {} if tls is None else {"ssl": tls, "server_hostname": self._server_name}
 
     async def _open(self) -> tuple[Pool, aiohttp.ClientSession]:
         if self.credentials.stale:
@@ -271,57 +281,39 @@ class Connection:
             if self._closed:
                 raise Closed
             if self._pool is None or self._streams is None:
-                place = await self._place()
-                self._pool = Pool(place, self._server_name, AT_ONCE)
-                self._streams = self._new_session()
+                self._pool = Pool(await self._address(), self._server_name, AT_ONCE)
+                self._streams = aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(
+                        limit=0, keepalive_timeout=45, ttl_dns_cache=30, socket_factory=_socket
+                    ),
+                    headers={"User-Agent": USER_AGENT, "Host": self._host},
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    read_bufsize=STREAM_BUFFER_BYTES,
+                )
             return self._pool, self._streams
 
-    async def _place(self) -> tuple[str, int]:
-        """Where to connect to: the server, or our relay to the proxy before it."""
-        parts = urlsplit(self.access.server)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    async def _address(self) -> tuple[str, int]:
+        """Of the server, or of our relay to the proxy before it."""
+        host, port = host_and_port(self.access.server)
         self._base, proxy = self.access.server, proxy_of(self.access)
         if proxy:
             self._relay = Relay(proxy, self.access.server)
             host, port = "127.0.0.1", await self._relay.open()
+            parts = urlsplit(self.access.server)
             self._base = f"{parts.scheme}://{host}:{port}{parts.path}"
         return host, port
-
-    def _new_session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=45, ttl_dns_cache=30, socket_factory=_socket)
-        return aiohttp.ClientSession(
-            connector=connector,
-            headers={"User-Agent": self._agent, "Host": self._host},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=STREAM_BUFFER_BYTES,
-            trust_env=False,
-        )
-
-    def _delay_after_break(self, asked: Asked, wrong: Failure, attempt: int, until: float, repeatable: bool) -> float:
-        if wrong.sent and not repeatable:
-            raise Uncertain(self.access.server, asked, wrong.words)
-        delay = backoff_s(attempt)
-        if wrong.lasting or time.monotonic() + delay > until:
-            raise Unreachable(self.access.server, asked, wrong.words, wrong.lasting)
-        return delay
 
 
 @lru_cache(maxsize=1024)
 def _target(path: str, query: tuple[tuple[str, str], ...]) -> str:
-    if not query:
-        return path
-    return f"{path}{'&' if '?' in path else '?'}{urlencode(query)}"
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPINTVL", KEEPALIVE_EVERY_S),
-        ("TCP_KEEPCNT", KEEPALIVE_TIMES),
-    ):
+    for name, value in KEEPALIVE.items():
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return made
@@ -333,7 +325,7 @@ async def _answer(asking: Any) -> Any:
 
 
 def _cut(websocket: Any) -> None:
-    """Of a WebSocket that nobody wants any more."""
+    """A WebSocket that is not wanted any more."""
     _shut(websocket.get_extra_info("socket"))
 
 

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 
 @dataclass(frozen=True)
@@ -15,19 +17,29 @@ class Material:
     def __bool__(self) -> bool:
         return bool(self.data) or self.file is not None
 
+    def read(self) -> bytes:
+        return self.data or (self.file.read_bytes() if self.file else b"")
 
-@dataclass(frozen=True)
-class Plugin:
-    """A command that prints credentials (`exec` of a kubeconfig's user)."""
+
+class Variable(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+
+
+class Plugin(msgspec.Struct, rename="camel", frozen=True):
+    """A command that prints credentials: `exec` of a kubeconfig's user."""
 
     command: str
     args: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    env: tuple[Variable, ...] = ()
     api_version: str = "client.authentication.k8s.io/v1"
     install_hint: str = ""
     provide_cluster_info: bool = False
-    interactive_mode: str = "IfAvailable"
+    interactive_mode: Literal["Never", "IfAvailable", "Always"] = "IfAvailable"
     folder: Path | None = None  # what a relative command is relative to
+
+    def __repr__(self) -> str:
+        return f"Plugin({self.command!r})"
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from typing import Any
 
 import msgspec
 
-from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
-from seatrial.kubernetes.failures import backoff_s
-from seatrial.kubernetes.streams import run
+from seatrial.kubernetes.http.failures import backoff_s
+from seatrial.kubernetes.pod.commands import Container
 
 TRIES = 4
 MOST_STDERR_BYTES = 4000
@@ -28,28 +27,20 @@ class Fetched(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
 
 
-async def fetch_folder(
-    connection: Connection,
-    namespace: str,
-    pod: str,
-    container: str,
-    path: str,
-    into: Path,
-    pack: Sequence[str] = (),
-) -> Fetched:
+async def fetch_folder(source: Container, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
     """A folder with all below it. It appears under its name only when it is whole. `pack` is a command that writes the
     archive, for containers without a `tar`."""
-    what = f"{path} of pod {namespace}/{pod}"
+    what = f"{path} of pod {source.namespace}/{source.name}"
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
         archive, unpacked = Path(scratch) / "archive", Path(scratch) / "content"
         for attempt in range(1, TRIES + 1):
             try:
                 command = pack or ["tar", "cf", "-", "-C", path, "."]
                 with open(archive, "wb") as file:
-                    done = await run(connection, namespace, pod, command, container, write=file.write)
+                    done = await source.run(command, write=file.write)
                 if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
-                    said = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
-                    raise CommandFailed(f"{command[0]} for {what}", done.exit_code, said)
+                    text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
+                    raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
                 size_bytes = archive.stat().st_size
                 left_out = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break

@@ -1,4 +1,4 @@
-"""Who we are to the server, kept fresh: tokens and certificates from files that change and plugins that expire."""
+"""Our credentials, kept fresh: tokens and certificates from files that change and plugins that expire."""
 
 import asyncio
 import base64
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from multidict import CIMultiDict
 
-from seatrial.kubernetes.access import Access, Material
+from seatrial.kubernetes.config.access import Access, Material
+from seatrial.kubernetes.config.plugin import Credential, run_plugin
 from seatrial.kubernetes.errors import CredentialsError, KubeconfigError
-from seatrial.kubernetes.plugin import Credential, run_plugin
 
-REREAD_S = 10.0  # files are looked at again after this; a kubelet renews tokens long before they expire
+REREAD_S = 10.0  # files are read again after this; a kubelet renews tokens long before they expire
 LEEWAY_S = 10.0  # a plugin's credentials are renewed this long before they expire
 
 
 class Credentials:
-    """The headers and the TLS context of every request. `current` costs nothing while nothing can have changed."""
+    """The headers and the TLS context of every request. Fresh ones cost nothing."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -31,7 +31,7 @@ class Credentials:
         self._tls_of: tuple[object, ...] | None = None
         self._credential: Credential | None = None
         self._expires = float("inf")
-        self._generation = 0
+        self.generation = 0
         self._turn = asyncio.Lock()
 
     @property
@@ -47,25 +47,21 @@ class Credentials:
         return time.monotonic() >= self._fresh_until
 
     async def refresh(self) -> None:
-        """Read and run again what is due. Whoever asks meanwhile waits and gets the same."""
+        """Read and run again what is due. Others that ask meanwhile wait and get the same."""
         async with self._turn:
             if self.stale:
                 await self._load()
 
-    async def renew(self, seen: int) -> bool:
-        """After a 401 of a request of generation `seen`: get new ones. False when nothing of them can change."""
+    async def renew(self, generation: int) -> bool:
+        """After a 401 of a request of that generation: get new ones. False when nothing of them can change."""
         identity = self.access.identity
         if not (identity.plugin or identity.token_file or identity.certificate.file):
             return False
         async with self._turn:
-            if self._generation == seen:
+            if self.generation == generation:
                 self._credential = None
                 await self._load()
         return True
-
-    @property
-    def generation(self) -> int:
-        return self._generation
 
     async def _load(self) -> None:
         identity, now = self.access.identity, time.monotonic()
@@ -81,7 +77,7 @@ class Credentials:
         reread = time.monotonic() + REREAD_S if any(files) else float("inf")
         # A plugin that hands out what has nearly expired is asked again with each request, but not more than that.
         self._fresh_until = min(reread, self._expires - LEEWAY_S)
-        self._generation += 1
+        self.generation += 1
 
     def _new_headers(self) -> CIMultiDict[str]:
         identity = self.access.identity
@@ -135,20 +131,19 @@ def tls_context(access: Access, certificate: Material, key: Material) -> ssl.SSL
             with _as_file(certificate) as chain, _as_file(key) as private:
                 context.load_cert_chain(chain, private, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
-            problem = f"client-certificate and client-key cannot be used together: {_words(error)}"
+            problem = f"client-certificate and client-key cannot be used together: {_problem(error)}"
             raise KubeconfigError(access.source, f"user {access.identity.name}", problem) from None
     return context
 
 
 def _trust(context: ssl.SSLContext, access: Access) -> None:
     try:
-        data = access.authority.data or (access.authority.file.read_bytes() if access.authority.file else b"")
-        context.load_verify_locations(cadata=data.decode())
+        context.load_verify_locations(cadata=access.authority.read().decode())
     except (OSError, ssl.SSLError, ValueError) as error:
-        raise KubeconfigError(access.source, "certificate-authority", f"cannot be used: {_words(error)}") from None
+        raise KubeconfigError(access.source, "certificate-authority", f"cannot be used: {_problem(error)}") from None
 
 
-def _words(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import aiohttp
 
-from seatrial.kubernetes.connection import Connection
-from seatrial.kubernetes.errors import Asked, KubernetesError
-from seatrial.kubernetes.resources import PODS
+from seatrial.kubernetes.errors import KubernetesError
+from seatrial.kubernetes.pod.commands import Container
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1
@@ -22,21 +21,15 @@ AFTER_END_S = 10.0
 class Forward:
     """Where to connect to (`host`, `port`), and what went wrong with connections so far (`problems`)."""
 
-    def __init__(self, connection: Connection, namespace: str, pod: str, port: int) -> None:
+    def __init__(self, pod: Container, port: int) -> None:
         self.host, self.port = "127.0.0.1", 0
         self.problems: list[str] = []
-        self._connection, self._namespace, self._pod, self._far_port = connection, namespace, pod, port
-        self._asked = Asked("create", PODS, namespace, pod, "portforward")
+        self._pod, self._pod_port = pod, port
         self._open: set[asyncio.Task[Any]] = set()
 
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
-
-    async def connect(self) -> Any:
-        """One connection to the pod's port, for callers that do without a listening port; see `serve` for its use."""
-        path = PODS.path(self._namespace, self._pod, "portforward")
-        return await self._connection.websocket(self._asked, path, f"ports={self._far_port}", (PROTOCOL,))
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -60,14 +53,15 @@ class Forward:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        socket = await self.connect()
+        request = self._pod.request("create", "portforward")
+        socket = await self._pod.connection.websocket(request, (("ports", str(self._pod_port)),), (PROTOCOL,))
         outward = asyncio.create_task(self._outward(reader, socket))
         try:
             await self._inward(socket, writer)
         finally:
             outward.cancel()
             await asyncio.gather(outward, return_exceptions=True)
-            await self._connection.leave(socket)
+            await self._pod.connection.leave(socket)
 
     async def _outward(self, reader: asyncio.StreamReader, socket: Any) -> None:
         with contextlib.suppress(OSError, aiohttp.ClientError):
@@ -93,15 +87,15 @@ class Forward:
             writer.write(data)
             await writer.drain()
 
-    def _problem(self, words: str) -> None:
+    def _problem(self, text: str) -> None:
         if len(self.problems) < 100:
-            self.problems.append(words)
+            self.problems.append(text)
 
 
 @asynccontextmanager
-async def port_forward(connection: Connection, namespace: str, pod: str, port: int) -> AsyncIterator[Forward]:
+async def port_forward(pod: Container, port: int) -> AsyncIterator[Forward]:
     """Listens on a free port of the loopback while it is open. Connections that fail close; why is in `problems`."""
-    forward = Forward(connection, namespace, pod, port)
+    forward = Forward(pod, port)
     listening = await asyncio.start_server(forward.serve, forward.host, 0)
     forward.port = int(listening.sockets[0].getsockname()[1])
     try:

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from seatrial.kubernetes.access import Access, Plugin
+from seatrial.kubernetes.config.access import Access, Plugin
 from seatrial.kubernetes.errors import CredentialsError
 
-PLUGIN_S = 60.0  # a plugin that says nothing for this long is ended
+PLUGIN_S = 60.0  # a plugin that takes longer is ended
 STDERR_BYTES = 4000
 STDOUT_BYTES = 1 << 20
 
@@ -42,7 +42,7 @@ class ExecCredential(msgspec.Struct, rename="camel", frozen=True):
 
 
 async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S) -> Credential:
-    """What the plugin prints. Its output is in no message; what it says on stderr is."""
+    """What the plugin prints. Its output is in no message; its stderr is."""
     source = f"{access.source}: user {access.identity.name}: exec {plugin.command}"
     if plugin.interactive_mode == "Always":
         raise CredentialsError(source, "wants a terminal (interactiveMode: Always); log in with it first", lasting=True)
@@ -50,7 +50,8 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
     if command is None:
         hint = f": {plugin.install_hint.strip()}" if plugin.install_hint else ""
         raise CredentialsError(source, f"no such command{hint}", lasting=True)
-    env = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": _info(plugin, access)}
+    own = {one.name: one.value for one in plugin.env}
+    env = {**os.environ, **own, "KUBERNETES_EXEC_INFO": _info(plugin, access)}
     try:
         process = await asyncio.create_subprocess_exec(
             command,
@@ -73,9 +74,9 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    said = errors[-STDERR_BYTES:].decode(errors="replace").strip()
     if code:
-        raise CredentialsError(source, f"ended with exit code {code}" + (f": {said}" if said else ""))
+        text = errors[-STDERR_BYTES:].decode(errors="replace").strip()
+        raise CredentialsError(source, f"ended with exit code {code}" + (f": {text}" if text else ""))
     return _credential(source, plugin, output)
 
 
@@ -108,7 +109,7 @@ def _credential(source: str, plugin: Plugin, output: bytes) -> Credential:
 def _command(plugin: Plugin) -> str | None:
     """As kubectl finds it: a bare name by PATH, a relative path from the kubeconfig's folder."""
     if os.sep not in plugin.command:
-        return shutil.which(plugin.command, path=dict(plugin.env).get("PATH"))
+        return shutil.which(plugin.command, path=next((one.value for one in plugin.env if one.name == "PATH"), None))
     path = (plugin.folder or Path()) / plugin.command
     return str(path) if path.exists() else None
 
@@ -116,12 +117,11 @@ def _command(plugin: Plugin) -> str | None:
 def _info(plugin: Plugin, access: Access) -> str:
     spec: dict[str, Any] = {"interactive": False}
     if plugin.provide_cluster_info:
-        authority = access.authority.data or (access.authority.file.read_bytes() if access.authority.file else b"")
         cluster = {
             "server": access.server,
             "tls-server-name": access.tls_server_name,
             "insecure-skip-tls-verify": access.insecure,
-            "certificate-authority-data": base64.b64encode(authority).decode(),
+            "certificate-authority-data": base64.b64encode(access.authority.read()).decode(),
             "proxy-url": access.proxy_url,
             "config": access.plugin_config,
         }

@@ -13,16 +13,27 @@ import aiohttp
 import msgspec
 
 from seatrial.kubernetes.errors import ApiError
-from seatrial.kubernetes.http1 import Broken, NotHttp
+from seatrial.kubernetes.http.http1 import Broken, NotHttp
 
 PATIENCE_S = 60.0  # how long one request goes on trying
 FIRST_DELAY_S, MOST_DELAY_S = 0.1, 10.0
 FAILED_TRIES = 4  # of a 5xx that does not say when to come back
 STARTING_TRIES = 6
+NO_CONNECTION = "no connection within the time allowed; a firewall, a VPN that is down, or a wrong address?"
+_OTHER_AUTHORITY = "`certificate-authority` of the kubeconfig is not the one that signed it; get the cluster's own"
+CERTIFICATE_ADVICE = (  # by a part of OpenSSL's message, the first that fits
+    ("expired", "renew the server's certificate, or check this machine's clock"),
+    ("mismatch", "its certificate is for another name: use that name in `server`, or set `tls-server-name`"),
+    ("self-signed", _OTHER_AUTHORITY),
+    ("self signed", _OTHER_AUTHORITY),
+    ("local issuer", _OTHER_AUTHORITY),
+    ("not yet valid", "check this machine's clock"),
+    ("", "check `certificate-authority` in the kubeconfig"),
+)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    words: str
+    text: str
     sent: bool  # the server may have acted on the request
     lasting: bool = False  # asking again cannot help
 
@@ -41,8 +52,7 @@ def failure(error: BaseException) -> Failure:
         case aiohttp.ClientConnectorError():
             return Failure(_connect(error.os_error), sent=False)
         case aiohttp.ConnectionTimeoutError():
-            words = "no connection within the time allowed; a firewall, a VPN that is down, or a wrong address?"
-            return Failure(words, sent=False)
+            return Failure(NO_CONNECTION, sent=False)
         case aiohttp.ServerDisconnectedError():
             return Failure("the server closed the connection without an answer", sent=True)
         case aiohttp.ClientPayloadError():
@@ -55,8 +65,8 @@ def failure(error: BaseException) -> Failure:
         case asyncio.TimeoutError():
             return Failure("no answer within the time allowed", sent=True)
         case aiohttp.ClientResponseError():
-            words = " ".join(error.message.split())
-            return Failure(f"the answer is not HTTP: {words}; is this an API server?", sent=True)
+            message = " ".join(error.message.split())
+            return Failure(f"the answer is not HTTP: {message}; is this an API server?", sent=True)
         case aiohttp.InvalidURL():
             return Failure(f"not an address: {error}", sent=False, lasting=True)
     return Failure(f"{type(error).__name__}: {error}", sent=True)
@@ -77,8 +87,8 @@ def _connect(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"the name is not known to DNS ({error.strerror}); is the server's address right, is a VPN needed?"
     if isinstance(error, TimeoutError):
-        return "no connection within the time allowed; a firewall, a VPN that is down, or a wrong address?"
-    # Several addresses of one name are told in one error without a number.
+        return NO_CONNECTION
+    # Several addresses of one name are reported in one error without a number.
     if isinstance(error, ConnectionRefusedError) or "Connection refused" in str(error) or "Connect call" in str(error):
         return "nothing listens there (connection refused); is the API server up, is the address right?"
     return f"cannot connect: {error.strerror or error}"
@@ -87,16 +97,7 @@ def _connect(error: OSError) -> str:
 def _certificate(error: Exception) -> str:
     """OpenSSL's finding with what to do about it."""
     message = str(getattr(error, "verify_message", "") or error)
-    if "expired" in message:
-        advice = "renew the server's certificate, or look at this machine's clock"
-    elif "mismatch" in message:
-        advice = "its certificate is for another name: use that name in `server`, or set `tls-server-name`"
-    elif "self-signed" in message or "self signed" in message or "local issuer" in message:
-        advice = "`certificate-authority` of the kubeconfig is not the one that signed it; get the cluster's own"
-    elif "not yet valid" in message:
-        advice = "look at this machine's clock"
-    else:
-        advice = "look at `certificate-authority` in the kubeconfig"
+    advice = next((advice for part, advice in CERTIFICATE_ADVICE if part in message))
     return f"the server's certificate is not trusted: {message}; {advice}"
 
 
@@ -107,8 +108,8 @@ def _tls(error: OSError) -> Failure:
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
         return Failure("the server does not speak TLS on this port; http:// instead of https://?", False, lasting=True)
     if "ALERT" in reason.upper() and "CERTIFICATE" in reason.upper():
-        words = f"the server does not accept our client certificate ({reason.lower().replace('_', ' ')})"
-        return Failure(words, sent=False, lasting=True)
+        text = f"the server does not accept our client certificate ({reason.lower().replace('_', ' ')})"
+        return Failure(text, sent=False, lasting=True)
     return Failure(f"TLS failed: {reason}", sent=False)
 
 
@@ -119,13 +120,13 @@ def delay_after_refusal_s(
     refused: ApiError, headers: Mapping[str, str], attempt: int, until: float, repeatable: bool
 ) -> float:
     """How long to wait before asking again; raises when that would not help."""
-    said = retry_after_s(headers)
+    asked_s = _retry_after_s(headers)
     comes_back = (
         refused.code == 429
-        or (refused.code >= 500 and (said is not None or (repeatable and attempt < FAILED_TRIES)))
+        or (refused.code >= 500 and (asked_s is not None or (repeatable and attempt < FAILED_TRIES)))
         or (_is_starting(refused) and attempt < STARTING_TRIES)
     )
-    delay = backoff_s(attempt) if said is None else said + random.uniform(0, FIRST_DELAY_S)
+    delay = backoff_s(attempt) if asked_s is None else asked_s + random.uniform(0, FIRST_DELAY_S)
     if not comes_back or time.monotonic() + delay > until:
         raise refused
     return delay
@@ -136,7 +137,7 @@ def _is_starting(refused: ApiError) -> bool:
     return refused.code == 403 and "RBAC:" in refused.message and "not found" in refused.message
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
     """`Retry-After` in seconds or as a date."""
     value = headers.get("retry-after")
     if not value:

@@ -1,0 +1,1 @@
+"""How a cluster is reached, and as whom: kubeconfigs, credentials and the plugins that print them."""

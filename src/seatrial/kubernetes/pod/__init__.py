@@ -1,0 +1,24 @@
+"""One pod: its logs, commands inside it, its ports, its files."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from seatrial.kubernetes.pod.commands import Container
+from seatrial.kubernetes.pod.files import Fetched, fetch_folder
+from seatrial.kubernetes.pod.logs import LOG_PATIENCE_S, Logs
+from seatrial.kubernetes.pod.port_forward import Forward, port_forward
+
+
+class Pod(Container):
+    """Made by `Kubernetes.pod`. Asks nothing until it is used; `container` is needed when there are several."""
+
+    def logs(self, *, follow: bool = False, patience_s: float = LOG_PATIENCE_S) -> Logs:
+        return Logs(self, follow=follow, patience_s=patience_s)
+
+    def forward(self, port: int) -> AbstractAsyncContextManager[Forward]:
+        return port_forward(self, port)
+
+    async def fetch_folder(self, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
+        """`pack`: a command that writes the archive, where there is no `tar`."""
+        return await fetch_folder(self, path, into, pack)
