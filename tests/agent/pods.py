@@ -13,21 +13,21 @@ WAIT_S = 60.0
 
 
 class PodProcesses:
-    """As the volumes of a pod are: `agent`, `job` and `inputs` handed in, `box` shared by both containers."""
+    """As the volumes of a pod are: `agent`, `job` and `inputs` handed in, `volume` shared by both containers."""
 
     def __init__(self, root: Path, agent: Path, python: str = sys.executable) -> None:
         self.root = root
         self.python = python
-        for name in ("agent", "job", "inputs", "box"):
+        for name in ("agent", "job", "inputs", "volume"):
             (root / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(agent, root / "agent/agent.pyz")
         (root / "termination").touch()
-        self.out = root / "box/out"
+        self.out = root / "volume/out"
 
     def env(self, **more: str) -> dict[str, str]:
         own = {"SEATRIAL_PLACE": str(self.root), "SEATRIAL_TERMINATION": str(self.root / "termination")}
-        box = self.root / "box"
-        return {"PATH": os.environ["PATH"], "HOME": str(box / "home"), "TMPDIR": str(box / "tmp"), **own, **more}
+        volume = self.root / "volume"
+        return {"PATH": os.environ["PATH"], "HOME": str(volume / "home"), "TMPDIR": str(volume / "tmp"), **own, **more}
 
     def write(self, *commands: str, **fields: Any) -> None:
         steps = [{"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": None} for c in commands]

@@ -54,7 +54,7 @@ def test_it_stays_while_the_trial_runs_and_leaves_when_nobody_came(pod: PodProce
     until(lambda: (pod.out / "alive").exists())
     time.sleep(1.5)
     assert kept.poll() is None
-    (pod.root / "box/go").touch()
+    (pod.root / "volume/go").touch()
     assert pod.ended(trial)["exit"] == 0
     assert kept.wait(WAIT_S) == 0
 

@@ -75,7 +75,7 @@ class TestAnEnd:
         assert end["wall_s"] == pytest.approx(time.time(), abs=60)
         seen = plain.records()
         assert [(step.outcome, step.code) for step in seen.steps] == [("exited", 0), ("exited", 3), ("exited", 4)]
-        assert seen.steps[0].output == f"one\n{plain.pod.root}/box/work\n"
+        assert seen.steps[0].output == f"one\n{plain.pod.root}/volume/work\n"
         assert all(step.seconds is not None and 0 <= step.seconds < WAIT_S for step in seen.steps)
         assert (seen.outcome, seen.message, seen.log_bytes) == ("exited", "", len(plain.pod.log()))
         assert plain.pod.end()["code"] == 3
@@ -117,7 +117,7 @@ def test_a_second_start_runs_no_step_again(plain: Plain) -> None:
     assert plain.pod.ended(plain.start())["exit"] == 0
     end = plain.pod.ended(plain.start())
     assert (end["exit"], end["outcome"]) == (1, "lost")
-    assert (plain.pod.root / "box/count").read_text() == "x\n"
+    assert (plain.pod.root / "volume/count").read_text() == "x\n"
 
 
 class TestOutput:
@@ -275,7 +275,7 @@ def test_names_and_commands_do_not_break_out_of_the_program(plain: Plain, tmp_pa
 
 @pytest.mark.skipif(not ROOT, reason="needs root: a small disk")
 def test_a_full_disk_is_told_as_infra(plain: Plain) -> None:
-    disk = plain.pod.root / "box"
+    disk = plain.pod.root / "volume"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
     try:
         end = plain.run(job(run("cat /dev/zero > fill; seq 1 5000", "echo never")), stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The trial of a pod: it runs its steps once, tells all of it in the box and by its end, and ends when asked to."""
+"""The trial of a pod: it runs its steps once, tells all of it in its volume and by its end, and ends when asked to."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class TestAnEnd:
         assert end["wall_s"] == pytest.approx(time.time(), abs=60)
         assert (pod.out / "files/kept").read_text() == "hello\n"
         assert "--- [1/3] run echo hello" in pod.log()
-        assert pod.log().count(f"out\n{pod.root}/box/work\n") == 1
+        assert pod.log().count(f"out\n{pod.root}/volume/work\n") == 1
         assert [record["event"] for record in pod.records() if record["event"] != "sample"] == [
             "begin", "step", "done", "step", "done", "step", "done", "end",
         ]  # fmt: skip
@@ -92,8 +92,8 @@ class TestWhatIsHanded:
 
     def test_into_a_box_that_cannot_be_written_is_told_as_infra(self, pod: PodProcesses) -> None:
         pod.write("true")
-        (pod.root / "box").rmdir()
-        (pod.root / "box").write_text("a file")
+        (pod.root / "volume").rmdir()
+        (pod.root / "volume").write_text("a file")
         end = pod.ended(pod.start())
         assert (end["exit"], end["outcome"]) == (1, "infra")
         assert "Not a directory" in end["message"]
@@ -141,7 +141,7 @@ class TestASecondStart:
         (pod.root / "termination").write_bytes(b"")
         end = pod.ended(pod.start())
         assert (end["exit"], end["outcome"], end["code"]) == (7, "exited", 7)
-        assert (pod.root / "box/count").read_text() == "x\n"
+        assert (pod.root / "volume/count").read_text() == "x\n"
 
     @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.1, 0.2, 0.4, 0.8])
     def test_after_a_kill_at_any_time_runs_no_step_again(self, pod: PodProcesses, after_s: float) -> None:
@@ -152,19 +152,19 @@ class TestASecondStart:
         first.wait()
         started = (pod.out / "started").exists()
         until(lambda: not left(pod))
-        count = (pod.root / "box/count").read_text() if (pod.root / "box/count").exists() else ""
+        count = (pod.root / "volume/count").read_text() if (pod.root / "volume/count").exists() else ""
         end = pod.ended(pod.start())
         if started:
             assert (end["exit"], end["outcome"]) == (1, "lost")
             assert "second time" in end["message"]
-            assert not count or (pod.root / "box/count").read_text() == count
+            assert not count or (pod.root / "volume/count").read_text() == count
             lines = (
                 (pod.out / "records.jsonl").read_bytes().splitlines() if (pod.out / "records.jsonl").exists() else []
             )
             assert read_records(lines, [Step("run", "run")] * 3).broken == 0
         else:
             assert end["outcome"] == "exited"
-            assert (pod.root / "box/count").read_text() == "x\n" * 3
+            assert (pod.root / "volume/count").read_text() == "x\n" * 3
 
     def test_beside_a_first_that_lives_is_lost(self, pod: PodProcesses) -> None:
         pod.write("echo ready; sleep 1000")
@@ -176,7 +176,7 @@ class TestASecondStart:
 
 
 def left(pod: PodProcesses) -> list[str]:
-    """Processes whose working directory is in the box."""
+    """Processes whose working directory is in its volume."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -219,9 +219,9 @@ class TestOutput:
         pod.write(f"{flood}; while [ ! -e ../read ]; do sleep 0.1; done; echo after")
         trial = pod.start(stdout=subprocess.PIPE)
         assert trial.stdout is not None
-        until(lambda: (pod.root / "box/written").exists())
+        until(lambda: (pod.root / "volume/written").exists())
         time.sleep(0.5)
-        (pod.root / "box/read").touch()
+        (pod.root / "volume/read").touch()
         shown = trial.stdout.read()
         trial.stdout.close()
         assert pod.ended(trial)["exit"] == 0
@@ -238,7 +238,7 @@ class TestOutput:
 @pytest.mark.skipif(not ROOT, reason="needs root: a small disk")
 class TestAFullDisk:
     def mounted(self, pod: PodProcesses, size: str) -> Path:
-        disk = pod.root / "box"
+        disk = pod.root / "volume"
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
         return disk
 
@@ -340,7 +340,7 @@ def test_it_runs_as_a_user_without_a_name(tmp_path: Path, agent: Path) -> None:
     with tempfile.TemporaryDirectory() as open_to_all:
         os.chmod(open_to_all, 0o755)
         pod = PodProcesses(Path(open_to_all), agent, "/usr/bin/python3")
-        for path in (pod.root / "box", pod.root / "termination"):
+        for path in (pod.root / "volume", pod.root / "termination"):
             path.chmod(0o777)
         pod.write("id -u; echo $USER; touch $HOME/mine", "echo two")
         trial = pod.start(user=54321, group=54321, extra_groups=[], stdout=subprocess.PIPE)

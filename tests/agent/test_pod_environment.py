@@ -55,7 +55,7 @@ class TestPackages:
     def test_are_installed_beside_what_the_image_has(self, pod: PodProcesses, index: dict[str, str]) -> None:
         end = pod.run(WHERE, "python -c 'import pip'", environment=asking("seatrial-probe>=1"), env=index)
         assert (end["exit"], end["steps"]) == (0, [["exited", 0], ["exited", 0]])
-        made = pod.root / "box/env"
+        made = pod.root / "volume/env"
         assert pod.records("done")[0]["output"] == f"1.0 {made}\n{made}\n"
         assert "--- [1/1] install seatrial-probe>=1" in pod.log()
         assert "Successfully installed seatrial-probe-1.0" in pod.log()
@@ -65,7 +65,7 @@ class TestPackages:
         dead = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
         end = pod.run("echo $VIRTUAL_ENV", environment=asking("pip"), env=dead)
         assert end["exit"] == 0
-        assert pod.records("done")[0]["output"] == f"{pod.root / 'box/env'}\n"
+        assert pod.records("done")[0]["output"] == f"{pod.root / 'volume/env'}\n"
         assert "install" not in pod.log()
 
     def test_that_do_not_exist_are_refused(self, pod: PodProcesses, index: dict[str, str]) -> None:
@@ -190,7 +190,7 @@ class TestPython:
     def test_of_the_image_is_used_as_it_is(self, pod: PodProcesses) -> None:
         pod.run("echo none $VIRTUAL_ENV", environment={"name": "image"})
         assert pod.records("done")[0]["output"] == "none\n"
-        assert not (pod.root / "box/env").exists()
+        assert not (pod.root / "volume/env").exists()
 
 
 NOTEBOOK = {
@@ -207,8 +207,8 @@ NOTEBOOK = {
 def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(pod: PodProcesses) -> None:
     if subprocess.run([BASE, "-c", "import nbclient"], capture_output=True).returncode == 0:
         pytest.skip(f"{BASE} has an nbclient")
-    (pod.root / "box/work").mkdir(parents=True)
-    (pod.root / "box/work/a.ipynb").write_text(json.dumps(NOTEBOOK))
+    (pod.root / "volume/work").mkdir(parents=True)
+    (pod.root / "volume/work/a.ipynb").write_text(json.dumps(NOTEBOOK))
     steps = [
         {"name": "notebook", "kind": "notebook", "args": {"path": "a.ipynb"}},
         {"name": "other", "kind": "run", "args": {"command": "echo other"}},
@@ -221,9 +221,9 @@ def test_a_notebook_without_an_nbclient_to_be_had_says_so_and_other_steps_run(po
 
 def test_a_notebook_is_run_by_an_image_that_has_nbclient(tmp_path: Path, agent: Path) -> None:
     pod = PodProcesses(tmp_path / "place", agent)
-    (pod.root / "box/work").mkdir(parents=True)
-    (pod.root / "box/work/a.ipynb").write_text(json.dumps(NOTEBOOK))
+    (pod.root / "volume/work").mkdir(parents=True)
+    (pod.root / "volume/work/a.ipynb").write_text(json.dumps(NOTEBOOK))
     end = pod.run(steps=[{"name": "notebook", "kind": "notebook", "args": {"path": "a.ipynb"}}])
     assert end["steps"] == [["exited", 0]], pod.log()
-    assert not (pod.root / "box/driver").exists()
+    assert not (pod.root / "volume/driver").exists()
     assert (pod.out / "files/notebooks/a.fresh.ipynb").exists()

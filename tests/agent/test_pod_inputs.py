@@ -58,7 +58,7 @@ def test_files_folders_links_and_modes_are_there(pod: PodProcesses) -> None:
     end = pod.run("./run.sh && ./same && cat deep/er/file && cmp link data/big && readlink mounted", inputs=True)
     assert (end["outcome"], end["code"]) == ("exited", 0)
     assert pod.records("done")[0]["output"] == "ran\nran\ndeep/datasets\n"
-    assert stat.S_IMODE((pod.root / "box/work/run.sh").stat().st_mode) == 0o755
+    assert stat.S_IMODE((pod.root / "volume/work/run.sh").stat().st_mode) == 0o755
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ SHAPES: dict[str, tuple[Job, str]] = {
     "jobset": (changed(hosts=2, resources=gpus(8)), "{workload: jobset}"),
     "volumes": (
         JOB,
-        """{box_size: 20Gi, volumes: [{claim: datasets, at: /data, path: imagenet/2012},
+        """{files_size: 20Gi, volumes: [{claim: datasets, at: /data, path: imagenet/2012},
             {claim: scratch, at: /scratch, read_only: false}, {host: /opt/models, at: /models/},
             {config: settings, at: /etc/settings}, {secret: certificates, at: /etc/certificates}]}""",
     ),
@@ -79,7 +79,7 @@ SHAPES: dict[str, tuple[Job, str]] = {
             containers:
             - {name: trial, env: [{name: EPOCHS, value: "5"}], resources: {limits: {ephemeral-storage: 10Gi}}}
             volumes:
-            - {name: seatrial-box, $retainKeys: [name, ephemeral], ephemeral: {volumeClaimTemplate: {spec:
+            - {name: seatrial-volume, $retainKeys: [name, ephemeral], ephemeral: {volumeClaimTemplate: {spec:
                 {accessModes: [ReadWriteOnce], resources: {requests: {storage: 100Gi}}}}}}
         """,
     ),
@@ -110,7 +110,7 @@ def made(shape: str, namespace: str = NAMESPACE) -> manifest.Made:
 def made_of(
     job: Job, options: KubernetesOptions, namespace: str = NAMESPACE, inputs: tuple[str, ...] = ()
 ) -> manifest.Made:
-    return manifest.make(
+    found = manifest.make(
         job,
         options,
         namespace=namespace,
@@ -118,8 +118,9 @@ def made_of(
         agent=AGENT,
         inputs=inputs,
         secrets={name: f"value of {name}" for name in job.secrets},
-        plain=PLAIN,
     )
+    found.config["data"]["plain.sh"] = PLAIN  # it is long, and has tests of its own
+    return found
 
 
 def objects(made: manifest.Made) -> list[dict[str, Any]]:

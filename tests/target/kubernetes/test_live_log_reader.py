@@ -37,7 +37,7 @@ class Talking(LiveLog):
 
 
 async def test_one_who_reads_slowly_and_leaves_does_not_wait_for_the_rest() -> None:
-    log = Talking(cast(Kubernetes, None), "ns", cast(Watcher, cast(Any, Running())), ())
+    log = Talking(cast(Kubernetes, None), cast(Watcher, cast(Any, Running())), ())
     async with asyncio.timeout(10):
         async with contextlib.aclosing(cast(Any, log.blocks("handle", JobAnnotation("j", "r"), follow=True))) as blocks:
             async for _ in blocks:

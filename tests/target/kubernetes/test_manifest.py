@@ -133,7 +133,6 @@ def _made_with_secret(value: str) -> manifest.Made:
         agent="agent",
         inputs=(),
         secrets={"TOKEN": value},
-        plain="",
     )
 
 
@@ -147,7 +146,6 @@ def test_a_secret_without_a_value_is_refused() -> None:
             agent="agent",
             inputs=(),
             secrets={},
-            plain="",
         )
     assert raised.value.outcome is Outcome.REFUSED
 
@@ -171,8 +169,8 @@ def test_what_seatrial_sets_itself_stands_over_all_and_the_trial_over_the_target
     own = {"HOME": "/mine", "SEATRIAL_RUN": "other", "A": "trial", "PASSWORD": "plain"}
     job = changed(env=own, secrets={"PASSWORD": "p", "SEATRIAL_JOB": "s"})
     found = variables(made_of(job, options_of("{env: {A: target, B: target, TMPDIR: /mine}}")))
-    assert found["HOME"] == "/seatrial/box/home"
-    assert found["TMPDIR"] == "/seatrial/box/tmp"
+    assert found["HOME"] == "/seatrial/volume/home"
+    assert found["TMPDIR"] == "/seatrial/volume/tmp"
     assert found["SEATRIAL_RUN"] == JOB.run
     assert found["SEATRIAL_JOB"] == JOB.name
     assert (found["A"], found["B"]) == ("trial", "target")
@@ -323,10 +321,10 @@ TAKING_AWAY = [
         "{spec: {containers: [{name: trial, env: [{name: TOKEN, $patch: delete}]}]}}",
         "variable TOKEN of container trial",
     ),
-    ("{spec: {containers: [{name: trial, volumeMounts: [{mountPath: /seatrial/box, name: x}]}]}}", "the mount at"),
-    ("{spec: {containers: [{name: keeper, volumeMounts: null}]}}", "the mount at /seatrial/box of container keeper"),
+    ("{spec: {containers: [{name: trial, volumeMounts: [{mountPath: /seatrial/volume, name: x}]}]}}", "the mount at"),
+    ("{spec: {containers: [{name: keeper, volumeMounts: null}]}}", "the mount at /seatrial/volume of container keeper"),
     ("{spec: {volumes: [{name: seatrial-agent, configMap: {name: x}}]}}", "volume seatrial-agent"),
-    ("{spec: {volumes: [{name: seatrial-box, $patch: delete}]}}", "volume seatrial-box"),
+    ("{spec: {volumes: [{name: seatrial-volume, $patch: delete}]}}", "volume seatrial-volume"),
     ("{spec: {restartPolicy: OnFailure}}", "spec.restartPolicy"),
     ("{spec: {subdomain: x}}", "spec.subdomain"),
     ("{spec: {$patch: replace, containers: []}}", "container trial"),
@@ -361,7 +359,7 @@ def test_a_template_may_change_everything_else() -> None:
           - {name: trial, image: other, resources: null, tty: true, volumeMounts: [{mountPath: /d, name: d}]}
           - {name: keeper, image: small}
           - {name: side, image: x}
-          volumes: [{name: d, emptyDir: {}}, {name: seatrial-box, emptyDir: {medium: Memory}}]
+          volumes: [{name: d, emptyDir: {}}, {name: seatrial-volume, emptyDir: {medium: Memory}}]
     """)
     spec = next(pod_templates(made_of(JOB, KubernetesOptions(template=patch)).root))["spec"]
     assert [one["name"] for one in spec["containers"]] == ["trial", "keeper", "side"]

@@ -194,7 +194,7 @@ def test_the_name_of_a_part_follows_from_its_content_and_its_run() -> None:
 
 
 def test_the_agent_has_another_name_when_it_is_another() -> None:
-    first, second = (manifest.agent_config("r", agent, OWNER, NAMESPACE) for agent in (b"first", b"second"))
+    first, second = (manifest.agent_configs("r", agent, OWNER, NAMESPACE)[0] for agent in (b"first", b"second"))
     assert first["metadata"]["name"] != second["metadata"]["name"]
     assert base64.b64decode(first["binaryData"]["agent.pyz"]) == b"first"
     assert set(first["data"]) >= {"start.sh", "keep.sh"}

@@ -43,7 +43,7 @@ import hashlib, json, os, pathlib, stat
 place = pathlib.Path("/seatrial")
 parts = sorted((place / "inputs").glob("part-*"))
 for name in ("out", "home"):
-    (place / "box" / name).mkdir()
+    (place / "volume" / name).mkdir()
 print(json.dumps({
     "env": dict(os.environ),
     "job": json.loads((place / "job" / "job.json").read_text()),
@@ -110,7 +110,7 @@ async def test_a_process_finds_what_it_was_given(real_cluster: Cluster, namespac
 
     assert {name: found["env"].get(name) for name in HOSTILE} == HOSTILE
     assert found["env"]["TOKEN"] == SECRET
-    assert found["env"]["HOME"] == "/seatrial/box/home"
+    assert found["env"]["HOME"] == "/seatrial/volume/home"
     assert not [name for name in found["env"] if name.startswith("OTHER_")]
     assert found["job"] == orjson.loads(made.config["data"]["job.json"])
     assert found["parts"] == [f"part-{number:04d}" for number in range(len(found["parts"]))]
@@ -147,7 +147,7 @@ async def _create(
     run = await client.create(manifest.run_object(job.run, 600.0, options, namespace))
     owner = manifest.owner(JOBS, run.metadata.name, run.metadata.uid)
     configs = manifest.input_configs(job.run, archive, owner, namespace)
-    agent = manifest.agent_config(job.run, b"agent", owner, namespace)
+    (agent,) = manifest.agent_configs(job.run, b"agent", owner, namespace)
     for config in [agent, *configs]:
         await client.create(config)
     made = manifest.make(
@@ -158,7 +158,6 @@ async def _create(
         agent=agent["metadata"]["name"],
         inputs=[config["metadata"]["name"] for config in configs],
         secrets={"TOKEN": SECRET},
-        plain="",
     )
     root = copy.deepcopy(made.root)
     container(root)["command"] = ["python3", "-c", program.replace("$", "$$")]

@@ -112,7 +112,7 @@ async def test_all_objects_of_a_job_can_be_made_released_and_removed_with_them(
     async with granted(cluster, fake_namespace, options) as client:
         run = await client.create(manifest.run_object(job.run, 600.0, options, fake_namespace))
         owner = manifest.owner(JOBS, run.metadata.name, run.metadata.uid)
-        await client.create(manifest.agent_config(job.run, b"agent", owner, fake_namespace))
+        await client.create(*manifest.agent_configs(job.run, b"agent", owner, fake_namespace))
         await client.create(manifest.input_configs(job.run, b"inputs", owner, fake_namespace)[0])
         made = made_of(job, options, fake_namespace)
         root = await client.create(manifest.owned_by(made.root, owner))

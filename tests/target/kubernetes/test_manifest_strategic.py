@@ -41,11 +41,11 @@ only the first one: {spec: {containers: [{name: side, image: x}, {name: trial, t
 a container taken out: {spec: {containers: [{name: keeper, $patch: delete}]}}
 a container taken out and one put in: {spec: {containers: [{name: keeper, $patch: delete}, {name: side, image: x}]}}
 containers replaced: {spec: {containers: [{name: side, image: x}, {$patch: replace}]}}
-init containers: {spec: {initContainers: [{name: one, image: x, volumeMounts: [{name: seatrial-box, mountPath: /b}]}]}}
+inits: {spec: {initContainers: [{name: one, image: x, volumeMounts: [{name: seatrial-volume, mountPath: /b}]}]}}
 ports of the first: {spec: {initContainers: [{name: zero, ports: [{containerPort: 71}]}]}}
 ports by their number: {spec: {containers: [{name: trial, ports: [{containerPort: 80, name: a}, {containerPort: 81}]}]}}
 mounts by their path: {spec: {containers: [{name: trial, volumeMounts:
-  [{mountPath: /seatrial/agent, name: seatrial-agent, readOnly: false}, {mountPath: /new, name: seatrial-box}]}]}}
+  [{mountPath: /seatrial/agent, name: seatrial-agent, readOnly: false}, {mountPath: /new, name: seatrial-volume}]}]}}
 commands are replaced: {spec: {containers: [{name: trial, command: [a, b], args: [c]}]}}
 sources of variables are replaced: {spec: {containers: [{name: trial, envFrom: [{secretRef: {name: x}}]}]}}
 limits are merged: {spec: {containers: [{name: trial, resources: {limits: {cpu: "9", memory: null}, requests: null}}]}}
@@ -60,9 +60,9 @@ spread is merged: {spec: {topologySpreadConstraints: [{topologyKey: zone, maxSke
 affinity is put in: {spec: {affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution:
   [{topologyKey: zone, labelSelector: {matchExpressions: [{key: a, operator: Exists}]}}]}}}}
 a volume more: {spec: {volumes: [{name: new, emptyDir: {medium: Memory}}]}}
-a volume's size: {spec: {volumes: [{name: seatrial-box, emptyDir: {sizeLimit: 1Gi}}]}}
-a volume of another sort: {spec: {volumes: [{name: seatrial-box, emptyDir: null, hostPath: {path: /x}}]}}
-a volume by kept keys: {spec: {volumes: [{name: seatrial-box, $retainKeys: [name, hostPath], hostPath: {path: /x}}]}}
+a volume's size: {spec: {volumes: [{name: seatrial-volume, emptyDir: {sizeLimit: 1Gi}}]}}
+a volume of another sort: {spec: {volumes: [{name: seatrial-volume, emptyDir: null, hostPath: {path: /x}}]}}
+a volume by kept keys: {spec: {volumes: [{name: seatrial-volume, $retainKeys: [name, hostPath], hostPath: {path: /x}}]}}
 a volume taken out: {spec: {volumes: [{name: spare, $patch: delete}]}}
 parts of a volume are replaced: {spec: {volumes:
   [{name: seatrial-inputs, projected: {sources: [{configMap: {name: x}}]}}]}}
@@ -80,8 +80,8 @@ a deletion without its key: {spec: {containers: [{name: trial, env: [{$patch: de
 a list that should have maps: {spec: {containers: [trial]}}
 another directive: {spec: {containers: [{name: trial, $patch: merge}]}}
 another directive in a map: {spec: {securityContext: {$patch: merge}}}
-a key that is not kept: {spec: {volumes: [{name: seatrial-box, $retainKeys: [name], hostPath: {path: /x}}]}}
-kept keys that are no list: {spec: {volumes: [{name: seatrial-box, $retainKeys: name}]}}
+a key that is not kept: {spec: {volumes: [{name: seatrial-volume, $retainKeys: [name], hostPath: {path: /x}}]}}
+kept keys that are no list: {spec: {volumes: [{name: seatrial-volume, $retainKeys: name}]}}
 a directive in a list that is replaced: {spec: {tolerations: [{$patch: replace}, {key: a, operator: Exists}]}}
 """
 

@@ -24,7 +24,7 @@ WRONG = [
     ("{pull: Sometimes}", "Sometimes", "'Sometimes' is none of Always, IfNotPresent, Never"),
     ("{workload: jobsets}", "jobsets", "none of job, jobset; did you mean 'jobset'?"),
     ("{keep: soon}", "soon", "'soon' is not a duration; write seconds (90) or units"),
-    ("{box_size: 20}", "20", "20 is not a size; write a number with a unit: 512Mi, 16Gi"),
+    ("{files_size: 20}", "20", "20 is not a size; write a number with a unit: 512Mi, 16Gi"),
     ("{keeper: {cpu: some}}", "some", "'some' is not a number of cores; write 2, 0.5 or thousandths (50m)"),
     ("{keeper: {cpu: 0.0001}}", "0.0001", "not a number of cores"),
     ("{keeper: {cpus: 1}}", "cpus", "unknown field 'cpus'; did you mean 'cpu'?"),
@@ -48,7 +48,7 @@ WRONG = [
     ("{volumes: [{claim: a, at: /a/../b}]}", "/a/", "without .. and :"),
     ("{volumes: [{claim: a, at: /data, path: ../b}]}", "{claim", "`path` '../b' is relative"),
     ("{volumes: [{config: a, at: /c, read_only: false}]}", "{config", "a config cannot be written to"),
-    ("{volumes: [{claim: a, at: /seatrial/box}]}", "cluster", "a volume cannot be at /seatrial/box"),
+    ("{volumes: [{claim: a, at: /seatrial/volume}]}", "cluster", "a volume cannot be at /seatrial/volume"),
     ("{volumes: [{claim: a, at: /c}, {claim: b, at: /c/}]}", "cluster", "a volume cannot be at /c: something else"),
     ("{shared_memory: 1Gi, volumes: [{claim: a, at: /dev/shm}]}", "cluster", "a volume cannot be at /dev/shm"),
     ("{user: 0}", "cluster", "`user: 0` is root, which `security: restricted` forbids; write `security: none`"),
@@ -93,9 +93,9 @@ def _models(model: Any) -> list[Any]:
 
 def test_units_are_read() -> None:
     options = options_of(
-        "{keep: 1h30m, keep_gpu: 90, box_size: 1.5Gi, keeper: {cpu: 50m, memory: 64Mi}, kubeconfig: ~/x}"
+        "{keep: 1h30m, keep_gpu: 90, files_size: 1.5Gi, keeper: {cpu: 50m, memory: 64Mi}, kubeconfig: ~/x}"
     )
-    assert (options.keep_s, options.keep_gpu_s, options.box_size_bytes) == (5400.0, 90.0, 3 << 29)
+    assert (options.keep_s, options.keep_gpu_s, options.files_size_bytes) == (5400.0, 90.0, 3 << 29)
     assert (options.keeper.cpu, options.keeper.memory_bytes) == (0.05, 64 << 20)
     assert options.kubeconfig == Path.home() / "x"
 
@@ -128,8 +128,8 @@ def test_the_schema_for_editors_takes_what_the_model_takes_and_refuses_what_it_r
         entry = {"kind": "kubernetes", **yaml.safe_load(written)}
         return {"targets": {"cluster": entry}, "trials": {"t": {"kind": "runtime", "run": ["true"]}}}
 
-    good = """{keep: 1h, box_size: 1Gi, keeper: {cpu: 50m}, volumes: [{claim: a, at: /data}], select: {a: b},
+    good = """{keep: 1h, files_size: 1Gi, keeper: {cpu: 50m}, volumes: [{claim: a, at: /data}], select: {a: b},
                gpu_models: {A100: {resource: nvidia.com/gpu}}, template: {spec: {}}, kubeconfig: ~/x, user: null}"""
     assert list(checker.iter_errors(suite(good))) == []
-    for wrong in ("{namespce: a}", "{keep: soon}", "{box_size: 20}", "{pull: Sometimes}", "{keeper: {cpu: some}}"):
+    for wrong in ("{namespce: a}", "{keep: soon}", "{files_size: 20}", "{pull: Sometimes}", "{keeper: {cpu: some}}"):
         assert list(checker.iter_errors(suite(wrong))) != [], wrong

@@ -28,7 +28,7 @@ ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 async def test_a_way_that_is_cut_again_and_again_loses_and_doubles_nothing(cluster: Cluster) -> None:
     access = load(cluster.kubeconfig)
     async with cutting(access) as cutter, watching(cluster) as watched, Kubernetes(cutter.access) as far:
-        over = Watched(watched.client, watched.namespace, Watcher(far, watched.namespace), run=watched.run)
+        over = Watched(watched.client, watched.namespace, Watcher(far), run=watched.run)
         reading = asyncio.create_task(over.read())
         cutter.least_bytes, cutter.most_bytes = 8_000, 40_000
         handles = [await over.start() for _ in range(40)]
@@ -139,7 +139,7 @@ class Stores(Stub):
 async def _followed(stores: Stores) -> Any:
     events: list[Event] = []
     async with stores.client() as client:
-        watcher = Watcher(client, "ns", patience=SHORT)
+        watcher = Watcher(client, patience=SHORT)
 
         async def read() -> None:
             async for event in watcher.events():

@@ -316,7 +316,7 @@ async def test_jobs_that_ended_before_anybody_looked_give_all_their_events(real_
         await watched.client.delete(JOBS, deleted)
         await asyncio.wait_for(watched.watcher.gone(deleted), 60)
 
-        again = Watched(watched.client, watched.namespace, Watcher(watched.client, watched.namespace), run=watched.run)
+        again = Watched(watched.client, watched.namespace, Watcher(watched.client), run=watched.run)
         reading = asyncio.create_task(again.read())
         try:
             for handle in (good, bad):

@@ -142,7 +142,7 @@ class Recording(Ender):
     """Ends nothing, and notes what it was asked to end."""
 
     def __init__(self, watched: Watched) -> None:
-        super().__init__(watched.client, watched.namespace)
+        super().__init__(watched.client)
         self._watched = watched
 
     async def delete(self, name: str) -> bool:
@@ -167,7 +167,7 @@ async def watching(
         watched = Watched(client, namespace, None)  # type: ignore[arg-type]
 
         ender = Recording(watched)
-        watched.watcher = Watcher(client, namespace, patience=patience, ender=ender)
+        watched.watcher = Watcher(client, patience=patience, ender=ender)
         reading = asyncio.create_task(watched.read())
         try:
             yield watched

@@ -19,7 +19,7 @@ class PodFolders:
         self.work, self.files = self.volume("work"), self.out("files")
 
     def volume(self, name: str) -> str:
-        return os.path.join(self.root, "box", name)
+        return os.path.join(self.root, "volume", name)
 
     def out(self, name: str = "") -> str:
         return os.path.join(self.volume("out"), name) if name else self.volume("out")

@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from typing import Any
 
 from seatrial.job import Environment, Job, Outcome, Step
 from seatrial.kubernetes import (
@@ -17,9 +19,8 @@ from seatrial.kubernetes import (
     Kubernetes,
     KubernetesError,
     NotFound,
-    Object,
-    Part,
     Resource,
+    Tree,
     grant_yaml,
     load,
 )
@@ -30,48 +31,31 @@ from seatrial.target.protocol import Level, Remark, TargetError
 
 PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
+SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
-
-
-class _User(Part, frozen=True):
-    username: str = ""
-
-
-class _Status(Part, frozen=True, rename="camel"):
-    user_info: _User = _User()
-
-
-class _Review(Object, frozen=True):
-    status: _Status = _Status()
 
 
 async def examine(options: KubernetesOptions) -> list[Remark]:
     try:
         access = load(options.kubeconfig, options.context)
+        access = replace(access, namespace=options.namespace or access.namespace)
     except KubernetesError as error:
         return [Remark(Level.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
     async with Kubernetes(access, patience_s=PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
-            user = (await client.create(_review(), _Review)).status.user_info.username
+            user = (await client.create(SELF_REVIEW, Tree)).status["userInfo"]["username"]
         except KubernetesError as error:
             return [Remark(Level.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first")]
-        namespace = options.namespace or access.namespace
-        found = [Remark(Level.OK, "API server", f"{version} at {access.server}, as {user}")]
-        examined = _Examination(client, options, namespace, user)
-        async for remark in examined.remarks():
-            found.append(remark)
-        return found
-
-
-def _review() -> dict[str, str]:
-    return {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        first = Remark(Level.OK, "API server", f"{version} at {access.server}, as {user}")
+        return [first, *[remark async for remark in _Examination(client, options, user).remarks()]]
 
 
 class _Examination:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, namespace: str, user: str) -> None:
-        self._client, self._options, self._namespace, self._user = client, options, namespace, user
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, user: str) -> None:
+        self._client, self._options, self._user = client, options, user
+        self._namespace = client.access.namespace
 
     async def remarks(self) -> AsyncIterator[Remark]:
         there = await self._namespace_there()
@@ -93,7 +77,7 @@ class _Examination:
         except NotFound:
             return Remark(Level.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}")
         except Forbidden:
-            return Remark(Level.OK, what, "may not be looked at, which is no harm")
+            return Remark(Level.OK, what, "may not be read, which is no harm")
         except KubernetesError as error:
             return Remark(Level.PROBLEM, what, str(error))
         enforced = found.metadata.labels.get(ENFORCED, "")
@@ -116,7 +100,7 @@ class _Examination:
         return Remark(Level.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
 
     def _named(self) -> Iterable[tuple[Resource, str, str]]:
-        """What the options name and somebody else has to have made."""
+        """What the options name and others have to have made."""
         options = self._options
         if options.service_account:
             yield SERVICE_ACCOUNTS, options.service_account, "service_account"
@@ -133,11 +117,11 @@ class _Examination:
     async def _there(self, resource: Resource, name: str, field: str) -> Remark:
         what = f"{field}: {name}"
         try:
-            await self._client.get(resource, name, namespace=self._namespace)
+            await self._client.get(resource, name)
         except NotFound as error:
             return Remark(Level.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
         except KubernetesError as error:
-            return Remark(Level.WARNING, what, f"cannot be looked at: {error}")
+            return Remark(Level.WARNING, what, f"cannot be read: {error}")
         return Remark(Level.OK, what, "is there")
 
     async def _dry_run(self) -> Remark:
@@ -149,17 +133,9 @@ class _Examination:
             steps=(Step("run true", "run", {"command": "true"}),), environment=Environment(image=image),
         )  # fmt: skip
         try:
-            owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NOBODY)
-            made = manifest.make(
-                job,
-                self._options,
-                namespace=self._namespace,
-                run_owner=owner,
-                agent="agent",
-                inputs=[],
-                secrets={},
-                plain="",
-            )
+            owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NO_UID)
+            fixed: dict[str, Any] = {"agent": "agent", "inputs": [], "secrets": {}}
+            made = manifest.make(job, self._options, namespace=self._namespace, run_owner=owner, **fixed)
             await self._client.create(made.root, resource=manifest.root_resource(self._options), dry_run=True)
         except (KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
@@ -180,9 +156,8 @@ class _Examination:
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except KubernetesError:
             return Remark(Level.OK, "nodes", "may not be listed: how many GPUs there are is not known")
-        listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
         if not nodes:
-            return Remark(
-                Level.WARNING, "nodes", "there are none", "jobs wait until one joins, or an autoscaler adds one"
-            )
+            fix = "jobs wait until one joins, or an autoscaler adds one"
+            return Remark(Level.WARNING, "nodes", "there are none", fix)
+        listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
         return Remark(Level.OK, "nodes", f"{nodes}, with {listed}")

@@ -14,12 +14,12 @@ _ASK = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
 
 
 class Ender:
-    def __init__(self, client: Kubernetes, namespace: str, resource: Resource = JOBS) -> None:
-        self._client, self._namespace, self._resource = client, namespace, resource
+    def __init__(self, client: Kubernetes, resource: Resource = JOBS) -> None:
+        self._client, self._resource = client, resource
 
     async def delete(self, name: str) -> bool:
         """The root, and with it all of the job, each pod after its grace. False: it was not there."""
-        return await self._client.delete(self._resource, name, namespace=self._namespace)
+        return await self._client.delete(self._resource, name)
 
     async def ask(self, pods: Sequence[TrackedPod]) -> bool:
         """Whether all that run were reached. One that has not begun cannot be asked: it is deleted."""
@@ -30,7 +30,7 @@ class Ender:
         return bool(running) and all(reached)
 
     async def _ask(self, pod: str) -> bool:
-        keeper = self._client.pod(pod, names.KEEPER, namespace=self._namespace)
+        keeper = self._client.pod(pod, names.KEEPER)
         for attempt in range(3):
             with contextlib.suppress(KubernetesError, TimeoutError):
                 async with asyncio.timeout(ASK_S):

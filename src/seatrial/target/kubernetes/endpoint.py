@@ -17,24 +17,19 @@ from seatrial.target.protocol import TargetError
 
 @asynccontextmanager
 async def opened_port(
-    client: Kubernetes,
-    options: KubernetesOptions,
-    namespace: str,
-    job: JobAnnotation,
-    root: dict[str, Any],
-    port: str,
+    client: Kubernetes, options: KubernetesOptions, job: JobAnnotation, root: dict[str, Any], port: str
 ) -> AsyncIterator[str]:
     """`root` is the reference to the owner of what has to be made; it goes with the job."""
     if port not in job.ports:
         listed = ", ".join(job.ports) or "none"
         raise TargetError(f"{job.name} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
-    number = job.ports[port]
+    number, namespace = job.ports[port], client.access.namespace
     if options.endpoint == "port-forward":
         with target_errors(f"cannot reach port {port} of {job.name}"):
-            pod = await _running_pod(client, namespace, job)
+            pod = await _running_pod(client, job)
         if pod is None:
             raise TargetError(f"{job.name} does not run: its port {port} cannot be reached")
-        async with client.pod(pod, namespace=namespace).forward(number) as forward:
+        async with client.pod(pod).forward(number) as forward:
             yield forward.address
         return
     with target_errors(f"cannot open port {port} of {job.name}"):
@@ -44,10 +39,10 @@ async def opened_port(
     yield _address(job, options, namespace, number)
 
 
-async def _running_pod(client: Kubernetes, namespace: str, job: JobAnnotation) -> str | None:
+async def _running_pod(client: Kubernetes, job: JobAnnotation) -> str | None:
     """The name of the first host's, while its trial runs."""
     labels = names.selector(job=names.object_name(job.name))
-    async for pod in client.list(PODS, PodObject, namespace=namespace, labels=labels):
+    async for pod in client.list(PODS, PodObject, labels=labels):
         if pod.number == 0 and not pod.phase_ended and pod.trial.running is not None:
             return pod.metadata.name
     return None
@@ -94,8 +89,8 @@ def _objects(
 
 
 def _service(job: JobAnnotation, number: int) -> dict[str, Any]:
-    """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and who
-    loads it would then measure the Service."""
+    """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and
+    its load would then measure the Service."""
     chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
     if job.hosts > 1:
         chosen[INDEX_LABEL] = "0"

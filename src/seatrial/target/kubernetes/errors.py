@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, in the words of the target protocol."""
+"""What goes wrong on a cluster, as errors of the target protocol."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from seatrial.target.protocol import TargetError, TargetLost
 _REFUSED = (Invalid, UnknownKind, KubeconfigError)
 _POLICY = ("denied the request", "denied request", "violates PodSecurity")
 NO_NAMESPACE = re.compile(r'^namespaces "([^"]*)" not found')
-UNAUTHENTICATED = (Unauthorized, CredentialsError)  # the server does not know who asks
+UNAUTHENTICATED = (Unauthorized, CredentialsError)  # the server does not accept our credentials
 UNANSWERED = (Unreachable, Uncertain)  # what was asked for may have been done
 
 
@@ -42,7 +42,7 @@ def target_error(error: KubernetesError, doing: str = "", lost: bool = False) ->
 
 def _denied(error: KubernetesError) -> bool:
     """By a policy of the cluster, which says the same the next time; not by a quota, nor for want of a right."""
-    return isinstance(error, Forbidden) and any(words in error.message for words in _POLICY)
+    return isinstance(error, Forbidden) and any(text in error.message for text in _POLICY)
 
 
 @contextmanager

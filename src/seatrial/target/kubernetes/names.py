@@ -1,5 +1,5 @@
-"""How things are called on a cluster: objects, labels, handles. All of it follows from the job alone, so that whoever
-asks for the same job twice finds it."""
+"""How things are called on a cluster: objects, labels, handles. All of it follows from the job alone, so that the
+same job, asked for twice, is found."""
 
 import hashlib
 import re
@@ -16,8 +16,8 @@ JOB_DATA, HOLDER, RENEWED = "seatrial/job-data", "seatrial/holder", "seatrial/re
 
 TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
 PLACE = "/seatrial"  # in every pod
-AGENT, CONFIG, INPUTS, BOX = f"{PLACE}/agent", f"{PLACE}/job", f"{PLACE}/inputs", f"{PLACE}/box"
-OUT = f"{BOX}/out"
+AGENT, CONFIG, INPUTS, VOLUME = f"{PLACE}/agent", f"{PLACE}/job", f"{PLACE}/inputs", f"{PLACE}/volume"
+OUT = f"{VOLUME}/out"
 
 SCHEME = "kubernetes"
 # A pod of an Indexed Job is called NAME-NUMBER-RANDOM, and its host NAME-NUMBER; both must fit into 63 characters.

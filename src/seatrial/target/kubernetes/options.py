@@ -22,7 +22,7 @@ from seatrial.target.kubernetes.option_values import (
     Variable,
 )
 
-USER = 1000  # of a pod under `restricted`, when nobody says another
+USER = 1000  # of a pod under `restricted`, unless `user` is written
 SHARED_MEMORY = "/dev/shm"
 
 
@@ -138,7 +138,7 @@ class KubernetesOptions(Options):
         {}, description="Variables of all jobs; those of suite, runtime and trial come before them."
     )
     service_account: ObjectName | None = Field(
-        None, description="Whose token pods get; without it the namespace's default, and no token."
+        None, description="The account of the token that pods get; without it the namespace's default, and no token."
     )
     user: int | None = Field(
         USER,
@@ -163,12 +163,12 @@ class KubernetesOptions(Options):
     )
 
     volumes: tuple[Volume, ...] = Field((), description="Claims and other volumes that jobs find.")
-    box_size_bytes: Size | None = Field(None, alias="box_size", description="Most that a job's files may take.")
+    files_size_bytes: Size | None = Field(None, alias="files_size", description="Most that a job's files may take.")
     shared_memory_bytes: Size | None = Field(
         None, alias="shared_memory", description="Size of /dev/shm; counts as memory of the pod."
     )
     keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
-    keep_s: Duration = Field(3600.0, alias="keep", description="How long what nobody collected stays.")
+    keep_s: Duration = Field(3600.0, alias="keep", description="How long what was not collected stays.")
     keep_gpu_s: Duration = Field(300.0, alias="keep_gpu", description="The same for jobs that hold GPUs.")
     deadline_s: Duration = Field(
         86400.0, alias="deadline", description="The cluster's own bound for jobs without a limit for queue or run."

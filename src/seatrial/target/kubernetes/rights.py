@@ -1,4 +1,4 @@
-"""The rights that the target uses in its namespace, and what each is for. Whoever has these and no others can run
+"""The rights that the target uses in its namespace, and what each is for. These and no others are enough for
 everything; none is of the whole cluster, and none reads secrets."""
 
 import msgspec
@@ -22,7 +22,7 @@ _ALWAYS = (
     Use("pods/log", ("get",), "to read the output of containers"),
     # A command is asked for by a GET that becomes a WebSocket; servers since 1.35 want the right to create as well.
     Use("pods/exec", ("create", "get"), "to fetch what a job wrote and to ask it politely to end"),
-    Use("events", ("list", "watch"), "to tell why a pod cannot be made, placed or started"),
+    Use("events", ("list", "watch"), "to learn why a pod cannot be made, placed or started"),
     # Read again only after a connection broke while one was made: then it may be there already.
     Use("configmaps", ("create", "get"), "to hand the agent, the job and its files to pods"),
     Use("services", ("create", "get"), "to let the hosts of a job find each other"),
@@ -41,7 +41,7 @@ _ENDPOINTS = {"port-forward": (_FORWARD,), "service": (), "ingress": (_INGRESS,)
 def uses(options: KubernetesOptions) -> list[Use]:
     """What the target does with these options; each sort of object once."""
     root = root_resource(options)
-    run = "to own all that belongs to a run, and to say that somebody works on it"
+    run = "to own all that belongs to a run, and to record which process works on it"
     if options.workload == "job":
         roots = [Use("jobs", (*_JOBS, "watch"), f"to run jobs, to release and to end them; {run}", "batch")]
     else:

@@ -1,7 +1,8 @@
-"""The one object of a run on a cluster: it owns all others of the run, says who works on it, and goes away by itself.
+"""The one object of a run on a cluster: it owns all others, names the process that works on the run, and goes away by
+itself.
 
 It is a Job without pods, because Jobs are what Kubernetes itself removes some time after their end
-(`ttlSecondsAfterFinished`), and this one ends at once. While somebody works on the run, a heartbeat keeps it.
+(`ttlSecondsAfterFinished`), and this one ends at once. While a process works on the run, a heartbeat keeps it.
 """
 
 import asyncio
@@ -38,9 +39,14 @@ from seatrial.target.protocol import RunInUse, TargetError
 
 BEAT_S = 30.0
 AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
-STALE_S = 120.0  # without a heartbeat for so long, nobody works on the run; clocks of machines may differ by some of it
+STALE_S = (
+    120.0  # without a heartbeat for so long, no process works on the run; clocks of machines may differ by some of it
+)
 LEAST_TTL_S = 3 * 24 * 3600
 WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
+
+
+MakeConfigs = Callable[[str, bytes, dict[str, Any], str], list[dict[str, Any]]]
 
 
 class AnnotatedMeta(Meta, frozen=True, gc=False):
@@ -62,7 +68,7 @@ class _Kept(Annotated, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who works on a run: a process of a machine since its last start."""
+    """The process that works on a run, on a machine since its last start."""
 
     host: str
     boot: str
@@ -75,7 +81,7 @@ class Holder(msgspec.Struct, frozen=True):
         return cls(socket.gethostname(), "", os.getpid())
 
     def elsewhere(self) -> bool:
-        """On another machine. Who of one machine works on a run is settled by the lock of its folder."""
+        """On another machine. Which process of one machine works on a run is settled by the lock of its folder."""
         me = Holder.me()
         return (self.host, self.boot) != (me.host, me.boot)
 
@@ -85,16 +91,14 @@ class Holder(msgspec.Struct, frozen=True):
             return False
         try:
             os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except (PermissionError, OverflowError):
-            return False
+        except (OSError, OverflowError) as error:
+            return isinstance(error, ProcessLookupError)
         return False
 
 
 def beating(found: Annotated) -> Holder | None:
-    """Who works on the run of this object; None: nobody has for some time, or it was a process of this machine that
-    is gone."""
+    """The process that works on the run of this object; None: none has for some time, or it was one of this machine
+    that is gone."""
     try:
         if time.time() - float(found.metadata.annotations[names.RENEWED]) > STALE_S:
             return None
@@ -112,13 +116,14 @@ def in_use(run: str, holder: Holder) -> RunInUse:
 
 
 class RunObject:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, namespace: str, run: str, agent: bytes) -> None:
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, agent: bytes) -> None:
         self.run = run
         # Why this process cannot go on with the run: its credentials are no longer valid (nothing else may notice for
         # hours), or another machine has taken the run over.
         self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.name = names.run_object_name(run)
-        self._client, self._options, self._namespace, self._agent = client, options, namespace, agent
+        self._client, self._options, self._agent = client, options, agent
+        self._namespace = client.access.namespace
         self._making: asyncio.Task[dict[str, Any]] | None = None
         self._configs: dict[str, asyncio.Task[list[str]]] = {}
         self._beat: asyncio.Task[None] | None = None
@@ -137,13 +142,13 @@ class RunObject:
 
     async def agent(self) -> str:
         """The name of the ConfigMap with the agent."""
-        return (await self._there("agent", manifest.agent_config, self._agent))[0]
+        return (await self._configs_of("agent", manifest.agent_configs, self._agent))[0]
 
     async def inputs(self, archive: bytes) -> list[str]:
         """The names of the ConfigMaps that hold an archive; jobs with the same files share them."""
         if not archive:
             return []
-        return await self._there(hashlib.sha256(archive).hexdigest(), manifest.input_configs, archive)
+        return await self._configs_of(hashlib.sha256(archive).hexdigest(), manifest.input_configs, archive)
 
     def cover(self, life_s: float) -> None:
         """Make sure that it outlives a job that may live for so long from now on."""
@@ -164,8 +169,8 @@ class RunObject:
             return
         root, jobs = manifest.root_resource(self._options), names.selector(run=names.label_value(self.run), part="job")
         with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
-            if not await self._client.has_any(root, namespace=self._namespace, labels=jobs):
-                await self._client.delete(JOBS, self.name, namespace=self._namespace)
+            if not await self._client.has_any(root, labels=jobs):
+                await self._client.delete(JOBS, self.name)
 
     # ---- inner
 
@@ -186,9 +191,9 @@ class RunObject:
     async def _take_over(self) -> Annotated:
         """From a process that is gone. Of several who try at the same time one gets it."""
         while True:
-            found = await self._client.get(JOBS, self.name, _Kept, namespace=self._namespace)
+            found = await self._client.get(JOBS, self.name, _Kept)
             self._refuse_another(found)
-            # The cluster counts from the object's own end, and what it was told to keep is not to be kept for less.
+            # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
             self._until_s = max(self._until_s, self._made_s + found.spec.ttl_seconds_after_finished)
             with contextlib.suppress(Conflict):
@@ -200,20 +205,19 @@ class RunObject:
         if holder is not None and holder.elsewhere():
             raise in_use(self.run, holder)
 
-    async def _there(self, key: str, make: Callable[..., Any], content: bytes) -> list[str]:
-        """Made once, by the first who asks; the others wait for it."""
+    async def _configs_of(self, key: str, make: MakeConfigs, content: bytes) -> list[str]:
+        """Made once, by the first call; the others wait for it."""
         task = self._configs.get(key)
         if task is None or (task.done() and _failed(task)):
-            task = self._configs[key] = asyncio.create_task(self._put_all(make, content))
+            task = self._configs[key] = asyncio.create_task(self._create_configs(make, content))
         return await asyncio.shield(task)
 
-    async def _put_all(self, make: Callable[..., Any], content: bytes) -> list[str]:
-        made = make(self.run, content, await self.owner(), self._namespace)
-        configs: list[dict[str, Any]] = made if isinstance(made, list) else [made]
-        await asyncio.gather(*(self._put(config) for config in configs))
+    async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
+        configs = make(self.run, content, await self.owner(), self._namespace)
+        await asyncio.gather(*map(self._create_config, configs))
         return [config["metadata"]["name"] for config in configs]
 
-    async def _put(self, config: dict[str, Any]) -> None:
+    async def _create_config(self, config: dict[str, Any]) -> None:
         name = config["metadata"]["name"]
         with target_errors(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
             await self._client.create(config, resource=CONFIG_MAPS)
@@ -225,27 +229,25 @@ class RunObject:
         return seconds(self._until_s - self._made_s)
 
     async def _renew(self, version: str = "") -> None:
-        """With `version` only if nobody has changed it since."""
+        """With `version` only if it has not changed since."""
         self._until_s = max(self._until_s, time.time() + WORKED_ON_S)
         metadata = {"annotations": self._beats(), **({"resourceVersion": version} if version else {})}
         patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": self._ttl_s()}}
-        await self._client.patch(JOBS, self.name, patch, namespace=self._namespace)
+        await self._client.patch(JOBS, self.name, patch)
 
     async def _keep_beating(self) -> None:
         refused = False
         while True:
             await asyncio.sleep(AGAIN_S if refused else BEAT_S)
             try:
-                # Whoever was away for long (asleep, cut off) may find that another machine has taken the run over.
-                self._refuse_another(await self._client.get(JOBS, self.name, Annotated, namespace=self._namespace))
+                # After a long absence (asleep, cut off), another machine may have taken the run over.
+                self._refuse_another(await self._client.get(JOBS, self.name, Annotated))
                 await self._renew()
                 refused = False
-            except NotFound:  # somebody removed it, and all that it owned: what comes next begins anew
+            except (NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
                 self._making, self._configs, self._beat = None, {}, None
-                return
-            except RunInUse as error:
-                self._making, self._configs, self._beat = None, {}, None
-                self._set_lost(error)
+                if isinstance(error, RunInUse):
+                    self._set_lost(error)
                 return
             except UNAUTHENTICATED as error:
                 if refused:
@@ -260,14 +262,14 @@ class RunObject:
             self.lost.set_result(error)
 
 
-async def remove_deserted(client: Kubernetes, root: Resource, namespace: str, run: str) -> None:
-    """The object of a run, named by the label's value, when that has no jobs any more and nobody works on it."""
-    if await client.has_any(root, namespace=namespace, labels=names.selector(run=run, part="job")):
+async def remove_unused(client: Kubernetes, root: Resource, run: str) -> None:
+    """The object of a run, named by the label's value, when that has no jobs any more and no process works on it."""
+    if await client.has_any(root, labels=names.selector(run=run, part="job")):
         return
     labels = names.selector(run=run, part="run")
-    for found in [one async for one in client.list(JOBS, Annotated, namespace=namespace, labels=labels)]:
+    for found in [one async for one in client.list(JOBS, Annotated, labels=labels)]:
         if beating(found) is None:
-            await client.delete(JOBS, found.metadata.name, namespace=namespace)
+            await client.delete(JOBS, found.metadata.name)
 
 
 def _failed(task: "asyncio.Task[Any]") -> bool:

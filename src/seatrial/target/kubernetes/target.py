@@ -1,10 +1,11 @@
-"""The Kubernetes target: a Job (or JobSet) for each job, and this process only asks and listens."""
+"""The Kubernetes target: a Job (or JobSet) for each job, and this process only makes and watches them."""
 
 import asyncio
 import builtins
 import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,7 @@ from seatrial.target.kubernetes.files.live_log import LiveLog
 from seatrial.target.kubernetes.files.progress import ProgressFollower
 from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.plain import plain_script
-from seatrial.target.kubernetes.run_object import Annotated, AnnotatedMeta, RunObject, beating, in_use, remove_deserted
+from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating, in_use, remove_unused
 from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
 from seatrial.target.kubernetes.watch.watcher import Watcher
 from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
@@ -54,7 +54,6 @@ class _Spec(Part, frozen=True, gc=False):
 class Root(Annotated, frozen=True, gc=False):
     """What is read of a root object."""
 
-    metadata: AnnotatedMeta = AnnotatedMeta()
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -80,21 +79,21 @@ class KubernetesTarget:
     async def open(self) -> None:
         with target_errors("the cluster cannot be used"):
             access = load(self._options.kubeconfig, self._options.context)
+            access = replace(access, namespace=self._options.namespace or access.namespace)
             self._client = Kubernetes(access)
             try:
                 await self._client.version()
             except BaseException:
                 await self._client.close()
                 raise
-        self._context = access.context
-        self._namespace = self._options.namespace or access.namespace
+        self._context, self._namespace = access.context, access.namespace
         self._resource = manifest.root_resource(self._options)
-        self._ender = Ender(self._client, self._namespace, self._resource)
-        self._watcher = Watcher(self._client, self._namespace, self._resource, ender=self._ender)
+        self._ender = Ender(self._client, self._resource)
+        self._watcher = Watcher(self._client, self._resource, ender=self._ender)
         others = _others(self._options)
-        self._collector = Collector(self._client, self._namespace, self._watcher, others)
-        self._live_log = LiveLog(self._client, self._namespace, self._watcher, others)
-        self._progress = ProgressFollower(self._client, self._namespace, self._watcher)
+        self._collector = Collector(self._client, self._watcher, others)
+        self._live_log = LiveLog(self._client, self._watcher, others)
+        self._progress = ProgressFollower(self._client, self._watcher)
         self._opened = True
 
     async def close(self) -> None:
@@ -115,7 +114,7 @@ class KubernetesTarget:
     # ---- submitting and taking up
 
     async def verify(self, job: Job) -> None:
-        owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NOBODY)
+        owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NO_UID)
         made = self._made(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
         with target_errors(f"the cluster would not take {job.title}"):
             try:
@@ -125,7 +124,7 @@ class KubernetesTarget:
                     raise
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
-        handle = str(Handle(self._context, self._namespace, names.object_name(job.name)))
+        handle = self._handle(names.object_name(job.name))
         archive = await asyncio.to_thread(manifest.inputs_archive, job.inputs) if job.inputs else b""
         submitting = asyncio.create_task(self._submit(job, secrets, handle, archive))
         try:
@@ -137,7 +136,7 @@ class KubernetesTarget:
                 await self._ender.delete(names.object_name(job.name))
             raise
         except KubernetesError as error:
-            # Then it may have been made, and may run: whoever asks for it again by its name finds it.
+            # Then it may have been made, and may run: the same name finds it again.
             raise target_error(error, f"cannot submit {job.name}", isinstance(error, UNANSWERED)) from error
         return handle
 
@@ -152,43 +151,27 @@ class KubernetesTarget:
             root = await self._client.create(made.root, Root, resource=self._resource)
             created = StageTime(Stage.CREATED, now_s, "submitter", time.monotonic() - begun_s)
         except AlreadyExists:
-            root = await self._client.get(
-                self._resource, made.root["metadata"]["name"], Root, namespace=self._namespace
-            )
+            root = await self._client.get(self._resource, made.root["metadata"]["name"], Root)
             created = _created(root)
         if not self._released(root):
             reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
-            await asyncio.gather(
-                *(
-                    self._put(manifest.owned_by(one, reference))
-                    for one in (made.config, made.secret, made.service)
-                    if one
-                )
-            )
-            await self._client.patch(
-                self._resource, root.metadata.name, manifest.release(self._options), namespace=self._namespace
-            )
+            others = [manifest.owned_by(one, reference) for one in (made.config, made.secret, made.service) if one]
+            await asyncio.gather(*map(self._put, others))
+            await self._client.patch(self._resource, root.metadata.name, manifest.release(self._options))
         self._take_up(handle, root, created)
 
     def _made(
         self, job: Job, secrets: Mapping[str, str], owner: dict[str, Any], agent: str, inputs: list[str]
     ) -> "manifest.Made":
         made = manifest.make(
-            job,
-            self._options,
-            namespace=self._namespace,
-            run_owner=owner,
-            agent=agent,
-            inputs=inputs,
-            secrets=secrets,
-            plain=plain_script(job),
+            job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
         )
         annotation = JobAnnotation.of(job).text()
         made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
 
     def _released(self, root: Root) -> bool:
-        """Whether everything that it needs was there once: whoever made it came to the end of that."""
+        """Whether everything that it needs has been made."""
         if self._options.queue is not None:
             return manifest.QUEUE in root.metadata.labels
         return not root.spec.suspend
@@ -201,7 +184,7 @@ class KubernetesTarget:
         name = self._parsed(handle).name
         with target_errors(f"cannot take up {handle}", lost=True):
             try:
-                root = await self._client.get(self._resource, name, Root, namespace=self._namespace)
+                root = await self._client.get(self._resource, name, Root)
             except NotFound:
                 await self._refuse_held(name)
                 raise TargetError(f"there is no job {handle}") from None
@@ -219,7 +202,7 @@ class KubernetesTarget:
     async def _refuse_held(self, name: str) -> None:
         """The object of a run is no job, and can only be removed; not while another machine works on that run."""
         with contextlib.suppress(NotFound):
-            run = await self._client.get(JOBS, name, Annotated, namespace=self._namespace)
+            run = await self._client.get(JOBS, name, Annotated)
             holder = beating(run)
             if holder is not None and holder.elsewhere():
                 raise in_use(run.metadata.labels.get(names.RUN, name), holder)
@@ -239,11 +222,11 @@ class KubernetesTarget:
 
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
-            self._runs[run] = RunObject(self._client, self._options, self._namespace, run, agent_bytes())
+            self._runs[run] = RunObject(self._client, self._options, run, agent_bytes())
             self._watcher.fail_when(self._runs[run].lost)
         return self._runs[run]
 
-    # ---- seeing
+    # ---- observing
 
     async def watch(self) -> AsyncIterator[Event]:
         async for event in self._watcher.events():
@@ -258,27 +241,25 @@ class KubernetesTarget:
 
     @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
-        """Nothing of the run is taken over by this: whoever works on it goes on, here or on another machine."""
+        """Takes nothing of the run over: the process that works on it goes on, here or on another machine."""
         with target_errors(f"cannot reach {handle}"):
-            root = await self._client.get(self._resource, self._parsed(handle).name, Root, namespace=self._namespace)
+            root = await self._client.get(self._resource, self._parsed(handle).name, Root)
         owner = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
         annotation = JobAnnotation.read(root)
-        async with opened_port(self._client, self._options, self._namespace, annotation, owner, port) as address:
+        async with opened_port(self._client, self._options, annotation, owner, port) as address:
             yield address
 
     async def list(self, run: str | None = None) -> list[Found]:
         chosen = {"run": names.label_value(run)} if run else {}
         found = []
-        with target_errors("cannot look for jobs"):
-            objects = self._client.list(
-                JOBS, Annotated, namespace=self._namespace, labels=names.selector(part="run", **chosen)
-            )
+        with target_errors("cannot list jobs"):
+            objects = self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen))
             holders = {one.metadata.labels.get(names.RUN, ""): one async for one in objects}
             labels = names.selector(part="job", **chosen)
-            async for root in self._client.list(self._resource, Root, namespace=self._namespace, labels=labels):
+            async for root in self._client.list(self._resource, Root, labels=labels):
                 if root.metadata.deletion_timestamp is None:
                     found.append(self._found(root, holders.get(root.metadata.labels.get(names.RUN, ""))))
-        return found + self._deserted(holders, {one.run for one in found})
+        return found + self._without_jobs(holders, {one.run for one in found})
 
     def _found(self, root: Root, run: Annotated | None) -> Found:
         try:
@@ -286,7 +267,7 @@ class KubernetesTarget:
         except TargetError:  # it has our labels, and so is ours to remove; it hides no other
             annotation = JobAnnotation(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
         return Found(
-            handle=str(Handle(self._context, self._namespace, root.metadata.name)),
+            handle=self._handle(root.metadata.name),
             name=annotation.name,
             run=annotation.run,
             alive=root.status.active > 0,
@@ -295,15 +276,14 @@ class KubernetesTarget:
             in_use=run is not None and beating(run) is not None,
         )
 
-    def _deserted(self, runs: Mapping[str, Annotated], with_jobs: set[str]) -> "builtins.list[Found]":
+    def _without_jobs(self, runs: Mapping[str, Annotated], with_jobs: set[str]) -> "builtins.list[Found]":
         """Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet."""
         mine = {names.label_value(run) for run in (*self._runs, *with_jobs)}
         found = []
         for label, one in runs.items():
             if label not in mine and one.metadata.deletion_timestamp is None:
-                handle = str(Handle(self._context, self._namespace, one.metadata.name))
-                held = beating(one) is not None
-                found.append(Found(handle, one.metadata.name, label, False, {}, _created(one).wall_s, held))
+                name, held = one.metadata.name, beating(one) is not None
+                found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
         return found
 
     # ---- ending
@@ -328,9 +308,9 @@ class KubernetesTarget:
             if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
                 if run:
-                    await remove_deserted(self._client, self._resource, self._namespace, run)
-            elif self._resource is not JOBS:  # the object of a run on which nobody works any more
-                await self._client.delete(JOBS, name, namespace=self._namespace)
+                    await remove_unused(self._client, self._resource, run)
+            elif self._resource is not JOBS:  # the object of a run that has no jobs any more
+                await self._client.delete(JOBS, name)
         self._progress.forget(handle)
         self._watcher.forget(handle)
         await self._collector.forget(handle)
@@ -341,7 +321,7 @@ class KubernetesTarget:
         if handle in self._annotations:
             return ""
         with contextlib.suppress(NotFound):
-            root = await self._client.get(self._resource, name, namespace=self._namespace)
+            root = await self._client.get(self._resource, name)
             mine = {names.label_value(run) for run in self._runs}
             run = root.metadata.labels.get(names.RUN, "")
             return "" if run in mine else run
@@ -357,12 +337,15 @@ class KubernetesTarget:
                     await self._watcher.gone(handle)
                     return
                 labels = names.selector(job=name)
-                while await self._client.has_any(PODS, labels=labels, namespace=self._namespace):  # noqa: ASYNC110 - nobody tells
+                while await self._client.has_any(PODS, labels=labels):  # noqa: ASYNC110 - not watched
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
 
     # ---- handles
+
+    def _handle(self, name: str) -> str:
+        return str(Handle(self._context, self._namespace, name))
 
     def _parsed(self, handle: str) -> Handle:
         parsed = Handle.parse(handle)
@@ -386,5 +369,5 @@ def _others(options: KubernetesOptions) -> tuple[str, ...]:
 
 
 def _created(root: Annotated) -> StageTime:
-    """By the API server's clock, which tells whole seconds."""
+    """By the API server's clock, which has whole seconds."""
     return StageTime(Stage.CREATED, (epoch_s(root.metadata.creation_timestamp) or 0.0) + 0.5, "api-server", 0.5)

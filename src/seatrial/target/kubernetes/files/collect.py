@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -29,7 +28,7 @@ from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.watcher import Watcher
 from seatrial.target.protocol import TargetError
 
-PATIENCE_S = 120.0  # for a node that does not answer although its pod is said to run
+PATIENCE_S = 120.0  # for a node that does not answer although its pod should run
 LOG_PATIENCE_S = 5.0
 REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
 NO_SUCH_COMMAND = 127
@@ -45,15 +44,14 @@ WITHOUT_TAR = (
 RETRY_S = 1.0
 # Then nothing is wrong with the job, and what it wrote stays where it is.
 LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
-_SHORT = {"records.jsonl", job_files.LOG_NAME, "end.json", "lock"}  # without parts of a long log, without `files`
 
 
 class Collector:
     """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
 
-    def __init__(self, client: Kubernetes, namespace: str, watcher: Watcher, others: tuple[str, ...] = ()) -> None:
+    def __init__(self, client: Kubernetes, watcher: Watcher, others: tuple[str, ...] = ()) -> None:
         """`others`: containers that the user's template adds, whose logs belong to the job's."""
-        self._client, self._namespace, self._watcher, self._others = client, namespace, watcher, others
+        self._client, self._watcher, self._others = client, watcher, others
         self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
 
     async def fetch(self, handle: str, job: JobAnnotation, path: str, into: Path) -> bool:
@@ -64,8 +62,6 @@ class Collector:
         if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
             return await self._joined_log(handle, job, list(pods.values()), into)
         folder = await self._folder(handle, job, pods[number], into.parent)
-        if _little(folder):
-            return job_files.fetch(folder, path, into)
         return await asyncio.to_thread(job_files.fetch, folder, path, into)
 
     async def forget(self, handle: str) -> None:
@@ -74,7 +70,7 @@ class Collector:
             task.cancel()
             for folder in await asyncio.gather(task, return_exceptions=True):
                 if isinstance(folder, Path):
-                    await _remove(folder)
+                    await asyncio.to_thread(shutil.rmtree, folder, True)
 
     async def close(self) -> None:
         for handle in {key[0] for key in self._whole}:
@@ -98,7 +94,7 @@ class Collector:
             raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
 
     async def _bring(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> Path:
-        await _remove(folder)
+        await asyncio.to_thread(shutil.rmtree, folder, True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         begun_s = time.monotonic()
         while True:
@@ -106,7 +102,7 @@ class Collector:
                 await self._from_status(job, pod, folder)
                 return folder
             try:
-                keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
+                keeper = self._client.pod(pod.name, names.KEEPER)
                 try:
                     await keeper.fetch_folder(names.OUT, folder)
                 except CommandFailed as error:
@@ -133,7 +129,7 @@ class Collector:
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
     async def _log(self, pod: TrackedPod, container: str) -> bytes:
-        logs = self._client.pod(pod.name, container, namespace=self._namespace).logs(patience_s=LOG_PATIENCE_S)
+        logs = self._client.pod(pod.name, container).logs(patience_s=LOG_PATIENCE_S)
         with contextlib.suppress(NotFound):
             return b"".join([line async for line in logs])
         return b""
@@ -145,23 +141,6 @@ class Collector:
         more = [(pod, name, await self._log(pod, name)) for pod in pods for name in self._others if pod.real]
         await asyncio.to_thread(_join, job, pods, folders, more, into)
         return True
-
-
-async def _remove(folder: Path) -> None:
-    if _little(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        await asyncio.to_thread(shutil.rmtree, folder, True)
-
-
-def _little(folder: Path) -> bool:
-    """Whether it is not there, or has so few files that to hand it to a thread would take longer than the work."""
-    try:
-        return set(os.listdir(folder)) <= _SHORT
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
 
 
 def _join(

@@ -16,8 +16,8 @@ POLL_S = 0.2
 
 
 class LiveLog:
-    def __init__(self, client: Kubernetes, namespace: str, watcher: Watcher, others: tuple[str, ...]) -> None:
-        self._client, self._namespace, self._watcher, self._others = client, namespace, watcher, others
+    def __init__(self, client: Kubernetes, watcher: Watcher, others: tuple[str, ...]) -> None:
+        self._client, self._watcher, self._others = client, watcher, others
 
     async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:
         """With `follow` until the job has ended. Lines of several are whole and begin with their host or container."""
@@ -84,7 +84,7 @@ class LiveLog:
         while not pod.keeper_running and not pod.over and not (pod.trial_ended and pod.real):  # noqa: ASYNC110
             await asyncio.sleep(POLL_S)
         if pod.keeper_running:
-            keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
+            keeper = self._client.pod(pod.name, names.KEEPER)
             async for block in KeeperLog(keeper, pod).blocks(follow):
                 yield block
         elif pod.real:  # its keeper has left: what the node still has
@@ -92,7 +92,7 @@ class LiveLog:
                 yield block
 
     async def _container(self, pod: TrackedPod, container: str, follow: bool) -> AsyncIterator[bytes]:
-        async for line in self._client.pod(pod.name, container, namespace=self._namespace).logs(follow=follow):
+        async for line in self._client.pod(pod.name, container).logs(follow=follow):
             yield line
 
 

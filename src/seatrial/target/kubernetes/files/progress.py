@@ -1,4 +1,4 @@
-"""Tells how far running jobs are: follows the agent's records in their keepers, for jobs that take long enough."""
+"""Reports how far running jobs are: follows the agent's records in their keepers, for jobs that take long enough."""
 
 import asyncio
 import contextlib
@@ -11,14 +11,14 @@ from seatrial.target.kubernetes.watch.watcher import Watcher
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
-AFTER_S = 0.3  # what has ended by then needs nobody to tell how far it is
+AFTER_S = 0.3  # what has ended by then needs no progress
 MOST = 64  # jobs at a time: each is a connection through the API server
 RETRY_S = (0.2, 0.5, 2.0)
 
 
 class ProgressFollower:
-    def __init__(self, client: Kubernetes, namespace: str, watcher: Watcher) -> None:
-        self._client, self._namespace, self._watcher = client, namespace, watcher
+    def __init__(self, client: Kubernetes, watcher: Watcher) -> None:
+        self._client, self._watcher = client, watcher
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
         self._places = asyncio.Semaphore(MOST)
@@ -41,13 +41,13 @@ class ProgressFollower:
 
     async def _follow(self, handle: str, job: JobAnnotation) -> None:
         """Host 0 speaks for all. Whatever goes wrong here is no misfortune of the job."""
-        with contextlib.suppress(TargetError):  # who waits for the job's events is told
+        with contextlib.suppress(TargetError):  # those that wait for the job's events get it
             await self._watcher.started(handle)
         await asyncio.sleep(AFTER_S)
         async with self._places:
             progress, offset, failures = Progress(job.steps), 0, 0
             while pod := next((pod for pod in self._watcher.pods(handle) if pod.trial_running and pod.real), None):
-                keeper = self._client.pod(pod.name, names.KEEPER, namespace=self._namespace)
+                keeper = self._client.pod(pod.name, names.KEEPER)
                 with contextlib.suppress(KubernetesError):
                     command = ["tail", "-c", f"+{offset + 1}", "-f", f"{names.OUT}/records.jsonl"]
                     async with await keeper.start(command) as running:

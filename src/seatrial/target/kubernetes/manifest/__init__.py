@@ -1,13 +1,13 @@
 """From the neutral job and the target's options to the objects of Kubernetes: plain data, made without asking anybody.
 
 made = make(job, options, ...)     # root, config, secret, service
-run_object(...), agent_config(...), input_configs(...)   # what a run has once
+run_object(...), agent_configs(...), input_configs(...)   # what a run has once
 """
 
 from seatrial.target.kubernetes.manifest.inputs import MOST_BYTES, inputs_archive
-from seatrial.target.kubernetes.manifest.make import NOBODY, Made, make, owned_by, owner
+from seatrial.target.kubernetes.manifest.make import NO_UID, Made, make, owned_by, owner
 from seatrial.target.kubernetes.manifest.pod import keep_s, pod_deadline_s
-from seatrial.target.kubernetes.manifest.run import agent_config, input_configs, run_object
+from seatrial.target.kubernetes.manifest.run import agent_configs, input_configs, run_object
 from seatrial.target.kubernetes.manifest.workload import (
     QUEUE,
     release,

@@ -14,10 +14,11 @@ from seatrial.target.kubernetes.manifest.pod import pod_template
 from seatrial.target.kubernetes.manifest.template import templated
 from seatrial.target.kubernetes.manifest.variables import check_text
 from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.kubernetes.plain import plain_script
 from seatrial.target.protocol import TargetError
 
 TITLE = "seatrial/title"  # an annotation: the cell's id, for people
-NOBODY = "00000000-0000-0000-0000-000000000000"  # the uid of an owner in a dry run
+NO_UID = "00000000-0000-0000-0000-000000000000"  # the uid of an owner in a dry run
 LOG_SEGMENTS = 16  # of 1 MiB at its end: more than is written while a reader is cut off
 # Kubernetes' own bound for all of a ConfigMap is 1 MiB.
 MOST_CONFIG_BYTES = 1000 << 10
@@ -41,9 +42,8 @@ def make(
     agent: str,
     inputs: Sequence[str],
     secrets: Mapping[str, str],
-    plain: str,
 ) -> Made:
-    """`agent` and `inputs` are names of ConfigMaps, `plain` is the program for images without a Python.
+    """`agent` and `inputs` are names of ConfigMaps.
 
     Raises TargetError (REFUSED) for what no cluster could run."""
     _check_utf8(job)
@@ -56,14 +56,14 @@ def make(
     metadata["ownerReferences"] = [dict(run_owner)]
     return Made(
         root=workload.root(job, options, metadata, template),
-        config=_config(job, namespace, bool(inputs), plain),
+        config=_config(job, namespace, bool(inputs)),
         secret=_secret(job, namespace, secrets),
         service=_service(job, namespace, hosts),
     )
 
 
 def owner(resource: Resource, name: str, uid: str) -> dict[str, Any]:
-    """The reference by which an object owns others. It blocks nothing: who deletes it waits for nobody."""
+    """The reference by which an object owns others. It blocks nothing: its deletion waits for no other."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
 
 
@@ -98,7 +98,7 @@ def job_text(job: Job, inputs: bool) -> str:
 
 
 def _check_utf8(job: Job) -> None:
-    """Names of files need not be UTF-8; what a cluster keeps must be. Variables are told one by one elsewhere."""
+    """Names of files need not be UTF-8; what a cluster keeps must be. Variables are checked one by one elsewhere."""
     for field in job.__struct_fields__:
         if field != "env":
             try:
@@ -136,8 +136,8 @@ def _metadata(job: Job, namespace: str, part: str) -> dict[str, Any]:
     return {"name": names.object_name(job.name), "namespace": namespace, "labels": labels}
 
 
-def _config(job: Job, namespace: str, inputs: bool, plain: str) -> dict[str, Any]:
-    data = {"job.json": job_text(job, inputs), "plain.sh": plain}
+def _config(job: Job, namespace: str, inputs: bool) -> dict[str, Any]:
+    data = {"job.json": job_text(job, inputs), "plain.sh": plain_script(job)}
     size = sum(len(text.encode()) for text in data.values())
     if size > MOST_CONFIG_BYTES:
         raise TargetError(

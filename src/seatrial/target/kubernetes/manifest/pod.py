@@ -10,14 +10,14 @@ from seatrial.target.kubernetes.manifest.hosts import Hosts
 from seatrial.target.kubernetes.manifest.variables import keeper_variables, trial_variables
 from seatrial.target.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
 
-AGENT, CONFIG, INPUTS, BOX = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-box"  # volumes
+AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"  # volumes
 PROBE_TIMEOUT_S = 5  # for an answer; a connection that is accepted needs no time
 PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
 GRACE_MARGIN_S = 5.0
 
 
 def keep_s(job: Job, options: KubernetesOptions) -> float:
-    """How long the pod stays when nobody collects its files; GPUs are not kept waiting."""
+    """How long the pod stays when its files are not collected; GPUs are not kept waiting."""
     return min(options.keep_gpu_s, options.keep_s) if job.resources.gpu.count else options.keep_s
 
 
@@ -62,7 +62,7 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
         *([{"name": INPUTS, "mountPath": names.INPUTS, "readOnly": True}] if inputs else []),
-        {"name": BOX, "mountPath": names.BOX},
+        {"name": VOLUME, "mountPath": names.VOLUME},
         *([{"name": "shared-memory", "mountPath": SHARED_MEMORY}] if options.shared_memory_bytes else []),
         *(_asked_mount(number, volume) for number, volume in enumerate(options.volumes)),
     ]
@@ -90,7 +90,7 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:
     made["resources"] = placement.keeper_resources(options)
     made["volumeMounts"] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
-        {"name": BOX, "mountPath": names.BOX},
+        {"name": VOLUME, "mountPath": names.VOLUME},
     ]
     return made
 
@@ -115,7 +115,7 @@ def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
 
 
 def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[dict[str, Any]]:
-    box = {"sizeLimit": quantity.size(options.box_size_bytes)} if options.box_size_bytes else {}
+    volume = {"sizeLimit": quantity.size(options.files_size_bytes)} if options.files_size_bytes else {}
     made: list[dict[str, Any]] = [
         {"name": AGENT, "configMap": {"name": agent}},
         {"name": CONFIG, "configMap": {"name": config}},
@@ -126,7 +126,7 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
             for number, name in enumerate(inputs)
         ]
         made.append({"name": INPUTS, "projected": {"sources": parts}})
-    made.append({"name": BOX, "emptyDir": box})
+    made.append({"name": VOLUME, "emptyDir": volume})
     if options.shared_memory_bytes:
         memory = {"medium": "Memory", "sizeLimit": quantity.size(options.shared_memory_bytes)}
         made.append({"name": "shared-memory", "emptyDir": memory})

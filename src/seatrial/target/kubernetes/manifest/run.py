@@ -48,7 +48,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
     }
 
 
-def agent_config(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
     """The agent and the scripts that start it. Its name follows from the content: a newer agent has another."""
     folder = files("seatrial.target.kubernetes").joinpath("scripts")
     scripts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS}
@@ -56,7 +56,7 @@ def agent_config(run: str, agent: bytes, owner: Mapping[str, Any], namespace: st
     for name in SCRIPTS:
         digest.update(scripts[name].encode())
     made = _config_map(run, "agent", digest.hexdigest(), owner, namespace)
-    return {**made, "data": scripts, "binaryData": {"agent.pyz": base64.b64encode(agent).decode()}}
+    return [{**made, "data": scripts, "binaryData": {"agent.pyz": base64.b64encode(agent).decode()}}]
 
 
 def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@
    `$patch: replace` as an element replaces the whole list by the patch's other elements, in a map the whole map.
    `$retainKeys: [..]` in a map takes away all fields but those: so a volume changes its source.
 4. The differences are on purpose, and all are about what has nothing to be merged with: there nulls and directives mean
-   the same as elsewhere. The server drops a map with `$patch: replace` without a word, keeps some nulls (a limit
+   the same as elsewhere. The server drops a map with `$patch: replace` silently, keeps some nulls (a limit
    becomes 0) and refuses most directives.
 5. What has no meaning is a PatchError with the place of it, never passed over.
 """

@@ -5,7 +5,7 @@ from typing import Any
 
 from seatrial.job import Outcome
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.manifest.pod import BOX
+from seatrial.target.kubernetes.manifest.pod import VOLUME
 from seatrial.target.kubernetes.manifest.strategic import PatchError, merged
 from seatrial.target.protocol import TargetError
 
@@ -42,7 +42,7 @@ def _lost(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     volumes = _by(spec.get("volumes"), "name")
     for volume in ours["spec"]["volumes"]:
         name = volume["name"]
-        if name.startswith("seatrial-") and volumes.get(name) != volume and (name != BOX or name not in volumes):
+        if name.startswith("seatrial-") and volumes.get(name) != volume and (name != VOLUME or name not in volumes):
             yield f"volume {name}"
     containers = _by(spec.get("containers"), "name")
     for container in ours["spec"]["containers"]:

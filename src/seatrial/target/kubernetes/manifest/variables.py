@@ -27,8 +27,8 @@ def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[
 
 def own_variables(job: Job, hosts: Hosts) -> dict[str, str]:
     made = {
-        "HOME": f"{names.BOX}/home",
-        "TMPDIR": f"{names.BOX}/tmp",
+        "HOME": f"{names.VOLUME}/home",
+        "TMPDIR": f"{names.VOLUME}/tmp",
         "SEATRIAL_FILES": f"{names.OUT}/files",
         "SEATRIAL_RUN": job.run,
         "SEATRIAL_CELL": job.cell,

@@ -1,10 +1,10 @@
 #!/bin/sh
 # What the container beside a trial starts: it stays until the trial has ended, and then for SEATRIAL_KEEP_S seconds, so
-# that its files can be fetched. `collected` in the box, or SIGTERM, and it leaves at once.
+# that its files can be fetched. `collected` in its volume, or SIGTERM, and it leaves at once.
 place=${SEATRIAL_PLACE:-/seatrial}
 keep_s=${SEATRIAL_KEEP_S:-600}
 keep_s=${keep_s%%.*}
-out=$place/box/out
+out=$place/volume/out
 start_s=3600 # for a trial that does not start
 still_s=30   # without a new sign from the trial: it was killed
 

@@ -4,8 +4,8 @@
 # Below these functions come the limits and the steps of one job. What still runs at the end goes with the container.
 place=${SEATRIAL_PLACE:-/seatrial}
 termination=${SEATRIAL_TERMINATION:-/dev/termination-log}
-box=$place/box
-out=$box/out
+volume=$place/volume
+out=$volume/out
 log_blocks=131072 # of 512 bytes: the log keeps its first 64 MiB
 output_bytes=4096 # of a step's output, in its record
 over='' message='' asked='' full='' first_code=0 ends='' bytes=0
@@ -54,18 +54,18 @@ consider() {
 # code. What it leaves running may go on writing to the log.
 run() {
     limit=${1:+$((second + $1))}
-    rm -f "$box/pipe"
-    mkfifo "$box/pipe"
+    rm -f "$volume/pipe"
+    mkfifo "$volume/pipe"
     (
         trap '' 13 25 # the reader is gone, or the log is as large as it may be: the other one goes on
         ulimit -f $log_blocks
-        exec tee -a "$out/log.txt" <"$box/pipe" 2>/dev/null
+        exec tee -a "$out/log.txt" <"$volume/pipe" 2>/dev/null
     ) &
     tee=$!
     (
-        exec </dev/null >"$box/pipe" 2>&1
+        exec </dev/null >"$volume/pipe" 2>&1
         trap - TERM INT
-        cd "$box/work" || exit 126
+        cd "$volume/work" || exit 126
         command -v setsid >/dev/null 2>&1 && exec setsid /bin/sh -c "$2" sh "$3"
         exec /bin/sh -c "$2" sh "$3"
     ) &
@@ -126,10 +126,10 @@ step() {
 }
 
 begin() {
-    mkdir -p "$out/files" "$box/work" "$box/home" "$box/tmp" || leave infra 'the folder of the pod cannot be written'
+    mkdir -p "$out/files" "$volume/work" "$volume/home" "$volume/tmp" || leave infra 'the folder of the pod cannot be written'
     (set -C && : >"$out/started") 2>/dev/null ||
         leave lost 'the container was started a second time, and what its first start did is not known: it was not run again'
-    export HOME="${HOME:-$box/home}" TMPDIR="${TMPDIR:-$box/tmp}" SEATRIAL_FILES="${SEATRIAL_FILES:-$out/files}"
+    export HOME="${HOME:-$volume/home}" TMPDIR="${TMPDIR:-$volume/tmp}" SEATRIAL_FILES="${SEATRIAL_FILES:-$out/files}"
     trap 'asked=1' TERM INT
     : >>"$out/log.txt"
     clock
@@ -139,7 +139,7 @@ begin() {
 }
 
 unpack() {
-    cat "$place"/inputs/part-* | gzip -dc | tar -xof - -C "$box/work" ||
+    cat "$place"/inputs/part-* | gzip -dc | tar -xof - -C "$volume/work" ||
         finish infra 'the inputs of the job cannot be unpacked: that needs tar and gzip in the image'
 }
 

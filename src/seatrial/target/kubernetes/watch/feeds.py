@@ -53,8 +53,8 @@ class NodeObject(Object, frozen=True, gc=False):
 class Feeds:
     """Its holder asks what has changed; nothing of it calls back."""
 
-    def __init__(self, client: Kubernetes, namespace: str, resource: Resource, clock: Clock) -> None:
-        self._client, self._namespace, self._resource, self._clock = client, namespace, resource, clock
+    def __init__(self, client: Kubernetes, resource: Resource, clock: Clock) -> None:
+        self._client, self._resource, self._clock = client, resource, clock
         self.synced: set[str] = set()  # runs all of whose pods are known
         self.most: dict[str, float] | None = None  # of each resource that any node has; None: not known
         self._ask_nodes_s: float | None = 0.0  # not before; None: never again
@@ -153,7 +153,7 @@ class Feeds:
 
     async def _watch_pods(self, run: str) -> None:
         labels, live = names.selector(run=run), False
-        async for event in self._client.watch(PODS, PodObject, namespace=self._namespace, labels=labels):
+        async for event in self._client.watch(PODS, PodObject, labels=labels):
             if event.kind is SYNCED:
                 live = True
                 self.synced.add(run)
@@ -164,7 +164,7 @@ class Feeds:
 
     async def _watch_roots(self, run: str) -> None:
         labels = names.selector(run=run, part="job")
-        async for event in self._client.watch(self._resource, RootObject, namespace=self._namespace, labels=labels):
+        async for event in self._client.watch(self._resource, RootObject, labels=labels):
             if event.kind is SYNCED:
                 for job in [one for one in self._jobs.values() if one.known.run == run and one.root is None]:
                     self.start(self._find_root(job))
@@ -172,7 +172,7 @@ class Feeds:
                 self._take_root(event.object, event.kind is DELETED)
 
     async def _watch_warnings(self) -> None:
-        watch = self._client.watch(EVENTS, WarningEvent, namespace=self._namespace, fields="type=Warning")
+        watch = self._client.watch(EVENTS, WarningEvent, fields="type=Warning")
         async for event in watch:
             watch.objects.clear()  # a relist may give them again, which does no harm; keeping all would
             if event.object is None or event.kind is DELETED:
@@ -238,7 +238,7 @@ class Feeds:
     async def read_root(self, job: JobState) -> None:
         """A job's root as it is now, or that it is gone."""
         try:
-            found = await self._client.get(self._resource, job.known.name, RootObject, namespace=self._namespace)
+            found = await self._client.get(self._resource, job.known.name, RootObject)
         except NotFound:
             job.root_gone = True
         else:
@@ -249,14 +249,14 @@ class Feeds:
         """Whether there are pods of it that the watch has not reported yet."""
         labels = names.selector(job=job.known.name)
         with contextlib.suppress(KubernetesError):
-            async for pod in self._client.list(PODS, namespace=self._namespace, labels=labels):
+            async for pod in self._client.list(PODS, labels=labels):
                 if pod.metadata.uid not in job.pods:
                     return True
         return False
 
     async def namespace_going(self) -> bool:
         try:
-            found = await self._client.get(NAMESPACES, self._namespace)
+            found = await self._client.get(NAMESPACES, self._client.access.namespace)
         except KubernetesError as error:
             return isinstance(error, NotFound)
         return found.metadata.deletion_timestamp is not None
@@ -267,7 +267,7 @@ class Feeds:
         for version in WORKLOAD_VERSIONS:
             resource = Resource("kueue.x-k8s.io", version, KUEUE_WORKLOAD, "workloads")
             with contextlib.suppress(KubernetesError):
-                async for found in self._client.list(resource, RootObject, namespace=self._namespace, labels=labels):
+                async for found in self._client.list(resource, RootObject, labels=labels):
                     about = Regarding(KUEUE_WORKLOAD, found.metadata.name, found.metadata.uid)
                     for one in found.status.conditions:
                         if one.status == "False" and one.message:

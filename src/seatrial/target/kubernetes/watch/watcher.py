@@ -47,16 +47,15 @@ class Watcher:
     def __init__(
         self,
         client: Kubernetes,
-        namespace: str,
         resource: Resource = JOBS,
         *,
         patience: Patience = PATIENCE,
         ender: Ender | None = None,
     ) -> None:
-        self._namespace, self._resource, self._patience = namespace, resource, patience
-        self._ender = ender or Ender(client, namespace, resource)
+        self._namespace, self._resource, self._patience = client.access.namespace, resource, patience
+        self._ender = ender or Ender(client, resource)
         self._clock = Clock()
-        self._feeds = Feeds(client, namespace, resource, self._clock)
+        self._feeds = Feeds(client, resource, self._clock)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._jobs: dict[str, JobState] = {}  # by handle
         self._named: dict[str, JobState] = {}  # by the root's name
