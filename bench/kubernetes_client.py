@@ -92,10 +92,10 @@ class Aiohttp:
 async def aiohttp_creates(kubeconfig: str, namespace: str, count: int) -> float:
     import aiohttp
 
-    from seatrial.kubernetes import Access, load
+    from seatrial.kubernetes import Access, load_access
     from seatrial.kubernetes.config.credentials import tls_context
 
-    access = Access(kubeconfig) if kubeconfig.startswith("http:") else load(kubeconfig)
+    access = Access(kubeconfig) if kubeconfig.startswith("http:") else load_access(kubeconfig)
     tls = tls_context(access, access.identity.certificate, access.identity.key) or True
     connector = aiohttp.TCPConnector(limit=64)
     async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
@@ -106,18 +106,18 @@ async def aiohttp_creates(kubeconfig: str, namespace: str, count: int) -> float:
 
 def _seen_form() -> Any:
     """As much of a pod as a target reads."""
-    from seatrial.kubernetes import Object, Part
+    from seatrial.kubernetes import Object, ObjectPart
 
-    class Condition(Part, frozen=True, gc=False):
+    class Condition(ObjectPart, frozen=True, gc=False):
         type: str = ""
         status: str = ""
         reason: str = ""
 
-    class Status(Part, frozen=True, gc=False):
+    class Status(ObjectPart, frozen=True, gc=False):
         phase: str = ""
         conditions: tuple[Condition, ...] = ()
 
-    class Spec(Part, frozen=True, gc=False):
+    class Spec(ObjectPart, frozen=True, gc=False):
         node_name: str = ""
 
     class Seen(Object, frozen=True, gc=False):
@@ -154,18 +154,18 @@ async def measure(port: int) -> dict[str, float]:
 
 
 async def real_creates(kubeconfig: str, namespace: str) -> float:
-    from seatrial.kubernetes import Kubernetes, load
+    from seatrial.kubernetes import Kubernetes, load_access
 
-    async with Kubernetes(load(kubeconfig)) as client:
+    async with Kubernetes(load_access(kubeconfig)) as client:
         await creates(client, namespace, 200)
         return await creates(client, namespace, REAL_CREATES)
 
 
 async def real_watch(kubeconfig: str, namespace: str, how: str) -> float:
     """CPU seconds of one event, of the pods that another process makes when this one says that it watches."""
-    from seatrial.kubernetes import PODS, SYNCED, Kubernetes, load
+    from seatrial.kubernetes import PODS, SYNCED, Kubernetes, load_access
 
-    async with Kubernetes(load(kubeconfig)) as client:
+    async with Kubernetes(load_access(kubeconfig)) as client:
         if how == "aiohttp":
             return await aiohttp_watch(client.access, namespace)
         before, seen = 0.0, 0
@@ -272,12 +272,12 @@ def go_creates(kubeconfig: str, namespace: str, number: int, content_type: str) 
 
 def on_a_real_server(kubeconfig: str, with_go: bool) -> dict[str, float]:
     """CPU seconds: medians of rounds in which all take their turns."""
-    from seatrial.kubernetes import NAMESPACES, Kubernetes, load
+    from seatrial.kubernetes import NAMESPACES, Kubernetes, load_access
 
     namespace = f"bench-{uuid.uuid4().hex[:6]}"
 
     async def admin(work: Callable[[Kubernetes], Awaitable[object]]) -> None:
-        async with Kubernetes(load(kubeconfig)) as client:
+        async with Kubernetes(load_access(kubeconfig)) as client:
             await work(client)
 
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}

@@ -74,9 +74,9 @@ def test_a_machine_that_slept_while_another_took_its_run_over_stops_and_disturbs
         process.send_signal(signal.SIGSTOP)
         far.annotate(holder='{"host":"elsewhere","boot":"","pid":7}', renewed=f"{time.time() + 600:.0f}")
         process.send_signal(signal.SIGCONT)
-        told = process.communicate(timeout=120)[0]
-    assert process.returncode == 3, told
-    assert "is being worked on by process 7 on elsewhere" in told
+        output = process.communicate(timeout=120)[0]
+    assert process.returncode == 3, output
+    assert "is being worked on by process 7 on elsewhere" in output
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     far.forgotten()
     far.go()
@@ -93,8 +93,8 @@ def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat
     assert left.stdout.count("left, its run goes on") == 2, left.stdout + left.stderr
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     far.forgotten()
-    told = far.elsewhere("reap", "--target", far.on_target, "--dry-run")
-    assert told.stdout.count("would be removed: kubernetes://") == 2, told.stdout + told.stderr
+    output = far.elsewhere("reap", "--target", far.on_target, "--dry-run")
+    assert output.stdout.count("would be removed: kubernetes://") == 2, output.stdout + output.stderr
     removed = far.elsewhere("reap", "--target", far.on_target)
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert removed.stdout.count("removed: kubernetes://") == 2
@@ -147,7 +147,7 @@ def test_two_people_in_one_namespace_do_not_disturb_each_other(far: ClusterWorld
         until(lambda: not far.kubectl("get", "jobs,pods", "-l", f"seatrial/run={far.run().run}", "-o", "name"))
         assert theirs.poll() is None
         other.go()
-        told = theirs.communicate()[0]
-        assert theirs.returncode == 0, told
+        output = theirs.communicate()[0]
+        assert theirs.returncode == 0, output
     assert set(other.verdicts().values()) == {"passed"}
     far.gone()

@@ -69,61 +69,61 @@ def verdict(world: ClusterWorld) -> str:
 
 
 def test_an_image_that_is_not_there(far: ClusterWorld) -> None:
-    code, told = ran(far, "", image="localhost/no-such:1")
-    assert (code, verdict(far)) == (1, "invalid"), told
-    assert "its image cannot be had (ErrImageNeverPull)" in told
-    assert "localhost/no-such:1" in told
+    code, output = ran(far, "", image="localhost/no-such:1")
+    assert (code, verdict(far)) == (1, "invalid"), output
+    assert "its image cannot be had (ErrImageNeverPull)" in output
+    assert "localhost/no-such:1" in output
 
 
 def test_an_image_that_cannot_be_pulled(far: ClusterWorld) -> None:
-    code, told = ran(far, "", image="127.0.0.1:1/no-such:1", pull="IfNotPresent")
-    assert (code, verdict(far)) == (3, "infra"), told
-    assert "its image cannot be had" in told
-    assert "127.0.0.1:1/no-such:1" in told
-    assert "connection refused" in told
+    code, output = ran(far, "", image="127.0.0.1:1/no-such:1", pull="IfNotPresent")
+    assert (code, verdict(far)) == (3, "infra"), output
+    assert "its image cannot be had" in output
+    assert "127.0.0.1:1/no-such:1" in output
+    assert "connection refused" in output
 
 
 def test_a_quota_that_would_never_allow_it(fake: ClusterWorld) -> None:
     fake.kubectl("create", "quota", "small", "--hard=requests.cpu=1,requests.memory=1Gi")
-    code, told = ran(fake, "cpu: 4, memory: 64Mi")
-    assert (code, verdict(fake)) == (1, "invalid"), told
-    assert "its pods cannot be made: exceeded quota: small" in told
-    assert "requests.cpu=4" in told
+    code, output = ran(fake, "cpu: 4, memory: 64Mi")
+    assert (code, verdict(fake)) == (1, "invalid"), output
+    assert "its pods cannot be made: exceeded quota: small" in output
+    assert "requests.cpu=4" in output
 
 
 def test_a_quota_that_others_have_used_up(fake: ClusterWorld) -> None:
     fake.kubectl("create", "quota", "pods", "--hard=pods=1")
     fake.kubectl("run", "other", "--image=x", "--restart=Never")
-    code, told = ran(fake, "cpu: 1, memory: 64Mi")
-    assert (code, verdict(fake)) == (3, "infra"), told
-    assert "its pods cannot be made: exceeded quota: pods" in told
+    code, output = ran(fake, "cpu: 1, memory: 64Mi")
+    assert (code, verdict(fake)) == (3, "infra"), output
+    assert "its pods cannot be made: exceeded quota: pods" in output
 
 
 def test_nodes_that_are_not_there_and_more_than_any_node_has(fake: ClusterWorld) -> None:
     machines = {"pool": "cpu: 1, select: {pool: h100}", "many": "cpu: 1, gpu: {count: 64}"}
-    code, told = ran(fake, machines, parallel=4)
-    assert (code, verdict(fake)) == (1, "invalid"), told
-    # A reason is told of the first cell that has it, and which of the two that is the cluster decides.
-    lines = re.findall(r"\[\d/4\] (\w+) works\[n=\d,runtime=image,machine=many\]", told)
+    code, output = ran(fake, machines, parallel=4)
+    assert (code, verdict(fake)) == (1, "invalid"), output
+    # A reason is shown for the first cell that has it, and which of the two that is the cluster decides.
+    lines = re.findall(r"\[\d/4\] (\w+) works\[n=\d,runtime=image,machine=many\]", output)
     assert lines[0] == "waiting", "before the verdicts"
     assert lines.count("invalid") == 2
-    assert "no node of this cluster can take it" in told
-    assert "didn't match Pod's node affinity/selector" in told
-    assert "it asks for 64 of nvidia.com/gpu, and no node has more than 8" in told
+    assert "no node of this cluster can take it" in output
+    assert "didn't match Pod's node affinity/selector" in output
+    assert "it asks for 64 of nvidia.com/gpu, and no node has more than 8" in output
 
 
 def test_what_the_namespace_forbids(far: ClusterWorld) -> None:
     far.cluster.kubectl("label", "namespace", far.namespace, RESTRICTED)
     volume = {"host": "/var/tmp", "at": "/data"}
-    code, told = ran(far, "", volumes=[volume])
-    assert (code, verdict(far)) == (1, "invalid"), told
-    assert "its pods cannot be made: violates PodSecurity" in told
-    assert "hostPath" in told
+    code, output = ran(far, "", volumes=[volume])
+    assert (code, verdict(far)) == (1, "invalid"), output
+    assert "its pods cannot be made: violates PodSecurity" in output
+    assert "hostPath" in output
 
 
 def test_a_namespace_that_is_not_there(far: ClusterWorld) -> None:
     far.namespace, there = "no-such-namespace", far.namespace
-    code, told = ran(far, "")
-    assert code == 3, told
-    assert "kubectl create namespace no-such-namespace" in told
+    code, output = ran(far, "")
+    assert code == 3, output
+    assert "kubectl create namespace no-such-namespace" in output
     far.namespace = there

@@ -76,10 +76,10 @@ def test_a_run_outlives_it(world: World, own_cluster: Cluster, what: str) -> Non
             TROUBLE[what](own_cluster)
             for number in (2, 3, 4):
                 (far.shared / f"go-{number}").touch()
-            told = process.communicate()[0]
-        assert process.returncode == 1, told
+            output = process.communicate()[0]
+        assert process.returncode == 1, output
         verdicts = [str(cell.verdict) for cell in far.results().cells]
-        assert verdicts == ["passed", "failed", "passed", "passed"], told
+        assert verdicts == ["passed", "failed", "passed", "passed"], output
         assert not any(cell.flaky for cell in far.results().cells)
         assert far.ran() == {"1": 1, "2": 1, "3": 1, "4": 1}
         assert far.left() == []
@@ -97,10 +97,10 @@ def far(world: World, real_cluster: Cluster) -> Iterator[ClusterWorld]:
 def test_a_namespace_that_is_deleted_under_a_run_is_told_as_the_reason_and_nobody_waits(far: ClusterWorld) -> None:
     with far.begun(2) as process:
         far.cluster.kubectl("delete", "namespace", far.namespace, "--wait=false")
-        told = process.communicate(timeout=120)[0]
-    assert process.returncode == 3, told
+        output = process.communicate(timeout=120)[0]
+    assert process.returncode == 3, output
     assert {str(cell.verdict) for cell in far.results().cells} == {"infra"}
-    assert f"the namespace {far.namespace} is being deleted" in told
+    assert f"the namespace {far.namespace} is being deleted" in output
     assert far.left() == []
 
 
@@ -120,11 +120,11 @@ def test_a_token_that_counts_no_more_stops_the_run_and_with_a_new_one_attach_fin
     with far.begun(2, "--parallel", "2") as process:
         refused(far, "me")
         far.go()
-        told = process.communicate(timeout=120)[0]
-    assert process.returncode == 3, told
-    assert "does not accept the credentials" in told
-    assert "log in again" in told
-    assert f"seatrial attach {far.run().run}" in told
+        output = process.communicate(timeout=120)[0]
+    assert process.returncode == 3, output
+    assert "does not accept the credentials" in output
+    assert "log in again" in output
+    assert f"seatrial attach {far.run().run}" in output
     assert far.run().read_results() is None
     stopped = far.seatrial("attach", "last")
     assert stopped.returncode == 3
@@ -141,9 +141,9 @@ def test_a_token_that_counts_no_more_is_noticed_while_all_cells_just_run(far: Cl
     far.become("me")
     with far.begun(2, "--parallel", "2") as process:
         refused(far, "me")
-        told = process.communicate(timeout=180)[0]
-    assert process.returncode == 3, told
-    assert "log in again" in told
+        output = process.communicate(timeout=180)[0]
+    assert process.returncode == 3, output
+    assert "log in again" in output
     until(lambda: far.kubectl("get", "pods", "--field-selector=status.phase=Running", "-o", "name").count("pod/") == 2)
 
 
@@ -152,10 +152,10 @@ def test_a_right_without_which_results_cannot_be_fetched_stops_the_run_and_loses
     far.kubectl("create", "role", "most", "--verb=*", f"--resource={most}")
     far.become("me", "--role=most")
     far.go()
-    told = far.seatrial("run", "suite.yaml", check=3).stderr
-    assert "pods/exec" in told
-    assert "kind: Role" in told
-    assert f"seatrial attach {far.run().run}" in told
+    output = far.seatrial("run", "suite.yaml", check=3).stderr
+    assert "pods/exec" in output
+    assert "kind: Role" in output
+    assert f"seatrial attach {far.run().run}" in output
     far.grant("me", "--clusterrole=admin")
     far.seatrial("attach", "last", check=0)
     assert far.ran() == {"1": 1, "2": 1}

@@ -30,7 +30,7 @@ from seatrial.kubernetes import (
     Kubernetes,
     NotFound,
     Object,
-    Part,
+    ObjectPart,
     Patch,
     Resource,
     Right,
@@ -38,7 +38,7 @@ from seatrial.kubernetes import (
     Unauthorized,
     UnknownKind,
     grants,
-    load,
+    load_access,
 )
 
 pytestmark = pytest.mark.cluster
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 async def client(cluster: Cluster) -> AsyncIterator[Kubernetes]:
     """In a namespace of its own, gone afterwards."""
-    async with Kubernetes(load(cluster.kubeconfig)) as admin, own_namespace(admin) as made:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as admin, own_namespace(admin) as made:
         yield made
 
 
@@ -84,13 +84,13 @@ def gated_pod(name: str, **labels: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
-class Container(Part, frozen=True):
+class Container(ObjectPart, frozen=True):
     name: str = ""
     image: str = ""
     env: tuple[dict[str, str], ...] = ()
 
 
-class Spec(Part, frozen=True):
+class Spec(ObjectPart, frozen=True):
     containers: tuple[Container, ...] = ()
     active_deadline_seconds: int | None = None
 
@@ -286,7 +286,7 @@ async def test_rights_for_everything_are_granted_together(client: Kubernetes) ->
 async def service_account(client: Kubernetes, name: str) -> Kubernetes:
     """A client as a service account of the namespace."""
 
-    class Token(Part, frozen=True):
+    class Token(ObjectPart, frozen=True):
         token: str = ""
 
     class TokenRequest(Object, frozen=True):
@@ -320,7 +320,7 @@ async def test_a_watch_and_its_writers_outlive_the_api_server(tmp_path: Path, cl
     except Unavailable as error:
         pytest.skip(f"no cluster here: {error.what}")
     try:
-        async with Kubernetes(load(own.kubeconfig)) as client:
+        async with Kubernetes(load_access(own.kubeconfig)) as client:
             ready = asyncio.Event()
             watch = asyncio.ensure_future(watched(client, "last", ready, labels="run=outlive"))
             await asyncio.wait_for(ready.wait(), 60)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kubernetes.http.http1 import Broken, NotHttp, Reply, _Wire
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Reply, _Wire
 
 
 class Sink(asyncio.Transport):
@@ -88,7 +88,7 @@ async def test_an_answer_that_is_cut_anywhere_is_no_answer(name: str) -> None:
         if cut:
             made.data_received(data[:cut])
         made.connection_lost(None)
-        with pytest.raises(Broken) as caught:
+        with pytest.raises(BrokenConnection) as caught:
             await answer
         assert caught.value.sent
 

@@ -23,16 +23,16 @@ from seatrial.kubernetes import (
     Kubernetes,
     NotFound,
     Object,
-    Part,
+    ObjectPart,
     Pod,
-    load,
+    load_access,
 )
 from world import EVERY
 
 pytestmark = pytest.mark.cluster
 
 
-class Status(Part, frozen=True):
+class Status(ObjectPart, frozen=True):
     phase: str = ""
 
 
@@ -42,7 +42,7 @@ class PodSeen(Object, frozen=True):
 
 @pytest.fixture
 async def client(real_cluster: Cluster) -> AsyncIterator[Kubernetes]:
-    async with Kubernetes(load(real_cluster.kubeconfig)) as made:
+    async with Kubernetes(load_access(real_cluster.kubeconfig)) as made:
         yield made
 
 
@@ -217,7 +217,7 @@ async def test_a_log_survives_a_kubelet_that_is_restarted(tmp_path: Path, real_c
     """On a cluster of its own: others use the shared one at the same time."""
     own = await asyncio.to_thread(up, "restarted", place=tmp_path, kubelet=True)
     try:
-        async with Kubernetes(load(own.kubeconfig)) as client:
+        async with Kubernetes(load_access(own.kubeconfig)) as client:
             script = "i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.1; done"
             async with running(client, script) as pod:
                 log = pod.logs(follow=True)

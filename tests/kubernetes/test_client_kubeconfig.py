@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.kubernetes import Access, KubeconfigError, Material, load
+from seatrial.kubernetes import Access, KubeconfigError, Material, load_access
 from seatrial.kubernetes.config.kubeconfig import in_cluster
 from seatrial.kubernetes.http.proxies import proxy_of
 
@@ -32,7 +32,7 @@ def write(path: Path, value: Any) -> Path:
 
 
 def loaded(tmp_path: Path, *args: Any, **context: Any) -> Access:
-    return load(write(tmp_path / "config", config(*args, **context)))
+    return load_access(write(tmp_path / "config", config(*args, **context)))
 
 
 def test_a_context_names_server_user_and_namespace(tmp_path: Path) -> None:
@@ -53,23 +53,23 @@ def test_files_of_the_list_are_merged_and_the_first_wins(tmp_path: Path) -> None
     second["users"].append({"name": "v", "user": {"token": "third"}})
     files = [write(tmp_path / "a", first), tmp_path / "missing", write(tmp_path / "sub" / "b", second)]
     env = {"KUBECONFIG": os.pathsep.join(["", *map(str, files)]), "HOME": str(tmp_path)}
-    access = load(env=env)
+    access = load_access(env=env)
     assert access.identity.token == "first"
     assert access.authority == Material(file=tmp_path / "sub" / "ca.crt")  # relative to the file that says it
-    assert load(context="other", env=env).identity.token == "third"
+    assert load_access(context="other", env=env).identity.token == "third"
 
 
 def test_without_kubeconfig_the_home_is_looked_in(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config", config())
-    assert load(env={"HOME": str(tmp_path)}).server == "https://api.example:6443"
+    assert load_access(env={"HOME": str(tmp_path)}).server == "https://api.example:6443"
 
 
 def test_nothing_at_all_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match=r"\.kube/config: no such file, and this is not a pod"):
-        load(env={"HOME": str(tmp_path)})
+        load_access(env={"HOME": str(tmp_path)})
     with pytest.raises(KubeconfigError, match="named: no such file"):
-        load(tmp_path / "named")
+        load_access(tmp_path / "named")
 
 
 def test_inside_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_what_is_wrong_is_named_with_its_file_and_field(
 )
 def test_what_does_not_fit_together_is_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
     with pytest.raises(KubeconfigError, match=problem):
-        load(write(tmp_path / "config", {**config(), **change}))
+        load_access(write(tmp_path / "config", {**config(), **change}))
 
 
 def test_insecure_only_when_said_and_never_beside_an_authority(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_insecure_only_when_said_and_never_beside_an_authority(tmp_path: Path) -
 @pytest.mark.parametrize("text", ["a: [secret-token", "\x00", "- list", "secret-token"])
 def test_a_file_that_is_no_kubeconfig_is_told_without_its_content(tmp_path: Path, text: str) -> None:
     with pytest.raises(KubeconfigError) as caught:
-        load(write(tmp_path / "config", text))
+        load_access(write(tmp_path / "config", text))
     assert "secret-token" not in str(caught.value)
     assert str(tmp_path / "config") in str(caught.value)
 

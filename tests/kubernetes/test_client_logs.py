@@ -11,7 +11,7 @@ from api_stub import Request, Stub, Wire
 
 from seatrial.kubernetes import Forbidden, Invalid, NotFound
 from seatrial.kubernetes.pod import logs
-from seatrial.kubernetes.pod.logs import Lines
+from seatrial.kubernetes.pod.logs import LogLines
 
 
 class Entry(NamedTuple):
@@ -66,7 +66,7 @@ def some_file(source: random.Random) -> list[Entry]:
 def test_however_often_it_is_cut_every_line_comes_once(begin: int) -> None:
     for seed in range(begin, begin + 250):
         source = random.Random(seed)
-        entries, lines, got = some_file(source), Lines(), b""
+        entries, lines, got = some_file(source), LogLines(), b""
         for fraction in [*(source.random() for _ in range(source.randint(0, 8))), 1.0]:
             data = served(entries, seconds(lines.since()))
             data = data[: round(len(data) * fraction)]
@@ -81,7 +81,7 @@ def test_however_often_it_is_cut_every_line_comes_once(begin: int) -> None:
 def test_a_file_that_was_rotated_away_costs_only_what_is_gone() -> None:
     first = [Entry(BEGIN_NS + n, b"old %d" % n) for n in range(5)]
     second = [Entry(BEGIN_NS + 100 + n, b"new %d" % n) for n in range(5)]
-    lines = Lines()
+    lines = LogLines()
     lines.connected()
     got = [*lines.feed(served(first, None))]
     lines.connected()
@@ -90,20 +90,20 @@ def test_a_file_that_was_rotated_away_costs_only_what_is_gone() -> None:
 
 
 def test_words_of_the_node_are_no_lines_of_the_container() -> None:
-    lines = Lines()
+    lines = LogLines()
     lines.connected()
     assert lines.feed(b'failed to watch file "x": too many open files\n') == []
 
 
 def test_what_stands_at_the_end_without_newline_is_given() -> None:
-    lines = Lines()
+    lines = LogLines()
     lines.connected()
     assert lines.feed(stamp(BEGIN_NS) + b" no newline") == []
     assert lines.finish() == b"no newline"
 
 
 def test_a_line_without_end_is_cut_and_the_next_one_comes() -> None:
-    lines = Lines()
+    lines = LogLines()
     lines.connected()
     given = lines.feed(stamp(BEGIN_NS) + b" ")
     for _ in range(40):

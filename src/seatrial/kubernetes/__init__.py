@@ -1,6 +1,6 @@
 """A thin asyncio client of Kubernetes' API: small structs in, JSON out, nothing lost and nothing doubled.
 
-access = load()                                    # as kubectl: KUBECONFIG, ~/.kube/config, or this pod's own
+access = load_access()                                    # as kubectl: KUBECONFIG, ~/.kube/config, or this pod's own
 async with Kubernetes(access) as client:
     await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}})
     async for event in client.watch(PODS, labels="app=x"):
@@ -9,7 +9,7 @@ async with Kubernetes(access) as client:
 
 from seatrial.kubernetes.client import Kubernetes, Patch
 from seatrial.kubernetes.config.access import Access, Identity, Material, Plugin
-from seatrial.kubernetes.config.kubeconfig import load
+from seatrial.kubernetes.config.kubeconfig import load_access
 from seatrial.kubernetes.discovery import UnknownKind
 from seatrial.kubernetes.errors import (
     AlreadyExists,
@@ -32,7 +32,7 @@ from seatrial.kubernetes.errors import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.objects import Meta, Object, Part, Tree
+from seatrial.kubernetes.objects import Meta, Object, ObjectPart, Tree
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.pod.commands import STDOUT
 from seatrial.kubernetes.resources import (
@@ -51,4 +51,4 @@ from seatrial.kubernetes.resources import (
     Resource,
 )
 from seatrial.kubernetes.rights import Right, grant_yaml, grants
-from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, Event
+from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, WatchEvent

@@ -20,7 +20,7 @@ from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
 from seatrial.kubernetes.http.connection import JSON, Connection
 from seatrial.kubernetes.http.failures import PATIENCE_S
 from seatrial.kubernetes.objects import O, Object, Tree
-from seatrial.kubernetes.pages import PAGE, Selection, pages
+from seatrial.kubernetes.pages import PAGE, ObjectSelection, pages
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.resources import ACCESS_REVIEWS, Request, Resource
 from seatrial.kubernetes.rights import Right
@@ -116,7 +116,7 @@ class Kubernetes:
         page: int = PAGE,
     ) -> AsyncIterator[O]:
         """Each object once, page by page."""
-        selection = Selection(resource, self._place(resource, namespace), labels, fields)
+        selection = ObjectSelection(resource, self._place(resource, namespace), labels, fields)
         given: set[str] = set()
         async for found in pages(self.connection, selection, into, page):
             for item in found.items or () if found else ():
@@ -140,7 +140,7 @@ class Kubernetes:
         fields: str = "",
         patience_s: float = WATCH_PATIENCE_S,
     ) -> Watch[O]:
-        selection = Selection(resource, self._place(resource, namespace), labels, fields)
+        selection = ObjectSelection(resource, self._place(resource, namespace), labels, fields)
         return Watch(self.connection, selection, into, patience_s)
 
     async def patch(
@@ -177,7 +177,7 @@ class Kubernetes:
         """Everything with these labels in one request. Without labels this would be everything: they must be given."""
         if not labels:
             raise ValueError("delete_all without labels would delete everything")
-        selection = Selection(resource, self._place(resource, namespace), labels)
+        selection = ObjectSelection(resource, self._place(resource, namespace), labels)
         request, query = selection.request("deletecollection"), selection.query().items()
         await self.connection.request(request, query, body=_delete_options(grace_s), accept=accept(Object, many=True))
 

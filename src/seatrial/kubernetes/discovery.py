@@ -6,14 +6,14 @@ import time
 
 from seatrial.kubernetes.errors import KubernetesError
 from seatrial.kubernetes.http.connection import JSON, Connection
-from seatrial.kubernetes.objects import Meta, Part
+from seatrial.kubernetes.objects import Meta, ObjectPart
 from seatrial.kubernetes.resources import BY_KIND, Request, Resource
 from seatrial.kubernetes.wire import decode
 
 ALL_AT_ONCE = ",".join(
     [f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")] + [JSON]
 )
-AGAIN_S = 2.0  # a miss asks the server again, but not more often than this
+REDISCOVER_S = 2.0  # a miss asks the server again, but not more often than this
 
 
 class UnknownKind(KubernetesError):
@@ -27,29 +27,29 @@ class UnknownKind(KubernetesError):
         super().__init__(f"the cluster has no {wanted}{hint}")
 
 
-class _Kind(Part, frozen=True):
+class _Kind(ObjectPart, frozen=True):
     group: str = ""
     version: str = ""
     kind: str = ""
 
 
-class _Found(Part, frozen=True):
+class _Found(ObjectPart, frozen=True):
     resource: str
     response_kind: _Kind | None = None
     scope: str = "Namespaced"
 
 
-class _Version(Part, frozen=True):
+class _Version(ObjectPart, frozen=True):
     version: str
     resources: tuple[_Found, ...] = ()
 
 
-class _Group(Part, frozen=True):
+class _Group(ObjectPart, frozen=True):
     metadata: Meta = Meta()
     versions: tuple[_Version, ...] = ()
 
 
-class _Groups(Part, frozen=True):
+class _Groups(ObjectPart, frozen=True):
     items: tuple[_Group, ...] = ()
 
 
@@ -76,7 +76,7 @@ class Discovery:
 
     async def _read(self, anew: bool) -> None:
         async with self._turn:
-            if self._known is not None and (not anew or time.monotonic() - self._read_at < AGAIN_S):
+            if self._known is not None and (not anew or time.monotonic() - self._read_at < REDISCOVER_S):
                 return
             self._known = [*await self._group("/api"), *await self._group("/apis")]
             self._read_at = time.monotonic()

@@ -9,7 +9,7 @@ from seatrial.kubernetes.objects import Details, Status
 from seatrial.kubernetes.resources import Request
 from seatrial.kubernetes.rights import Missing, missing_right
 
-MOST_TEXT = 2000
+ERROR_CHARACTERS = 2000
 
 
 class KubernetesError(Exception):
@@ -178,7 +178,7 @@ def api_error(request: Request, code: int, body: bytes) -> ApiError:
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:
-        status = Status(message=body[:MOST_TEXT].decode(errors="replace").strip())
+        status = Status(message=body[:ERROR_CHARACTERS].decode(errors="replace").strip())
     return status_error(request, status, code)
 
 
@@ -186,7 +186,7 @@ def status_error(request: Request, status: Status, code: int = 0) -> ApiError:
     code = code or status.code or 500
     other = ServerFailed if code >= 500 else ApiError
     kind = BY_REASON.get(status.reason) or BY_CODE.get(code, other)
-    error = kind(request, code, status.reason, status.message[:MOST_TEXT], status.details)
+    error = kind(request, code, status.reason, status.message[:ERROR_CHARACTERS], status.details)
     # A quota frees itself when others end; a right does not come by waiting.
     error.lasting = error.lasting and not (isinstance(error, Forbidden) and error.of_quota)
     return error

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 
-class Part(msgspec.Struct, rename="camel", frozen=True, gc=False):
+class ObjectPart(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A part of an object, named as in Kubernetes' JSON but in Python's way (`resource_version`).
 
     Without garbage collection: what comes out of JSON has no cycles, and thousands of these are kept.
     """
 
 
-class Meta(Part, frozen=True, gc=False):
+class Meta(ObjectPart, frozen=True, gc=False):
     """`metadata`, without annotations and managed fields, which are the bulk of it."""
 
     name: str = ""
@@ -28,7 +28,7 @@ class Meta(Part, frozen=True, gc=False):
     labels: dict[str, str] = {}
 
 
-class Object(Part, frozen=True, gc=False):
+class Object(ObjectPart, frozen=True, gc=False):
     """Any object, of which only the metadata is wanted: the server is then asked for no more than that."""
 
     metadata: Meta = Meta()
@@ -44,20 +44,20 @@ class Tree(Object, frozen=True, gc=False):
     data: Any = None
 
 
-class Cause(Part, frozen=True, gc=False):
+class Cause(ObjectPart, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class Details(Part, frozen=True, gc=False):
+class Details(ObjectPart, frozen=True, gc=False):
     name: str = ""
     group: str = ""
     kind: str = ""
     causes: tuple[Cause, ...] = ()
 
 
-class Status(Part, frozen=True, gc=False):
+class Status(ObjectPart, frozen=True, gc=False):
     """What the server says instead of an object, and at the end of an exec."""
 
     kind: str = ""
@@ -68,7 +68,7 @@ class Status(Part, frozen=True, gc=False):
     details: Details | None = None
 
 
-class ListMeta(Part, frozen=True, gc=False):
+class ListMeta(ObjectPart, frozen=True, gc=False):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 

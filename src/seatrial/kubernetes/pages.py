@@ -14,7 +14,7 @@ PAGE = 500
 BEGIN_AGAIN = 3  # how often a list that expired in its middle begins again before it is asked for in one piece
 
 
-class Selection(msgspec.Struct, frozen=True):
+class ObjectSelection(msgspec.Struct, frozen=True):
     """Which objects: of a resource, in a namespace ("" is all), by labels and fields as in kubectl's `-l`."""
 
     resource: Resource
@@ -31,7 +31,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 async def pages(
-    connection: Connection, selection: Selection, form: type[O], size: int = PAGE
+    connection: Connection, selection: ObjectSelection, form: type[O], size: int = PAGE
 ) -> AsyncIterator[Page[O] | None]:
     """All pages of one consistent list. The last page's resourceVersion is that of the whole.
 

@@ -29,8 +29,8 @@ from seatrial.kubernetes.errors import (
 from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.http.failures import backoff_s
 from seatrial.kubernetes.objects import O, Object, Status
-from seatrial.kubernetes.pages import Selection, pages
-from seatrial.kubernetes.wire import Line, RawLine, accept, beginning, decoder
+from seatrial.kubernetes.pages import ObjectSelection, pages
+from seatrial.kubernetes.wire import RawWatchLine, WatchLine, accept, beginning, decoder
 
 ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"
 KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
@@ -39,12 +39,12 @@ WATCH_PATIENCE_S = 300.0
 LEAST_S, MOST_S = 240, 480
 SILENCE_MARGIN_S = 30.0
 SHORT_S = 1.0
-REFUSED_S = 10.0
+REFUSAL_S = 10.0
 LINE_BYTES = 16 << 20  # longer than any object that etcd can hold
 TOO_LARGE = "ResourceVersionTooLarge"
 
 
-class Event(NamedTuple, Generic[O]):
+class WatchEvent(NamedTuple, Generic[O]):
     kind: str  # added, modified, deleted, or synced, which has no object
     object: O | None
     at_s: float
@@ -55,7 +55,7 @@ class Watch(Generic[O]):
     """Iterate over it, once. `objects` holds what is there now; `gaps` counts how often states in between were lost."""
 
     def __init__(
-        self, connection: Connection, selection: Selection, form: type[O], patience_s: float = WATCH_PATIENCE_S
+        self, connection: Connection, selection: ObjectSelection, form: type[O], patience_s: float = WATCH_PATIENCE_S
     ) -> None:
         self.objects: dict[str, O] = {}
         self.resource_version = ""
@@ -64,12 +64,12 @@ class Watch(Generic[O]):
         self._connection, self._selection, self._form = connection, selection, form
         self._patience_s = patience_s
         self._request = selection.request("watch")
-        self._lines = decoder(Line[form])  # type: ignore[valid-type]
+        self._lines = decoder(WatchLine[form])  # type: ignore[valid-type]
         self._allowed = False  # once it was
         self._failures = 0
         self._failing_since: float | None = None
 
-    async def __aiter__(self) -> AsyncIterator[Event[O]]:
+    async def __aiter__(self) -> AsyncIterator[WatchEvent[O]]:
         synced = False
         while True:
             begun = time.monotonic()
@@ -79,7 +79,7 @@ class Watch(Generic[O]):
                         yield event
                     if not synced:
                         synced = True
-                        yield Event(SYNCED, None, time.monotonic())
+                        yield WatchEvent(SYNCED, None, time.monotonic())
                 async for event in self._stream():
                     yield event
             except Gone:
@@ -98,7 +98,7 @@ class Watch(Generic[O]):
                 if time.monotonic() - begun < SHORT_S:  # a server that takes watches and drops them at once
                     await self._wait(None)
 
-    async def _relist(self, again: bool) -> list[Event[O]]:
+    async def _relist(self, again: bool) -> list[WatchEvent[O]]:
         """The differences between what was there last and what is there now."""
         there: dict[str, O] = {}
         version = ""
@@ -110,19 +110,19 @@ class Watch(Generic[O]):
             there.update((found.metadata.uid, found) for found in page.items or ())
         at_s, before = time.monotonic(), self.objects.copy()
         # What is gone comes first: its name may have been taken by one that is new.
-        events = [Event(DELETED, found, at_s, again) for uid, found in before.items() if uid not in there]
+        events = [WatchEvent(DELETED, found, at_s, again) for uid, found in before.items() if uid not in there]
         for uid, found in there.items():
             old = before.get(uid)
             if old is None:
-                events.append(Event(ADDED, found, at_s, again))
+                events.append(WatchEvent(ADDED, found, at_s, again))
             elif old.metadata.resource_version != found.metadata.resource_version:
-                events.append(Event(MODIFIED, found, at_s, again))
+                events.append(WatchEvent(MODIFIED, found, at_s, again))
         self.objects.clear()
         self.objects.update(there)
         self.resource_version = version
         return events
 
-    async def _stream(self) -> AsyncIterator[Event[O]]:
+    async def _stream(self) -> AsyncIterator[WatchEvent[O]]:
         """The changes of one connection, until it ends."""
         limit_s = random.randint(LEAST_S, MOST_S)
         query = {
@@ -156,9 +156,9 @@ class Watch(Generic[O]):
         finally:
             self._connection.hang_up(response)
 
-    def _events(self, lines: bytes, at_s: float) -> Iterator[Event[O]]:
+    def _events(self, lines: bytes, at_s: float) -> Iterator[WatchEvent[O]]:
         """Decoded together where all are of the watched kind; one by one where a bookmark or an error is among them."""
-        decoded: Iterable[Line[Any]]
+        decoded: Iterable[WatchLine[Any]]
         try:
             other = b'"BOOKMARK"' in lines or b'"ERROR"' in lines
             decoded = self._one_by_one(lines) if other else self._lines.decode_lines(lines)
@@ -179,18 +179,18 @@ class Watch(Generic[O]):
                 objects.pop(meta.uid, None)
             else:
                 objects[meta.uid] = found
-            yield Event(kind, found, at_s)
+            yield WatchEvent(kind, found, at_s)
 
-    def _one_by_one(self, lines: bytes) -> Iterator[Line[Any]]:
+    def _one_by_one(self, lines: bytes) -> Iterator[WatchLine[Any]]:
         for text in lines.split(b"\n"):
             if not text.strip():
                 continue
             try:
-                raw = decoder(RawLine).decode(text)
+                raw = decoder(RawWatchLine).decode(text)
                 if raw.type == "ERROR":
                     raise status_error(self._request, decoder(Status).decode(raw.object))
                 form = Object if raw.type == "BOOKMARK" else self._form
-                yield Line(raw.type, decoder(form).decode(raw.object))
+                yield WatchLine(raw.type, decoder(form).decode(raw.object))
             except msgspec.DecodeError as error:
                 raise ProtocolError(self._request, f"a line that is no event ({error}){beginning(text)}") from None
 
@@ -204,7 +204,7 @@ class Watch(Generic[O]):
         self._failing_since = self._failing_since or now
         if error is not None:
             patience_s = (
-                min(self._patience_s, REFUSED_S if self._allowed else 0.0) if error.lasting else self._patience_s
+                min(self._patience_s, REFUSAL_S if self._allowed else 0.0) if error.lasting else self._patience_s
             )
             if now - self._failing_since >= patience_s:
                 raise error

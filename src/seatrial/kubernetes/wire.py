@@ -7,25 +7,25 @@ import msgspec
 
 from seatrial.kubernetes.errors import ProtocolError
 from seatrial.kubernetes.http.connection import JSON
-from seatrial.kubernetes.objects import ListMeta, O, Object, Part
+from seatrial.kubernetes.objects import ListMeta, O, Object, ObjectPart
 from seatrial.kubernetes.resources import Request
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=ObjectPart)
 
 
-class Page(Part, Generic[O], frozen=True, gc=False):
+class Page(ObjectPart, Generic[O], frozen=True, gc=False):
     metadata: ListMeta = ListMeta()
     items: list[O] | None = None
 
 
-class Line(Part, Generic[O], frozen=True, gc=False):
+class WatchLine(ObjectPart, Generic[O], frozen=True, gc=False):
     """A line of a watch."""
 
     type: str
     object: O
 
 
-class RawLine(Part, frozen=True, gc=False):
+class RawWatchLine(ObjectPart, frozen=True, gc=False):
     """The same, for lines whose object is not what is watched: bookmarks and errors."""
 
     type: str

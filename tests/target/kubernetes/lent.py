@@ -47,7 +47,7 @@ def _download(packages: list[str], into: Path) -> None:
     wanted = ["download", "--quiet", "--only-binary", ":all:", "--dest", str(into), *packages]
     done = subprocess.run([*pip, *wanted], capture_output=True, text=True)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no error was printed"])[-1]
         pytest.skip(f"no packages for pods here: {last}")
 
 
@@ -74,8 +74,8 @@ def _programs() -> dict[str, Path]:
     if remote.exists():
         found[str(remote).lstrip("/")] = remote
     ldconfig = shutil.which("ldconfig", path=f"{os.environ['PATH']}:/sbin:/usr/sbin")
-    said = subprocess.run([ldconfig or "ldconfig", "-p"], capture_output=True, text=True).stdout
-    for name, path in _KNOWN_LIBRARY.findall(said):
+    output = subprocess.run([ldconfig or "ldconfig", "-p"], capture_output=True, text=True).stdout
+    for name, path in _KNOWN_LIBRARY.findall(output):
         if name in MANYLINUX:
             found.setdefault(path.lstrip("/"), Path(path))
     return found

@@ -51,7 +51,7 @@ def pod(
     return msgspec.convert(whole, PodObject)
 
 
-def word(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
+def report(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
     return json.dumps({"seatrial": 1, "outcome": outcome, "code": code, "message": message, "left": 0, **more})
 
 
@@ -71,22 +71,22 @@ DEADLINE = root(("Failed", "DeadlineExceeded", "Job was active longer than speci
     ("outcome", "code", "exit_code"),
     [("exited", 0, 0), ("exited", 3, 3), ("timeout", None, 124), ("stall", None, 124), ("memory", None, 1)],
 )
-def test_the_trials_own_word_says_how_it_ended(outcome: str, code: int | None, exit_code: int) -> None:
-    said = pod({"exitCode": exit_code, "message": word(outcome, code, "as it was")})
-    assert ended(said) == Exit(Outcome(outcome), code, message="as it was")
+def test_the_trials_own_message_says_how_it_ended(outcome: str, code: int | None, exit_code: int) -> None:
+    ended_pod = pod({"exitCode": exit_code, "message": report(outcome, code, "as it was")})
+    assert ended(ended_pod) == Exit(Outcome(outcome), code, message="as it was")
 
 
 @pytest.mark.parametrize(
     ("message", "exit_code"),
     [
-        (word("exited", 0), 3),  # written before it was over
-        (word("exited", 0), 137),
-        (word("timeout"), 0),
-        (word("cancelled"), 137),
-        (word("evicted"), 1),  # not its to say
-        (word("lost"), 1),
-        (word("nonsense"), 1),
-        (word("exited", 0).replace('"seatrial": 1', '"seatrial": 2'), 1),
+        (report("exited", 0), 3),  # written before it was over
+        (report("exited", 0), 137),
+        (report("timeout"), 0),
+        (report("cancelled"), 137),
+        (report("evicted"), 1),  # not its to say
+        (report("lost"), 1),
+        (report("nonsense"), 1),
+        (report("exited", 0).replace('"seatrial": 1', '"seatrial": 2'), 1),
         ('{"seatrial": 1, "outcome": ', 1),
         ("[1, 2]", 1),
         ("", 1),
@@ -100,7 +100,11 @@ def test_a_word_that_cannot_be_is_not_believed(message: str, exit_code: int) -> 
 
 def test_hostile_text_is_shown_bounded_and_printable() -> None:
     nasty = "\x1b]0;owned\x07\u202ebad\x00 line\nsecond line " + "x" * 5000
-    for message in (word("exited", 1, nasty)[:4096], nasty, word("exited", 1, nasty[:1500])):
+    for message in (
+        report("exited", 1, nasty)[:4096],
+        nasty,
+        report("exited", 1, nasty[:1500]),
+    ):
         shown = ended(pod({"exitCode": 1, "message": message})).message
         assert len(shown) <= 1000
         assert all(one.isprintable() or one == "\n" for one in shown)
@@ -122,7 +126,7 @@ def test_a_kill_for_memory_is_told_from_other_kills() -> None:
     assert (other.outcome, other.signal, other.code) == (Outcome.LOST, 9, 137)
     child = ended(pod({"exitCode": 0, "reason": "OOMKilled"}))  # one of its processes was killed, and it went on
     assert (child.outcome, child.code) == (Outcome.EXITED, 0)
-    own = ended(pod({"exitCode": 1, "reason": "OOMKilled", "message": word("memory", None, "step 2")}))
+    own = ended(pod({"exitCode": 1, "reason": "OOMKilled", "message": report("memory", None, "step 2")}))
     assert own == Exit(Outcome.MEMORY, message="step 2")
 
 
@@ -138,7 +142,7 @@ def test_other_exit_codes_are_just_that(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "words"),
+    ("reason", "text"),
     [
         ("PreemptionByScheduler", "a pod of higher priority took its place on node-a"),
         ("DeletionByTaintManager", "its node node-a was lost or tainted"),
@@ -147,12 +151,12 @@ def test_other_exit_codes_are_just_that(code: int) -> None:
         ("SomethingNew", "SomethingNew on node-a"),
     ],
 )
-def test_who_took_its_place_away_is_told_with_the_node(reason: str, words: str) -> None:
-    told_to_end = {"exitCode": 143, "message": word("cancelled", None, "it was told to end")}
-    for seen in (told_to_end, {"exitCode": 143}, {"exitCode": 137}, None):
-        found = ended(pod(seen, deleted=True, disruption=(reason, "in its own words")), gone=seen is None)
+def test_who_took_its_place_away_is_reported_with_the_node(reason: str, text: str) -> None:
+    asked_to_end = {"exitCode": 143, "message": report("cancelled", None, "it was asked to end")}
+    for seen in (asked_to_end, {"exitCode": 143}, {"exitCode": 137}, None):
+        found = ended(pod(seen, deleted=True, disruption=(reason, "its own message")), gone=seen is None)
         assert found.outcome is Outcome.EVICTED
-        assert found.message == f"{words}: in its own words"
+        assert found.message == f"{text}: its own message"
 
 
 def test_an_eviction_by_the_node_says_for_what() -> None:
@@ -163,18 +167,22 @@ def test_an_eviction_by_the_node_says_for_what() -> None:
 
 
 def test_what_ended_by_itself_before_it_was_evicted_ended_by_itself() -> None:
-    late = pod({"exitCode": 0, "message": word("exited", 0)}, deleted=True, disruption=("EvictionByEvictionAPI", ""))
+    late = pod(
+        {"exitCode": 0, "message": report("exited", 0)},
+        deleted=True,
+        disruption=("EvictionByEvictionAPI", ""),
+    )
     assert ended(late) == Exit(Outcome.EXITED, 0)
     for code, outcome in ((3, Outcome.EXITED), (137, Outcome.LOST)):
         before = pod({"exitCode": code}, deleted="2026-11-16T05:00:12Z")  # deleted a second after it had ended
         assert ended(before).outcome is outcome
-    after = pod({"exitCode": 3}, deleted="2026-11-16T05:00:11Z")  # told to end, it ended badly without a word
+    after = pod({"exitCode": 3}, deleted="2026-11-16T05:00:11Z")  # asked to end, it ended badly without a message
     assert ended(after).outcome is Outcome.INFRA
     assert ended(pod({"exitCode": 0}, deleted="2026-11-16T05:00:11Z")).outcome is Outcome.EXITED
 
 
 def test_a_deletion_by_somebody_is_told_as_what_was_deleted() -> None:
-    seen = pod({"exitCode": 143, "message": word("cancelled")}, deleted=True)
+    seen = pod({"exitCode": 143, "message": report("cancelled")}, deleted=True)
     assert ended(seen) == Exit(Outcome.INFRA, message="its pod job-0-abcde on node-a was deleted, and not by us")
     of_root = msgspec.structs.replace(ROOT, root_gone=True)
     assert "its Job job was deleted while it ran on node-a, and not by us" in ended(seen, of_root).message
@@ -186,12 +194,12 @@ def test_a_deletion_by_somebody_is_told_as_what_was_deleted() -> None:
 
 def test_a_cancellation_of_ours_is_one_whatever_took_part_in_it() -> None:
     ours = msgspec.structs.replace(ROOT, cancelled=True, root_gone=True)
-    for seen in ({"exitCode": 143, "message": word("cancelled")}, {"exitCode": 137}, None):
+    for seen in ({"exitCode": 143, "message": report("cancelled")}, {"exitCode": 137}, None):
         assert ended(pod(seen, deleted=True), ours, gone=seen is None).outcome is Outcome.CANCELLED
-    done = pod({"exitCode": 0, "message": word("exited", 0)}, deleted=True)
+    done = pod({"exitCode": 0, "message": report("exited", 0)}, deleted=True)
     assert ended(done, ours).outcome is Outcome.EXITED  # it was quicker
     assert job_exit([], ours).outcome is Outcome.CANCELLED
-    by_another = pod({"exitCode": 143, "message": word("cancelled", None, "asked to")})
+    by_another = pod({"exitCode": 143, "message": report("cancelled", None, "asked to")})
     assert ended(by_another) == Exit(Outcome.CANCELLED, message="asked to")
 
 
@@ -260,12 +268,12 @@ def test_how_steps_ended_is_not_read_from_the_code_of_a_kill() -> None:
 
 def test_the_first_host_that_failed_decides_and_is_named() -> None:
     hosts = [
-        HostEnd(pod({"exitCode": 143, "message": word("cancelled")}, number=0), 20.0),
-        HostEnd(pod({"exitCode": 7, "message": word("exited", 7)}, number=1, node="node-b"), 12.0),
-        HostEnd(pod({"exitCode": 1, "message": word("exited", 1, "peer is gone")}, number=2), 13.0),
+        HostEnd(pod({"exitCode": 143, "message": report("cancelled")}, number=0), 20.0),
+        HostEnd(pod({"exitCode": 7, "message": report("exited", 7)}, number=1, node="node-b"), 12.0),
+        HostEnd(pod({"exitCode": 1, "message": report("exited", 1, "peer is gone")}, number=2), 13.0),
     ]
     assert job_exit(hosts, ROOT) == Exit(Outcome.EXITED, 7, message="host 1 on node-b: exit code 7")
-    good = [HostEnd(pod({"exitCode": 0, "message": word("exited", 0)}, number=number), 1.0) for number in range(3)]
+    good = [HostEnd(pod({"exitCode": 0, "message": report("exited", 0)}, number=number), 1.0) for number in range(3)]
     assert job_exit(good, ROOT) == Exit(Outcome.EXITED, 0)
 
 
@@ -295,17 +303,17 @@ def test_without_pods_the_root_is_all_that_can_tell() -> None:
     assert gone == Exit(Outcome.INFRA, message="its Job job was deleted before it ran, and not by us")
 
 
-def test_a_pod_as_it_is_now_tells_what_runs_and_how_steps_ended() -> None:
+def test_a_pod_as_it_is_now_has_what_runs_and_how_steps_ended() -> None:
     steps = {"steps": [["exited", 0], ["timeout", None]]}
-    said = pod({"exitCode": 124, "message": word("timeout", None, "", **steps)}, number=2)
-    now = TrackedPod(said)
+    ended_pod = pod({"exitCode": 124, "message": report("timeout", None, "", **steps)}, number=2)
+    now = TrackedPod(ended_pod)
     assert (now.number, now.trial_ended, now.over, now.exit_code) == (2, True, False, 124)
     assert now.step_ends == (("exited", 0), ("timeout", None))
     assert TrackedPod(pod(running=True)).trial_running
     gone = TrackedPod(pod(running=True))
     gone.update(gone.pod, 1e10, live=True, gone=True)
     assert (gone.trial_running, gone.trial_ended, gone.over, gone.real) == (False, True, True, False)
-    odd = pod({"exitCode": 0, "message": word("exited", 0, steps=[["what", 1]])})
+    odd = pod({"exitCode": 0, "message": report("exited", 0, steps=[["what", 1]])})
     assert TrackedPod(odd).step_ends == ()
 
 

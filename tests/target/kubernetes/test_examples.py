@@ -50,8 +50,8 @@ def example(
 def run(world: World, suite: str, *more: str, check: int = 0) -> dict[str, CellResult]:
     """Longer than other tests may take: pods install what their runtimes ask for."""
     process = world.start("run", f"examples/{suite}/suite.yaml", "--target", "target.yaml", *more, DEMO_TOKEN=TOKEN)
-    said, _ = process.communicate(timeout=LONG_S)
-    assert process.returncode == check, said
+    output, _ = process.communicate(timeout=LONG_S)
+    assert process.returncode == check, output
     return {cell.id: cell for cell in world.results().cells}
 
 
@@ -120,8 +120,8 @@ def test_the_example_of_a_target_can_be_used_with_all_that_it_shows(world: World
     (world.folder / "all.yaml").write_text(f"kind:{shown}")
     assert len(yaml.safe_load(f"kind:{shown}")) > len(yaml.safe_load(text)) + 5
     for target in (EXAMPLES / "kubernetes" / "target.yaml", "all.yaml"):
-        told = world.seatrial("plan", str(EXAMPLES / "demo" / "suite.yaml"), "--target", str(target), "--json", check=0)
-        assert {cell["target"] for cell in json.loads(told.stdout)["cells"]} == {Path(target).stem}
+        plan = world.seatrial("plan", str(EXAMPLES / "demo" / "suite.yaml"), "--target", str(target), "--json", check=0)
+        assert {cell["target"] for cell in json.loads(plan.stdout)["cells"]} == {Path(target).stem}
 
 
 @contextmanager
@@ -144,11 +144,11 @@ async def test_cells_of_gradient_get_a_gpu_and_say_what_their_image_lacks(
         suite = ("examples/gradient/suite.yaml", "--target", "target.yaml", "--retries", "0")
         process = world.start("run", *suite, *chosen)
         asked = asked_for(real_cluster, open_namespace)
-        said, _ = process.communicate(timeout=LONG_S)
-    assert asked == {GPU: "1"}, said
+        output, _ = process.communicate(timeout=LONG_S)
+    assert asked == {GPU: "1"}, output
     scratch, pytorch = (next(one for one in world.results().cells if one.id == cell) for cell in cells)
     for cell in (scratch, pytorch):
-        assert [str(one.stage) for one in cell.attempts[0].stages][-2:] == ["started", "finished"], said
+        assert [str(one.stage) for one in cell.attempts[0].stages][-2:] == ["started", "finished"], output
         assert problems(cell)["command aws"] == ("failed", "absent")
         assert problems(cell)["facts"] == ("failed", "gpu")  # one is declared, and the node only says that it has one
         assert "command git" not in problems(cell)

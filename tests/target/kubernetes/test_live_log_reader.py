@@ -12,7 +12,7 @@ from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.files.live_log import LiveLog
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import PodObject
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 STATUS = {"containerStatuses": [{"name": name, "state": {"running": {}}} for name in ("trial", "keeper")]}
 POD = TrackedPod(msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": STATUS}, PodObject))
@@ -37,7 +37,7 @@ class Talking(LiveLog):
 
 
 async def test_one_who_reads_slowly_and_leaves_does_not_wait_for_the_rest() -> None:
-    log = Talking(cast(Kubernetes, None), cast(Watcher, cast(Any, Running())), ())
+    log = Talking(cast(Kubernetes, None), cast(JobWatcher, cast(Any, Running())), ())
     async with asyncio.timeout(10):
         async with contextlib.aclosing(cast(Any, log.blocks("handle", JobAnnotation("j", "r"), follow=True))) as blocks:
             async for _ in blocks:

@@ -9,9 +9,9 @@ from on_cluster import namespace_of
 
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
-from seatrial.kubernetes import JOBS, PODS, SERVICES, ApiError, Kubernetes, Tree, load
+from seatrial.kubernetes import JOBS, PODS, SERVICES, ApiError, Kubernetes, Tree, load_access
 from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.names import MOST_CHARACTERS
+from seatrial.target.kubernetes.names import NAME_CHARACTERS
 
 __all__ = ["addons_cluster"]
 pytestmark = [pytest.mark.cluster, pytest.mark.addons]
@@ -25,7 +25,7 @@ def addons_namespace(addons_cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 async def client(addons_cluster: Cluster) -> AsyncIterator[Kubernetes]:
-    async with Kubernetes(load(addons_cluster.kubeconfig)) as made:
+    async with Kubernetes(load_access(addons_cluster.kubeconfig)) as made:
         yield made
 
 
@@ -68,7 +68,7 @@ async def test_the_server_takes_every_field_of_custom_kinds_and_the_longest_name
     long = changed(name=f"{'nightly-' * 30}69b56f04-1", hosts=100)
     needs_addon("jobset")
     root = made_of(long, options_of("{workload: jobset}"), addons_namespace).root
-    assert len(root["metadata"]["name"]) == MOST_CHARACTERS
+    assert len(root["metadata"]["name"]) == NAME_CHARACTERS
     await client.create(root, dry_run=True)
     for shape in SHAPES:
         if shape.startswith("jobset"):

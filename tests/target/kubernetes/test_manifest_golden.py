@@ -13,7 +13,7 @@ from manifest_shapes import INPUTS, NAMESPACE, OWNER, RESTRICTED, SHAPES, made, 
 from on_cluster import namespace_of
 
 from cluster.cluster import Cluster
-from seatrial.kubernetes import ApiError, Kubernetes, load
+from seatrial.kubernetes import ApiError, Kubernetes, load_access
 from seatrial.target.kubernetes import manifest
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,7 +49,7 @@ def restricted_namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 async def client(cluster: Cluster) -> AsyncIterator[Kubernetes]:
-    async with Kubernetes(load(cluster.kubeconfig)) as made:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as made:
         yield made
 
 

@@ -19,8 +19,8 @@ from seatrial.kubernetes import (
     SERVICES,
     Kubernetes,
     Object,
-    Part,
-    load,
+    ObjectPart,
+    load_access,
 )
 from seatrial.target.kubernetes import manifest
 from seatrial.target.kubernetes.names import selector
@@ -80,7 +80,7 @@ OTHER_SERVICE = {
 }
 
 
-class PodStatus(Part, frozen=True):
+class PodStatus(ObjectPart, frozen=True):
     phase: str = ""
     reason: str = ""
 
@@ -94,19 +94,19 @@ async def test_a_process_finds_what_it_was_given(real_cluster: Cluster, namespac
     (tmp_path / "more").write_bytes(os.urandom(1 << 20))
     archive = manifest.inputs_archive([Input(str(tmp_path), "in")])
     job = changed(
-        name=f"look-{namespace}-1",
-        run=f"look-{namespace}",
+        name=f"sample-{namespace}-1",
+        run=f"sample-{namespace}",
         environment=Environment(image="localhost/python:3"),
         resources=Resources(cpu=0.5, memory_bytes=256 << 20),
         env=HOSTILE,
         secrets={"TOKEN": "token"},
     )
     options = options_of("{pull: Never, shared_memory: 32Mi}")
-    async with Kubernetes(load(real_cluster.kubeconfig)) as client:
+    async with Kubernetes(load_access(real_cluster.kubeconfig)) as client:
         await client.create(OTHER_SERVICE, namespace=namespace)
         made = await _create(client, job, options, archive, namespace, LOOK)
-        (said,) = await _outputs(client, namespace, made, 1)
-    found = orjson.loads(said)
+        (output,) = await _outputs(client, namespace, made, 1)
+    found = orjson.loads(output)
 
     assert {name: found["env"].get(name) for name in HOSTILE} == HOSTILE
     assert found["env"]["TOKEN"] == SECRET
@@ -132,7 +132,7 @@ async def test_the_hosts_of_a_job_find_each_other_by_the_names_that_they_are_tol
         resources=Resources(),
         hosts=2,
     )
-    async with Kubernetes(load(real_cluster.kubeconfig)) as client:
+    async with Kubernetes(load_access(real_cluster.kubeconfig)) as client:
         made = await _create(client, job, options_of("{pull: Never}"), b"", namespace, MEET)
         found = sorted(map(orjson.loads, await _outputs(client, namespace, made, 2)), key=lambda one: one["number"])
     assert [one["number"] for one in found] == [0, 1]
@@ -172,24 +172,24 @@ async def _create(
 
 
 async def _outputs(client: Kubernetes, namespace: str, made: manifest.Made, count: int) -> list[bytes]:
-    """What each of the trials said, once so many have ended well."""
+    """The output of each trial, once so many have ended well."""
     labels = f"seatrial/job={made.root['metadata']['name']}"
 
     def ended(pods: list[PodObject]) -> bool:
         return len([pod for pod in pods if pod.status.phase in ("Succeeded", "Failed")]) == count
 
-    said = []
+    outputs = []
     for pod in await seen(client, PODS, ended, into=PodObject, namespace=namespace, labels=labels):
         logs = client.pod(pod.metadata.name, "trial", namespace=namespace).logs()
-        said.append(b"".join([line async for line in logs]))
-        assert pod.status.phase == "Succeeded", said[-1]
-    return said
+        outputs.append(b"".join([line async for line in logs]))
+        assert pod.status.phase == "Succeeded", outputs[-1]
+    return outputs
 
 
 async def test_the_end_of_the_run_object_is_the_end_of_everything(cluster: Cluster, fake_namespace: str) -> None:
     """It is complete without ever having had a pod, and goes by itself when its time is over."""
     job, options = changed(hosts=2, secrets={"TOKEN": "t"}), options_of("{}")
-    async with Kubernetes(load(cluster.kubeconfig)) as client:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as client:
         await _create(client, job, options, b"archive", fake_namespace, "")
         name = manifest.run_object(job.run, 1.0, options, fake_namespace)["metadata"]["name"]
         await client.patch(JOBS, name, {"spec": {"ttlSecondsAfterFinished": 1}}, namespace=fake_namespace)

@@ -18,10 +18,10 @@ from seatrial.kubernetes import (
     Identity,
     Kubernetes,
     Object,
-    Part,
+    ObjectPart,
     Right,
     grants,
-    load,
+    load_access,
 )
 from seatrial.target.kubernetes import manifest, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
@@ -60,7 +60,7 @@ def test_options_that_need_more_ask_for_more() -> None:
     assert not [right for right in rights.needed(options_of(EVERY[2]), "n") if right.resource == "pods/portforward"]
 
 
-class TokenStatus(Part, frozen=True):
+class TokenStatus(ObjectPart, frozen=True):
     token: str = ""
 
 
@@ -72,7 +72,7 @@ class Token(Object, frozen=True):
 async def granted(cluster: Cluster, namespace: str, options: KubernetesOptions) -> AsyncIterator[Kubernetes]:
     """Somebody who has these rights and no others."""
     account = {"name": "seatrial", "namespace": namespace}
-    async with Kubernetes(load(cluster.kubeconfig)) as admin:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as admin:
         await admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
         for one in grants(rights.needed(options, namespace), f"system:serviceaccount:{namespace}:seatrial"):
             await admin.create(one)

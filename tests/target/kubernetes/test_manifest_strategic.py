@@ -10,8 +10,8 @@ import yaml
 from manifest_shapes import made, pod_templates
 
 from cluster.cluster import Cluster
-from seatrial.kubernetes import ApiError, Kubernetes, Object, Patch, Resource, load
-from seatrial.target.kubernetes.manifest.strategic import MERGE_KEYS, PatchError, merged
+from seatrial.kubernetes import ApiError, Kubernetes, Object, Patch, Resource, load_access
+from seatrial.target.kubernetes.manifest.strategic import MERGE_KEYS, PatchError, apply_patch
 
 POD_TEMPLATES = Resource("", "v1", "PodTemplate", "podtemplates")
 
@@ -102,7 +102,7 @@ def original() -> dict[str, Any]:
 
 @pytest.fixture
 async def client(cluster: Cluster) -> AsyncIterator[Kubernetes]:
-    async with Kubernetes(load(cluster.kubeconfig)) as made:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as made:
         yield made
 
 
@@ -117,8 +117,8 @@ async def test_patches_come_to_what_the_server_makes_of_them(client: Kubernetes,
     differing = []
     for what, patch in yaml.safe_load(SAME).items():
         theirs = await _patched(client, fake_namespace, patch)
-        ours = merged(there.template, patch)
-        with contextlib.suppress(ApiError):  # told below: the other one was taken
+        ours = apply_patch(there.template, patch)
+        with contextlib.suppress(ApiError):  # shown below: the other one was taken
             found = pod_template(ours, fake_namespace, "ours")
             ours = (await client.create(found, PodTemplate, dry_run=True)).template
         if _without_times(ours) != _without_times(theirs):
@@ -136,11 +136,11 @@ def test_the_lists_that_are_merged_are_those_of_the_servers_own_schema(cluster: 
 
 
 def _merged_lists(definitions: Any, name: str, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    for field, told in definitions[name].get("properties", {}).items():
+    for field, schema in definitions[name].get("properties", {}).items():
         place = (*path, field)
-        if "merge" in told.get("x-kubernetes-patch-strategy", "").split(","):
-            yield place, told.get("x-kubernetes-patch-merge-key", "")
-        inner = told.get("items", told).get("$ref", "").rpartition("/")[2]
+        if "merge" in schema.get("x-kubernetes-patch-strategy", "").split(","):
+            yield place, schema.get("x-kubernetes-patch-merge-key", "")
+        inner = schema.get("items", schema).get("$ref", "").rpartition("/")[2]
         if inner and len(place) < 12:  # deeper than any pod template
             yield from _merged_lists(definitions, inner, place)
 
@@ -154,7 +154,7 @@ async def test_what_the_server_refuses_is_refused_here(client: Kubernetes, fake_
             await _patched(client, fake_namespace, patch)
             taken.append(f"the server takes {what}")
         with contextlib.suppress(PatchError):
-            merged(there.template, patch)
+            apply_patch(there.template, patch)
             taken.append(f"we take {what}")
     assert taken == []
 
@@ -166,7 +166,7 @@ async def test_a_map_that_replaces_nothing_is_kept_here_and_lost_on_the_server(
     patch = {"spec": {"affinity": {"$patch": "replace", "nodeAffinity": {}}}}
     there = await client.create(pod_template(original(), fake_namespace, "original"), PodTemplate)
     assert "affinity" not in (await _patched(client, fake_namespace, patch))["spec"]
-    assert merged(there.template, patch)["spec"]["affinity"] == {"nodeAffinity": {}}
+    assert apply_patch(there.template, patch)["spec"]["affinity"] == {"nodeAffinity": {}}
 
 
 async def _patched(client: Kubernetes, namespace: str, patch: dict[str, Any]) -> Any:
@@ -191,17 +191,17 @@ def _without_times(template: Any) -> Any:
 
 def test_neither_the_original_nor_the_patch_is_changed() -> None:
     first, patch = original(), yaml.safe_load(SAME)["containers in another order"]
-    merged(first, patch)
+    apply_patch(first, patch)
     assert first == original()
     assert patch == yaml.safe_load(SAME)["containers in another order"]
 
 
 def test_an_error_says_where() -> None:
     with pytest.raises(PatchError, match=r"^spec\.containers\.env: an element has no `name`"):
-        merged(original(), {"spec": {"containers": [{"name": "trial", "env": [{"value": "x"}]}]}})
+        apply_patch(original(), {"spec": {"containers": [{"name": "trial", "env": [{"value": "x"}]}]}})
     with pytest.raises(PatchError, match=r"^spec\.\$setElementOrder/containers: not known here"):
-        merged(original(), {"spec": {"$setElementOrder/containers": []}})
+        apply_patch(original(), {"spec": {"$setElementOrder/containers": []}})
     with pytest.raises(PatchError, match=r"^spec\.tolerations\.\$patch: this list is replaced as a whole"):
-        merged(original(), {"spec": {"tolerations": [{"$patch": "delete", "key": "a"}]}})
+        apply_patch(original(), {"spec": {"tolerations": [{"$patch": "delete", "key": "a"}]}})
     with pytest.raises(PatchError, match=r"^spec\.1: the name of a field is text"):
-        merged(original(), {"spec": {1: "x"}})
+        apply_patch(original(), {"spec": {1: "x"}})

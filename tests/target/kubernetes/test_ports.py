@@ -181,11 +181,11 @@ async def status(address: str, path: str = "/") -> int:
 async def until_said(address: str, expected: bytes) -> None:
     """Between two connections nobody listens: then one that is forwarded just closes."""
     host, _, port = address.partition(":")
-    said = b""
+    received = b""
     async with asyncio.timeout(60):
-        while said != expected:
+        while received != expected:
             reader, writer = await asyncio.open_connection(host, int(port))
-            said = await reader.read()
+            received = await reader.read()
             writer.close()
 
 

@@ -28,7 +28,7 @@ def documented_role() -> str:
 
 
 @pytest.fixture
-def nobody(real_cluster: Cluster, namespace: str, tmp_path: Path) -> Path:
+def no_rights(real_cluster: Cluster, namespace: str, tmp_path: Path) -> Path:
     """A kubeconfig of a service account that may do nothing."""
     real_cluster.kubectl("create", "serviceaccount", "seatrial", "-n", namespace)
     token = real_cluster.kubectl("create", "token", "seatrial", "-n", namespace).stdout.strip()
@@ -40,12 +40,12 @@ def nobody(real_cluster: Cluster, namespace: str, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def somebody(real_cluster: Cluster, namespace: str, nobody: Path, tmp_path: Path) -> Path:
+def with_rights(real_cluster: Cluster, namespace: str, no_rights: Path, tmp_path: Path) -> Path:
     """The same, when an administrator has applied what the page says."""
     role = tmp_path / "role.yaml"
     role.write_text(documented_role().replace("namespace: trials", f"namespace: {namespace}"))
     real_cluster.kubectl("apply", "-f", str(role))
-    return nobody
+    return no_rights
 
 
 def target_of(kubeconfig: Path, namespace: str) -> KubernetesTarget:
@@ -53,18 +53,18 @@ def target_of(kubeconfig: Path, namespace: str) -> KubernetesTarget:
 
 
 async def test_with_the_documented_role_everything_works(
-    real_cluster: Cluster, namespace: str, somebody: Path, tmp_path: Path
+    real_cluster: Cluster, namespace: str, with_rights: Path, tmp_path: Path
 ) -> None:
-    target = target_of(somebody, namespace)
+    target = target_of(with_rights, namespace)
     assert {remark.level for remark in await target.examine()} == {Level.OK}
     await target.open()
     try:
-        wanted = job("echo said; cat test.py > $SEATRIAL_FILES/kept", inputs=(Input(__file__, "test.py"),),
+        wanted = job("echo answer; cat test.py > $SEATRIAL_FILES/kept", inputs=(Input(__file__, "test.py"),),
                      secrets={"TOKEN": "token"}, hosts=2)  # fmt: skip
         await target.verify(wanted)
         handle = await target.submit(wanted, {"TOKEN": "hush" * 3})
         assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
-        assert b"said" in await log_of(target, handle)
+        assert b"answer" in await log_of(target, handle)
         assert await target.fetch(handle, "files", tmp_path / "files")
         assert (tmp_path / "files" / "kept").read_bytes() == Path(__file__).read_bytes()
         await target.remove(handle)
@@ -89,9 +89,9 @@ async def _answers(address: str) -> bool:
     host, _, port = address.partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"GET / HTTP/1.0\r\n\r\n")
-    said = await reader.read(100)
+    answer = await reader.read(100)
     writer.close()
-    return said.startswith(b"HTTP/1.0 200")
+    return answer.startswith(b"HTTP/1.0 200")
 
 
 def test_the_documented_role_has_exactly_the_rights_that_the_target_names(namespace: str) -> None:
@@ -108,9 +108,9 @@ def test_the_documented_role_has_exactly_the_rights_that_the_target_names(namesp
 
 
 async def test_doctor_says_which_rights_are_missing_and_its_yaml_grants_exactly_those(
-    real_cluster: Cluster, namespace: str, nobody: Path, tmp_path: Path
+    real_cluster: Cluster, namespace: str, no_rights: Path, tmp_path: Path
 ) -> None:
-    target = target_of(nobody, namespace)
+    target = target_of(no_rights, namespace)
     (missing,) = [remark for remark in await target.examine() if remark.level is Level.PROBLEM]
     assert "create jobs.batch" in missing.why
     grant = tmp_path / "grant.yaml"
@@ -120,9 +120,9 @@ async def test_doctor_says_which_rights_are_missing_and_its_yaml_grants_exactly_
 
 
 async def test_a_right_that_is_missing_is_named_with_what_grants_it(
-    real_cluster: Cluster, namespace: str, nobody: Path
+    real_cluster: Cluster, namespace: str, no_rights: Path
 ) -> None:
-    target = target_of(nobody, namespace)
+    target = target_of(no_rights, namespace)
     await target.open()
     try:
         with pytest.raises(TargetError, match=r"create.*jobs") as caught:

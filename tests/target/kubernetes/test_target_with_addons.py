@@ -55,12 +55,12 @@ async def test_a_queued_job_says_why_it_waits_and_runs_when_there_is_room(
         holder = blocker(addons_namespace, name, gpus=2)
         addons_cluster.request("POST", f"/apis/batch/v1/namespaces/{addons_namespace}/jobs", holder)
         async with asyncio.timeout(60):  # it has the room when it is not suspended any more
-            while _suspended(addons_cluster, addons_namespace):  # noqa: ASYNC110 - nobody tells
+            while _suspended(addons_cluster, addons_namespace):  # noqa: ASYNC110 - not watched
                 await asyncio.sleep(0.2)
         async with opened(addons_cluster, addons_namespace, queue=name, pull="IfNotPresent") as target:
             handle = await target.submit(job("true", **gpus(2)), {})
-            said = await progress(target, handle, "nvidia.com/gpu")
-            assert said.startswith("waiting: ")
+            found = await progress(target, handle, "nvidia.com/gpu")
+            assert found.startswith("waiting: ")
             path = f"/apis/batch/v1/namespaces/{addons_namespace}/jobs/holder?propagationPolicy=Background"
             await asyncio.to_thread(addons_cluster.request, "DELETE", path)
             events = await until_exit(target, handle)
@@ -78,7 +78,7 @@ def _suspended(cluster: Cluster, namespace: str) -> bool:
 
 
 async def progress(target: KubernetesTarget, handle: str, part: str) -> str:
-    """The first word of how far it is that has this in it."""
+    """The first progress that has this in it."""
     async with asyncio.timeout(60):
         async for event in target.watch():
             if event.handle == handle and part in event.progress:
@@ -87,7 +87,7 @@ async def progress(target: KubernetesTarget, handle: str, part: str) -> str:
 
 
 def blocker(namespace: str, queue: str, gpus: int) -> dict[str, Any]:
-    """A job of somebody else that holds the queue's GPUs; for a selector that no node has, it never ends."""
+    """A job of another user that holds the queue's GPUs; for a selector that no node has, it never ends."""
     container = {"name": "main", "image": "any", "resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     pod = {"restartPolicy": "Never", "nodeSelector": {"no": "node"}, "containers": [container]}
     labels = {"kueue.x-k8s.io/queue-name": queue}

@@ -123,9 +123,9 @@ async def test_a_host_that_fails_ends_the_others_and_the_verdict_names_it(
         check=1,
     )
     assert str(cell.verdict) == "failed"
-    told = next(one for one in cell.findings if one.check == "exit")
-    assert told.message == "exit code 1 on host 1, and should be 0"
-    assert "host 1 has no more memory" in told.evidence
+    finding = next(one for one in cell.findings if one.check == "exit")
+    assert finding.message == "exit code 1 on host 1, and should be 0"
+    assert "host 1 has no more memory" in finding.evidence
     assert cell.attempts[0].exit.message.startswith("host 1 on real-0: exit code 1")
     log = (world.run().attempt(cell.hash, 1) / "log.txt").read_text()
     assert "[0] step: 2, loss: " in log

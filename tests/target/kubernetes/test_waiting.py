@@ -138,7 +138,7 @@ def test_a_full_cluster_is_waited_for_in_the_schedulers_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "asks", "words"),
+    ("text", "asks", "text_part"),
     [
         ("3 node(s) didn't match Pod's node affinity/selector", {}, "didn't match"),
         (
@@ -156,12 +156,12 @@ def test_a_full_cluster_is_waited_for_in_the_schedulers_words() -> None:
     ],
 )
 def test_what_no_node_can_ever_give_is_refused_after_a_longer_while(
-    text: str, asks: dict[str, str], words: str
+    text: str, asks: dict[str, str], text_part: str
 ) -> None:
     found = why(pod(scheduled=f"0/3 nodes are available: {text}. preemption: none.", asks=asks), most=MOST)
     assert final(found) == NEVER
     assert found is not None
-    assert words in found.why
+    assert text_part in found.why
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_pods_that_cannot_be_made_are_told_by_the_reason(message: str, expected:
 
 
 def test_retries_that_name_another_pod_each_are_one_reason() -> None:
-    said = [
+    reasons = [
         why(
             warnings=(
                 warning("FailedCreate", f'Error creating: pods "x-{n}" is forbidden: no', kind="Job", name="job"),
@@ -223,7 +223,7 @@ def test_retries_that_name_another_pod_each_are_one_reason() -> None:
         )
         for n in range(2)
     ]
-    assert said[0] == said[1]
+    assert reasons[0] == reasons[1]
 
 
 def test_a_final_reason_of_one_host_weighs_more_than_the_waiting_of_another() -> None:
@@ -238,8 +238,8 @@ def test_what_kueue_holds_back_waits_in_its_words() -> None:
     held = msgspec.convert({"spec": {"suspend": True}}, RootObject)
     found = why(root=held, queue=True)
     assert found == Waiting("waiting: not admitted by Kueue yet")
-    told = warning("Pending", "insufficient unused quota for nvidia.com/gpu", "Workload", "job-job-1a2b3")
-    found = why(root=held, queue=True, warnings=(told,))
+    held_back = warning("Pending", "insufficient unused quota for nvidia.com/gpu", "Workload", "job-job-1a2b3")
+    found = why(root=held, queue=True, warnings=(held_back,))
     assert found is not None
     assert found.why.endswith("yet: insufficient unused quota for nvidia.com/gpu")
     assert why(root=held) is None  # not released yet

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from watched import SHORT, Watched, said, watching
+from watched import SHORT, Watched, reports, watching
 
 from cluster.cluster import Cluster, up
 from cluster.errors import Unavailable
 from kubernetes.api_stub import Request, Stub, Wire, serving
 from kubernetes.cutter import cutting
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
-from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load
+from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load_access
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.watch.objects import TrackedJob
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 
 
 @pytest.mark.cluster
 async def test_a_way_that_is_cut_again_and_again_loses_and_doubles_nothing(cluster: Cluster) -> None:
-    access = load(cluster.kubeconfig)
+    access = load_access(cluster.kubeconfig)
     async with cutting(access) as cutter, watching(cluster) as watched, Kubernetes(cutter.access) as far:
-        over = Watched(watched.client, watched.namespace, Watcher(far), run=watched.run)
+        over = Watched(watched.client, watched.namespace, JobWatcher(far), run=watched.run)
         reading = asyncio.create_task(over.read())
         cutter.least_bytes, cutter.most_bytes = 8_000, 40_000
         handles = [await over.start() for _ in range(40)]
@@ -53,7 +53,7 @@ async def test_servers_that_are_started_anew_and_nodes_that_are_lost_are_told_ap
 
 
 async def _api_server_anew(watched: Watched, made: Cluster) -> None:
-    handle = await watched.start("sleep 4; " + said("exited", 3, "after all") + "exit 3")
+    handle = await watched.start("sleep 4; " + reports("exited", 3, "after all") + "exit 3")
     await watched.until_running(handle)
     await asyncio.to_thread(made.kill, "apiserver")
     await asyncio.to_thread(up, made.name, place=made.folder.parent)
@@ -66,7 +66,7 @@ async def _node_out_of_reach(watched: Watched, made: Cluster) -> None:
     taint = "seatrial.test/lost"  # where all nodes are silent, Kubernetes sets none by itself
     doomed = await watched.start("sleep 3600")
     survivor = await watched.start(
-        "while [ ! -e /tmp/go ]; do sleep 0.2; done; " + said("exited", 0, "back"),
+        "while [ ! -e /tmp/go ]; do sleep 0.2; done; " + reports("exited", 0, "back"),
         tolerations=[{"key": taint, "operator": "Exists"}],
     )
     for handle in (doomed, survivor):
@@ -139,7 +139,7 @@ class Stores(Stub):
 async def _followed(stores: Stores) -> Any:
     events: list[Event] = []
     async with stores.client() as client:
-        watcher = Watcher(client, patience=SHORT)
+        watcher = JobWatcher(client, patience=SHORT)
 
         async def read() -> None:
             async for event in watcher.events():

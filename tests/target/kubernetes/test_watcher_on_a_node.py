@@ -5,13 +5,13 @@ import uuid
 from typing import Any
 
 import pytest
-from watched import LONG, SHORT, Result, Row, Watched, cancelled_when_told, results, said, watching
+from watched import LONG, SHORT, Result, Row, Watched, cancelled_when_asked, reports, results, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
 from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
 from seatrial.target.kubernetes.watch.waiting import Patience
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 pytestmark = pytest.mark.cluster
 
@@ -26,7 +26,7 @@ async def test_a_job_that_ends_well_gives_its_stages_and_keeps_its_pod(real_clus
     async with watching(real_cluster) as watched:
         first = await watched.start("sleep 0.1")
         assert await watched.exit(first) == Exit(Outcome.EXITED, 0)
-        handle = await watched.start(said("exited", 0, "all done") + "sleep 1.2")
+        handle = await watched.start(reports("exited", 0, "all done") + "sleep 1.2")
         assert await watched.exit(handle) == Exit(Outcome.EXITED, 0, message="all done")
         assert watched.stages(handle) == ALL_STAGES
         assert {event.host for event in watched.of(handle)[2:]} == {NODE}
@@ -54,14 +54,17 @@ async def test_a_readiness_probe_gives_the_stage_ready(real_cluster: Cluster) ->
 
 # All jobs of the tables below start at once, in as few namespaces as they need.
 OWN_ENDS = {
-    "own-word": (said("exited", 3, "the test failed") + "exit 3", Exit(Outcome.EXITED, 3, message="the test failed")),
+    "own-message": (
+        reports("exited", 3, "the test failed") + "exit 3",
+        Exit(Outcome.EXITED, 3, message="the test failed"),
+    ),
     "exit-code": ("exit 5", Exit(Outcome.EXITED, 5)),
     "timeout": (
-        said("timeout", None, "over its limit") + "exit 124",
+        reports("timeout", None, "over its limit") + "exit 124",
         Exit(Outcome.TIMEOUT, message="over its limit"),
     ),
     "memory": ("tail /dev/zero", OUT_OF_MEMORY),
-    "memory-after-a-word": (said("exited", 0) + "exec tail /dev/zero", OUT_OF_MEMORY),
+    "memory-after-a-message": (reports("exited", 0) + "exec tail /dev/zero", OUT_OF_MEMORY),
     "signal": (
         "(exit 139); exit $?",
         Exit(Outcome.LOST, 139, 11, "its container was killed by signal 11 on real-0, and its agent with it"),
@@ -122,7 +125,7 @@ async def _cancel(watched: Watched, handle: str) -> None:
     await watched.client.delete(JOBS, handle)
 
 
-SCRIPTS = {"silent": LONG, "with-a-word": cancelled_when_told()}
+SCRIPTS = {"silent": LONG, "with-a-message": cancelled_when_asked()}
 DONE_TO_IT = {
     "evict": (_evict, Outcome.EVICTED, "evicted from real-0, as when a node is drained"),
     "delete-pod": (_delete_pod, Outcome.INFRA, "on real-0 was deleted, and not by us"),
@@ -151,15 +154,17 @@ def done_to_it(real_cluster: Cluster) -> dict[str, Result]:
 @pytest.mark.parametrize("how", SCRIPTS)
 @pytest.mark.parametrize("name", DONE_TO_IT)
 def test_what_is_done_to_a_running_job_is_told(done_to_it: dict[str, Result], name: str, how: str) -> None:
-    found, (_, outcome, words) = done_to_it[f"{name}-{how}"], DONE_TO_IT[name]
+    found, (_, outcome, text) = done_to_it[f"{name}-{how}"], DONE_TO_IT[name]
     assert found.exit.outcome is outcome
-    assert words in found.exit.message
+    assert text in found.exit.message
     assert found.stages == ALL_STAGES
 
 
 async def test_a_job_that_was_cancelled_and_ended_well_before_it_heard_ended_well(real_cluster: Cluster) -> None:
     async with watching(real_cluster) as watched:
-        handle = await watched.start(f"trap '{said('exited', 0).replace(chr(39), '')}exit 0' TERM; sleep 3600 & wait")
+        handle = await watched.start(
+            f"trap '{reports('exited', 0).replace(chr(39), '')}exit 0' TERM; sleep 3600 & wait"
+        )
         await watched.until_running(handle)
         await _cancel(watched, handle)
         assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
@@ -237,11 +242,11 @@ def not_started(real_cluster: Cluster) -> dict[str, Result]:
 def test_what_keeps_a_job_from_starting_becomes_its_end_within_seconds(
     not_started: dict[str, Result], name: str
 ) -> None:
-    found, (_, outcome, words) = not_started[name], NOT_STARTED[name]
+    found, (_, outcome, text) = not_started[name], NOT_STARTED[name]
     assert found.exit.outcome is outcome
-    assert words in found.exit.message
+    assert text in found.exit.message
     assert found.held_back  # before the exit was given
-    assert words in found.progress
+    assert text in found.progress
     assert "started" not in found.stages
 
 
@@ -290,7 +295,7 @@ async def test_a_full_node_is_waited_for_and_a_higher_priority_takes_the_place_o
 
 
 async def test_the_first_host_that_fails_decides_and_the_others_are_asked_to_end(real_cluster: Cluster) -> None:
-    script = f"if [ $JOB_COMPLETION_INDEX = 1 ]; then {said('exited', 7, 'bad luck')} exit 7; fi; {LONG}"
+    script = f"if [ $JOB_COMPLETION_INDEX = 1 ]; then {reports('exited', 7, 'bad luck')} exit 7; fi; {LONG}"
     async with watching(real_cluster) as watched:
         handle = await watched.start(script, hosts=3)
         await watched.until_running(handle, 2)
@@ -308,7 +313,7 @@ async def test_the_first_host_that_fails_decides_and_the_others_are_asked_to_end
 async def test_jobs_that_ended_before_anybody_looked_give_all_their_events(real_cluster: Cluster) -> None:
     async with watching(real_cluster, SHORT) as watched:
         good = await watched.start("sleep 1.1")
-        bad = await watched.start(said("exited", 4, "why") + "exit 4")
+        bad = await watched.start(reports("exited", 4, "why") + "exit 4")
         deleted = await watched.start(LONG)
         for handle in (good, bad):
             await watched.exit(handle)
@@ -316,7 +321,7 @@ async def test_jobs_that_ended_before_anybody_looked_give_all_their_events(real_
         await watched.client.delete(JOBS, deleted)
         await asyncio.wait_for(watched.watcher.gone(deleted), 60)
 
-        again = Watched(watched.client, watched.namespace, Watcher(watched.client), run=watched.run)
+        again = Watched(watched.client, watched.namespace, JobWatcher(watched.client), run=watched.run)
         reading = asyncio.create_task(again.read())
         try:
             for handle in (good, bad):

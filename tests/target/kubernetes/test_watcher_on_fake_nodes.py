@@ -21,7 +21,7 @@ from seatrial.kubernetes import (
     Identity,
     Kubernetes,
     Tree,
-    load,
+    load_access,
 )
 from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.protocol import TargetError
@@ -156,8 +156,8 @@ async def test_what_kueue_holds_back_is_queued_and_says_so(cluster: Cluster) -> 
         await watched.until(lambda: watched.progress(handle))
         assert watched.stages(handle) == ["created", "queued"]
         about = {"kind": "Workload", "name": f"job-{handle}-1a2b3", "namespace": watched.namespace}
-        told = {"type": "Warning", "reason": "Pending", "message": "no quota left", "involvedObject": about}
-        await watched.client.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "one"}, **told})
+        warning = {"type": "Warning", "reason": "Pending", "message": "no quota left", "involvedObject": about}
+        await watched.client.create({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "one"}, **warning})
         await watched.until(lambda: len(watched.progress(handle)) == 2)
         assert watched.progress(handle)[1] == "waiting: not admitted by Kueue yet: no quota left"
         await watched.client.patch(JOBS, handle, {"spec": {"suspend": False}})
@@ -165,7 +165,7 @@ async def test_what_kueue_holds_back_is_queued_and_says_so(cluster: Cluster) -> 
 
 
 async def test_a_token_that_is_taken_back_is_told_to_everybody_who_waits(cluster: Cluster) -> None:
-    admin = load(cluster.kubeconfig)
+    admin = load_access(cluster.kubeconfig)
     wrong = replace(admin, identity=Identity("nobody", token="not-a-token"))
     async with watching(cluster, access=wrong) as watched:
         watched.add("job", uid="u")
@@ -180,7 +180,7 @@ async def test_a_token_that_is_taken_back_is_told_to_everybody_who_waits(cluster
 
 
 async def test_a_missing_right_is_told_with_the_rule_that_grants_it(cluster: Cluster) -> None:
-    async with Kubernetes(load(cluster.kubeconfig)) as admin:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as admin:
         access = await _account_without_rights(admin)
     async with watching(cluster, access=access) as watched:
         watched.add("job", uid="u")

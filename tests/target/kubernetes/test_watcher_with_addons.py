@@ -14,7 +14,7 @@ from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes.watch.objects import TrackedJob
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 __all__ = ["addons_cluster"]
 
@@ -55,7 +55,7 @@ def _job_set(template: dict[str, Any]) -> dict[str, Any]:
 @asynccontextmanager
 async def _started(cluster: Cluster, **pod: Any) -> AsyncIterator[tuple[Watched, str]]:
     async with watching(cluster) as around:
-        watched = Watched(around.client, around.namespace, Watcher(around.client, JOB_SETS, patience=SHORT))
+        watched = Watched(around.client, around.namespace, JobWatcher(around.client, JOB_SETS, patience=SHORT))
         name = f"job-{uuid.uuid4().hex[:6]}"
         manifest = root_manifest(name, watched.run, pod_spec("true", **pod))
         whole = {"apiVersion": JOB_SETS.api_version, "kind": JOB_SETS.kind, "metadata": manifest["metadata"]}

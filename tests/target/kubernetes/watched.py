@@ -11,13 +11,13 @@ from typing import Any
 from cluster.cluster import Cluster
 from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
-from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load
+from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load_access
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.ender import Ender
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import TrackedJob
 from seatrial.target.kubernetes.watch.waiting import Patience
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
 SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, lost_s=4.0)
@@ -25,15 +25,15 @@ STAY = "trap 'exit 0' TERM; sleep 3600 & wait"
 LONG = "trap 'exit 143' TERM; echo begun; sleep 3600 & wait"
 
 
-def said(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
-    """A line of shell that writes the trial's own word."""
-    word = json.dumps({"seatrial": 1, "outcome": outcome, "code": code, "message": message, "left": 0, **more})
-    return f"cat > /dev/termination-log <<'END'\n{word}\nEND\n"
+def reports(outcome: str, code: int | None = None, message: str = "", **more: Any) -> str:
+    """A line of shell that writes the trial's own message."""
+    message = json.dumps({"seatrial": 1, "outcome": outcome, "code": code, "message": message, "left": 0, **more})
+    return f"cat > /dev/termination-log <<'END'\n{message}\nEND\n"
 
 
-def cancelled_when_told() -> str:
-    """A trial that, told to end, says so, as the agent does."""
-    return f"trap '{said('cancelled').replace(chr(39), '')}exit 143' TERM; sleep 3600 & wait"
+def cancelled_when_asked() -> str:
+    """A trial that, asked to end, reports it, as the agent does."""
+    return f"trap '{reports('cancelled').replace(chr(39), '')}exit 143' TERM; sleep 3600 & wait"
 
 
 def pod_spec(script: str, **more: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def root_manifest(name: str, run: str, pod: dict[str, Any], hosts: int = 1, **sp
 class Watched:
     client: Kubernetes
     namespace: str
-    watcher: Watcher
+    watcher: JobWatcher
     events: list[Event] = field(default_factory=list)
     finals: list[str] = field(default_factory=list)
     asked: list[set[int]] = field(default_factory=list)  # hosts that were to end
@@ -161,13 +161,13 @@ async def watching(
 ) -> AsyncIterator[Watched]:
     """In a namespace of its own, gone afterwards."""
     namespace = f"watch-{uuid.uuid4().hex[:8]}"
-    async with Kubernetes(load(cluster.kubeconfig)) as admin:
+    async with Kubernetes(load_access(cluster.kubeconfig)) as admin:
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         client = Kubernetes(replace(access or admin.access, namespace=namespace))
         watched = Watched(client, namespace, None)  # type: ignore[arg-type]
 
         ender = Recording(watched)
-        watched.watcher = Watcher(client, patience=patience, ender=ender)
+        watched.watcher = JobWatcher(client, patience=patience, ender=ender)
         reading = asyncio.create_task(watched.read())
         try:
             yield watched
@@ -205,7 +205,7 @@ async def results(cluster: Cluster, rows: Mapping[str, Row], patience: Patience 
                 await watched.until_running(handle)
                 await row.act(watched, handle)
             found = await watched.exit(handle)
-            words = " ".join(watched.progress(handle))
-            return Result(found, watched.stages(handle), words, handle in watched.finals)
+            text = " ".join(watched.progress(handle))
+            return Result(found, watched.stages(handle), text, handle in watched.finals)
 
         return dict(zip(rows, await asyncio.gather(*map(one, rows.values())), strict=True))

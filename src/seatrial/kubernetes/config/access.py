@@ -21,7 +21,7 @@ class Material:
         return self.data or (self.file.read_bytes() if self.file else b"")
 
 
-class Variable(msgspec.Struct, frozen=True):
+class PluginVariable(msgspec.Struct, frozen=True):
     name: str
     value: str
 
@@ -31,7 +31,7 @@ class Plugin(msgspec.Struct, rename="camel", frozen=True):
 
     command: str
     args: tuple[str, ...] = ()
-    env: tuple[Variable, ...] = ()
+    env: tuple[PluginVariable, ...] = ()
     api_version: str = "client.authentication.k8s.io/v1"
     install_hint: str = ""
     provide_cluster_info: bool = False

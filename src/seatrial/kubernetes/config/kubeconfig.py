@@ -32,7 +32,7 @@ class Extension(msgspec.Struct):
     extension: Any = None
 
 
-class Cluster(msgspec.Struct, rename="kebab"):
+class ClusterSettings(msgspec.Struct, rename="kebab"):
     server: str = ""
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -43,7 +43,7 @@ class Cluster(msgspec.Struct, rename="kebab"):
     extensions: list[Extension] = []
 
 
-class Context(msgspec.Struct):
+class ContextSettings(msgspec.Struct):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -54,7 +54,7 @@ class AuthProvider(msgspec.Struct):
     config: dict[str, Any] = {}
 
 
-class User(msgspec.Struct, rename="kebab"):
+class UserSettings(msgspec.Struct, rename="kebab"):
     token: str = ""
     token_file: str = msgspec.field(default="", name="tokenFile")
     username: str = ""
@@ -71,6 +71,11 @@ class User(msgspec.Struct, rename="kebab"):
     auth_provider: AuthProvider | None = None
 
 
+SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+    "clusters": ClusterSettings,
+    "contexts": ContextSettings,
+    "users": UserSettings,
+}
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -113,9 +118,9 @@ class Kubeconfig:
 
     files: tuple[Path, ...]
     current: str = ""
-    clusters: dict[str, Entry[Cluster]] = field(default_factory=dict)
-    contexts: dict[str, Entry[Context]] = field(default_factory=dict)
-    users: dict[str, Entry[User]] = field(default_factory=dict)
+    clusters: dict[str, Entry[ClusterSettings]] = field(default_factory=dict)
+    contexts: dict[str, Entry[ContextSettings]] = field(default_factory=dict)
+    users: dict[str, Entry[UserSettings]] = field(default_factory=dict)
 
     def access(self, name: str | None = None) -> Access:
         """How to reach the cluster of the context `name`, or of the current one."""
@@ -142,7 +147,7 @@ class Kubeconfig:
             else Identity(),
         )
 
-    def _context(self, name: str | None) -> Entry[Context]:
+    def _context(self, name: str | None) -> Entry[ContextSettings]:
         names = ", ".join(sorted(self.contexts)) or "none"
         listed = ", ".join(map(str, self.files))
         if not name and not self.current:
@@ -154,7 +159,9 @@ class Kubeconfig:
         return found
 
 
-def load(path: str | Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None) -> Access:
+def load_access(
+    path: str | Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None
+) -> Access:
     """The access that kubectl would use: `path`, else KUBECONFIG, else ~/.kube/config, else that of our own pod."""
     env = os.environ if env is None else env
     if path is not None:
@@ -188,17 +195,18 @@ def in_cluster(env: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER) ->
 
 
 def _read_files(files: list[Path]) -> Kubeconfig:
-    current, clusters, contexts, users = "", dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    current = ""
+    merged: dict[str, dict[str, Entry[Any]]] = {section: {} for section in SECTIONS}
     for file in files:
         document = _document(file)
         named = document.get("current-context")
         if named is not None and not isinstance(named, str):
             raise KubeconfigError(str(file), "current-context", f"expected `str`, got {named!r}")
         current = current or named or ""
-        for form, merged in ((Cluster, clusters), (Context, contexts), (User, users)):
-            for name, entry in _entries(file, document, form).items():
-                merged.setdefault(name, entry)
-    return Kubeconfig(tuple(files), current, clusters, contexts, users)
+        for section, form in SECTIONS.items():
+            for name, entry in _entries(file, document, section, form).items():
+                merged[section].setdefault(name, entry)
+    return Kubeconfig(tuple(files), current, **merged)
 
 
 def _document(file: Path) -> Mapping[str, Any]:
@@ -221,9 +229,8 @@ def _document(file: Path) -> Mapping[str, Any]:
     return document
 
 
-def _entries(file: Path, document: Mapping[str, Any], form: type[T]) -> dict[str, Entry[T]]:
-    inner = form.__name__.lower()
-    section = f"{inner}s"
+def _entries(file: Path, document: Mapping[str, Any], section: str, form: type[T]) -> dict[str, Entry[T]]:
+    inner = section.removesuffix("s")
     listed = document.get(section) or []
     if not isinstance(listed, list):
         raise KubeconfigError(str(file), section, "must be a list")
@@ -247,7 +254,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _referenced(entries: Mapping[str, Entry[T]], context: Entry[Context], name: str) -> Entry[T]:
+def _referenced(entries: Mapping[str, Entry[T]], context: Entry[ContextSettings], name: str) -> Entry[T]:
     wanted = getattr(context.values, name)
     if wanted not in entries:
         existing = ", ".join(sorted(entries)) or "none"
@@ -255,7 +262,7 @@ def _referenced(entries: Mapping[str, Entry[T]], context: Entry[Context], name: 
     return entries[wanted]
 
 
-def _server(cluster: Entry[Cluster]) -> str:
+def _server(cluster: Entry[ClusterSettings]) -> str:
     server = cluster.values.server.rstrip("/")
     if not server:
         raise cluster.error("server", "is missing: the address of the API server")
@@ -271,14 +278,14 @@ def _server(cluster: Entry[Cluster]) -> str:
     return server
 
 
-def _proxy_url(cluster: Entry[Cluster]) -> str:
+def _proxy_url(cluster: Entry[ClusterSettings]) -> str:
     proxy = cluster.values.proxy_url
     if proxy and urlsplit(proxy).scheme not in PROXY_SCHEMES:
         raise cluster.error("proxy-url", f"must begin with one of {', '.join(f'{s}://' for s in PROXY_SCHEMES)}")
     return proxy
 
 
-def _identity(name: str, user: Entry[User]) -> Identity:
+def _identity(name: str, user: Entry[UserSettings]) -> Identity:
     values = user.values
     certificate, key = user.material("client-certificate"), user.material("client-key")
     if bool(certificate) != bool(key):
@@ -302,7 +309,7 @@ def _identity(name: str, user: Entry[User]) -> Identity:
     )
 
 
-def _provider_token(user: Entry[User]) -> str:
+def _provider_token(user: Entry[UserSettings]) -> str:
     """`auth-provider` is gone from kubectl but for `oidc`, whose token can be used while it is valid."""
     provider = user.values.auth_provider
     if provider is None:
@@ -316,7 +323,7 @@ def _provider_token(user: Entry[User]) -> str:
     return token
 
 
-def _impersonation(user: Entry[User]) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: Entry[UserSettings]) -> tuple[tuple[str, str], ...]:
     values = user.values
     named = [("Impersonate-User", values.as_), ("Impersonate-Uid", values.as_uid)]
     groups = [("Impersonate-Group", group) for group in values.as_groups]

@@ -17,7 +17,6 @@ from seatrial.kubernetes.errors import CredentialsError
 
 PLUGIN_S = 60.0  # a plugin that takes longer is ended
 STDERR_BYTES = 4000
-STDOUT_BYTES = 1 << 20
 
 
 class Credential(msgspec.Struct, rename="camel", frozen=True):
@@ -65,8 +64,7 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
         raise CredentialsError(source, f"cannot be started: {error.strerror}", lasting=True) from None
     try:
         async with asyncio.timeout(within_s):
-            output, errors = await asyncio.gather(_read(process.stdout), _read(process.stderr))
-            code = await process.wait()
+            output, errors = await process.communicate()
     except TimeoutError:
         raise CredentialsError(source, f"did not end within {within_s:g} s") from None
     finally:
@@ -74,18 +72,10 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    if code:
+    if process.returncode:
         text = errors[-STDERR_BYTES:].decode(errors="replace").strip()
-        raise CredentialsError(source, f"ended with exit code {code}" + (f": {text}" if text else ""))
+        raise CredentialsError(source, f"ended with exit code {process.returncode}" + (f": {text}" if text else ""))
     return _credential(source, plugin, output)
-
-
-async def _read(stream: asyncio.StreamReader | None) -> bytes:
-    assert stream is not None
-    kept = b""
-    while block := await stream.read(1 << 16):
-        kept = (kept + block)[-STDOUT_BYTES:]
-    return kept
 
 
 def _credential(source: str, plugin: Plugin, output: bytes) -> Credential:

@@ -33,7 +33,7 @@ from seatrial.kubernetes.errors import (
     api_error,
 )
 from seatrial.kubernetes.http.failures import PATIENCE_S, Failure, backoff_s, delay_after_refusal_s, failure
-from seatrial.kubernetes.http.http1 import Broken, NotHttp, Openings, Pool, settled
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Pool, settled
 from seatrial.kubernetes.http.proxies import Relay, host_and_port, proxy_of
 from seatrial.kubernetes.resources import Request
 
@@ -52,7 +52,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     body: bytes
     uncertain: bool  # an earlier try of the same request may have been done already
 
@@ -105,7 +105,7 @@ class Connection:
         repeatable: bool = True,
         timeout_s: float = REQUEST_S,
         patience_s: float | None = None,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """The body of a 2xx answer; anything else is raised. `method`: another than that of the verb."""
         method = method or request.method
         target = _target(request.path, (*query, ("timeout", f"{max(1, round(timeout_s))}s")))
@@ -121,13 +121,13 @@ class Connection:
                 head = self._head(method, target, accept, content_type, body is not None)
                 sent = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
                 reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S)
-            except (Broken, NotHttp, TimeoutError) as error:
+            except (BrokenConnection, NotHttp, TimeoutError) as error:
                 broken = self._failure(error)
                 uncertain = uncertain or (broken.sent and method != "GET")
                 delay = self._delay_after_break(request, broken, attempt, until, repeatable)
             else:
                 if reply.status < 300:
-                    return Answer(reply.body, uncertain)
+                    return ApiAnswer(reply.body, uncertain)
                 refused = self._refusal(request, reply.status, reply.headers, reply.body)
                 if reply.status == 401 and not renewed and await self.credentials.renew(generation):
                     renewed = True

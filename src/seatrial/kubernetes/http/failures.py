@@ -13,7 +13,7 @@ import aiohttp
 import msgspec
 
 from seatrial.kubernetes.errors import ApiError
-from seatrial.kubernetes.http.http1 import Broken, NotHttp
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp
 
 PATIENCE_S = 60.0  # how long one request goes on trying
 FIRST_DELAY_S, MOST_DELAY_S = 0.1, 10.0
@@ -41,7 +41,7 @@ class Failure(msgspec.Struct, frozen=True):
 def failure(error: BaseException) -> Failure:
     """What `error`, raised by aiohttp, means."""
     match error:
-        case Broken():
+        case BrokenConnection():
             return _broken(error)
         case NotHttp():
             return Failure(f"the answer is not HTTP: {error}; is this an API server?", sent=True)
@@ -72,7 +72,7 @@ def failure(error: BaseException) -> Failure:
     return Failure(f"{type(error).__name__}: {error}", sent=True)
 
 
-def _broken(error: Broken) -> Failure:
+def _broken(error: BrokenConnection) -> Failure:
     cause = error.cause
     if error.sent and (cause is None or isinstance(cause, ConnectionResetError)):
         return Failure("the server closed the connection without an answer", sent=True)

@@ -19,7 +19,7 @@ CLOSE_S = 1.0  # at the very end, for those that are not open yet; after that th
 IDLE_S = 45.0  # less than the 90 s after which an API server closes
 
 
-class Broken(Exception):
+class BrokenConnection(Exception):
     """No answer came. `sent`: the server may have acted on the request. `cause` says why; None: it just closed."""
 
     def __init__(self, sent: bool, cause: Exception | None = None) -> None:
@@ -81,7 +81,7 @@ class _Wire(asyncio.Protocol):
         self.closed = True
         if self._read == self._read_to_end and error is None:
             self._done()
-        self._fail(Broken(True, error))
+        self._fail(BrokenConnection(True, error))
 
     def _fail(self, error: Exception) -> None:
         self.close()
@@ -233,7 +233,7 @@ class Pool:
         await self._openings.close()
 
     async def ask(self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float) -> Reply:
-        """The answer; Broken, NotHttp or TimeoutError when there is none."""
+        """The answer; BrokenConnection, NotHttp or TimeoutError when there is none."""
         async with self._turn:
             wire = self._kept(tls)
             if wire is None:
@@ -278,7 +278,7 @@ class Pool:
                     happy_eyeballs_delay=0.25,
                 )
         except (OSError, ssl.SSLError) as error:
-            raise Broken(False, error) from error
+            raise BrokenConnection(False, error) from error
         return wire
 
 

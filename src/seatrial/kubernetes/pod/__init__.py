@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from seatrial.kubernetes.pod.commands import Container
-from seatrial.kubernetes.pod.files import Fetched, fetch_folder
+from seatrial.kubernetes.pod.commands import PodContainer
+from seatrial.kubernetes.pod.files import Fetched, fetch_archive
 from seatrial.kubernetes.pod.logs import LOG_PATIENCE_S, Logs
 from seatrial.kubernetes.pod.port_forward import Forward, port_forward
 
 
-class Pod(Container):
+class Pod(PodContainer):
     """Made by `Kubernetes.pod`. Asks nothing until it is used; `container` is needed when there are several."""
 
     def logs(self, *, follow: bool = False, patience_s: float = LOG_PATIENCE_S) -> Logs:
@@ -21,4 +21,4 @@ class Pod(Container):
 
     async def fetch_folder(self, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
         """`pack`: a command that writes the archive, where there is no `tar`."""
-        return await fetch_folder(self, path, into, pack)
+        return await fetch_archive(self, path, into, pack)

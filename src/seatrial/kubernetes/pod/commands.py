@@ -19,7 +19,7 @@ from seatrial.kubernetes.wire import decoder
 STDOUT, STDERR, STATUS = 1, 2, 3
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 # By a part of the server's message, the exit code that a shell has for a command that cannot be started.
-CANNOT_START = (
+START_FAILURES = (
     ("executable file not found", 127),
     ("no such file or directory", 127),
     ("permission denied", 126),
@@ -76,13 +76,13 @@ class Command:
         if status.status == "Success" or codes:
             self.exit_code = int(codes[0]) if codes else 0
             return
-        self.exit_code = next((code for part, code in CANNOT_START if part in status.message), None)
+        self.exit_code = next((code for part, code in START_FAILURES if part in status.message), None)
         if self.exit_code is None:
             raise status_error(self._request, status)
         self.problem = status.message
 
 
-class Container:
+class PodContainer:
     """One container of a pod."""
 
     def __init__(self, connection: Connection, namespace: str, name: str, container: str = "") -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
 from seatrial.kubernetes.http.failures import backoff_s
-from seatrial.kubernetes.pod.commands import Container
+from seatrial.kubernetes.pod.commands import PodContainer
 
 TRIES = 4
 MOST_STDERR_BYTES = 4000
@@ -27,7 +27,7 @@ class Fetched(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
 
 
-async def fetch_folder(source: Container, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
+async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
     """A folder with all below it. It appears under its name only when it is whole. `pack` is a command that writes the
     archive, for containers without a `tar`."""
     what = f"{path} of pod {source.namespace}/{source.name}"

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from seatrial.kubernetes.errors import Invalid, KubernetesError, NotFound
 from seatrial.kubernetes.http.failures import backoff_s
 from seatrial.kubernetes.objects import Tree
-from seatrial.kubernetes.pod.commands import Container
+from seatrial.kubernetes.pod.commands import PodContainer
 from seatrial.kubernetes.wire import decode
 
 LOG_PATIENCE_S = 300.0
@@ -32,7 +32,7 @@ STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerSta
 RUNNING, ENDED, GONE = "running", "ended", "gone"
 
 
-class Lines:
+class LogLines:
     """Whole lines out of the blocks of several connections, each line once.
 
     The node stamps its lines. After a cut it is asked for everything from a second before the newest one, because it
@@ -99,12 +99,12 @@ def _second(stamp: bytes) -> int:
 class Logs:
     """Iterate over it, once."""
 
-    def __init__(self, pod: Container, *, follow: bool = False, patience_s: float = LOG_PATIENCE_S) -> None:
+    def __init__(self, pod: PodContainer, *, follow: bool = False, patience_s: float = LOG_PATIENCE_S) -> None:
         self.complete: bool | None = None  # known when the iteration is over
         self._pod, self._connection = pod, pod.connection
         self._follow = follow
         self._patience_s = patience_s
-        self._lines = Lines()
+        self._lines = LogLines()
         self._begun = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

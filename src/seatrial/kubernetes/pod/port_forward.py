@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from seatrial.kubernetes.errors import KubernetesError
-from seatrial.kubernetes.pod.commands import Container
+from seatrial.kubernetes.pod.commands import PodContainer
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1
@@ -21,7 +21,7 @@ AFTER_END_S = 10.0
 class Forward:
     """Where to connect to (`host`, `port`), and what went wrong with connections so far (`problems`)."""
 
-    def __init__(self, pod: Container, port: int) -> None:
+    def __init__(self, pod: PodContainer, port: int) -> None:
         self.host, self.port = "127.0.0.1", 0
         self.problems: list[str] = []
         self._pod, self._pod_port = pod, port
@@ -93,7 +93,7 @@ class Forward:
 
 
 @asynccontextmanager
-async def port_forward(pod: Container, port: int) -> AsyncIterator[Forward]:
+async def port_forward(pod: PodContainer, port: int) -> AsyncIterator[Forward]:
     """Listens on a free port of the loopback while it is open. Connections that fail close; why is in `problems`."""
     forward = Forward(pod, port)
     listening = await asyncio.start_server(forward.serve, forward.host, 0)

@@ -22,7 +22,7 @@ from seatrial.kubernetes import (
     Resource,
     Tree,
     grant_yaml,
-    load,
+    load_access,
 )
 from seatrial.target.kubernetes import manifest, names, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
@@ -35,9 +35,9 @@ SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectRev
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
 
 
-async def examine(options: KubernetesOptions) -> list[Remark]:
+async def examine_cluster(options: KubernetesOptions) -> list[Remark]:
     try:
-        access = load(options.kubeconfig, options.context)
+        access = load_access(options.kubeconfig, options.context)
         access = replace(access, namespace=options.namespace or access.namespace)
     except KubernetesError as error:
         return [Remark(Level.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]

@@ -9,7 +9,7 @@ from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 
 ASK_S = 20.0  # for one try at a pod
-RETRY_S = 0.5
+REQUEST_AGAIN_S = 0.5
 _ASK = ["/bin/sh", "-c", f"mkdir -p {names.OUT} && : > {names.OUT}/cancel"]
 
 
@@ -35,5 +35,5 @@ class Ender:
             with contextlib.suppress(KubernetesError, TimeoutError):
                 async with asyncio.timeout(ASK_S):
                     return (await keeper.run(_ASK)).exit_code == 0
-            await asyncio.sleep(RETRY_S * attempt)
+            await asyncio.sleep(REQUEST_AGAIN_S * attempt)
         return False

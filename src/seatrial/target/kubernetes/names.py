@@ -21,14 +21,14 @@ OUT = f"{VOLUME}/out"
 
 SCHEME = "kubernetes"
 # A pod of an Indexed Job is called NAME-NUMBER-RANDOM, and its host NAME-NUMBER; both must fit into 63 characters.
-MOST_CHARACTERS = 50
+NAME_CHARACTERS = 50
 _DIGEST_CHARACTERS = 8
 _NOT_ALLOWED = re.compile(r"[^a-z0-9]+")
 _LABEL_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
 _LABEL_MOST_CHARACTERS = 63
 
 
-def object_name(name: str, most: int = MOST_CHARACTERS) -> str:
+def object_name(name: str, most: int = NAME_CHARACTERS) -> str:
     """A name that Kubernetes takes, readable, and another for every other `name`."""
     plain = _NOT_ALLOWED.sub("-", name.lower()).strip("-")
     if plain == name and len(plain) <= most and plain[:1].isalpha():

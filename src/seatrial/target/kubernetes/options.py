@@ -9,30 +9,30 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from seatrial.target.kubernetes.names import PLACE
 from seatrial.target.kubernetes.option_values import (
     Cpu,
-    Duration,
+    DurationValue,
     Folder,
     LabelKey,
     Labels,
     LabelValue,
     Namespace,
+    NonEmptyText,
     ObjectName,
     ResourceName,
-    Size,
-    Text,
-    Variable,
+    SizeValue,
+    VariableName,
 )
 
 USER = 1000  # of a pod under `restricted`, unless `user` is written
 SHARED_MEMORY = "/dev/shm"
 
 
-class Options(BaseModel):
+class OptionsModel(BaseModel):
     """What all options share. Built when first used: a suite without a cluster does not wait for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class Toleration(Options):
+class Toleration(OptionsModel):
     """As Kubernetes writes it."""
 
     key: LabelKey | None = Field(None, description="The taint's key; without it every taint.")
@@ -56,7 +56,7 @@ class Toleration(Options):
         return self
 
 
-class Volume(Options):
+class Volume(OptionsModel):
     """Something that is there already, and where the trial finds it: exactly one of claim, host, config and secret."""
 
     claim: ObjectName | None = Field(None, description="Name of a PersistentVolumeClaim.")
@@ -64,7 +64,7 @@ class Volume(Options):
     config: ObjectName | None = Field(None, description="Name of a ConfigMap.")
     secret: ObjectName | None = Field(None, description="Name of a Secret.")
     at: Folder = Field(description="Where the trial finds it.")
-    path: Text | None = Field(None, description="A part of it alone: relative, without `..`.")
+    path: NonEmptyText | None = Field(None, description="A part of it alone: relative, without `..`.")
     read_only: bool = Field(True, strict=True, description="False: the trial may write there (claim and host only).")
 
     @model_validator(mode="after")
@@ -79,7 +79,7 @@ class Volume(Options):
         return self
 
 
-class GpuModel(Options):
+class GpuModel(OptionsModel):
     """How one model of GPU is asked for."""
 
     resource: ResourceName | None = Field(
@@ -88,12 +88,12 @@ class GpuModel(Options):
     select: Labels = Field({}, description="Labels of the nodes that have it.")
 
 
-class Keeper(Options):
+class Keeper(OptionsModel):
     """The small container that keeps a pod's files until they are collected."""
 
     cpu: Cpu = Field(0.05, description="Cores that are asked for.")
     cpu_limit: Cpu = Field(1.0, description="Cores that are allowed; the same as `cpu` makes Guaranteed pods.")
-    memory_bytes: Size = Field(64 << 20, alias="memory", description="Memory, asked for and allowed.")
+    memory_bytes: SizeValue = Field(64 << 20, alias="memory", description="Memory, asked for and allowed.")
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -116,8 +116,8 @@ def _template(template: dict[str, Any]) -> dict[str, Any]:
     return template
 
 
-class KubernetesOptions(Options):
-    context: Text | None = Field(None, description="Context of the kubeconfig; without it the current one.")
+class KubernetesOptions(OptionsModel):
+    context: NonEmptyText | None = Field(None, description="Context of the kubeconfig; without it the current one.")
     kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
         None, description="File; without it as kubectl: $KUBECONFIG, ~/.kube/config."
     )
@@ -129,12 +129,12 @@ class KubernetesOptions(Options):
     )
     queue: ObjectName | None = Field(None, description="Kueue's LocalQueue through which jobs start.")
 
-    image: Text | None = Field(None, description="Image of runtimes that name none.")
+    image: NonEmptyText | None = Field(None, description="Image of runtimes that name none.")
     pull: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         None, description="When images are pulled; without it as Kubernetes does by the image's tag."
     )
     pull_secrets: tuple[ObjectName, ...] = Field((), description="Secrets with which images are pulled.")
-    env: dict[Variable, Annotated[str, Field(strict=True)]] = Field(
+    env: dict[VariableName, Annotated[str, Field(strict=True)]] = Field(
         {}, description="Variables of all jobs; those of suite, runtime and trial come before them."
     )
     service_account: ObjectName | None = Field(
@@ -158,26 +158,28 @@ class KubernetesOptions(Options):
     gpu_label: LabelKey | None = Field(
         None, description="Label of nodes whose value is the machine's `gpu.model`; without it `select` decides."
     )
-    gpu_models: dict[Text, GpuModel] = Field(
+    gpu_models: dict[NonEmptyText, GpuModel] = Field(
         {}, description="Models that are asked for in another way, by the machine's `gpu.model`: MIG, other labels."
     )
 
     volumes: tuple[Volume, ...] = Field((), description="Claims and other volumes that jobs find.")
-    files_size_bytes: Size | None = Field(None, alias="files_size", description="Most that a job's files may take.")
-    shared_memory_bytes: Size | None = Field(
+    files_size_bytes: SizeValue | None = Field(
+        None, alias="files_size", description="Most that a job's files may take."
+    )
+    shared_memory_bytes: SizeValue | None = Field(
         None, alias="shared_memory", description="Size of /dev/shm; counts as memory of the pod."
     )
     keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
-    keep_s: Duration = Field(3600.0, alias="keep", description="How long what was not collected stays.")
-    keep_gpu_s: Duration = Field(300.0, alias="keep_gpu", description="The same for jobs that hold GPUs.")
-    deadline_s: Duration = Field(
+    keep_s: DurationValue = Field(3600.0, alias="keep", description="How long what was not collected stays.")
+    keep_gpu_s: DurationValue = Field(300.0, alias="keep_gpu", description="The same for jobs that hold GPUs.")
+    deadline_s: DurationValue = Field(
         86400.0, alias="deadline", description="The cluster's own bound for jobs without a limit for queue or run."
     )
 
     endpoint: Literal["port-forward", "service", "ingress", "route"] = Field(
         "port-forward", description="How a job's port is reached; service: from inside the cluster."
     )
-    endpoint_host: Text | None = Field(
+    endpoint_host: NonEmptyText | None = Field(
         None, description="Host name of an ingress or route, with {job} in it: {job}.apps.example.com."
     )
     endpoint_class: ObjectName | None = Field(None, description="Name of an IngressClass.")

@@ -27,7 +27,7 @@ from seatrial.kubernetes import (
     Meta,
     NotFound,
     Object,
-    Part,
+    ObjectPart,
     Resource,
 )
 from seatrial.target.kubernetes import manifest, names
@@ -57,7 +57,7 @@ class Annotated(Object, frozen=True, gc=False):
     metadata: AnnotatedMeta = AnnotatedMeta()
 
 
-class _Spec(Part, frozen=True, gc=False):
+class _Spec(ObjectPart, frozen=True, gc=False):
     ttl_seconds_after_finished: int = 0
 
 

@@ -18,13 +18,13 @@ from seatrial.kubernetes import (
     Kubernetes,
     KubernetesError,
     NotFound,
-    Part,
-    load,
+    ObjectPart,
+    load_access,
 )
 from seatrial.target.agent_file import agent_bytes
 from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.doctor import examine
+from seatrial.target.kubernetes.doctor import examine_cluster
 from seatrial.target.kubernetes.ender import Ender
 from seatrial.target.kubernetes.endpoint import opened_port
 from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
@@ -35,7 +35,7 @@ from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating, in_use, remove_unused
 from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
@@ -43,11 +43,11 @@ GONE_S = 120.0
 POLL_S = 0.5
 
 
-class _Status(Part, frozen=True, gc=False):
+class _Status(ObjectPart, frozen=True, gc=False):
     active: int = 0
 
 
-class _Spec(Part, frozen=True, gc=False):
+class _Spec(ObjectPart, frozen=True, gc=False):
     suspend: bool = False
 
 
@@ -78,7 +78,7 @@ class KubernetesTarget:
 
     async def open(self) -> None:
         with target_errors("the cluster cannot be used"):
-            access = load(self._options.kubeconfig, self._options.context)
+            access = load_access(self._options.kubeconfig, self._options.context)
             access = replace(access, namespace=self._options.namespace or access.namespace)
             self._client = Kubernetes(access)
             try:
@@ -89,7 +89,7 @@ class KubernetesTarget:
         self._context, self._namespace = access.context, access.namespace
         self._resource = manifest.root_resource(self._options)
         self._ender = Ender(self._client, self._resource)
-        self._watcher = Watcher(self._client, self._resource, ender=self._ender)
+        self._watcher = JobWatcher(self._client, self._resource, ender=self._ender)
         others = _others(self._options)
         self._collector = Collector(self._client, self._watcher, others)
         self._live_log = LiveLog(self._client, self._watcher, others)
@@ -109,7 +109,7 @@ class KubernetesTarget:
         """Images are pulled by nodes, when they have a job: nothing can be begun before."""
 
     async def examine(self) -> list[Remark]:
-        return await examine(self._options)
+        return await examine_cluster(self._options)
 
     # ---- submitting and taking up
 

@@ -25,11 +25,11 @@ from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.files.keeper_log import LinePrefixer, line_prefix
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.protocol import TargetError
 
-PATIENCE_S = 120.0  # for a node that does not answer although its pod should run
-LOG_PATIENCE_S = 5.0
+FETCH_PATIENCE_S = 120.0  # for a node that does not answer although its pod should run
+LAST_LOG_S = 5.0
 REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
 NO_SUCH_COMMAND = 127
 # For images that have no tar: a Python, which the agent needs anyway, can pack as well.
@@ -41,7 +41,7 @@ WITHOUT_TAR = (
     "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S -c "$1" "$2"',
     "sh", _PACK, names.OUT,
 )  # fmt: skip
-RETRY_S = 1.0
+FETCH_RETRY_S = 1.0
 # Then nothing is wrong with the job, and what it wrote stays where it is.
 LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
 
@@ -49,7 +49,7 @@ LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
 class Collector:
     """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
 
-    def __init__(self, client: Kubernetes, watcher: Watcher, others: tuple[str, ...] = ()) -> None:
+    def __init__(self, client: Kubernetes, watcher: JobWatcher, others: tuple[str, ...] = ()) -> None:
         """`others`: containers that the user's template adds, whose logs belong to the job's."""
         self._client, self._watcher, self._others = client, watcher, others
         self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
@@ -111,9 +111,9 @@ class Collector:
                     await keeper.fetch_folder(names.OUT, folder, WITHOUT_TAR)
                 return folder
             except KubernetesError as error:
-                if time.monotonic() - begun_s > (REFUSED_S if error.lasting else PATIENCE_S):
+                if time.monotonic() - begun_s > (REFUSED_S if error.lasting else FETCH_PATIENCE_S):
                     raise
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(FETCH_RETRY_S)
 
     # ---- without a keeper
 
@@ -129,7 +129,7 @@ class Collector:
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
     async def _log(self, pod: TrackedPod, container: str) -> bytes:
-        logs = self._client.pod(pod.name, container).logs(patience_s=LOG_PATIENCE_S)
+        logs = self._client.pod(pod.name, container).logs(patience_s=LAST_LOG_S)
         with contextlib.suppress(NotFound):
             return b"".join([line async for line in logs])
         return b""

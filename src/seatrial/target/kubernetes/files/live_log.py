@@ -9,14 +9,14 @@ from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.files.keeper_log import KeeperLog, LinePrefixer, line_prefix
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 QUEUED_BLOCKS = 64
 POLL_S = 0.2
 
 
 class LiveLog:
-    def __init__(self, client: Kubernetes, watcher: Watcher, others: tuple[str, ...]) -> None:
+    def __init__(self, client: Kubernetes, watcher: JobWatcher, others: tuple[str, ...]) -> None:
         self._client, self._watcher, self._others = client, watcher, others
 
     async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:

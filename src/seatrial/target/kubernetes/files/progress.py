@@ -7,17 +7,17 @@ from seatrial.job import Event
 from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.watch.watcher import Watcher
+from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
 AFTER_S = 0.3  # what has ended by then needs no progress
 MOST = 64  # jobs at a time: each is a connection through the API server
-RETRY_S = (0.2, 0.5, 2.0)
+FOLLOW_AGAIN_S = (0.2, 0.5, 2.0)
 
 
 class ProgressFollower:
-    def __init__(self, client: Kubernetes, watcher: Watcher) -> None:
+    def __init__(self, client: Kubernetes, watcher: JobWatcher) -> None:
         self._client, self._watcher = client, watcher
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
@@ -56,5 +56,5 @@ class ProgressFollower:
                                 offset, failures = offset + len(block), 0
                                 if step := progress.feed(block):
                                     self._watcher.report(Event(handle, progress=step))
-                await asyncio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
+                await asyncio.sleep(FOLLOW_AGAIN_S[min(failures, len(FOLLOW_AGAIN_S) - 1)])
                 failures += 1

@@ -44,7 +44,7 @@ class PatchError(ValueError):
         self.path, self.problem = path, problem
 
 
-def merged(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+def apply_patch(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """A pod template with a patch put on it. Neither of the two is changed."""
     return _map(copy.deepcopy(dict(original)), copy.deepcopy(dict(patch)), ())
 

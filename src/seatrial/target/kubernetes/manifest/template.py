@@ -6,7 +6,7 @@ from typing import Any
 from seatrial.job import Outcome
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest.pod import VOLUME
-from seatrial.target.kubernetes.manifest.strategic import PatchError, merged
+from seatrial.target.kubernetes.manifest.strategic import PatchError, apply_patch
 from seatrial.target.protocol import TargetError
 
 _OWN_VARIABLES = ("HOME", "TMPDIR", "MASTER_ADDR", "MASTER_PORT")
@@ -18,7 +18,7 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     if not patch:
         return ours
     try:
-        made = merged(ours, patch)
+        made = apply_patch(ours, patch)
     except PatchError as error:
         raise TargetError(f"the target's `template`: {error}", Outcome.REFUSED) from None
     lost = list(_lost(ours, made))

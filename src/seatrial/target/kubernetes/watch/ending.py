@@ -19,9 +19,9 @@ from seatrial.target.kubernetes.watch.objects import (
     PodObject,
     RootObject,
     Terminated,
+    clean_line,
+    clean_text,
     epoch_s,
-    one_line,
-    printable,
     read_termination_message,
 )
 
@@ -107,7 +107,7 @@ def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
     if len(hosts) == 1:
         return ended
     plain = f"exit code {ended.code}" if ended.code is not None else ended.outcome.value
-    message = printable(f"host {host.pod.number}{_on(host.pod)}: {ended.message or plain}", MESSAGE_CHARACTERS)
+    message = clean_text(f"host {host.pod.number}{_on(host.pod)}: {ended.message or plain}", MESSAGE_CHARACTERS)
     return msgspec.structs.replace(ended, message=message)
 
 
@@ -146,7 +146,7 @@ def _own_end(host: HostEnd) -> Exit | None:
     if ended is None or message is None:
         return None
     code = ended.exit_code if message.code is None and message.outcome is Outcome.EXITED else message.code
-    return Exit(message.outcome, code, message=printable(message.message, MESSAGE_CHARACTERS))
+    return Exit(message.outcome, code, message=clean_text(message.message, MESSAGE_CHARACTERS))
 
 
 # ---- what was done to it
@@ -160,7 +160,7 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
     if disruption is not None:
         return Exit(Outcome.EVICTED, message=_disrupted(disruption, pod))
     if pod.status.reason == "Evicted":
-        return Exit(Outcome.EVICTED, message=f"evicted by its node {_node(pod)}: {one_line(pod.status.message)}")
+        return Exit(Outcome.EVICTED, message=f"evicted by its node {_node(pod)}: {clean_line(pod.status.message)}")
     if not host.gone and not pod.being_deleted:
         return None
     deadline = _deadline(context, pod.started)
@@ -173,9 +173,9 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
 
 def _disrupted(disruption: Condition, pod: PodObject) -> str:
     node = _node(pod)
-    what = DISRUPTIONS.get(disruption.reason, f"{one_line(disruption.reason, 100)} on {{}}").format(node)
+    what = DISRUPTIONS.get(disruption.reason, f"{clean_line(disruption.reason, 100)} on {{}}").format(node)
     by_node = disruption.reason == "TerminationByKubelet"
-    detail = (one_line(pod.status.message) if by_node else "") or one_line(disruption.message)
+    detail = (clean_line(pod.status.message) if by_node else "") or clean_line(disruption.message)
     return f"{what}: {detail}" if detail else what
 
 
@@ -233,7 +233,7 @@ def _without_pods(context: EndContext) -> Exit:
 
 
 def _from_state(ended: Terminated, pod: PodObject) -> Exit:
-    message, detail = printable(ended.message, MESSAGE_CHARACTERS), one_line(ended.message) or ended.reason
+    message, detail = clean_text(ended.message, MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
     if ended.reason in CANNOT_START:
         wrong = any(text in ended.message.lower() for text in WRONG_IMAGE)
         what = f"its container could not be started{_on(pod)}: {detail}"
@@ -253,7 +253,7 @@ def _other_container_failed(pod: PodObject) -> str:
     for name, state in pod.states():
         if name != TRIAL and state.terminated is not None and state.terminated.exit_code:
             what = f"its container {name} failed with exit code {state.terminated.exit_code} before it began"
-            message = one_line(state.terminated.message)
+            message = clean_line(state.terminated.message)
             return f"{what}: {message}" if message else what
     return "its pod failed without a reason"
 
@@ -298,4 +298,4 @@ def _node(pod: PodObject) -> str:
 
 
 def _reason(reason: str, message: str) -> str:
-    return ": ".join(filter(None, (one_line(reason, 100), one_line(message))))
+    return ": ".join(filter(None, (clean_line(reason, 100), clean_line(message))))

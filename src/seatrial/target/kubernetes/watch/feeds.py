@@ -27,7 +27,7 @@ from seatrial.kubernetes import (
     KubernetesError,
     NotFound,
     Object,
-    Part,
+    ObjectPart,
     Resource,
 )
 from seatrial.target.kubernetes import names
@@ -42,7 +42,7 @@ WORKLOAD_LABEL, WORKLOAD_VERSIONS = "kueue.x-k8s.io/job-uid", ("v1beta1", "v1bet
 NODES_S = 60.0  # that what is known of nodes counts
 
 
-class NodeStatus(Part, frozen=True, gc=False):
+class NodeStatus(ObjectPart, frozen=True, gc=False):
     allocatable: dict[str, str] = msgspec.field(default_factory=dict)
 
 

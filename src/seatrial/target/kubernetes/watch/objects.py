@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 
 from seatrial.job import Outcome, StageTime
-from seatrial.kubernetes import Meta, Object, Part
+from seatrial.kubernetes import Meta, Object, ObjectPart
 from seatrial.target.kubernetes.names import JOB, TRIAL
 
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
@@ -32,7 +32,7 @@ def epoch_s(stamp: str | None) -> float | None:
     return seconds if seconds > 0 else None
 
 
-class Condition(Part, frozen=True, gc=False):
+class Condition(ObjectPart, frozen=True, gc=False):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -40,16 +40,16 @@ class Condition(Part, frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
-class Running(Part, frozen=True, gc=False):
+class Running(ObjectPart, frozen=True, gc=False):
     started_at: str | None = None
 
 
-class WaitingState(Part, frozen=True, gc=False):
+class WaitingState(ObjectPart, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
 
 
-class Terminated(Part, frozen=True, gc=False):
+class Terminated(ObjectPart, frozen=True, gc=False):
     exit_code: int = 0
     signal: int | None = None
     reason: str = ""
@@ -58,39 +58,39 @@ class Terminated(Part, frozen=True, gc=False):
     finished_at: str | None = None
 
 
-class ContainerState(Part, frozen=True, gc=False):
+class ContainerState(ObjectPart, frozen=True, gc=False):
     waiting: WaitingState | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Part, frozen=True, gc=False):
+class ContainerStatus(ObjectPart, frozen=True, gc=False):
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
     state: ContainerState = ContainerState()
     ready: bool = False  # its readiness probe passed last time
 
 
-class Probe(Part, frozen=True, gc=False):
+class Probe(ObjectPart, frozen=True, gc=False):
     """That there is one is all that matters."""
 
 
-class ContainerResources(Part, frozen=True, gc=False):
+class ContainerResources(ObjectPart, frozen=True, gc=False):
     requests: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class ContainerSpec(Part, frozen=True, gc=False):
+class ContainerSpec(ObjectPart, frozen=True, gc=False):
     name: str = ""
     readiness_probe: Probe | None = None
     resources: ContainerResources = ContainerResources()
 
 
-class PodSpec(Part, frozen=True, gc=False):
+class PodSpec(ObjectPart, frozen=True, gc=False):
     node_name: str = ""
     containers: tuple[ContainerSpec, ...] = ()
 
 
-class PodStatus(Part, frozen=True, gc=False):
+class PodStatus(ObjectPart, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     message: str = ""
@@ -175,11 +175,11 @@ class PodObject(Object, frozen=True, gc=False):
         return since_s is not None and started_s is not None and since_s > started_s
 
 
-class RootSpec(Part, frozen=True, gc=False):
+class RootSpec(ObjectPart, frozen=True, gc=False):
     suspend: bool | None = None
 
 
-class RootStatus(Part, frozen=True, gc=False):
+class RootStatus(ObjectPart, frozen=True, gc=False):
     conditions: tuple[Condition, ...] = ()
 
 
@@ -205,7 +205,7 @@ class RootObject(Object, frozen=True, gc=False):
         return _condition(conditions, "Complete") or _condition(conditions, "Completed")
 
 
-class Regarding(Part, frozen=True, gc=False):
+class Regarding(ObjectPart, frozen=True, gc=False):
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -267,12 +267,12 @@ def _index(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def printable(text: str, most: int = 1000) -> str:
+def clean_text(text: str, most: int = 1000) -> str:
     """The text of a cluster or a job, fit to be shown: printable, lines kept, not longer than `most`."""
     lines = ("".join(one if one.isprintable() else " " for one in line) for line in text[: 4 * most].splitlines())
     kept = "\n".join(line.rstrip() for line in lines if line.strip())
     return kept if len(kept) <= most else f"{kept[: most - 1]}…"
 
 
-def one_line(text: str, most: int = 300) -> str:
-    return printable(" ".join(text[: 4 * most].split()), most)
+def clean_line(text: str, most: int = 300) -> str:
+    return clean_text(" ".join(text[: 4 * most].split()), most)

@@ -17,7 +17,7 @@ from seatrial.target.kubernetes.watch.objects import (
     RootObject,
     WaitingState,
     WarningEvent,
-    one_line,
+    clean_line,
 )
 
 # As in a text of the scheduler: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match ...".
@@ -154,10 +154,10 @@ def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterato
         if waiting.reason in IMAGE:
             yield _image(waiting, warnings, patience)
         elif waiting.reason in CONTAINER:
-            why = f"its container {name} cannot be made ({waiting.reason}): {one_line(waiting.message)}"
+            why = f"its container {name} cannot be made ({waiting.reason}): {clean_line(waiting.message)}"
             yield _refused_or_infra(WRONG_CONTAINER.match(waiting.message), why, "container", patience)
         elif waiting.reason == CRASH_LOOP:
-            why = f"its container {name} ends again and again: {one_line(waiting.message)}"
+            why = f"its container {name} ends again and again: {clean_line(waiting.message)}"
             yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
     scheduled = pod.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
@@ -181,7 +181,7 @@ def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patien
     missing = NO_SUCH_IMAGE.match(" ".join([waiting.message, *pulls[-1:]]))
     detail = BACK_OFF.sub("", waiting.message)
     detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
-    why = f"its image cannot be had ({waiting.reason}): {one_line(detail or waiting.reason)}"
+    why = f"its image cannot be had ({waiting.reason}): {clean_line(detail or waiting.reason)}"
     return _refused_or_infra(IMAGE[waiting.reason] or missing, why, "image", patience)
 
 
@@ -191,10 +191,10 @@ def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Wa
     if found is None:
         return
     if found.reason in SANDBOX:
-        why = f"its node cannot set up its pod: {one_line(found.message)}"
+        why = f"its node cannot set up its pod: {clean_line(found.message)}"
         yield Waiting(why, Outcome.INFRA, patience.never_s, "sandbox")
         return
-    why = f"a volume of it cannot be mounted: {one_line(found.message)}"
+    why = f"a volume of it cannot be mounted: {clean_line(found.message)}"
     if NO_SUCH_VOLUME.match(found.message):
         yield Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
     else:
@@ -208,7 +208,7 @@ def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float]
     whole = " ".join(condition.message[:MESSAGE_CHARACTERS].split())
     matched = UNSCHEDULABLE.match(whole)
     # What follows the reasons is about preemption, and of use to authors of schedulers.
-    text = one_line(whole[: matched.end("reasons")] if matched else whole)
+    text = clean_line(whole[: matched.end("reasons")] if matched else whole)
     why = f"waiting: {text or condition.reason}"
     if MISSING_CLAIM.search(text):
         return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, patience.refused_s, "claim")
@@ -248,7 +248,7 @@ def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> 
 
 
 def _not_created(message: str, patience: Patience) -> Waiting:
-    why = f"its pods cannot be made: {one_line(NAMELESS.sub('', message), CREATE_CHARACTERS)}"
+    why = f"its pods cannot be made: {clean_line(NAMELESS.sub('', message), CREATE_CHARACTERS)}"
     of_quota = "exceeded quota" in message.lower()
     refused = _over_whole_quota(message) if of_quota else NOT_ADMITTED.match(message)
     return _refused_or_infra(refused, why, "create", patience)
@@ -273,7 +273,7 @@ def _queued(warnings: Sequence[WarningEvent], patience: Patience) -> Waiting:
     messages = [one.message for one in warnings if one.involved_object.kind == KUEUE_WORKLOAD]
     if not messages:
         return Waiting("waiting: not admitted by Kueue yet")
-    text = one_line(messages[-1])
+    text = clean_line(messages[-1])
     if NO_QUEUE in text:
         return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, patience.refused_s, "queue")
     if OVER_WHOLE_QUEUE in text:

@@ -40,7 +40,7 @@ POLL_S = 0.5
 LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
 
 
-class Watcher:
+class JobWatcher:
     """It ends what must not go on: a job that will never start, before its exit is given, and the hosts that would wait
     for ever for one that failed."""
 
