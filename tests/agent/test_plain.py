@@ -22,6 +22,7 @@ BUSYBOX = Path("/bin/busybox")
 SHELLS = [["/bin/busybox", "sh"], ["/bin/sh"]]
 pytestmark = pytest.mark.skipif(not BUSYBOX.exists(), reason="needs busybox")
 LIMITS = Limits(grace_s=1)
+BARE = ("sh", "mkdir", "tee", "tail", "date", "wc", "mv", "sleep", "printf", "cat", "rm", "mkfifo", "tr", "sed")
 
 
 def run(*commands: str, timeout_s: float | None = None) -> tuple[Step, ...]:
@@ -232,23 +233,7 @@ class TestInputs:
 
     def test_cannot_be_had_without_tar(self, tmp_path: Path, agent: Path) -> None:
         plain = Plain(PodProcesses(tmp_path / "place", agent), ["/bin/sh"])  # busybox's shell has a tar of its own
-        bare = tools(
-            tmp_path / "bare",
-            "sh",
-            "mkdir",
-            "tee",
-            "tail",
-            "date",
-            "wc",
-            "mv",
-            "sleep",
-            "printf",
-            "cat",
-            "rm",
-            "mkfifo",
-            "tr",
-            "sed",
-        )
+        bare = tools(tmp_path / "bare", *BARE)
         end = plain.run(self.given(), env=plain.pod.env(PATH=str(bare)))
         assert (end["exit"], end["outcome"]) == (1, "infra")
         assert "tar" in end["message"]
@@ -345,32 +330,3 @@ class TestAnImageOfBusyboxAlone:
         end = json.loads((image.root.parent / "dev/termination-log").read_text())
         assert (end["outcome"], end["steps"]) == ("cancelled", [["exited", 0], ["cancelled", None]])
         assert "polite" in image.log().splitlines()
-
-
-class TestStart:
-    @pytest.fixture
-    def pod(self, tmp_path: Path, agent: Path) -> PodProcesses:
-        pod = PodProcesses(tmp_path / "place", agent)
-        text = script("start").replace("/usr/", "/nowhere/").replace("/opt/", "/nowhere/")
-        (pod.root / "agent/start.sh").write_text(text)
-        (pod.root / "job/plain.sh").write_text("echo plain\n")
-        return pod
-
-    def start(self, pod: PodProcesses, path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        argv = ["/bin/sh", str(pod.root / "agent/start.sh"), *arguments]
-        return subprocess.run(argv, env=pod.env(PATH=str(path)), capture_output=True, text=True, timeout=WAIT_S)
-
-    def test_runs_the_agent_by_the_first_python_that_is_new_enough(self, pod: PodProcesses, tmp_path: Path) -> None:
-        folder = tmp_path / "bin"
-        folder.mkdir()
-        (folder / "python3").write_text("#!/bin/sh\nexit 1\n")  # as one that is too old answers
-        (folder / "python3").chmod(0o755)
-        (folder / "python").symlink_to(sys.executable)
-        pod.write("echo by the agent")
-        done = self.start(pod, folder)
-        assert (done.returncode, "by the agent\n" in done.stdout) == (0, True)
-        assert self.start(pod, folder, "find").stdout == f"{folder}/python\n"
-
-    def test_without_one_leaves_it_to_the_shell(self, pod: PodProcesses, tmp_path: Path) -> None:
-        assert self.start(pod, tmp_path).stdout == "plain\n"
-        assert self.start(pod, tmp_path, "find").returncode == 1

@@ -73,7 +73,7 @@ class ListMeta(ObjectPart, frozen=True, gc=False):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-# The object that a caller wants, in every signature. Type checkers learn its default; at run time nobody asks.
+# The object that a caller wants, in every signature. Type checkers learn its default; at run time there is none.
 if TYPE_CHECKING:
     import typing_extensions
 

@@ -30,7 +30,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A right that the server said was not there, and whose it should be."""
+    """A right that is missing according to the server, and the user that needs it."""
 
     right: Right
     user: str

@@ -298,9 +298,10 @@ class Connection:
         self._base, proxy = self.access.server, proxy_of(self.access)
         if proxy:
             self._relay = Relay(proxy, self.access.server)
-            host, port = "127.0.0.1", await self._relay.open()
+            await self._relay.open()
+            host, port = self._relay.host, self._relay.port
             parts = urlsplit(self.access.server)
-            self._base = f"{parts.scheme}://{host}:{port}{parts.path}"
+            self._base = f"{parts.scheme}://{self._relay.address}{parts.path}"
         return host, port
 
 

@@ -70,7 +70,7 @@ class _Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None:
-            self.close()  # nobody asked
+            self.close()  # nothing was asked
             return
         try:
             self._read(data)
@@ -116,7 +116,7 @@ class _Wire(asyncio.Protocol):
             name, value = name.lower(), value.strip()
             headers[name] = f"{headers[name]}\n{value}" if name in headers else value
         self._headers, self._head = headers, b""
-        if self._status < 200:  # more comes: it was only a word in between
+        if self._status < 200:  # an interim answer: more comes
             if rest:
                 self._read_head(rest)
             return
@@ -136,7 +136,7 @@ class _Wire(asyncio.Protocol):
         self._parts.append(data)
         self._left -= len(data)
         if self._left < 0:
-            raise ValueError("more bytes than the answer said it has")
+            raise ValueError("more bytes than its content-length")
         if self._left == 0:
             self._done()
 
@@ -173,14 +173,14 @@ class _Wire(asyncio.Protocol):
 
 
 class Openings:
-    """Connections that are just being opened. Whoever wanted one may go away; it is then opened to the end, and closed:
+    """Connections that are just being opened. The caller may be cancelled; it is then opened to the end, and closed:
     one that is cut off in its TLS greeting stays open for long in asyncio, and its socket is never closed."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self, opening: Coroutine[Any, Any, T], let_go: Callable[[T], None]) -> T:
-        """What `opening` gives; `let_go` closes it when nobody wants it any more."""
+        """What `opening` gives; `let_go` closes it when it is not wanted any more."""
         task = asyncio.create_task(opening)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -205,7 +205,7 @@ def _abandon(done: "asyncio.Task[T]", let_go: Callable[[T], None]) -> None:
 
 
 async def settled() -> None:
-    """Until the loop has seen the end of connections, and told their transports, which close."""
+    """Until the loop has noticed the end of connections, and their transports have closed."""
     for _ in range(3):
         await asyncio.sleep(0)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from seatrial.kubernetes.config.access import Access
+from seatrial.kubernetes.http.local_port import LocalPort
 
 BLOCK_BYTES = 1 << 16
 REACH_S = 10.0
@@ -71,42 +72,25 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-class Relay:
+class Relay(LocalPort):
     """A port of this machine that leads to one server through a proxy: SOCKS5 (`ssh -D`), or HTTP's CONNECT.
 
-    TLS goes through it untouched, so that whoever finds the port gets no further than to the server's front door.
+    TLS goes through it untouched, so that another program that finds the port gets no further than the server's TLS.
     """
 
     def __init__(self, proxy: str, server: str) -> None:
+        super().__init__()
         parts = urlsplit(proxy)
         self.problem = ""  # why the last connection did not come about
         self._scheme = parts.scheme
         self._proxy = host_and_port(proxy, SOCKS_PORT)
         self._login = (unquote(parts.username or "").encode(), unquote(parts.password or "").encode())
         self._host, self._port = host_and_port(server)
-        self._listening: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
 
-    async def open(self) -> int:
-        """The port."""
-        self._listening = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return int(self._listening.sockets[0].getsockname()[1])
-
-    async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.close()
-        for task in list(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
-        ends = [writer]
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far = None
         try:
             far_reader, far = await self._reach()
-            ends.append(far)
             await self._greet(far_reader, far)
             self.problem = ""
             await asyncio.gather(pump(reader, far), pump(far_reader, writer))
@@ -114,12 +98,9 @@ class Relay:
             self.problem = f"the proxy {self._name} closes the connection"
         except ConnectionError as error:
             self.problem = self.problem or str(error)
-        except asyncio.CancelledError:
-            pass  # closing; the streams' own machinery complains about a handler that is cancelled
         finally:
-            self._open.discard(task)
-            for end in ends:
-                end.close()
+            if far is not None:
+                far.close()
 
     @property
     def _name(self) -> str:

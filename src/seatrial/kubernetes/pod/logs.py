@@ -6,7 +6,7 @@
 3. It ends early only when the pod is gone: then `complete` is False.
 4. What Kubernetes itself loses cannot be given: a node shows no more than its newest file (10 MiB by default), so what
    it rotated away while the connection was cut is gone, and a kubelet that follows can skip what is written at the very
-   moment of a rotation (observed with 1.35). Whoever needs every line of a longer log keeps a copy inside the pod.
+   moment of a rotation (observed with 1.35). To keep every line of a longer log, write a copy inside the pod.
 """
 
 import asyncio

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 
 from seatrial.kubernetes.errors import KubernetesError
+from seatrial.kubernetes.http.local_port import LocalPort
 from seatrial.kubernetes.pod.commands import PodContainer
 
 PROTOCOL = "v4.channel.k8s.io"
@@ -18,39 +19,21 @@ BLOCK_BYTES = 1 << 16
 AFTER_END_S = 10.0
 
 
-class Forward:
-    """Where to connect to (`host`, `port`), and what went wrong with connections so far (`problems`)."""
+class Forward(LocalPort):
+    """A port of a pod as a local one. `problems` is what went wrong with connections so far."""
 
     def __init__(self, pod: PodContainer, port: int) -> None:
-        self.host, self.port = "127.0.0.1", 0
+        super().__init__()
         self.problems: list[str] = []
         self._pod, self._pod_port = pod, port
-        self._open: set[asyncio.Task[Any]] = set()
 
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._open.add(task)
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._join(reader, writer)
         except KubernetesError as error:
             self._problem(str(error))
         except (OSError, aiohttp.ClientError) as error:
             self._problem(f"the connection broke: {error}")
-        except asyncio.CancelledError:
-            pass  # closing; the streams' own machinery complains about a handler that is cancelled
-        finally:
-            self._open.discard(task)
-            writer.close()
-
-    async def close(self) -> None:
-        for task in list(self._open):
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = self._pod.request("create", "portforward")
@@ -96,10 +79,8 @@ class Forward:
 async def port_forward(pod: PodContainer, port: int) -> AsyncIterator[Forward]:
     """Listens on a free port of the loopback while it is open. Connections that fail close; why is in `problems`."""
     forward = Forward(pod, port)
-    listening = await asyncio.start_server(forward.serve, forward.host, 0)
-    forward.port = int(listening.sockets[0].getsockname()[1])
+    await forward.open()
     try:
         yield forward
     finally:
-        listening.close()
         await forward.close()

@@ -31,7 +31,7 @@ from seatrial.kubernetes import (
     Resource,
 )
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.watch.jobs import SUBMITTER, Clock, JobState, TrackedPod
+from seatrial.target.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
 from seatrial.target.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
 from seatrial.target.kubernetes.watch.waiting import INSUFFICIENT, parse_quantity
 
@@ -53,8 +53,8 @@ class NodeObject(Object, frozen=True, gc=False):
 class Feeds:
     """Its holder asks what has changed; nothing of it calls back."""
 
-    def __init__(self, client: Kubernetes, resource: Resource, clock: Clock) -> None:
-        self._client, self._resource, self._clock = client, resource, clock
+    def __init__(self, client: Kubernetes, resource: Resource) -> None:
+        self._client, self._resource = client, resource
         self.synced: set[str] = set()  # runs all of whose pods are known
         self.most: dict[str, float] | None = None  # of each resource that any node has; None: not known
         self._ask_nodes_s: float | None = 0.0  # not before; None: never again
@@ -189,7 +189,7 @@ class Feeds:
         pods = self._pods.setdefault(name, {})
         if uid not in pods:
             pods[uid] = TrackedPod(pod)
-        pods[uid].update(pod, self._clock.wall_s(at_s), live, gone)
+        pods[uid].update(pod, wall_s(at_s), live, gone)
         if name in self._jobs:
             self.mark_changed(name)
         elif gone:

@@ -37,17 +37,16 @@ KUEUE_AGAIN_S = 60.0
 WARNINGS = 32  # of one job
 
 
-class Clock:
-    """Wall time of monotonic times, by one pair: differences stay those of one clock."""
+_OFFSET_S = time.time() - time.monotonic()
 
-    def __init__(self) -> None:
-        self._offset_s = time.time() - time.monotonic()
 
-    def wall_s(self, at_s: float) -> float:
-        return at_s + self._offset_s
+def wall_s(at_s: float) -> float:
+    """Wall time of a monotonic time, by one pair: differences stay those of one clock."""
+    return at_s + _OFFSET_S
 
-    def now_s(self) -> float:
-        return self.wall_s(time.monotonic())
+
+def now_s() -> float:
+    return wall_s(time.monotonic())
 
 
 class TrackedPod:
@@ -267,26 +266,26 @@ class JobState:
             return next((one.times[stage] for one in hosts if one.number == 0 and stage in one.times), None)
         return _latest(times) if len(times) >= self.known.hosts else None
 
-    def finished(self, clock: Clock) -> StageTime:
+    def finished(self) -> StageTime:
         """When the last of its hosts had; now, when nothing says it, off by as long as nothing was observed."""
         hosts = self.hosts()
         times = [one.times[Stage.FINISHED] for one in hosts if Stage.FINISHED in one.times]
         if times and len(times) == len(hosts):
             return self.next_time(_latest(times))
-        now_s = clock.now_s()
-        observed_s = max([one.arrived_s for one in hosts if one.arrived_s is not None], default=now_s)
-        return self.next_time(StageTime(Stage.FINISHED, now_s, WATCH, max(0.0, now_s - observed_s)))
+        at_s = now_s()
+        observed_s = max([one.arrived_s for one in hosts if one.arrived_s is not None], default=at_s)
+        return self.next_time(StageTime(Stage.FINISHED, at_s, WATCH, max(0.0, at_s - observed_s)))
 
     # ---- ends
 
-    def host_ends(self, clock: Clock, lost_s: float) -> list[HostEnd]:
+    def host_ends(self, lost_s: float) -> list[HostEnd]:
         ends = []
         for one in self.hosts():
             finished = one.times.get(Stage.FINISHED)
-            finished_s = finished.wall_s if finished else clock.now_s()
+            finished_s = finished.wall_s if finished else now_s()
             host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
             if one.pod.being_deleted and not over(host):
-                at_s = self._silent_s.setdefault(one.uid, _silent_at_s(one, clock, lost_s))
+                at_s = self._silent_s.setdefault(one.uid, _silent_at_s(one, lost_s))
                 host = msgspec.structs.replace(host, silent=self._is_due(at_s))
             ends.append(host)
         return ends
@@ -320,12 +319,11 @@ class JobState:
         held = self.known.queue and self.root is not None and self.root.suspended
         if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self.warnings):
             return False
-        now_s = time.monotonic()
         if self._ask_kueue_s is None:
-            self._ask_kueue_s = now_s + after_s
+            self._ask_kueue_s = time.monotonic() + after_s
         due = self._is_due(self._ask_kueue_s)
         if due:
-            self._ask_kueue_s = now_s + KUEUE_AGAIN_S
+            self._ask_kueue_s = time.monotonic() + KUEUE_AGAIN_S
             self._is_due(self._ask_kueue_s)
         return due
 
@@ -349,11 +347,11 @@ class JobState:
         return due
 
 
-def _silent_at_s(pod: TrackedPod, clock: Clock, lost_s: float) -> float:
+def _silent_at_s(pod: TrackedPod, lost_s: float) -> float:
     """When a node that should end a deleted pod counts as silent: its grace, and some more, after it was deleted."""
     grace_s = float(pod.pod.metadata.deletion_grace_period_seconds or 0)
     longest_s = grace_s + lost_s
     deleted_s = epoch_s(pod.pod.metadata.deletion_timestamp)  # what the API calls so is when its grace is over
     if pod.live or deleted_s is None:
         return time.monotonic() + longest_s
-    return time.monotonic() + min(max(deleted_s + lost_s - clock.now_s(), 0.0), longest_s)
+    return time.monotonic() + min(max(deleted_s + lost_s - now_s(), 0.0), longest_s)

@@ -28,7 +28,7 @@ from seatrial.target.kubernetes.watch.ending import (
     over,
 )
 from seatrial.target.kubernetes.watch.feeds import Feeds
-from seatrial.target.kubernetes.watch.jobs import Clock, JobState, TrackedPod
+from seatrial.target.kubernetes.watch.jobs import JobState, TrackedPod
 from seatrial.target.kubernetes.watch.objects import TrackedJob
 from seatrial.target.kubernetes.watch.waiting import NEVER, Patience, Waiting
 
@@ -54,8 +54,7 @@ class JobWatcher:
     ) -> None:
         self._namespace, self._resource, self._patience = client.access.namespace, resource, patience
         self._ender = ender or Ender(client, resource)
-        self._clock = Clock()
-        self._feeds = Feeds(client, resource, self._clock)
+        self._feeds = Feeds(client, resource)
         self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
         self._jobs: dict[str, JobState] = {}  # by handle
         self._named: dict[str, JobState] = {}  # by the root's name
@@ -232,7 +231,7 @@ class JobWatcher:
 
     def _host_ends(self, job: JobState) -> list[HostEnd]:
         job.wake_s = math.inf
-        return job.host_ends(self._clock, self._patience.lost_s)
+        return job.host_ends(self._patience.lost_s)
 
     def _context(self, job: JobState, namespace_going: bool = False) -> EndContext:
         deleted = job.root is not None and job.root.metadata.deletion_timestamp is not None
@@ -299,6 +298,6 @@ class JobWatcher:
     def _exit(self, job: JobState, ended: Exit) -> None:
         if job.exited.is_set() or job.released:
             return
-        self._queue.put_nowait(Event(job.handle, job.finished(self._clock), ended, job.node_names()))
+        self._queue.put_nowait(Event(job.handle, job.finished(), ended, job.node_names()))
         job.started.set()
         job.exited.set()
