@@ -16,16 +16,16 @@ from seatrial.kubernetes import (
     SYNCED,
     Access,
     Closed,
-    Event,
     Forbidden,
     Kubernetes,
     Object,
     ProtocolError,
     Unreachable,
+    WatchEvent,
 )
 
 
-async def take(events: AsyncIterator[Event[Any]], count: int) -> list[tuple[str, str, str]]:
+async def take(events: AsyncIterator[WatchEvent[Any]], count: int) -> list[tuple[str, str, str]]:
     """(kind, name, resourceVersion) of the next events."""
     found = []
     for _ in range(count):
