@@ -10,7 +10,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from enum import Enum
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import orjson
 
@@ -19,7 +19,7 @@ from seatrial.kubernetes.discovery import Discovery
 from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
 from seatrial.kubernetes.http.connection import JSON, Connection
 from seatrial.kubernetes.http.failures import PATIENCE_S
-from seatrial.kubernetes.objects import O, Object, Tree
+from seatrial.kubernetes.objects import O, Object, ObjectPart, Tree
 from seatrial.kubernetes.pages import PAGE, ObjectSelection, pages
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.resources import ACCESS_REVIEWS, Request, Resource
@@ -31,12 +31,24 @@ FIELD_MANAGER = "seatrial"  # in the server's own record of changes
 Manifest = Mapping[str, Any] | bytes
 
 
+class Chosen(TypedDict, total=False):
+    """Which objects of a resource: by namespace, by labels and fields as in kubectl's `-l`."""
+
+    namespace: str | None
+    labels: str
+    fields: str
+
+
 class Patch(Enum):
     """The sort of a patch. A JSON patch is a list of steps, the others are parts of the object."""
 
     STRATEGIC = "application/strategic-merge-patch+json"
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
+
+
+class Version(ObjectPart, frozen=True):
+    git_version: str = ""
 
 
 class Kubernetes:
@@ -58,8 +70,9 @@ class Kubernetes:
 
     async def version(self) -> str:
         """Such as v1.35.4: whether the server is there and speaks to us."""
-        answer = await self.connection.request(Request("get", bare_path="/version"))
-        return str(decoder(dict[str, str]).decode(answer.body).get("gitVersion", ""))
+        request = Request("get", bare_path="/version")
+        answer = await self.connection.request(request)
+        return decode(request, Version, answer.body).git_version
 
     # Objects
 
@@ -110,23 +123,20 @@ class Kubernetes:
         resource: Resource,
         into: type[O] = Object,  # type: ignore[assignment]
         *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
         page: int = PAGE,
+        **chosen: Unpack[Chosen],
     ) -> AsyncIterator[O]:
         """Each object once, page by page."""
-        selection = ObjectSelection(resource, self._place(resource, namespace), labels, fields)
         given: set[str] = set()
-        async for found in pages(self.connection, selection, into, page):
+        async for found in pages(self.connection, self._selection(resource, chosen), into, page):
             for item in found.items or () if found else ():
                 if item.metadata.uid not in given:
                     given.add(item.metadata.uid)
                     yield item
 
-    async def has_any(self, resource: Resource, *, labels: str, namespace: str | None = None) -> bool:
-        """Whether there is an object with these labels."""
-        async for _ in self.list(resource, namespace=namespace, labels=labels, page=1):
+    async def has_any(self, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
+        """Whether there is such an object."""
+        async for _ in self.list(resource, page=1, **chosen):
             return True
         return False
 
@@ -135,13 +145,10 @@ class Kubernetes:
         resource: Resource,
         into: type[O] = Object,  # type: ignore[assignment]
         *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
         patience_s: float = WATCH_PATIENCE_S,
+        **chosen: Unpack[Chosen],
     ) -> Watch[O]:
-        selection = ObjectSelection(resource, self._place(resource, namespace), labels, fields)
-        return Watch(self.connection, selection, into, patience_s)
+        return Watch(self.connection, self._selection(resource, chosen), into, patience_s)
 
     async def patch(
         self,
@@ -171,13 +178,11 @@ class Kubernetes:
             return False
         return True
 
-    async def delete_all(
-        self, resource: Resource, *, labels: str, namespace: str | None = None, grace_s: int | None = None
-    ) -> None:
+    async def delete_all(self, resource: Resource, *, grace_s: int | None = None, **chosen: Unpack[Chosen]) -> None:
         """Everything with these labels in one request. Without labels this would be everything: they must be given."""
-        if not labels:
+        selection = self._selection(resource, chosen)
+        if not selection.labels:
             raise ValueError("delete_all without labels would delete everything")
-        selection = ObjectSelection(resource, self._place(resource, namespace), labels)
         request, query = selection.request("deletecollection"), selection.query().items()
         await self.connection.request(request, query, body=_delete_options(grace_s), accept=accept(Object, many=True))
 
@@ -213,6 +218,10 @@ class Kubernetes:
         if not resource.namespaced:
             return ""
         return self.access.namespace if namespace is None else namespace
+
+    def _selection(self, resource: Resource, chosen: Chosen) -> ObjectSelection:
+        place = self._place(resource, chosen.get("namespace"))
+        return ObjectSelection(resource, place, chosen.get("labels", ""), chosen.get("fields", ""))
 
     def _request(
         self, verb: str, resource: Resource, namespace: str | None, name: str, subresource: str = ""

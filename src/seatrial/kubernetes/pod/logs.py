@@ -184,8 +184,11 @@ class Logs:
         except NotFound:
             return GONE
         pod = decode(request, Tree, answer.body)
-        if pod.status.get("phase") in ("Succeeded", "Failed"):
+        status = pod.status or {}
+        if status.get("phase") in ("Succeeded", "Failed"):
             return ENDED
         wanted = self._pod.container or pod.spec["containers"][0]["name"]
-        known = [one for sort in STATUSES for one in pod.status.get(sort) or ()]
-        return ENDED if any(one["name"] == wanted and "terminated" in one["state"] for one in known) else RUNNING
+        known = [one for sort in STATUSES for one in status.get(sort) or ()]
+        return (
+            ENDED if any(one["name"] == wanted and one.get("state", {}).get("terminated") for one in known) else RUNNING
+        )

@@ -32,18 +32,15 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lost(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     labels = _map(_map(made.get("metadata")).get("labels"))
-    for key, value in ours["metadata"]["labels"].items():
-        if labels.get(key) != value:
-            yield f"label {key}"
+    yield from (f"label {key}" for key, value in ours["metadata"]["labels"].items() if labels.get(key) != value)
     spec = _map(made.get("spec"))
-    for field in ("restartPolicy", "subdomain"):
-        if spec.get(field) != ours["spec"].get(field):
-            yield f"spec.{field}"
-    volumes = _by(spec.get("volumes"), "name")
-    for volume in ours["spec"]["volumes"]:
-        name = volume["name"]
-        if name.startswith("seatrial-") and volumes.get(name) != volume and (name != VOLUME or name not in volumes):
-            yield f"volume {name}"
+    yield from (
+        f"spec.{field}" for field in ("restartPolicy", "subdomain") if spec.get(field) != ours["spec"].get(field)
+    )
+    own_volumes = [one for one in ours["spec"]["volumes"] if one["name"].startswith("seatrial-")]
+    for volume in _changed(own_volumes, spec.get("volumes"), "name"):
+        if volume["name"] != VOLUME or VOLUME not in _by(spec.get("volumes"), "name"):
+            yield f"volume {volume['name']}"
     containers = _by(spec.get("containers"), "name")
     for container in ours["spec"]["containers"]:
         name = container["name"]
@@ -57,21 +54,22 @@ def _lost_of(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
     yield from (field for field in _OWN_FIELDS if made.get(field) != ours.get(field))
     if "readinessProbe" in ours and made.get("readinessProbe") != ours["readinessProbe"]:
         yield "readinessProbe"
-    ports = _by(made.get("ports"), "name")
-    for port in ours.get("ports", []):
-        if ports.get(port["name"]) != port:
-            yield f"port {port['name']}"
-    variables = _by(made.get("env"), "name")
-    for variable in ours["env"]:
-        name = variable["name"]
-        needed = name.startswith("SEATRIAL_") or name in _OWN_VARIABLES or "valueFrom" in variable
-        if needed and variables.get(name) != variable:
-            yield f"variable {name}"
-    mounts = _by(made.get("volumeMounts"), "mountPath")
-    for mount in ours["volumeMounts"]:
-        place = mount["mountPath"]
-        if place.startswith(f"{names.PLACE}/") and mounts.get(place) != mount:
-            yield f"the mount at {place}"
+    variables = [one for one in ours["env"] if _is_own(one)]
+    mounts = [one for one in ours["volumeMounts"] if one["mountPath"].startswith(f"{names.PLACE}/")]
+    yield from (f"port {one['name']}" for one in _changed(ours.get("ports", []), made.get("ports"), "name"))
+    yield from (f"variable {one['name']}" for one in _changed(variables, made.get("env"), "name"))
+    yield from (f"the mount at {one['mountPath']}" for one in _changed(mounts, made.get("volumeMounts"), "mountPath"))
+
+
+def _is_own(variable: Mapping[str, Any]) -> bool:
+    name = variable["name"]
+    return name.startswith("SEATRIAL_") or name in _OWN_VARIABLES or "valueFrom" in variable
+
+
+def _changed(ours: list[dict[str, Any]], made: Any, key: str) -> list[dict[str, Any]]:
+    """Those of our elements that are not in the other list as they were."""
+    found = _by(made, key)
+    return [one for one in ours if found.get(one[key]) != one]
 
 
 def _map(value: Any) -> Mapping[str, Any]:
