@@ -104,7 +104,7 @@ class Kubernetes:
         except AlreadyExists as error:
             if not error.uncertain:
                 raise
-            return await self._made_before(error, body, into)
+            return await self._find_created(error, body, into)
 
     async def get(
         self,
@@ -239,7 +239,7 @@ class Kubernetes:
         )
         return decode(request, into, answer.body)
 
-    async def _made_before(self, error: AlreadyExists, body: bytes, into: type[O]) -> O:
+    async def _find_created(self, error: AlreadyExists, body: bytes, into: type[O]) -> O:
         """The object that an earlier, cut-off try of the same create made; or the error, when it is another's."""
         resource, namespace, name = error.request.resource, error.request.namespace, error.request.name
         assert resource is not None

@@ -102,14 +102,14 @@ def options_of(written: str) -> KubernetesOptions:
     return KubernetesOptions.model_validate(yaml.safe_load(written))
 
 
-def made(shape: str, namespace: str = NAMESPACE) -> manifest.Made:
+def made(shape: str, namespace: str = NAMESPACE) -> manifest.JobObjects:
     job, written = SHAPES[shape]
     return made_of(job, options_of(written), namespace, INPUTS if shape in ("cpu", "hosts") else ())
 
 
 def made_of(
     job: Job, options: KubernetesOptions, namespace: str = NAMESPACE, inputs: tuple[str, ...] = ()
-) -> manifest.Made:
+) -> manifest.JobObjects:
     found = manifest.make(
         job,
         options,
@@ -123,7 +123,7 @@ def made_of(
     return found
 
 
-def objects(made: manifest.Made) -> list[dict[str, Any]]:
+def objects(made: manifest.JobObjects) -> list[dict[str, Any]]:
     """As they are created: the root, then what it owns."""
     owner = {"apiVersion": made.root["apiVersion"], "kind": made.root["kind"], "uid": UID}
     owner["name"] = made.root["metadata"]["name"]

@@ -38,7 +38,7 @@ def refusal(job: Any = JOB, written: str = "{}") -> str:
     return str(raised.value)
 
 
-def variables(found: manifest.Made, name: str = "trial") -> dict[str, Any]:
+def variables(found: manifest.JobObjects, name: str = "trial") -> dict[str, Any]:
     listed = container(found.root, name)["env"]
     assert len({one["name"] for one in listed}) == len(listed)
     return {one["name"]: one.get("value", one.get("valueFrom")) for one in listed}
@@ -124,7 +124,7 @@ def test_text_that_no_object_can_hold_is_refused(field: str, value: Any) -> None
     assert f"`{field}` of the job has text in it that is not UTF-8" in refusal(changed(**{field: value}))
 
 
-def _made_with_secret(value: str) -> manifest.Made:
+def _made_with_secret(value: str) -> manifest.JobObjects:
     return manifest.make(
         changed(secrets={"TOKEN": "token"}),
         OPTIONS,

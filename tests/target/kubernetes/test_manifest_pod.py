@@ -142,7 +142,7 @@ async def test_the_hosts_of_a_job_find_each_other_by_the_names_that_they_are_tol
 
 async def _create(
     client: Kubernetes, job: Job, options: KubernetesOptions, archive: bytes, namespace: str, program: str
-) -> manifest.Made:
+) -> manifest.JobObjects:
     """As the target does it; but the trial runs that program of Python, and the keeper goes at once."""
     run = await client.create(manifest.run_object(job.run, 600.0, options, namespace))
     owner = manifest.owner(JOBS, run.metadata.name, run.metadata.uid)
@@ -171,7 +171,7 @@ async def _create(
     return made
 
 
-async def _outputs(client: Kubernetes, namespace: str, made: manifest.Made, count: int) -> list[bytes]:
+async def _outputs(client: Kubernetes, namespace: str, made: manifest.JobObjects, count: int) -> list[bytes]:
     """The output of each trial, once so many have ended well."""
     labels = f"seatrial/job={made.root['metadata']['name']}"
 

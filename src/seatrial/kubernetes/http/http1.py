@@ -235,7 +235,7 @@ class Pool:
     async def ask(self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float) -> Reply:
         """The answer; BrokenConnection, NotHttp or TimeoutError when there is none."""
         async with self._turn:
-            wire = self._kept(tls)
+            wire = self._idle_wire(tls)
             if wire is None:
                 wire = await self._openings.open(self._connect(tls, connect_s), _Wire.close)
             answer = wire.ask(request)
@@ -255,7 +255,7 @@ class Pool:
                 self._free.append((wire, tls))
             return reply
 
-    def _kept(self, tls: ssl.SSLContext | None) -> _Wire | None:
+    def _idle_wire(self, tls: ssl.SSLContext | None) -> _Wire | None:
         """The connection that was used last; those that idle, or were made with older credentials, are closed."""
         oldest = time.monotonic() - IDLE_S
         while self._free:

@@ -24,7 +24,7 @@ TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
 class Fetched(msgspec.Struct, frozen=True):
     size_bytes: int
-    left_out: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
+    skipped: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
 
 
 async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
@@ -42,7 +42,7 @@ async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Seque
                     text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
                     raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
                 size_bytes = archive.stat().st_size
-                left_out = await asyncio.to_thread(_unpack, archive, unpacked, what)
+                skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break
             except OSError as error:
                 raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
@@ -54,29 +54,29 @@ async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Seque
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
         else:
             os.replace(unpacked, into)
-    return Fetched(size_bytes, tuple(left_out))
+    return Fetched(size_bytes, tuple(skipped))
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:
     """Everything but what would lead outside, is a device, or is not ours to make."""
-    left_out: list[str] = []
+    skipped: list[str] = []
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir()
-    # Since 3.11.4 Python can filter by itself; before, and so for all, `_kept` does.
+    # Since 3.11.4 Python can filter by itself; before, and so for all, `_safe_members` does.
     unfiltered: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     try:
         with tarfile.open(archive, "r:") as opened:
-            opened.extractall(into, _kept(opened, os.path.realpath(into), left_out), **unfiltered)
+            opened.extractall(into, _safe_members(opened, os.path.realpath(into), skipped), **unfiltered)
     except (tarfile.ReadError, EOFError) as error:
         raise Incomplete(what, f"the archive was cut: {error}") from error
     except OSError as error:
         raise Incomplete(what, f"cannot be unpacked: {error}") from error
     if not _ended(archive):
         raise Incomplete(what, "the archive was cut: its end is missing")
-    return left_out
+    return skipped
 
 
-def _kept(archive: tarfile.TarFile, root: str, left_out: list[str]) -> Iterator[tarfile.TarInfo]:
+def _safe_members(archive: tarfile.TarFile, root: str, skipped: list[str]) -> Iterator[tarfile.TarInfo]:
     """Each as it comes, when those before it are on the disk: a link among them may lead outside by now."""
     for member in archive:
         member.name = member.name.lstrip("/")
@@ -89,7 +89,7 @@ def _kept(archive: tarfile.TarFile, root: str, left_out: list[str]) -> Iterator[
         inside = all(os.path.realpath(one) == root or os.path.realpath(one).startswith(root + os.sep) for one in leads)
         plain = member.isreg() or member.isdir() or member.issym() or member.islnk()
         if not inside or not plain:
-            left_out.append(member.name)
+            skipped.append(member.name)
             continue
         member.mode = member.mode & 0o755 | (0o700 if member.isdir() else 0o600)
         member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""

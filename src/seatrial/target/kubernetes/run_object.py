@@ -61,7 +61,7 @@ class _Spec(ObjectPart, frozen=True, gc=False):
     ttl_seconds_after_finished: int = 0
 
 
-class _Kept(Annotated, frozen=True, gc=False):
+class _RunJob(Annotated, frozen=True, gc=False):
     """The object of a run, and how long the cluster keeps it."""
 
     spec: _Spec = _Spec()
@@ -191,7 +191,7 @@ class RunObject:
     async def _take_over(self) -> Annotated:
         """From a process that is gone. Of several who try at the same time one gets it."""
         while True:
-            found = await self._client.get(JOBS, self.name, _Kept)
+            found = await self._client.get(JOBS, self.name, _RunJob)
             self._refuse_another(found)
             # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s

@@ -115,7 +115,7 @@ class KubernetesTarget:
 
     async def verify(self, job: Job) -> None:
         owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NO_UID)
-        made = self._made(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
+        made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
         with target_errors(f"the cluster would not take {job.title}"):
             try:
                 await self._client.create(made.root, resource=self._resource, dry_run=True)
@@ -145,7 +145,7 @@ class KubernetesTarget:
         run.cover(manifest.root_deadline_s(job, self._options) + self._options.keep_s)
         owner = await run.owner()
         agent, inputs = await asyncio.gather(run.agent(), run.inputs(archive))
-        made = self._made(job, secrets, owner, agent, inputs)
+        made = self._job_objects(job, secrets, owner, agent, inputs)
         begun_s, now_s = time.monotonic(), time.time()
         try:
             root = await self._client.create(made.root, Root, resource=self._resource)
@@ -160,9 +160,9 @@ class KubernetesTarget:
             await self._client.patch(self._resource, root.metadata.name, manifest.release(self._options))
         self._take_up(handle, root, created)
 
-    def _made(
+    def _job_objects(
         self, job: Job, secrets: Mapping[str, str], owner: dict[str, Any], agent: str, inputs: list[str]
-    ) -> "manifest.Made":
+    ) -> "manifest.JobObjects":
         made = manifest.make(
             job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
         )

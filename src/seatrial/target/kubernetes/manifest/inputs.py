@@ -70,7 +70,7 @@ def _entries(given: Input) -> Iterator[tuple[str, Path]]:
                 raise TargetError(f"input {given.source} is not there", Outcome.REFUSED)
         elif source.is_dir():
             yield from _parents(goal, source)
-            yield from _below(goal, source)
+            yield from _walk(goal, source)
         elif source.is_file():
             yield from _parents(goal.parent, source.parent)
             yield str(goal), source.resolve()
@@ -88,7 +88,7 @@ def _parents(goal: PurePosixPath, source: Path) -> Iterator[tuple[str, Path]]:
             yield str(part), folder
 
 
-def _below(goal: PurePosixPath, folder: Path) -> Iterator[tuple[str, Path]]:
+def _walk(goal: PurePosixPath, folder: Path) -> Iterator[tuple[str, Path]]:
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
@@ -97,7 +97,7 @@ def _below(goal: PurePosixPath, folder: Path) -> Iterator[tuple[str, Path]]:
             raise TargetError(f"input {path} is neither a file, a folder nor a link", Outcome.REFUSED)
         yield str(goal / entry.name), path
         if entry.is_dir(follow_symlinks=False):
-            yield from _below(goal / entry.name, path)
+            yield from _walk(goal / entry.name, path)
 
 
 def _check_sort(name: str, other: Path | None, source: Path) -> None:

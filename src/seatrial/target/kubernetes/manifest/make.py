@@ -24,7 +24,7 @@ LOG_SEGMENTS = 16  # of 1 MiB at its end: more than is written while a reader is
 MOST_CONFIG_BYTES = 1000 << 10
 
 
-class Made(msgspec.Struct, frozen=True):
+class JobObjects(msgspec.Struct, frozen=True):
     """The root is created first, suspended; the others are made its own (`owned_by`), and then it is released."""
 
     root: dict[str, Any]
@@ -42,7 +42,7 @@ def make(
     agent: str,
     inputs: Sequence[str],
     secrets: Mapping[str, str],
-) -> Made:
+) -> JobObjects:
     """`agent` and `inputs` are names of ConfigMaps.
 
     Raises TargetError (REFUSED) for what no cluster could run."""
@@ -54,7 +54,7 @@ def make(
     metadata = _metadata(job, namespace, "job")
     metadata["annotations"] = {TITLE: job.title}
     metadata["ownerReferences"] = [dict(run_owner)]
-    return Made(
+    return JobObjects(
         root=workload.root(job, options, metadata, template),
         config=_config(job, namespace, bool(inputs)),
         secret=_secret(job, namespace, secrets),

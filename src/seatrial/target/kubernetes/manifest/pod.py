@@ -38,7 +38,7 @@ def pod_template(
         "terminationGracePeriodSeconds": quantity.seconds(job.limits.grace_s + GRACE_MARGIN_S),
         "activeDeadlineSeconds": quantity.seconds(pod_deadline_s(job, options)),
         "containers": [_trial(job, options, image, bool(inputs), hosts), _keeper(job, options, image)],
-        "volumes": [*_own_volumes(name, agent, inputs, options), *_asked_volumes(options)],
+        "volumes": [*_own_volumes(name, agent, inputs, options), *_user_volumes(options)],
     }
     if options.service_account is None:
         spec["automountServiceAccountToken"] = False
@@ -64,7 +64,7 @@ def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts
         *([{"name": INPUTS, "mountPath": names.INPUTS, "readOnly": True}] if inputs else []),
         {"name": VOLUME, "mountPath": names.VOLUME},
         *([{"name": "shared-memory", "mountPath": SHARED_MEMORY}] if options.shared_memory_bytes else []),
-        *(_asked_mount(number, volume) for number, volume in enumerate(options.volumes)),
+        *(_user_mount(number, volume) for number, volume in enumerate(options.volumes)),
     ]
     made = _container(names.TRIAL, "start.sh", options, image)
     made |= {"env": trial_variables(job, options, hosts), "volumeMounts": mounts}
@@ -133,7 +133,7 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
     return made
 
 
-def _asked_volumes(options: KubernetesOptions) -> list[dict[str, Any]]:
+def _user_volumes(options: KubernetesOptions) -> list[dict[str, Any]]:
     return [{"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)]
 
 
@@ -148,7 +148,7 @@ def _source(volume: Volume) -> dict[str, Any]:
     return {"secret": {"secretName": volume.secret}}
 
 
-def _asked_mount(number: int, volume: Volume) -> dict[str, Any]:
+def _user_mount(number: int, volume: Volume) -> dict[str, Any]:
     made: dict[str, Any] = {"name": f"volume-{number}", "mountPath": volume.at}
     if volume.read_only:
         made["readOnly"] = True
