@@ -117,6 +117,7 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
         ({}, {"tokenFile": "none"}, r"users\[0\].user \(u\).tokenFile", "no such file"),
         ({}, {"token": 12345}, r"\(u\).token", "expected `str`, got `int`$"),
         ({}, {"exec": {"command": "x", "apiVersion": "v9"}}, r"\(u\).exec.apiVersion", "is none of"),
+        ({}, {"exec": {"command": "x"}}, r"\(u\).exec.apiVersion", "is none of"),
         ({}, {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}, "exec", "missing required field `command`"),
         (
             {},

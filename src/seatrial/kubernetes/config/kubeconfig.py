@@ -54,6 +54,10 @@ class AuthProvider(msgspec.Struct):
     config: dict[str, Any] = {}
 
 
+class ExecSettings(Plugin, rename="camel", frozen=True):
+    api_version: str = ""  # must be written
+
+
 class UserSettings(msgspec.Struct, rename="kebab"):
     token: str = ""
     token_file: str = msgspec.field(default="", name="tokenFile")
@@ -67,7 +71,7 @@ class UserSettings(msgspec.Struct, rename="kebab"):
     as_uid: str = ""
     as_groups: list[str] = []
     as_user_extra: dict[str, list[str]] = {}
-    exec: Plugin | None = None
+    exec: ExecSettings | None = None
     auth_provider: AuthProvider | None = None
 
 
@@ -291,7 +295,7 @@ def _identity(name: str, user: Entry[UserSettings]) -> Identity:
     if bool(certificate) != bool(key):
         has, lacks = ("client-certificate", "client-key") if certificate else ("client-key", "client-certificate")
         raise user.error(lacks, f"is missing beside {has}")
-    plugin = values.exec
+    plugin: Plugin | None = values.exec
     if plugin is not None:
         if plugin.api_version not in EXEC_VERSIONS:
             raise user.error("exec.apiVersion", f"{plugin.api_version!r} is none of {', '.join(EXEC_VERSIONS)}")
