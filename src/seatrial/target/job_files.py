@@ -21,7 +21,7 @@ MOST_DEPTH = 100  # of folders that a job keeps
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path | str) -> Iterator[BinaryIO]:
     """A file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
@@ -40,7 +40,7 @@ class LogReader:
 
     def blocks(self) -> Iterator[bytes]:
         while True:
-            parts = self._parts()
+            parts = self.parts()
             following = min((number for number in parts if number > self._number), default=None)
             yield from self._rest_of_part()
             if following is None:
@@ -63,7 +63,8 @@ class LogReader:
         except OSError:  # gone, or something else was put in its place
             return
 
-    def _parts(self) -> list[int]:
+    def parts(self) -> list[int]:
+        """The numbers of those that follow the first."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -85,7 +86,7 @@ async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> Asy
 
 def fetch(folder: Path, path: str, into: Path) -> bool:
     """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere."""
-    into.parent.mkdir(parents=True, exist_ok=True)
+    os.makedirs(into.parent, exist_ok=True)
     try:
         if path == LOG_NAME:
             return _join_log(folder, into)
@@ -103,13 +104,14 @@ def fetch(folder: Path, path: str, into: Path) -> bool:
 
 
 def _join_log(folder: Path, into: Path) -> bool:
+    reader = LogReader(folder)
+    if not reader.parts():
+        return _take_file(folder / LOG_NAME, into)
     if not (folder / LOG_NAME).exists():
         return False
-    if not (folder / f"{LOG_NAME}.1").exists() and len(list(folder.glob(f"{LOG_NAME}.*"))) == 0:
-        return _take_file(folder / LOG_NAME, into)
     into.unlink(missing_ok=True)
     with open(into, "wb") as file:
-        file.writelines(LogReader(folder).blocks())
+        file.writelines(reader.blocks())
     return True
 
 
