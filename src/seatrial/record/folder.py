@@ -63,8 +63,8 @@ class RunFolder:
 
     def attempt(self, cell: str, attempt: int, part: str = "job") -> Path:
         """Of an attempt with one part, `job`, everything is in the attempt's own folder; other parts have one each."""
-        folder = self.path / "cells" / cell / str(attempt)
-        return folder if part == "job" else folder / part
+        folder = f"{self.path}/cells/{cell}/{attempt}"
+        return Path(folder if part == "job" else f"{folder}/{part}")
 
     def read_plan(self) -> dict[str, Any]:
         try:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial.job import Input, Job, Outcome
-from seatrial.target.job_files import open_regular
+from seatrial.target.job_files import read_regular
 from seatrial.target.protocol import TargetError
 
 T = TypeVar("T")
@@ -105,8 +105,7 @@ class JobFolder:
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            with open_regular(self._name(name)) as file:
-                return msgspec.json.decode(file.read(MOST_BYTES), type=kind)
+            return msgspec.json.decode(read_regular(self._name(name), MOST_BYTES), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -208,7 +207,7 @@ def job_path(state: Path, run: str, name: str) -> Path:
     for part in (run, name):
         if not _NAME.fullmatch(part):
             raise TargetError(f"{part!r} cannot be the name of a folder of a run or job", Outcome.REFUSED)
-    return state / "jobs" / run / name
+    return Path(f"{state}/jobs/{run}/{name}")
 
 
 def _copy_input(given: Input, work: Path) -> None:
