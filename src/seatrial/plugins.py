@@ -1,10 +1,10 @@
-"""Which kinds of trial and which targets there are: Seatrial's own, and those of installed packages, by entry points.
+"""Which kinds of trial, targets and drivers there are: Seatrial's own, and those that installed packages name.
 
 Each is imported when it is asked for, and entry points are read when a name is none of Seatrial's own: a suite waits
 for nothing that it does not name.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,21 +17,24 @@ T = TypeVar("T")
 
 OWN_KINDS = ("runtime", "training")  # each is seatrial.trial.NAME:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
+OWN_DRIVERS: tuple[str, ...] = ()  # each is seatrial.drive.NAME:drive
 
 
 class Registry(Mapping[str, T]):
     """By name, what `view` takes of Seatrial's own objects and of those in an entry-point group; each loaded when it is
     first asked for."""
 
-    def __init__(self, group: str, package: str, own: tuple[str, ...], view: Callable[[Any], T]) -> None:
+    def __init__(self, group: str, package: str, own: tuple[str, ...], view: Callable[[Any], T], name: str) -> None:
+        """`name`: of the object in the package of each of Seatrial's own."""
         self._group = group
         self._package = package
         self._own = own
         self._view = view
+        self._name = name
 
     def __getitem__(self, name: str) -> T:
         if name in self._own:
-            return self._view(import_module(f"{self._package}.{name}").kind)
+            return self._view(getattr(import_module(f"{self._package}.{name}"), self._name))
         return self._view(self._installed[name].load())
 
     def __contains__(self, name: object) -> bool:
@@ -61,14 +64,20 @@ def targets() -> "Registry[TargetKind]":
 
 
 @cache
+def drivers() -> Registry[Callable[[Any], Awaitable[None]]]:
+    """Each is a function of a `seatrial.drive.Driver`."""
+    return Registry("seatrial.drivers", "seatrial.drive", OWN_DRIVERS, lambda drive: drive, "drive")
+
+
+@cache
 def models() -> tuple[Registry[Any], Registry[Any]]:
     """What the loader of suites needs: the models of the kinds' and of the targets' fields."""
     return _kinds(lambda kind: kind.model), _targets(lambda target: target.options)
 
 
 def _kinds(view: Callable[[Any], T]) -> Registry[T]:
-    return Registry("seatrial.kinds", "seatrial.trial", OWN_KINDS, view)
+    return Registry("seatrial.kinds", "seatrial.trial", OWN_KINDS, view, "kind")
 
 
 def _targets(view: Callable[[Any], T]) -> Registry[T]:
-    return Registry("seatrial.targets", "seatrial.target", OWN_TARGETS, view)
+    return Registry("seatrial.targets", "seatrial.target", OWN_TARGETS, view, "kind")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,19 @@ def test_who_it_is_and_its_control_groups_are_known_before_the_first_step(job: S
     if ROOT:
         assert "/seatrial-job-" in (job.folder / "work/groups").read_text()
     assert not [path for path in job.cgroups() if path.exists()]
+
+
+def test_a_shell_that_enters_the_control_groups_itself_runs_the_command_as_it_is(job: Supervised) -> None:
+    """Lines keep their numbers, the environment and the working folder are the job's, and functions that a shell may
+    inherit under the names of its builtins do not matter."""
+    env = {"BASH_FUNC_echo%%": "() { exit 9; }"}
+    end = job.run("no-such-command-1\nno-such-command-2", "cat /proc/self/cgroup; pwd >&2", "# nothing", ")", env=env)
+    first, second, third, fourth = job.records("done")
+    assert re.findall(r"\b(?:line )?([12]): no-such-command-([12])", first["output"]) == [("1", "1"), ("2", "2")]
+    assert not ROOT or "/seatrial-job-" in second["output"]
+    assert second["output"].splitlines()[-1] == str((job.folder / "work").resolve())
+    assert (third["code"], fourth["code"]) == (0, 2)
+    assert (end["outcome"], end["left"]) == ("exited", 0)
 
 
 def test_what_outlives_its_step_is_counted_and_ended_at_the_end(job: Supervised) -> None:

@@ -2,9 +2,11 @@
 run does not end well. And journals of another form are refused in plain words."""
 
 import json
+import signal
 import zlib
 
 import pytest
+from asking import WAIT_S, until
 from far_world import PLUGINS
 
 from seatrial.job import Verdict
@@ -14,14 +16,15 @@ from world import World
 @pytest.fixture
 def breaking(world: World) -> World:
     world.env["PYTHONPATH"] = str(PLUGINS)
-    world.suite("name: b\ntrials: {t: {kind: breaking, matrix: {where: [nowhere, parts, judge]}}}\n")
+    world.suite("name: b\ntrials: {t: {kind: breaking, matrix: {where: [nowhere, parts, judge, findings]}}}\n")
     return world
 
 
 def test_a_bug_in_one_cell_is_reported_with_its_traceback_and_leaves_the_others_alone(breaking: World) -> None:
+    breaking.seatrial("run", "suite.yaml", "--select", "where=nowhere", check=0)
     breaking.seatrial("run", "suite.yaml", check=1)
     cells = {cell.axes["where"]: cell for cell in breaking.results().cells}
-    assert cells["nowhere"].verdict in (Verdict.PASSED, Verdict.SKIPPED)
+    assert cells["nowhere"].verdict is Verdict.PASSED
     for where in ("parts", "judge"):
         assert cells[where].verdict is Verdict.INVALID
         assert len(cells[where].attempts) == 1  # trying again would not help
@@ -31,6 +34,27 @@ def test_a_bug_in_one_cell_is_reported_with_its_traceback_and_leaves_the_others_
         assert "breaking_kind.py" in finding.evidence
         assert "Traceback" in finding.evidence
     assert breaking.left() == []
+
+
+def test_a_cell_that_ran_and_of_which_its_kind_found_nothing_has_not_passed(breaking: World) -> None:
+    breaking.seatrial("run", "suite.yaml", "--select", "where=findings", check=1)
+    (cell,) = breaking.results().cells
+    (finding,) = cell.findings
+    assert (cell.verdict, finding.class_) == (Verdict.INVALID, "seatrial")
+    assert finding.message == "it ran, and its kind 'breaking' returned no findings: nothing of it was judged"
+    assert cell.attempts[0].exit.outcome == "exited"
+
+
+def test_a_cell_that_is_cancelled_before_anything_could_be_found_is_skipped(breaking: World) -> None:
+    breaking.suite(
+        "name: b\ntrials: {t: {kind: breaking, matrix: {where: [findings]}, command: 'touch up; sleep 1000'}}\n"
+    )
+    process = breaking.start("run", "suite.yaml")
+    until(lambda: list(breaking.state.glob("jobs/*/*/work/up")))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WAIT_S)
+    (cell,) = breaking.results().cells
+    assert (process.returncode, cell.verdict, cell.findings) == (130, Verdict.SKIPPED, [])
 
 
 def test_a_bug_is_remembered_when_the_run_is_taken_up(breaking: World) -> None:

@@ -1,6 +1,8 @@
 """An attempt of two parts: a real HTTP server as one job, and a driver as another that asks it a thousand things. What
 becomes of it when Seatrial, the driver or the server is killed: nothing is asked twice, nothing lost, nothing left."""
 
+import hashlib
+import json
 import os
 import random
 import signal
@@ -21,7 +23,7 @@ from asking import (
 )
 from far_world import PLUGINS
 
-from seatrial.job import Stage
+from seatrial.job import Stage, Verdict
 from world import EVERY, World
 
 
@@ -76,6 +78,42 @@ def test_a_server_that_ends_first_ends_its_driver_and_is_what_the_verdict_names(
     assert data["undone"] > 0
     assert data["finished"] + data["unknown"] + data["undone"] == COUNT
     assert asking.left() == []
+
+
+def test_a_server_that_exits_by_itself_stops_its_driver_which_says_so(asking: World) -> None:
+    leave = asking.folder / "leave"
+    suite(asking, f"count: 100000, pause: 0.02, env: {{LEAVE_WHEN: {leave}}}")
+    process = asking.start("run", "suite.yaml")
+    until(lambda: asked_so_far(asking) > 20)
+    leave.touch()
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    (attempt,) = asking.results().cells[0].attempts
+    ends = {name: (str(part.exit.outcome), part.exit.code) for name, part in attempt.parts.items()}
+    assert ends["server"] == ("exited", 3)
+    assert ends["driver"][0] == "stopped"
+    stopped = finding(asking, "driver", "ended")
+    assert (stopped.verdict, stopped.class_) == (Verdict.FAILED, "stopped")
+    assert stopped.message.startswith("the driver was stopped early")
+    assert "the server ended before it" in stopped.message + stopped.evidence
+    assert asking.left() == []
+
+
+def test_a_driver_gets_secrets_and_they_are_masked_in_all_that_it_writes(asking: World) -> None:
+    value = "sesame-opens-0815"
+    suite(asking, "count: 3, env: {TOKEN: {secret: TOKEN}}, reveal: TOKEN")
+    asking.seatrial("run", "suite.yaml", check=0, TOKEN=value)
+    (driver,) = asking.run().path.glob("cells/*/1/driver")
+    records = [json.loads(line) for line in (driver / "records.jsonl").read_text().splitlines()]
+    (revealed,) = (record["data"] for record in records if record.get("data", {}).get("note") == "revealed")
+    assert revealed == {"note": "revealed", "value": "•••", "digest": hashlib.sha256(value.encode()).hexdigest()}
+    assert "the value is •••" in (driver / "log.txt").read_text()
+    (kept,) = driver.glob("files/named-•••-*")  # two names that are masked stay two
+    assert kept.read_text() == "in a file: •••\n"
+    for folder in (asking.folder, asking.state):
+        holding = [path for path in folder.rglob("*") if path.is_file() and value.encode() in path.read_bytes()]
+        assert holding == [], holding
+        assert list(folder.rglob(f"*{value}*")) == []
 
 
 def test_a_server_that_is_never_ready_is_a_timeout_and_its_driver_is_never_started(asking: World) -> None:

@@ -17,7 +17,13 @@ from seatrial.trial import Judgement
 from seatrial.trial.job import make_job
 
 SERVER = """
-import http.server, os
+import http.server, os, threading, time
+def leave():
+    while not os.path.exists(os.environ["LEAVE_WHEN"]):
+        time.sleep(0.02)
+    os._exit(3)
+if "LEAVE_WHEN" in os.environ:
+    threading.Thread(target=leave).start()
 asked = open(os.environ["SEATRIAL_FILES"] + "/asked", "a", buffering=1)
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -39,6 +45,7 @@ class AskingTrial(TrialModel):
     pause_s: float = Field(0.0, alias="pause")
     server: str = f"exec python3 -c '{SERVER}'"
     within_s: float = Field(60.0, alias="within")
+    reveal: str = ""  # a variable whose value the driver writes wherever it can
 
 
 class AskingKind:
@@ -60,7 +67,7 @@ class AskingKind:
             ports=(Port("http", 8000),),
             ready=Ready("http", "/health", model.within_s),
         )
-        work = {"count": model.count, "pause_s": model.pause_s}
+        work = {"count": model.count, "pause_s": model.pause_s, "reveal": model.reveal}
         driver = msgspec.structs.replace(
             job,
             name=f"{job.name}-driver",
@@ -69,7 +76,6 @@ class AskingKind:
             environment=Environment("seatrial", seatrial=True),
             resources=Resources(),
             env={**job.env, "PYTHONPATH": str(Path(__file__).parent)},
-            secrets={},
         )
         return Part("server", server, cell.target, leads=False), Part("driver", driver, HERE, after="server")
 

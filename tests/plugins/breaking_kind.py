@@ -1,9 +1,9 @@
-"""A kind of trial with bugs: it breaks where its field `where` says."""
+"""A kind of trial with bugs: it breaks where its axis `where` says; in `findings` by returning none."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from seatrial.job import Observation, Part, Step
+from seatrial.job import Finding, Observation, Part, Step, Verdict
 from seatrial.suite import Cell, TrialModel
 from seatrial.trial import Judgement
 from seatrial.trial.job import make_job, only_part
@@ -28,7 +28,9 @@ class BreakingKind:
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         self._break(cell, "judge")
-        return Judgement([])
+        if cell.axes.get("where") == "findings":
+            return Judgement([])
+        return Judgement([Finding("run", "nothing", Verdict.PASSED)])
 
     def _break(self, cell: Cell, here: str) -> None:
         if cell.axes.get("where") == here:

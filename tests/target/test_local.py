@@ -221,3 +221,27 @@ async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_a
         await later.remove(handle)
         assert site.living() == []
         assert await later.list() == []
+
+
+@pytest.mark.parametrize("supervised", [False, True], ids=["whose supervisor was killed", "with its supervisor"])
+async def test_a_job_that_lost_the_name_of_its_supervisor_is_removed_with_its_processes(
+    site: Site, supervised: bool
+) -> None:
+    target = site.open()
+    await target.open()
+    handle = await target.submit(site.job("setsid sleep 1408 & sleep 1409", limits=Limits(grace_s=0.5)), {})
+    await until(lambda: len(site.living()) >= 3)
+    path = folder_of(site)
+    identity = JobFolder(path).identity()
+    assert identity is not None
+    await target.close()
+    os.kill(identity.pid, signal.SIGSTOP)  # else it would put the file back
+    (path / "supervisor.json").unlink()
+    os.kill(identity.pid, signal.SIGCONT if supervised else signal.SIGKILL)
+    await until(lambda: supervised or not alive(identity))
+    async with opened(site) as later:
+        await later.remove(handle)
+        assert site.living() == []
+        assert not alive(identity)
+        assert [group for group in identity.cgroups if Path(group).exists()] == []
+        assert not path.exists()

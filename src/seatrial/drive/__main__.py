@@ -4,21 +4,21 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
+from seatrial import plugins
 from seatrial.drive.driver import Driver, DriverError
 
 
 def main(arguments: list[str]) -> int:
     kind, path = arguments
-    points = {point.name: point for point in entry_points(group="seatrial.drivers")}
-    if kind not in points:
-        print(f"this Seatrial has no driver {kind!r}; it has {', '.join(sorted(points)) or 'none'}", file=sys.stderr)
+    drivers = plugins.drivers()
+    if kind not in drivers:
+        print(f"this Seatrial has no driver {kind!r}; it has {', '.join(drivers) or 'none'}", file=sys.stderr)
         return 2
     driver = Driver.read(Path(path))
     try:
-        asyncio.run(_drive(points[kind].load(), driver))
+        asyncio.run(_drive(drivers[kind], driver))
     except DriverError as error:
         print(error, file=sys.stderr)
         return 1

@@ -59,7 +59,8 @@ async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:
     """`into` gets `records.jsonl`, `log.txt` and `files/`. Of hosts that each have a place of their own it gets
     `hosts/N/records.jsonl` beside the first one's, and the files of each, the first too, below `files/hosts/N/`.
     Whether they have."""
-    into.mkdir(parents=True, exist_ok=True)
+    if not into.is_dir():
+        into.mkdir(parents=True, exist_ok=True)
     await target.fetch(handle, RECORDS, into / RECORDS)
     apart = job.hosts > 1 and any(await _of_each(target, handle, range(1, job.hosts), RECORDS, into))
     await target.fetch(handle, LOG, into / LOG)

@@ -33,9 +33,12 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     hardware = fingerprint(cell, subject.hardware)
     at_s = subject.stages[0].wall_s if subject.stages else 0.0
     judgement = judge(cell, kind, observed, hardware, at_s)
+    cancelled = any(one.exit.outcome is Outcome.CANCELLED for one in observed.values())
+    if not judgement.findings and not cancelled:
+        judgement = Judgement([_nothing_found(cell)], judgement.metrics)
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = reason(judgement.findings, verdict)
-    if any(one.exit.outcome is Outcome.CANCELLED for one in observed.values()):
+    if cancelled:
         if verdict.good:  # what had failed by then stays failed
             verdict, why = Verdict.SKIPPED, "cancelled while it ran"
         else:
@@ -53,6 +56,12 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
         else {},
     )
     return Judged(attempt, judgement, hardware)
+
+
+def _nothing_found(cell: Cell) -> Finding:
+    """Of a cell that ran and of which nothing was judged: what cannot fail has not passed."""
+    why = f"it ran, and its kind {cell.model.kind!r} returned no findings: nothing of it was judged"
+    return Finding("job", "seatrial", Verdict.INVALID, "seatrial", why)
 
 
 def judge_unknown(cell: Cell, number: int, why: str) -> Judged:

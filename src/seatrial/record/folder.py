@@ -1,5 +1,6 @@
 """The run folder: where everything of a run is, readable on any machine that it is copied to."""
 
+import contextlib
 import difflib
 import os
 import secrets
@@ -62,8 +63,8 @@ class RunFolder:
 
     def attempt(self, cell: str, attempt: int, part: str = "job") -> Path:
         """Of an attempt with one part, `job`, everything is in the attempt's own folder; other parts have one each."""
-        folder = self.path / "cells" / cell / str(attempt)
-        return folder if part == "job" else folder / part
+        folder = f"{self.path}/cells/{cell}/{attempt}"
+        return Path(folder if part == "job" else f"{folder}/{part}")
 
     def read_plan(self) -> dict[str, Any]:
         try:
@@ -112,9 +113,13 @@ def _read(path: Path, kind: type[T]) -> T:
 def write_whole(path: Path, data: bytes, sync: bool = True) -> None:
     """Write so that a reader, or a kill at any instant, sees the old file or the new one, never a part. So does a loss
     of power, with `sync`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    part = f"{path}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        file = os.open(part, flags, 0o644)
+    except FileNotFoundError:
+        os.makedirs(path.parent, exist_ok=True)
+        file = os.open(part, flags, 0o644)
     try:
         try:
             view = memoryview(data)
@@ -126,7 +131,8 @@ def write_whole(path: Path, data: bytes, sync: bool = True) -> None:
             os.close(file)
         os.replace(part, path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            os.unlink(part)
         raise
 
 

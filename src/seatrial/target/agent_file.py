@@ -17,13 +17,15 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def agent_file(place: Path) -> Path:
     """The zipapp below `place`, made if it is not there yet. Same content, same bytes, same name."""
-    content = agent_bytes()
-    path = place / f"agent-{hashlib.sha256(content).hexdigest()[:16]}.pyz"
+    digest = hashlib.sha256()
+    for name, data in _sources().items():
+        digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
+    path = place / f"agent-{digest.hexdigest()[:16]}.pyz"
     if not path.exists():
         place.mkdir(parents=True, exist_ok=True)
         descriptor, partial = tempfile.mkstemp(dir=place, prefix=".agent-")
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            file.write(agent_bytes())
         os.chmod(partial, 0o644)  # a container may run it as another user
         os.rename(partial, path)
     return path
@@ -31,17 +33,22 @@ def agent_file(place: Path) -> Path:
 
 @cache
 def agent_bytes() -> bytes:
-    sources = dict(_sources(files("seatrial.agent"), "seatrial_agent"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted({**sources, "__main__.py": MAIN}.items()):
+        for name, data in _sources().items():
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
-def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+@cache
+def _sources() -> dict[str, bytes]:
+    found = dict(_sources_below(files("seatrial.agent"), "seatrial_agent"))
+    return dict(sorted({**found, "__main__.py": MAIN}.items()))
+
+
+def _sources_below(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _sources(entry, f"{name}/{entry.name}")
+            yield from _sources_below(entry, f"{name}/{entry.name}")
         elif entry.name.endswith(".py"):
             yield f"{name}/{entry.name}", entry.read_bytes()

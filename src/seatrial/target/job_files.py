@@ -8,7 +8,6 @@ import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from seatrial.target.protocol import TargetError
 
@@ -21,13 +20,21 @@ MOST_DEPTH = 100  # of folders that a job keeps
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """A file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
+def opened_regular(path: Path | str) -> Iterator[int]:
+    """A descriptor of a file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        yield file
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_regular(path: Path | str, most_bytes: int) -> bytes:
+    """What is in such a file, up to so many bytes. OSError as above."""
+    with opened_regular(path) as descriptor:
+        return os.read(descriptor, min(os.fstat(descriptor).st_size, most_bytes))
 
 
 class LogReader:
@@ -40,7 +47,7 @@ class LogReader:
 
     def blocks(self) -> Iterator[bytes]:
         while True:
-            parts = self._parts()
+            parts = self.parts()
             following = min((number for number in parts if number > self._number), default=None)
             yield from self._rest_of_part()
             if following is None:
@@ -55,15 +62,15 @@ class LogReader:
     def _rest_of_part(self) -> Iterator[bytes]:
         name = f"{LOG_NAME}.{self._number}" if self._number else LOG_NAME
         try:
-            with open_regular(self._folder / name) as file:
-                file.seek(self._offset)
-                while block := file.read(BLOCK_BYTES):
+            with opened_regular(self._folder / name) as descriptor:
+                while block := os.pread(descriptor, BLOCK_BYTES, self._offset):
                     self._offset += len(block)
                     yield block
         except OSError:  # gone, or something else was put in its place
             return
 
-    def _parts(self) -> list[int]:
+    def parts(self) -> list[int]:
+        """The numbers of those that follow the first."""
         try:
             names = os.listdir(self._folder)
         except FileNotFoundError:
@@ -85,12 +92,15 @@ async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> Asy
 
 def fetch(folder: Path, path: str, into: Path) -> bool:
     """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere."""
-    into.parent.mkdir(parents=True, exist_ok=True)
+    if not into.parent.is_dir():
+        into.parent.mkdir(parents=True, exist_ok=True)
     try:
         if path == LOG_NAME:
             return _join_log(folder, into)
         source = folder / path
-        if (path != "records.jsonl" and Path(path).parts[:1] != ("files",)) or ".." in Path(path).parts:
+        if path == "records.jsonl":
+            return _take_file(source, into)
+        if Path(path).parts[:1] != ("files",) or ".." in Path(path).parts:
             raise TargetError(f"a job keeps records.jsonl, log.txt and files/..., not {path!r}")
         if source.is_symlink() and not _stays_inside(source, folder / "files"):
             return False
@@ -103,13 +113,14 @@ def fetch(folder: Path, path: str, into: Path) -> bool:
 
 
 def _join_log(folder: Path, into: Path) -> bool:
+    reader = LogReader(folder)
+    if not reader.parts():
+        return _take_file(folder / LOG_NAME, into)
     if not (folder / LOG_NAME).exists():
         return False
-    if not (folder / f"{LOG_NAME}.1").exists() and len(list(folder.glob(f"{LOG_NAME}.*"))) == 0:
-        return _take_file(folder / LOG_NAME, into)
     into.unlink(missing_ok=True)
     with open(into, "wb") as file:
-        file.writelines(LogReader(folder).blocks())
+        file.writelines(reader.blocks())
     return True
 
 
@@ -140,9 +151,11 @@ def _take_file(source: Path, into: Path) -> bool:
         return False
     if not mode & stat.S_IRUSR:
         source.chmod(0o600)
-    into.unlink(missing_ok=True)
     try:
         os.link(source, into)
+    except FileExistsError:  # of a fetch before
+        into.unlink()
+        return _take_file(source, into)
     except OSError:
         shutil.copyfile(source, into)
     return True

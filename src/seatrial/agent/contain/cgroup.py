@@ -7,6 +7,7 @@ where that may be written; where it may not, `plan` gives fewer or none, and the
 from __future__ import annotations
 
 import os
+import shlex
 import zlib
 from functools import lru_cache
 from typing import Dict, List, Optional, Set, Tuple
@@ -73,6 +74,11 @@ class Cgroup:
             fd = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
             os.write(fd, b"0")
             os.close(fd)
+
+    def entry_command(self) -> str:
+        """The same for a shell. `command` passes by functions that it may have inherited."""
+        paths = (os.path.join(folder, "cgroup.procs") for folder in self.folders)
+        return " && ".join("command echo 0 >%s" % shlex.quote(path) for path in paths)
 
     def members(self) -> Set[int]:
         found: Set[int] = set()

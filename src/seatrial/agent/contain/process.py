@@ -29,7 +29,7 @@ def read_proc(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, 1 << 16)
-        while len(data) % (1 << 12) == 0:  # what fills whole pages may go on
+        while data and len(data) % (1 << 12) == 0:  # what fills whole pages may go on
             more = os.read(fd, 1 << 16)
             if not more:
                 break
@@ -74,6 +74,15 @@ except (ImportError, OSError, AttributeError):  # a Python without ctypes, a lib
 def become_subreaper() -> bool:
     """Whatever descends from this process comes back to it when its own parent dies. False where it cannot be had."""
     return _prctl is not None and _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def own_descendants() -> Set[int]:
+    """All processes below this one, which is their subreaper; zombies too."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # who has no child has no other descendant either: they would have come back to it
+        return set()
+    return descendants(os.getpid())
 
 
 def descendants(root: int) -> Set[int]:

@@ -15,7 +15,7 @@ import time
 from typing import Iterable, List, Optional, Set
 
 from .cgroup import Cgroup
-from .process import descendants, read_proc, send, stat
+from .process import own_descendants, read_proc, send, stat
 
 CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
 GROUPS = "/sys/fs/cgroup"
@@ -60,9 +60,15 @@ class Sandbox:
             allowed = ceiling if hard == resource.RLIM_INFINITY else min(ceiling, hard)
             resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
 
+    def entry_command(self) -> Optional[str]:
+        """What a new shell does instead of `enter`; empty: nothing. None: a shell cannot do it."""
+        if self._watched_bytes is not None or (self._cpus and set(self._cpus) != os.sched_getaffinity(0)):
+            return None
+        return self.cgroup.entry_command()
+
     def members(self) -> Set[int]:
         """All that run for the job. A zombie counts: its parent has yet to ask for its end."""
-        found = (self.cgroup.members() | descendants(os.getpid())) - {os.getpid()}
+        found = (self.cgroup.members() | own_descendants()) - {os.getpid()}
         if found and self.apart is not None:
             found = {
                 pid for pid in found for member in [stat(pid)] if member is not None and member.group != self.apart

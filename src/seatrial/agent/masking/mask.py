@@ -3,13 +3,10 @@ the end of the job in the middle of it, or by colours and other things that are 
 
 from __future__ import annotations
 
-import base64
-import html
 import json
 import math
 import re
 from typing import Any, Iterable, List, Tuple
-from urllib.parse import quote
 
 from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
 
@@ -55,6 +52,10 @@ class Mask:
 
 def encoded(value: str) -> List[str]:
     """How a secret looks where tools write it in another form: in JSON, in a URL, in HTML, in base64 and hex."""
+    import base64  # these are for jobs with secrets: a zygote starts sooner, and is smaller, without them
+    import html
+    from urllib.parse import quote
+
     data = value.encode("utf-8", "surrogateescape")
     forms = [json.dumps(value)[1:-1], quote(data, safe=""), quote(data), html.escape(value), data.hex()]
     return [*forms, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode().rstrip("=")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..contain.sandbox import Sandbox
 from ..masking.mask import Mask
-from ..steps.kinds import Context, Prepared
+from ..steps.kinds import SHELL, Context, Prepared
 from .capture import Notes, Output
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
 NOTES_FD = 3  # one digit, which is all that some shells can write to
+DEFAULT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
 class Child:
@@ -47,12 +48,59 @@ def start(prepared: Prepared, context: Context, sandbox: Sandbox, mask: Mask) ->
     notes, child_notes = os.pipe()
     with contextlib.suppress(OSError):  # a user's share of pipe memory is used up: the usual size does, only slower
         fcntl.fcntl(output, F_SETPIPE_SZ, PIPE_BYTES)
-    child.pid = os.fork()
-    if child.pid == 0:
-        _become(prepared, context, sandbox, child_output, child_notes)
-    os.close(child_output)
-    os.close(child_notes)
+    try:
+        child.pid = _spawn(prepared, context, sandbox, child_output, child_notes) or _fork(
+            prepared, context, sandbox, child_output, child_notes
+        )
+    finally:
+        os.close(child_output)
+        os.close(child_notes)
     return child, output, notes
+
+
+def _spawn(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> Optional[int]:
+    """Start a shell command without a fork of this process, which costs more than the shell does: the shell itself
+    enters the sandbox. None where that cannot be."""
+    entry = sandbox.entry_command()
+    argv = prepared.argv or []
+    if entry is None or notes == NOTES_FD or len(argv) != 3 or argv[:2] != SHELL:
+        return None
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, output, 1),
+        (os.POSIX_SPAWN_DUP2, output, 2),
+        (os.POSIX_SPAWN_DUP2, notes, NOTES_FD),
+    ]
+    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.makedirs(context.work, exist_ok=True)  # a step before may have deleted it
+        os.chdir(context.work)
+        # On one line with the command: the lines that the shell names in its messages stay right.
+        command = "%s || exit 126; %s" % (entry, argv[2]) if entry else argv[2]
+        return os.posix_spawn(
+            SHELL[0],
+            [*SHELL, command],
+            _environment(prepared, context),
+            file_actions=actions,
+            setsid=True,
+            setsigdef=DEFAULT_SIGNALS,
+        )
+    except (OSError, ValueError, NotImplementedError):  # a libc that cannot; of all else, the fork says what is wrong
+        return None
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
+def _fork(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> int:
+    pid = os.fork()
+    if pid == 0:
+        _become(prepared, context, sandbox, output, notes)
+    return pid
+
+
+def _environment(prepared: Prepared, context: Context) -> Dict[str, str]:
+    return dict(context.env, SEATRIAL_NOTES_FD=str(NOTES_FD), **prepared.env)
 
 
 def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> None:
@@ -65,15 +113,14 @@ def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int,
         os.dup2(output, 2)
         os.dup2(notes, NOTES_FD)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+        for number in DEFAULT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         sandbox.enter()
         os.makedirs(context.work, exist_ok=True)  # a step before may have deleted it
         os.chdir(context.work)
-        env = dict(context.env, SEATRIAL_NOTES_FD=str(NOTES_FD), **prepared.env)
         code = 127
         argv = prepared.argv or []
-        os.execvpe(argv[0], argv, env)
+        os.execvpe(argv[0], argv, _environment(prepared, context))
     except BaseException as error:  # noqa: BLE001 - whatever it is, this process must end here, and say why
         os.write(2, ("cannot start: %s\n" % error).encode("utf-8", "replace"))
     finally:

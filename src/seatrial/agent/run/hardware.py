@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from functools import lru_cache
 from typing import Any, Dict, List, Optional
 
 CPU_FILE = "/proc/cpuinfo"
@@ -39,14 +40,20 @@ def _fields(path: str) -> Dict[str, str]:
     return found
 
 
+@lru_cache(maxsize=None)
+def _lasting_fields(path: str) -> Dict[str, str]:
+    """Of a file that says the same as long as the machine runs: read once, a zygote's children know it."""
+    return _fields(path)
+
+
 def _cpu_model() -> str:
-    fields = _fields(CPU_FILE)
+    fields = _lasting_fields(CPU_FILE)
     named = next((fields[name] for name in CPU_NAMES if fields.get(name)), "")
     return " ".join(named.split()) or os.uname().machine
 
 
 def _memory_bytes() -> Optional[int]:
-    words = _fields(MEMORY_FILE).get("MemTotal", "").split()
+    words = _lasting_fields(MEMORY_FILE).get("MemTotal", "").split()
     return int(words[0]) * 1024 if words and words[0].isdigit() else None
 
 

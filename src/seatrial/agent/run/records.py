@@ -10,6 +10,7 @@ from typing import Any, Dict
 from ..masking.mask import Mask
 
 NAME = "records.jsonl"
+_to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NOTES_BYTES = 32 << 20  # of all notes of a job; what goes beyond is counted
 
 
@@ -84,8 +85,7 @@ class Records:
         return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _line(self, record: Any) -> bytes:
-        text = json.dumps(self._mask.data(record), ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-8", "replace") + b"\n"
+        return _to_text(self._mask.data(record)).encode("utf-8", "replace") + b"\n"
 
     def _append(self, line: bytes) -> None:
         if self._failed:

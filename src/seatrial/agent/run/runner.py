@@ -93,7 +93,8 @@ class Runner:
         self._ask_no_more()
         self._limits = self._limits._replace(run_s=None, stall_s=None)  # they were for the steps, which are over
         try:
-            self._settle()
+            if self._settle():
+                return self._stopped or Ending("exited", self._first_code)
             left = self._end(self._sandbox.members)
         except RecordError as error:  # raised once at most, by a note that came now
             self.stop("infra", str(error))
@@ -119,7 +120,7 @@ class Runner:
         before = self._sandbox.members()
         sessions = {member.session for member in map(stat, before) if member is not None}
         oom_before = self._sandbox.oom_kills()
-        self._meter.begin()
+        self._meter.begin(before)
         child = self._child = self._start(prepared)
         outcome = self._wait(child, step.get("timeout_s"))
         while outcome is None and self._stopped is None and prepared.again is not None and child.how()[1] is not None:
@@ -181,7 +182,8 @@ class Runner:
             self._note(child.reading.gone(code if number is None else 128 + number))
             if outcome not in ("stopped", "stall"):
                 child.reading.stopped = None  # it ended by itself, or for another reason, before that became due
-        self._records.write("sample", step=self._index, **self._meter.sample())
+        sample = self._meter.sample()
+        self._records.write("sample", step=self._index, **sample)
         ended = Ended(outcome, code, number, child.output.text(), child.kept_notes, oom_kills)
         self._records.write(
             "done",
@@ -191,7 +193,7 @@ class Runner:
             signal=number,
             output=ended.output,
             output_omitted_bytes=child.output.omitted_bytes,
-            cpu_s=self._meter.cpu_s(),
+            cpu_s=sample["cpu_s"],
             peak_memory_bytes=self._meter.peak_bytes(child.largest_bytes),
             oom_kills=oom_kills,
             result=prepared.finish(ended),
@@ -356,12 +358,16 @@ class Runner:
 
     # ---- ending processes
 
-    def _settle(self) -> None:
-        """Give what is about to end by itself the time to."""
+    def _settle(self) -> bool:
+        """Give what is about to end by itself the time to. True: nothing is left, not even a zombie, which proves that
+        nothing can come any more."""
         until_s = time.monotonic() + SETTLE_S
-        while living(self._sandbox.members()) and time.monotonic() < until_s:
+        there = self._sandbox.members()
+        while living(there) and time.monotonic() < until_s:
             self._turn(0.01)
+            there = self._sandbox.members()
         self._reap()
+        return not there
 
     def _end(self, members: Callable[[], Set[int]], grace_s: Optional[float] = None) -> int:
         """SIGTERM, grace, SIGKILL, until none is left. How many there were. Output is read and the dead are reaped

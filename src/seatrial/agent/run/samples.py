@@ -8,7 +8,7 @@ import resource
 import shutil
 import signal
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from ..contain.process import stat
 from ..contain.sandbox import Sandbox
@@ -35,25 +35,23 @@ class Meter:
     def reaped(self, usage: "resource.struct_rusage") -> None:
         self._reaped_s += usage.ru_utime + usage.ru_stime
 
-    def begin(self) -> None:
-        """A step starts."""
-        self._begin_cpu_s = self._cpu_s()
+    def begin(self, there: Set[int]) -> None:
+        """A step starts; these run already."""
+        self._begin_cpu_s = self._cpu_s(there)
         self._peak_bytes = 0
         self._sandbox.cgroup.forget_highest()
         self.due_s = time.monotonic() + FIRST_S
 
     def sample(self) -> Dict[str, Any]:
+        """Of the step that runs."""
         memory_bytes = self._sandbox.memory_bytes()
         self._peak_bytes = max(self._peak_bytes, memory_bytes)
         self._taken += 1
         if self._taken % THIN_AFTER == 0:
             self._every_s *= 2
         self.due_s = time.monotonic() + self._every_s
-        return {"memory_bytes": memory_bytes, "cpu_s": self.cpu_s()}
-
-    def cpu_s(self) -> float:
-        """Of the step that runs."""
-        return round(max(0.0, self._cpu_s() - self._begin_cpu_s), 6)
+        cpu_s = round(max(0.0, self._cpu_s(self._sandbox.members()) - self._begin_cpu_s), 6)
+        return {"memory_bytes": memory_bytes, "cpu_s": cpu_s}
 
     def peak_bytes(self, largest_process_bytes: int) -> int:
         """The most that was seen at once, or that one process alone had. To the latter the kernel adds what was held
@@ -63,15 +61,15 @@ class Meter:
             largest_process_bytes = min(largest_process_bytes, highest_bytes)
         return max(self._peak_bytes, largest_process_bytes)
 
-    def _cpu_s(self) -> float:
-        return self._reaped_s + sum(member.cpu_s for member in map(stat, self._sandbox.members()) if member is not None)
+    def _cpu_s(self, there: Set[int]) -> float:
+        return self._reaped_s + sum(member.cpu_s for member in map(stat, there) if member is not None)
 
 
 class GpuQuery:
     """Asks nvidia-smi without waiting for it: the answer comes by a pipe that the runner reads."""
 
     def __init__(self, env: Dict[str, str]) -> None:
-        self._program = shutil.which("nvidia-smi", path=env.get("PATH", os.defpath))
+        self._program: Optional[str] = "nvidia-smi"  # a whole path once it was looked for; most jobs end before
         self._env = env
         self.pid: Optional[int] = None
         self._answer = b""
@@ -79,6 +77,9 @@ class GpuQuery:
     def ask(self) -> Optional[int]:
         """The pipe to read, or None: there is no GPU to ask for, or it has not answered yet."""
         if self._program is None or self.pid is not None:
+            return None
+        self._program = shutil.which(self._program, path=self._env.get("PATH", os.defpath))
+        if self._program is None:
             return None
         reader, writer = os.pipe()
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

@@ -16,12 +16,12 @@ import os
 import select
 import signal
 import sys
-import traceback
 from typing import Any, Dict, List
 
 from .. import job_file
 from ..contain import cgroup
 from ..contain.process import boot_id
+from ..run.hardware import hardware
 from ..steps.kinds import agent_path
 from .supervisor import Supervisor, Taken
 
@@ -33,7 +33,7 @@ def main(arguments: List[str]) -> int:
     os.set_blocking(reader, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    boot_id(), cgroup.plan(""), agent_path()  # found once here, known to all children
+    boot_id(), cgroup.plan(""), agent_path(), hardware()  # found once here, known to all children
     gc.collect()
     gc.freeze()  # what is here now is never looked at again, so that children share it
     waiting: Dict[int, int] = {}
@@ -119,6 +119,8 @@ def _reap(waiting: Dict[int, int]) -> None:
 
 
 def _say_what_broke(folder: str) -> None:
+    import traceback
+
     try:
         with open(os.path.join(folder, "supervisor.log"), "a") as file:
             traceback.print_exception(*sys.exc_info(), file=file)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..logs.reading import Reading
 
 Result = Dict[str, Any]
+SHELL = ["/bin/sh", "-c"]
 
 
 class Context:
@@ -131,18 +132,18 @@ def prepare(step: Dict[str, Any], context: Context) -> Prepared:
 
 
 def _fails(message: str) -> Prepared:
-    return Prepared(["/bin/sh", "-c", 'echo "$1" >&2; exit 2', "sh", message], result={"error": message})
+    return Prepared([*SHELL, 'echo "$1" >&2; exit 2', "sh", message], result={"error": message})
 
 
 def _run(args: Result, context: Context) -> Prepared:
-    return Prepared(["/bin/sh", "-c", args["command"]])
+    return Prepared([*SHELL, args["command"]])
 
 
 def _train(args: Result, context: Context) -> Prepared:
     """A command whose output is read while it runs. Each of its hosts knows which one it is."""
     count = int(args.get("hosts") or 1) if context.host is None else context.hosts
     env = {"SEATRIAL_HOST": str(context.host or 0), "SEATRIAL_HOSTS": str(count)}
-    argv = ["/bin/sh", "-c", args["command"]]
+    argv = [*SHELL, args["command"]]
     if count > 1 and context.host is None:
         argv = [sys.executable, "-I", "-S", "-c", source("hosts"), str(count), args["command"]]
     return Prepared(argv, env=env, **read_along(args, context))

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -65,13 +66,18 @@ class Environments:
         if environment.interpreter is not None:
             return await _existing(environment.interpreter)
         if environment.python is None and not environment.packages:
-            found = shutil.which("python3")
-            return PreparedEnvironment(python=Path(found) if found else None)
+            return PreparedEnvironment(python=self._plain_python)
         key = (environment.python, environment.packages)
         if key not in self._prepared or (self._prepared[key].done() and _failed(self._prepared[key])):
             self._prepared[key] = asyncio.create_task(self._in_turn(*key))
         # Shielded: other cells wait for the same; who is cancelled just waits no longer.
         return await asyncio.shield(self._prepared[key])
+
+    @cached_property
+    def _plain_python(self) -> Path | None:
+        """Of jobs that ask for none."""
+        found = shutil.which("python3")
+        return Path(found) if found else None
 
     async def close(self) -> None:
         for task in self._prepared.values():

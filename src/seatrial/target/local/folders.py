@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial.job import Input, Job, Outcome
-from seatrial.target.job_files import open_regular
+from seatrial.target.job_files import read_regular
 from seatrial.target.protocol import TargetError
 
 T = TypeVar("T")
@@ -72,9 +72,18 @@ class JobFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.work = path / "work"
-        self.files = path / "files"
-        self.records = path / "records.jsonl"
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    @property
+    def files(self) -> Path:
+        return self.path / "files"
+
+    @property
+    def records(self) -> Path:
+        return self.path / "records.jsonl"
 
     def submission(self) -> Submission | None:
         return self._read("job.json", Submission)
@@ -87,23 +96,27 @@ class JobFolder:
 
     def kept_nothing(self) -> bool:
         """Of most jobs, which are not worth a thread then."""
+        files = self._name("files")
         try:
-            with os.scandir(self.files) as entries:
-                return not self.files.is_symlink() and next(entries, None) is None
+            with os.scandir(files) as entries:
+                return not os.path.islink(files) and next(entries, None) is None
         except OSError:
             return False
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            with open_regular(self.path / name) as file:
-                return msgspec.json.decode(file.read(MOST_BYTES), type=kind)
+            return msgspec.json.decode(read_regular(self._name(name), MOST_BYTES), type=kind)
         except (OSError, msgspec.DecodeError):
             return None
+
+    def _name(self, name: str) -> str:
+        """As text: a path object for each of a job's files, many times over, is what costs most in a run of many."""
+        return f"{self.path}/{name}"
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
         """Whether the lock that a supervisor holds could be had. Held until the end of the block."""
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._name("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -116,23 +129,38 @@ class JobFolder:
     def make(self, submission: Submission) -> None:
         """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
         before is made anew."""
-        (self.path / "job.json").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._name("job.json"))
         for name in ("work", "files", "home", "tmp", *(["out"] if submission.container else [])):
-            folder = self.path / name
+            folder = self._name(name)
             try:
-                folder.mkdir(0o700)
+                os.mkdir(folder, 0o700)
             except FileExistsError:
                 shutil.rmtree(folder)
-                folder.mkdir(0o700)
+                os.mkdir(folder, 0o700)
             if submission.container:  # whoever the image's user is; others do not get past the folder above
-                folder.chmod(0o777)
+                os.chmod(folder, 0o777)
         for given in submission.job.inputs:
             _copy_input(given, self.work)
 
     def write(self, submission: Submission) -> None:
-        partial = self.path / "job.json.new"
-        partial.write_bytes(msgspec.json.encode(submission))
-        partial.rename(self.path / "job.json")
+        partial = self._name("job.json.new")
+        with open(partial, "wb", buffering=0) as file:
+            file.write(msgspec.json.encode(submission))
+        os.rename(partial, self._name("job.json"))
+
+    def remove_shallow(self) -> bool:
+        """Remove it if its folders are empty, as those of most jobs are, which takes no time. False: there is more, or
+        it is not as plain: `remove`."""
+        try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    os.rmdir(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+            os.rmdir(self.path)
+        except OSError:
+            return False
+        self._remove_parent()
+        return True
 
     def remove(self) -> None:
         def make_writable(function: Any, path: str, _: Any) -> None:
@@ -157,8 +185,11 @@ class JobFolder:
                 problem = error
         else:
             raise TargetError(f"cannot remove {self.path}: {problem}")
+        self._remove_parent()
+
+    def _remove_parent(self) -> None:
         with contextlib.suppress(OSError):  # other jobs of the run are still there
-            self.path.parent.rmdir()
+            os.rmdir(self.path.parent)
 
 
 def _unmount_below(folder: Path) -> None:
@@ -176,7 +207,7 @@ def job_path(state: Path, run: str, name: str) -> Path:
     for part in (run, name):
         if not _NAME.fullmatch(part):
             raise TargetError(f"{part!r} cannot be the name of a folder of a run or job", Outcome.REFUSED)
-    return state / "jobs" / run / name
+    return Path(f"{state}/jobs/{run}/{name}")
 
 
 def _copy_input(given: Input, work: Path) -> None:

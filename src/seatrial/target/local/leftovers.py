@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -38,6 +39,11 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
     for folder in folders:
         _remove_group(folder)
     return len(seen)
+
+
+def end_unsupervised(job: Path) -> int:
+    """The same where nothing says any more which control groups it had."""
+    return end_leftovers(job, _groups(job))
 
 
 def _members(folders: Iterable[Path]) -> set[int]:
@@ -99,17 +105,16 @@ async def strays(jobs: Path) -> set[Path]:
 
 async def remove_stray(folder: Path) -> None:
     """Nothing of that job is there any more afterwards."""
-    groups = await asyncio.to_thread(_groups, folder.name)
-    await asyncio.to_thread(end_leftovers, folder, groups)
+    await asyncio.to_thread(end_unsupervised, folder)
     for engine in filter(None, map(shutil.which, ENGINES)):
         if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
             await remove_container(engine, container_name(folder))
 
 
-def _groups(job: str) -> list[str]:
-    """os.walk minds no folder that goes while it looks: those of other jobs do."""
-    below = (os.path.join(at, name) for at, names, _ in os.walk(CGROUPS) for name in names)
-    return [path for path in below if os.path.basename(path).startswith(f"seatrial-{job}-")]
+def _groups(job: Path) -> list[str]:
+    """By their name, which is as `agent/contain/cgroup.py` makes it. os.walk minds no folder that goes meanwhile."""
+    wanted = f"seatrial-{job.name[:200]}-{zlib.crc32(str(job).encode()):08x}"
+    return [os.path.join(at, wanted) for at, names, _ in os.walk(CGROUPS) if wanted in names]
 
 
 def _of_processes(jobs: Path) -> set[Path]:

@@ -23,9 +23,9 @@ from seatrial.target.job_files import fetch, read_log
 from seatrial.target.local import doctor
 from seatrial.target.local.containers import container_name, remove_container
 from seatrial.target.local.environments import Environments, layered
-from seatrial.target.local.folders import JobFolder, Submission, cache_folder, job_path, state_folder
+from seatrial.target.local.folders import Identity, JobFolder, Submission, cache_folder, job_path, state_folder
 from seatrial.target.local.job_file import job_file
-from seatrial.target.local.leftovers import end_leftovers, remove_stray, strays
+from seatrial.target.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.ports import reserved
 from seatrial.target.local.processes import alive, gone, send
@@ -125,7 +125,7 @@ class LocalTarget:
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
             try:
-                folder.path.mkdir(0o700, parents=True, exist_ok=True)
+                os.makedirs(folder.path, 0o700, exist_ok=True)
                 with folder.locked() as free:
                     if folder.identity() is not None:
                         return None
@@ -214,7 +214,7 @@ class LocalTarget:
     async def cancel(self, handle: str) -> None:
         folder = self._folder(handle)
         self._watcher.mark_cancelled(handle)
-        await self._stop(folder)
+        await self._stop(folder, await self._supervisor(folder))
 
     async def remove(self, handle: str) -> None:
         path = self._path(handle)
@@ -225,20 +225,44 @@ class LocalTarget:
         self._watcher.forget(handle)
 
     async def _end_and_remove(self, folder: JobFolder) -> None:
-        await self._stop(folder)
-        identity, submission = folder.identity(), folder.submission()
-        if identity is not None and folder.end() is None:
-            await asyncio.to_thread(end_leftovers, folder.path, identity.cgroups)
+        identity = await self._supervisor(folder)
+        await self._stop(folder, identity)
+        if folder.end() is None:
+            submission = folder.submission()
+            if identity is not None:
+                await asyncio.to_thread(end_leftovers, folder.path, identity.cgroups)
+            else:
+                await asyncio.to_thread(end_unsupervised, folder.path)
             if submission is not None and submission.container:
                 await remove_container(submission.engine, submission.container)
-        await asyncio.to_thread(folder.remove)
+        if not folder.remove_shallow():
+            await asyncio.to_thread(folder.remove)
 
-    async def _stop(self, folder: JobFolder) -> None:
+    async def _supervisor(self, folder: JobFolder) -> Identity | None:
+        """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
+        delete the file that says so; a supervisor that lives puts it back."""
+        until_s = time.monotonic() + FORCE_S
+        while (identity := folder.identity()) is None:
+            try:
+                with folder.locked() as free:
+                    if free:
+                        return folder.identity()
+            except OSError:  # the whole folder is gone
+                return None
+            if time.monotonic() > until_s:
+                raise TargetError(f"{folder.path} is locked by a process that does not say which one it is")
+            await asyncio.sleep(0.05)
+        return identity
+
+    async def _stop(self, folder: JobFolder, identity: Identity | None) -> None:
         """Politely; its supervisor by force when it does not end within its grace and some more."""
-        identity, submission = folder.identity(), folder.submission()
+        if not alive(identity):
+            return
+        assert identity is not None
+        submission = folder.submission()
         within_s = FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
         for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, FORCE_S)):
-            descriptor = send(identity, number) if identity is not None else None
+            descriptor = send(identity, number)
             if descriptor is None or await gone(descriptor, wait_s):
                 return
 
@@ -277,7 +301,7 @@ def _check(job: Job) -> None:
 
 
 def _make(folder: JobFolder, submission: Submission) -> Submission:
-    before = folder.submission()
+    before = folder.submission() if submission.job.ports else None
     folder.make(submission)
     with reserved(folder, submission, before) as ports:
         submission = msgspec.structs.replace(submission, ports=ports)
