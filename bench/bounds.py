@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from seatrial.stats.bounds import prediction_interval, prediction_intervals
+from seatrial.stats.bounds import FALSE_ALARM, prediction_interval, prediction_intervals
 
 Floats = NDArray[np.float64]
 Formula = Callable[[Floats, float], tuple[Floats, Floats]]  # (histories, floor) -> (center, half-width)
-NOMINAL, FLOOR = 0.001, 0.015
+NOMINAL, FLOOR = FALSE_ALARM, 0.015
 SERIES, RUNS = 1000, 400
 LENGTHS = (5, 10, 20, 100, 400)
 VALUES = 2_000_000  # of a simulation, in all
@@ -98,7 +98,9 @@ def each(formula: Formula, matrix: Floats) -> None:
 
 
 def false_alarms() -> None:
-    print("\nfalse alarms, % of single good runs (nominal 0.1 %, no floor), by the number of runs in the history")
+    print(
+        f"\nfalse alarms, % of single good runs (nominal {NOMINAL:.1%}, no floor), by the number of runs in the history"
+    )
     for kind, one in KINDS.items():
         line(kind, *(f"n={n}" for n in LENGTHS))
         for name, formula in FORMULAS.items():

@@ -57,7 +57,7 @@ def test_the_sentence_tells_how_sure_it_is_and_since_when() -> None:
         **{**{f: getattr(BOUND, f) for f in BOUND.__struct_fields__}, "changed": Level("8f3a", NOVEMBER, 2.44, 2.60)}
     )
     assert judged(2.61, changed)[1] == (
-        "step_time: 2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs would be); "
+        "step_time: 2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs with normal noise would be); "
         "the level changed at run 8f3a (2.44 → 2.6, 12 Nov)"
     )
 

@@ -53,7 +53,7 @@ def test_a_trial_is_drawn_with_bound_change_and_what_moved_together(past: Histor
     assert sum("regression open since run nightly-030" in line for line in lines) == 2
     assert any(line.startswith("  1  21 Oct 2026, 2.") and "commit c0ffee30" in line for line in lines)
     assert any("At commit c0ffee30 (21 Oct 2026) 2 series moved: 2 worse by" in line for line in lines)
-    assert any("one in 1,000 good runs would be out of it; from the history" in line for line in lines)
+    assert any("one in 200 good runs with normal noise would be out of it; from the history" in line for line in lines)
     assert lines[-1].startswith("1 alarm, none judged yet")
     assert "\x1b" not in done.stdout
     drawn = [line for line in lines if "│" in line]
@@ -188,7 +188,7 @@ def test_an_accepted_level_is_known_without_the_suite(past: History, world: Worl
     assert "regression open" not in said
     assert "not judged yet" not in said
     assert "accepted  run nightly-030: we keep the driver" in said
-    assert "(10 runs since 21 Oct 2026, one in 1,000" in said
+    assert "(10 runs since 21 Oct 2026, one in 200" in said
     assert "1 alarm, it was accepted as a new level" in said
     assert "accepted (ann): we keep the driver" in world.seatrial("history", "alarms", check=0).stdout
     assert "regression open" in world.seatrial("history", "llama", "--benchmark", "llama[model=70b]", check=0).stdout

@@ -66,6 +66,29 @@ def test_runs_that_contradict_each_other_are_told_as_that(world: World) -> None:
     assert "not stable: of 5 runs 3 slower and 2 faster" in cell.why
 
 
+def test_a_trial_that_does_not_say_how_often_is_confirmed_once(world: World) -> None:
+    bounded(world, BURN, confirm=0)
+    path = world.folder / "suite.yaml"
+    path.write_text(path.read_text().replace("    confirm: 0\n", ""))
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert (cell.verdict, len(cell.attempts)) == ("slower", 2)
+
+
+def test_another_figure_out_of_bounds_confirms_nothing(world: World) -> None:
+    count = world.folder / "count"
+    odd = f"echo >> {count}; test $(($(wc -l < {count}) % 2)) = 0 || {{ {BURN}; }}"
+    even = f"test $(($(wc -l < {count}) % 2)) = 1 || {{ {BURN}; }}"
+    bounded(world, odd, confirm=1)
+    path = world.folder / "suite.yaml"
+    path.write_text(path.read_text().replace("'}]", f"'}}, {{name: other, command: '{even}'}}]"))
+    world.suite(BOUNDS + BOUNDS.splitlines()[-1].replace("work", "other") + "\n", "bounds.yaml")
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert [str(attempt.verdict) for attempt in cell.attempts] == ["slower"] * 3
+    assert "not stable: of 3 runs 3 slower, not by the same figure" in cell.why
+
+
 def test_a_figure_that_is_known_to_be_slow_can_be_excused(world: World) -> None:
     bounded(world, BURN, confirm=0)
     path = world.folder / "suite.yaml"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from seatrial.stats.bounds import prediction_interval
+from seatrial.stats.bounds import FALSE_ALARM, prediction_interval
 from seatrial.stats.change_points import Change
 from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean
 
@@ -241,7 +241,32 @@ def test_cleaning_a_history_in_order_costs_no_false_alarms(n: int) -> None:
         if seen.lower is not None and seen.upper is not None:
             rates.append(ndtr((seen.lower - 1) / 0.01) + ndtr((1 - seen.upper) / 0.01))
     assert len(rates) >= 395
-    assert 0.0002 <= np.mean(rates) <= 0.003
+    assert 0.2 * FALSE_ALARM <= np.mean(rates) <= 3 * FALSE_ALARM
+
+
+def test_a_change_that_people_would_not_agree_on_splits_nothing() -> None:
+    points, _ = levels((1.0, 10), (1.1, 10))
+    doubtful = [Change(10, 1.0, 1.1, 0.1, 0.6)]
+    cleaned = clean(points, "lower", lambda values: doubtful)
+    assert (cleaned.used, cleaned.open_regression) == (list(range(20)), None)
+    assert cleaned.changes == doubtful
+
+
+def test_runs_that_differ_more_than_their_repeats_are_of_one_level() -> None:
+    rng = np.random.default_rng(3)
+    points = [
+        Past(float(level + 0.001 * rng.standard_normal()), run=f"r{run}")
+        for run, level in enumerate(rng.normal(1, 0.01, 12))
+        for _ in range(6)
+    ]
+    assert len(clean(points, "lower").used) == 72
+
+
+def test_a_change_between_runs_with_repeats_is_at_the_first_figure_of_its_run() -> None:
+    points = [Past(level, run=f"r{run}") for run, level in enumerate([1.0, 1.0, 0.8, 0.8]) for _ in range(3)]
+    cleaned = clean(points, "lower", at(2))
+    assert [change.index for change in cleaned.changes] == [6]
+    assert cleaned.used == [6, 7, 8, 9, 10, 11]
 
 
 PASTS = st.builds(

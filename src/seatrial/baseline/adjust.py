@@ -2,7 +2,7 @@
 
 import math
 import re
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from statistics import median
 
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
@@ -10,11 +10,12 @@ from seatrial.baseline.entry import BaselineEntry, relative_half_width, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import Bound, BoundState, figure_text
 from seatrial.record.history import Point
-from seatrial.stats.bounds import CAP, FLOOR
+from seatrial.stats.bounds import CAP, FLOOR, moved_half_width
 
 
 def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
-    """The same width around the level of the newest runs, but never narrower than the floor. Raises Refused.
+    """The same width around the level of the newest runs, wider by what these tell less of the level than the runs that
+    it was made of, but never narrower than the floor. Raises Refused.
 
     The newest level: the last runs that are out of the bounds on the same side; when the last one is inside, the runs
     since the last change of the level.
@@ -25,13 +26,18 @@ def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
     center = median(point.value for point in level)
     least = floor_of(entry, half, before) * abs(center)
     notes = _moved(level, before, center, bound)
+    runs = runs_of(level)
+    width_runs = bound.runs if bound.width_runs is None else bound.width_runs
+    kept, half = half, moved_half_width(half, bound.runs if width_runs else 0, bound.width_runs is not None, len(runs))
+    if half > kept * 1.001:
+        few = f"{runs_text(level)} {'tells' if len(runs) == 1 and len(level) == 1 else 'tell'} the new center less well"
+        notes.append(f"±{half_width_text(half, center)} instead of ±{half_width_text(kept, center)}: {few}")
     if least > half:
         notes.append(f"widened to the floor of {half_width_text(least, center)}: that width was of a lower level")
         half = least
     lower, upper = around(center, half, bound)
     check_cap(lower, upper, center, entry, why.force)
     first, last = level[0], level[-1]
-    runs = runs_of(level)
     values = {
         "lower": lower,
         "upper": upper,
@@ -39,7 +45,7 @@ def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
         "runs": len(runs),
         "figures": len(level) if len(level) > len(runs) else None,
         "since": text_of(first.at_s),
-        "width": {"runs": bound.runs if bound.width_runs is None else bound.width_runs},
+        "width": {"runs": width_runs},
         "method": f"{(entry.method or 'by hand').split(', recentered')[0]}, recentered on {runs_text(level)}",
         "cap": raised(cap_of(entry), half, center, why.force),
         "state": str(BoundState.USABLE),
@@ -113,18 +119,22 @@ def _newest_level(good: list[Point], bound: Bound, center: float) -> list[Point]
     if side:
         return list(takewhile(lambda point: _side(point.value, bound) == side, reversed(good)))[::-1]
     from seatrial.stats.change_points import change_points
+    from seatrial.stats.clean import run_starts
 
-    changes = change_points([point.value for point in good])
+    starts = run_starts([point.run for point in good])
+    changes = change_points([median(point.value for point in good[a:b]) for a, b in pairwise([*starts, len(good)])])
     if not changes:
         raise Refused("the last run is within the bounds and the level did not change, so there is nothing to follow")
     last = changes[-1]
     if abs(center - last.after) <= abs(center - last.before):
-        changed = f"changed at run {good[last.index].run} ({figure_text(last.before)} → {figure_text(last.after)})"
+        changed = (
+            f"changed at run {good[starts[last.index]].run} ({figure_text(last.before)} → {figure_text(last.after)})"
+        )
         raise Refused(
             f"the last run is within the bounds, and these are around the level that it has since it {changed}, so "
             "there is nothing to follow; `seatrial baseline update` makes bounds that fit the runs"
         )
-    return good[last.index :]
+    return good[starts[last.index] :]
 
 
 def _side(value: float, bound: Bound) -> int:

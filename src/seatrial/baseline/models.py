@@ -10,7 +10,9 @@ from seatrial.job import Better, BoundState, Level
 
 STATES = Literal["usable", "recording", "unusable", "disabled"]
 # Where YAML makes a number of what was meant as a name (hex digits without a letter, say), the text counts.
-TEXT_KEYS = frozenset({"unit", "method", "why", "fingerprint", "hardware", "since", "at", "until", "run", "name"})
+TEXT_KEYS = frozenset(
+    {"unit", "method", "measured", "why", "fingerprint", "hardware", "since", "at", "until", "run", "name"}
+)
 
 
 def describe_value(value: Any) -> str:
@@ -131,6 +133,7 @@ class Provenance(Keys):
     width: WidthKeys | None = None
     method: PlainText = ""
     false_alarm: Share | None = None
+    measured: PlainText = ""
     floor: Number | None = None
     cap: Cap | None = None
     state: STATES | None = None

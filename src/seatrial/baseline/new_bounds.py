@@ -10,8 +10,9 @@ from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import BoundState
 from seatrial.record.history import Point
-from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, Interval, prediction_interval
-from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, Cleaned, Past, clean
+from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, MEASURED, Interval
+from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, Cleaned, Past
+from seatrial.stats.fit import Fit, fit_bounds
 
 
 def update(
@@ -23,17 +24,9 @@ def update(
         raise Refused(f"{series.metric} does not say whether lower or higher is better, so it can have no bound")
     if not points:
         raise Refused(f"no run in that window ({chosen.left})")
-    found = cleaned(points, series.better, entry)
-    interval = prediction_interval(
-        [points[index].value for index in found.used],
-        FALSE_ALARM if entry is None or entry.bound.false_alarm is None else entry.bound.false_alarm,
-        FLOOR if entry is None or entry.floor is None else entry.floor,
-        cap_of(entry),
-        LEAST,
-    )
-    outliers = {found.used[place]: "an outlier among the others" for place in interval.outliers}
-    used = [points[index] for index in found.used if index not in outliers]
-    left_out = {**found.left_out, **outliers}
+    fit = fitted(points, series.better, entry)
+    interval, found, left_out = fit.interval, fit.cleaned, fit.left_out
+    used = [points[index] for index in fit.used]
     because = _why_not(interval, used)
     state = _state(interval, entry, why.force, form, [because, *_left(chosen, found, left_out)])
     runs = runs_of(used)
@@ -47,8 +40,9 @@ def update(
         "figures": len(used) if len(used) > len(runs) else None,
         "since": text_of(used[0].at_s) if used else None,
         "width": None,
-        "method": _method(interval, points),
+        "method": interval.method,
         "false_alarm": interval.false_alarm,
+        "measured": MEASURED if interval.false_alarm == FALSE_ALARM else None,
         "floor": FLOOR if entry is None or entry.floor is None else entry.floor,
         "cap": raised(cap_of(entry), interval.half_width, interval.center, why.force),
         "state": str(state),
@@ -101,14 +95,8 @@ def _overruled_note(points: Sequence[Point], entry: BaselineEntry | None) -> lis
 
 def _why_not(interval: Interval, used: Sequence[Point]) -> str:
     if interval.state == "recording" and len(used) > len(runs_of(used)):
-        return f"{runs_text(used)}, and a bound needs {LEAST} figures"
+        return f"{runs_text(used)}, and a bound needs {LEAST} runs"
     return interval.why
-
-
-def _method(interval: Interval, points: Sequence[Point]) -> str:
-    """What the interval calls runs are figures, of which a run may have several."""
-    several = len(points) > len(runs_of(points))
-    return interval.method.replace(" runs left out", " figures left out") if several else interval.method
 
 
 def _lower(lower: float | None, points: Sequence[Point]) -> float | None:
@@ -124,15 +112,21 @@ def _changed(points: Sequence[Point], found: Cleaned) -> dict[str, Any] | None:
     return {"run": point.run, "at": text_of(point.at_s), "before": last.before, "after": last.after}
 
 
-def cleaned(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Cleaned:
-    """Which runs a bound may be made from: see stats/clean.py. A level that a recenter accepted is in the entry."""
+def fitted(points: Sequence[Point], better: str, entry: BaselineEntry | None) -> Fit:
+    """The bounds that the points give, and which of them count. A level that a recenter accepted is in the entry."""
     start = accepted_from(points, entry)
     past = []
     for index, point in enumerate(points):
         accepted = start is not None and index >= start and (index == start or _looked_at(point, entry))
         point_mark = "" if accepted and _is_overruled(point) else point.mark
-        past.append(Past(point.value, point.good, point.alarm, _mark(point_mark), accepted))
-    return clean(past, "higher" if better == "higher" else "lower")
+        past.append(Past(point.value, point.good, point.alarm, _mark(point_mark), accepted, point.run))
+    return fit_bounds(
+        past,
+        "higher" if better == "higher" else "lower",
+        FALSE_ALARM if entry is None or entry.bound.false_alarm is None else entry.bound.false_alarm,
+        FLOOR if entry is None or entry.floor is None else entry.floor,
+        cap_of(entry),
+    )
 
 
 def accepted_from(points: Sequence[Point], entry: BaselineEntry | None) -> int | None:

@@ -65,7 +65,7 @@ def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
 
 
 def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
-    """`2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs would be); the level changed at ...`
+    """`2.61 s is above 2.49 s (41 runs since 3 Oct, one in 200 good runs with normal noise would be); ...`
 
     `at_s` is when the figure was taken; days of that year are given without it."""
     inside = False
@@ -93,7 +93,9 @@ def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
             width = f"of {bound.width_runs} earlier one{'s' if bound.width_runs != 1 else ''}"
             parts = [f"centered on {parts[0]}", f"width {width if bound.width_runs else 'by hand'}"]
     if bound.false_alarm:
-        parts.append(f"one in {1 / bound.false_alarm:,.0f} good runs would {'not ' if inside else ''}be")
+        parts.append(
+            f"one in {1 / bound.false_alarm:,.0f} good runs with normal noise would {'not ' if inside else ''}be"
+        )
     return f" ({', '.join(parts)})" if parts else ""
 
 

@@ -30,20 +30,28 @@ def result_of(cell: Cell, made: list[Judged], why: str = "") -> CellResult:
     )
 
 
-def agreeing(verdicts: list[Verdict]) -> int:
-    """How many at the end say the same."""
-    return sum(1 for _ in itertools.takewhile(lambda verdict: verdict is verdicts[-1], reversed(verdicts)))
+def out_of_bounds(made: list[Judged]) -> list[Judged]:
+    return [one for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
+
+
+def agreeing(out: list[Judged]) -> int:
+    """How many at the end have a figure in common that is out on the same side."""
+    sets = [{(f.step, f.check, f.verdict) for f in one.judgement.findings if f.verdict in OUT_OF_BOUNDS} for one in out]
+    return sum(1 for _ in itertools.takewhile(bool, itertools.accumulate(reversed(sets), lambda a, b: a & b)))
 
 
 def _why(made: list[Judged]) -> str:
     """Of the last attempt; what is out of bounds says how many runs agree, or that they do not."""
     last = made[-1].attempt
-    out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
+    judged = out_of_bounds(made)
+    out = [one.attempt.verdict for one in judged]
     if last.verdict not in OUT_OF_BOUNDS or len(out) < 2:
         return last.why
     if len(set(out)) > 1:
         both = " and ".join(f"{out.count(verdict)} {verdict}" for verdict in OUT_OF_BOUNDS)
         return f"{last.why} (not stable: of {len(made)} runs {both})"
+    if agreeing(judged) < len(out):
+        return f"{last.why} (not stable: of {len(made)} runs {len(out)} {last.verdict}, not by the same figure)"
     return f"{last.why} ({len(out)} of {len(made)} runs agree)"
 
 

@@ -21,7 +21,7 @@ from seatrial.engine.follow import Follower
 from seatrial.engine.judge import Judged, judge_attempt, judge_broken, judge_unknown
 from seatrial.engine.prepare import PreparedRun
 from seatrial.engine.reap import FOLDER
-from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, result_of, run_verdict
+from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, out_of_bounds, result_of, run_verdict
 from seatrial.engine.secret import Secrets
 from seatrial.engine.state import VERSION as JOURNAL_VERSION
 from seatrial.engine.state import AttemptRecord, read_run
@@ -269,14 +269,14 @@ class Run:
 
     def _again(self, cell: Cell, made: list[Judged]) -> bool:
         """Retries are by class: only after the verdicts that the trial names, `infra` alone by default. What is out
-        of bounds is run again until as many runs as the trial asks for agree, or one does not."""
+        of bounds is run again until as many runs as the trial asks for agree on a figure, or one does not."""
         if self._stop_why:
             return False
         if made[-1].attempt.cancelled:  # by an interrupt of the process before this one
             return True
         verdict = made[-1].attempt.verdict
         if verdict in OUT_OF_BOUNDS:
-            out = [one.attempt.verdict for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
+            out = out_of_bounds(made)
             confirm = cell.model.confirm
             return agreeing(out) <= confirm and len(out) <= 2 * confirm
         retries = cell.model.retries if self._options.retries is None else self._options.retries

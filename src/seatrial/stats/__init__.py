@@ -4,15 +4,19 @@ from seatrial.stats.bounds import Interval, prediction_interval
 from seatrial.stats.change_points import Change, change_points
 from seatrial.stats.clean import Cleaned, Past, clean
 from seatrial.stats.compare import Difference, compare
+from seatrial.stats.fit import Fit, bounds_for, fit_bounds
 
 __all__ = [
     "Change",
     "Cleaned",
     "Difference",
+    "Fit",
     "Interval",
     "Past",
+    "bounds_for",
     "change_points",
     "clean",
     "compare",
+    "fit_bounds",
     "prediction_interval",
 ]

@@ -7,9 +7,9 @@ In this order:
    `fixed`.
 3. A run that was out of its bounds is out, unless somebody marked it `false-alarm` or `fixed`. If the accepted runs
    were out of their bounds, so were those right after them, by the same bounds that no longer hold: these are in.
-4. The rest is split at its change points and the newest part is used. A part that is worse than the best one before it,
-   and all after it until the level is back, are an open regression: out, and the part before them is used. Of parts
-   before the newest accepted run none is meant.
+4. The rest is split at its clear change points and the newest part is used. Figures of one run are one value for that.
+   A part that is worse than the best one before it, and all after it until the level is back, are an open
+   regression: out, and the part before them is used. Of parts before the newest accepted run none is meant.
 """
 
 import math
@@ -34,6 +34,9 @@ UNEXPLAINED = "out of bounds, and not explained"
 
 WORSE = 0.015  # of the level: the floor of the bounds, below which no level counts as worse than another
 RECOVERED = 0.75  # of a step for the worse has to be undone until the level is back
+# From which confidence on a change splits the runs. Where people would not agree on a change, both sides make the
+# bounds wider; a split for nothing would leave the newer runs out, and each of the next ones would be an alarm.
+CLEAR = 0.7
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Past:
     alarm: bool = False  # it was out of the bounds of its time: slower, faster
     mark: RunMark = ""  # a person's judgement of it
     accepted: bool = False  # a recenter accepted its level; it is the first run of that, or one that was looked at then
+    run: str = ""  # of several figures of one run; empty: a run of its own
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,10 @@ def clean(points: Sequence[Past], better: Better, detect: Detect = change_points
     left_out, marked = _by_mark(points)
     kept = [index for index in range(len(points)) if index not in left_out]
     values = [points[index].value for index in kept]
-    changes = [change for change in detect(values) if 0 < change.index < len(values)]
-    edges = [0, *(change.index for change in changes), len(values)]
+    starts = run_starts([points[index].run for index in kept])
+    found = detect([median(values[start:stop]) for start, stop in pairwise([*starts, len(values)])])
+    changes = [replace(change, index=starts[change.index]) for change in found if 0 < change.index < len(starts)]
+    edges = [0, *(change.index for change in changes if change.confidence >= CLEAR), len(values)]
     parts = [kept[start:stop] for start, stop in pairwise(edges)]
     levels = [median(values[start:stop]) for start, stop in pairwise(edges)] if values else []
     accepted = max((index for index in kept if points[index].accepted), default=-1)
@@ -85,6 +91,11 @@ def clean(points: Sequence[Past], better: Better, detect: Detect = change_points
         [replace(change, index=kept[change.index]) for change in changes],
         min(regressions, default=None),
     )
+
+
+def run_starts(runs: Sequence[str]) -> list[int]:
+    """Where the figures of each run begin."""
+    return [index for index, run in enumerate(runs) if not run or not index or run != runs[index - 1]]
 
 
 def _level_text(level: float) -> str:

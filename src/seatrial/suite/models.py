@@ -282,7 +282,7 @@ class TrialModel(Model):
     baseline: Text | None = Field(None, description="File of bounds that figures are judged by, relative to the suite.")
     benchmark: Text | None = Field(None, description="Name of a cell's entry in `baseline`; default: the cell's id.")
     confirm: int = Field(
-        0, strict=True, ge=0, le=10, description="Further runs that must agree before a figure is out of bounds."
+        1, strict=True, ge=0, le=10, description="Further runs that must agree before a figure is out of bounds."
     )
 
     # Fields that say where, when and how often a cell runs, not what it is: they do not count for its hash.

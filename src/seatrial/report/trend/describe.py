@@ -82,7 +82,11 @@ def bound_text(bound: Bound, timed: bool = False) -> str:
         return f"the bound from {where} is switched off: {one_line(bound.why)}"
     if bound.state is not BoundState.USABLE:
         return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({origin})"
-    alarms = f", one in {1 / bound.false_alarm:,.0f} good runs would be out of it" if bound.false_alarm else ""
+    alarms = (
+        f", one in {1 / bound.false_alarm:,.0f} good runs with normal noise would be out of it"
+        if bound.false_alarm
+        else ""
+    )
     made = f"{origin}{alarms}; " if bound.runs else ""
     return f"bound {figure_text(bound.lower)} to {figure_text(bound.upper, bound.unit)} ({made}from {where})"
 

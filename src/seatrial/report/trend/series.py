@@ -136,19 +136,16 @@ def _level_change(change: "Change", index: int, points: list[Point], better: str
 
 def with_bound(view: SeriesView) -> SeriesView:
     """With the bound that `seatrial baseline update` would make of its runs, and which of them that leaves out."""
-    from seatrial.stats.bounds import prediction_interval
-    from seatrial.stats.clean import clean
+    from seatrial.stats.fit import fit_bounds
 
     if not view.better or not view.points:
         return view
     better, points = cast(Better, view.better), view.points
-    cleaned = clean(past_values(points), better)
-    interval = prediction_interval([points[index].value for index in cleaned.used])
-    outliers = {cleaned.used[place]: "an outlier among the others" for place in interval.outliers}
-    used = [index for index in cleaned.used if index not in outliers]
+    fit = fit_bounds(past_values(points), better)
+    interval, used, opening = fit.interval, fit.used, fit.cleaned.open_regression
     runs = len({points[index].run for index in used})
     left_out: dict[str, list[str]] = {}
-    for index, reason in sorted((cleaned.left_out | outliers).items()):
+    for index, reason in fit.left_out.items():
         left_out.setdefault(reason, []).append(points[index].run)
     last = view.changes[-1] if view.changes else None
     bound = Bound(
@@ -168,7 +165,7 @@ def with_bound(view: SeriesView) -> SeriesView:
         "the history",
         len(used) if len(used) > runs else 0,
     )
-    opened = points[cleaned.open_regression].run if cleaned.open_regression is not None else ""
+    opened = points[opening].run if opening is not None else ""
     return msgspec.structs.replace(view, bound=bound, left_out=left_out, regression=opened)
 
 
@@ -184,6 +181,7 @@ def past_values(points: Sequence[Point]) -> "list[Past]":
             point.alarm,
             cast(Any, "" if point.mark == ACCEPTED else point.mark),
             point.accepted and index >= start,
+            point.run,
         )
         for index, point in enumerate(points)
     ]
