@@ -1,0 +1,272 @@
+"""What a model server is asked and what it answers, in the words of no protocol. Data only.
+
+A value that is None was not stated, by the case or by the server; an empty one was stated to be empty. `explicit`
+gives the options that a client sends, so that no server's own default decides."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+_T = TypeVar("_T")
+
+
+class Method(StrEnum):
+    GREEDY = "greedy"
+    SAMPLE = "sample"
+
+
+class Mode(StrEnum):
+    """How it is asked. Several inputs in a unary request are one batch."""
+
+    UNARY = "unary"
+    STREAM = "stream"
+    TOKENIZE = "tokenize"
+
+
+class StopReason(StrEnum):
+    NOT_FINISHED = "not_finished"
+    MAX_TOKENS = "max_tokens"
+    EOS_TOKEN = "eos_token"
+    CANCELLED = "cancelled"
+    TIME_LIMIT = "time_limit"
+    STOP_SEQUENCE = "stop_sequence"
+    TOKEN_LIMIT = "token_limit"
+    ERROR = "error"
+    STOP = "stop"  # the end token or a stop sequence: OpenAI's protocol does not say which
+
+
+class Guide(StrEnum):
+    """What guided decoding keeps the text to."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    CHOICE = "choice"
+    GRAMMAR = "grammar"
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    role: str
+    content: str
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    typical_p: float | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None  # None: the server chooses one
+
+    @property
+    def explicit(self) -> "Sampling":
+        """With the value that switches an option off in place of one that is not stated; the seed stays as it is."""
+        stated = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        return Sampling(**{**_SAMPLING_OFF, **stated})
+
+
+_SAMPLING_OFF = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "typical_p": 1.0,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+DEFAULT_MAX_NEW_TOKENS = 20  # what TGIS takes 0 for
+
+
+class Stopping(msgspec.Struct, frozen=True, omit_defaults=True):
+    max_new_tokens: int | None = None
+    min_new_tokens: int | None = None
+    time_limit_ms: int | None = None  # the server's own: it stops then, and answers what it has
+    stop_sequences: tuple[str, ...] = ()
+    include_stop_sequence: bool | None = None
+
+    @property
+    def explicit(self) -> "Stopping":
+        return Stopping(
+            self.max_new_tokens or DEFAULT_MAX_NEW_TOKENS,
+            self.min_new_tokens or 0,
+            self.time_limit_ms or 0,
+            self.stop_sequences,
+            True if self.include_stop_sequence is None else self.include_stop_sequence,
+        )
+
+
+class LengthPenalty(msgspec.Struct, frozen=True):
+    start_index: int = 0
+    decay_factor: float = 1.0
+
+
+class Guided(msgspec.Struct, frozen=True, omit_defaults=True):
+    guide: Guide
+    value: str = ""  # the schema, expression or grammar
+    choices: tuple[str, ...] = ()
+
+
+class Decoding(msgspec.Struct, frozen=True, omit_defaults=True):
+    repetition_penalty: float | None = None
+    length_penalty: LengthPenalty | None = None
+    guided: Guided | None = None
+
+    @property
+    def explicit(self) -> "Decoding":
+        penalty = 1.0 if self.repetition_penalty is None else self.repetition_penalty
+        return Decoding(penalty, self.length_penalty, self.guided)
+
+
+class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the answer is to contain beside the text."""
+
+    input_text: bool = False
+    generated_tokens: bool = False
+    input_tokens: bool = False
+    token_logprobs: bool = False
+    token_ranks: bool = False
+    top_n_tokens: int = 0
+    offsets: bool = False  # of tokens in the input, when it is tokenized
+
+
+class Request(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of the server. It has inputs or chat messages, not both."""
+
+    inputs: tuple[str, ...] = ()
+    messages: tuple[ChatMessage, ...] = ()
+    mode: Mode = Mode.UNARY
+    method: Method = Method.GREEDY
+    sampling: Sampling = Sampling()
+    stopping: Stopping = Stopping()
+    decoding: Decoding = Decoding()
+    wanted: Wanted = Wanted()
+    truncate_input_tokens: int = 0  # 0: not at all
+    model: str = ""
+    prefix_id: str | None = None
+    adapter_id: str | None = None
+    limit_s: float | None = None  # the client's own: it gives up then
+
+
+class TopToken(msgspec.Struct, frozen=True, omit_defaults=True):
+    text: str
+    logprob: float | None = None
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    text: str
+    logprob: float | None = None
+    rank: int | None = None  # 1 is the likeliest
+    top: tuple[TopToken, ...] = ()
+
+
+class Generation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to one input; or one message of a stream, which has only what is new in it."""
+
+    text: str | None = None
+    input_count: int | None = None
+    generated_count: int | None = None
+    stop_reason: StopReason | None = None
+    stop_sequence: str | None = None
+    seed: int | None = None
+    tokens: tuple[Token, ...] | None = None
+    input_tokens: tuple[Token, ...] | None = None
+
+
+class Tokenization(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to one input that was to be tokenized."""
+
+    count: int | None = None
+    tokens: tuple[str, ...] | None = None
+    offsets: tuple[tuple[int, int], ...] | None = None
+
+
+class Trouble(StrEnum):
+    """How a request failed."""
+
+    ANSWERED = "answered"  # the server answered with an error
+    UNREACHABLE = "unreachable"  # refused, no such host, a certificate that does not match
+    BROKEN = "broken"  # the connection ended before the answer did
+    LATE = "late"  # the limit was reached
+    GARBAGE = "garbage"  # it is not what the protocol says
+    NOT_ASKED = "not_asked"  # there was no server any more, or no time
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    code: str  # of gRPC (INVALID_ARGUMENT), or of HTTP (429); "" where there is none
+    message: str
+    trouble: Trouble = Trouble.ANSWERED
+    retry_after_s: float | None = None
+
+
+class Times(msgspec.Struct, frozen=True, omit_defaults=True):
+    """By the client's one monotonic clock."""
+
+    sent_s: float | None = None
+    first_byte_s: float | None = None
+    ended_s: float | None = None
+    messages_s: tuple[float, ...] = ()  # when each message of a stream had come
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that came back of one request. A stream keeps its messages as they came, those before a failure too;
+    `generations` then has the one that they come to."""
+
+    generations: tuple[Generation, ...] = ()
+    tokenizations: tuple[Tokenization, ...] = ()
+    failure: Failure | None = None
+    messages: tuple[Generation, ...] = ()
+    times: Times = Times()
+
+
+class ErrorMatch(StrEnum):
+    """How the message of an expected error is compared."""
+
+    EXACT = "exact"
+    PREFIX = "prefix"
+    PATTERN = "pattern"
+
+
+class ExpectedError(msgspec.Struct, frozen=True, omit_defaults=True):
+    code: str | None = None  # None: any
+    message: str | None = None
+    match: ErrorMatch = ErrorMatch.EXACT
+
+
+class Case(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request and what is expected of it: an answer or an error. With neither, it is there to be recorded."""
+
+    name: str
+    request: Request
+    answer: Answer | None = None
+    error: ExpectedError | None = None
+    skip_check: bool = False  # of the content: counts, stop reason and stream = unary are checked all the same
+    single_shard_only: bool = False
+    tags: tuple[str, ...] = ()
+    at: str = ""  # file:line of where it is written
+
+
+def merge_messages(messages: Sequence[Generation]) -> Generation:
+    """The one answer that the messages of a stream come to: texts and tokens one after the other, and the last word on
+    everything else."""
+    texts = [message.text for message in messages if message.text is not None]
+    tokens = [message.tokens for message in messages if message.tokens is not None]
+    inputs = [message.input_tokens for message in messages if message.input_tokens is not None]
+    return Generation(
+        text="".join(texts) if texts else None,
+        input_count=_last([message.input_count for message in messages]),
+        generated_count=_last([message.generated_count for message in messages]),
+        stop_reason=_last([message.stop_reason for message in messages]),
+        stop_sequence=_last([message.stop_sequence for message in messages]),
+        seed=_last([message.seed for message in messages]),
+        tokens=tuple(token for part in tokens for token in part) if tokens else None,
+        input_tokens=tuple(token for part in inputs for token in part) if inputs else None,
+    )
+
+
+def _last(values: Sequence[_T | None]) -> _T | None:
+    return next((value for value in reversed(values) if value is not None), None)
