@@ -208,10 +208,50 @@ def test_a_broken_history_is_infrastructure(world: World) -> None:
         assert "Move it away" in world.seatrial("history", *args, check=3).stderr
 
 
-def test_a_trial_without_figures_says_so(world: World) -> None:
+def test_each_cell_of_a_trial_shows_what_it_came_to_in_each_run(world: World) -> None:
+    """Passes, failures with the last reason, retries and runs without the cell; no figure is drawn unasked."""
     history = open_history(world.folder / "runs" / "history.db")
-    history.add(run("r1", cell("a", 1.0, trial="works", metrics={})))
-    assert "has no figures" in world.seatrial("history", "works", check=0).stderr
+    for number, (first, second) in enumerate(
+        [("passed", "passed"), ("failed", "flaky"), ("infra", ""), ("passed", "skipped")]
+    ):
+        cells = [
+            cell(
+                hash_,
+                1.0,
+                verdict=Verdict.PASSED if word == "flaky" else Verdict(word),
+                flaky=word == "flaky",
+                why="" if word in ("passed", "flaky") else f"because {number}",
+            )
+            for hash_, word in (("a", first), ("b", second))
+            if word
+        ]
+        history.add(run(f"r{number}", *cells, cell("c", 1.0), started_s=1.79e9 + number * DAY_S))
+    lines = world.seatrial("history", "t", check=0).stdout.splitlines()
+    assert lines == [
+        "t  3 cells over 4 runs, the newest at the right",
+        "  t[n=a]  ✓✗!✓  2 of 4 passed, 1 failed, 1 infra",
+        "      last infra 23 Sep 2026 14:13, run r2: because 2",
+        "  t[n=b]  ✓↻ ○  2 of 2 passed, 1 flaky, 1 not run",
+        "  t[n=c]  ✓✓✓✓  4 of 4 passed",
+        "",
+        "6 unjudged figures are not shown; --all shows them, --metric NAME one of them",
+    ]
+    told = json.loads(world.seatrial("history", "t", "--json", check=0).stdout)
+    assert [(one["run"], one["verdict"], one["flaky"]) for one in told["cells"] if one["id"] == "t[n=b]"] == [
+        ("r0", "passed", False),
+        ("r1", "passed", True),
+        ("r3", "skipped", False),
+    ]
+
+
+def test_of_many_cells_those_with_a_failure_are_listed_and_the_others_counted(world: World) -> None:
+    history = open_history(world.folder / "runs" / "history.db")
+    verdicts = {7: Verdict.FAILED, 30: Verdict.TIMEOUT}
+    cells = [cell(f"{n:02}", 1.0, verdict=verdicts.get(n, Verdict.PASSED), metrics={}) for n in range(40)]
+    history.add(run("r1", *cells))
+    lines = world.seatrial("history", "t", check=0).stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  t[")] == ["t[n=07]", "t[n=30]"]
+    assert "  38 cells passed in every run" in lines
 
 
 def test_figures_that_nobody_judges_are_counted_and_shown_when_asked(world: World) -> None:

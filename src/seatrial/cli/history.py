@@ -14,7 +14,7 @@ from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of
 
 if TYPE_CHECKING:
     from seatrial.job import Bound
-    from seatrial.record.history import History, HistoryError, RunRow, Series
+    from seatrial.record.history import CellRow, History, HistoryError, RunRow, Series
     from seatrial.report.terminal.lines import Line
 
 INFRA = 3
@@ -39,7 +39,8 @@ class WithDefault(click.Group):
 
 @click.group(cls=WithDefault)
 def command() -> None:
-    """Draw the figures of TRIAL over all runs: bounds, changes of level, alarms. Without TRIAL: what there is.
+    """Show what the cells of TRIAL came to over its runs, and draw its figures: bounds, changes of level, alarms.
+    Without TRIAL: what there is.
 
     \b
     seatrial history TRIAL --benchmark B --metric M    one series
@@ -72,8 +73,9 @@ def show(
     runs: Path,
     history: str | None,
 ) -> None:
-    """Draw the figures of TRIAL over all runs. Without TRIAL: what the history has."""
+    """Show the cells and draw the figures of TRIAL over its runs. Without TRIAL: what the history has."""
     from seatrial.record.history import HistoryError
+    from seatrial.report.terminal.cell_history import RUNS_SHOWN
     from seatrial.report.trend.series import POINTS_SHOWN
 
     past = history_at(runs, history)
@@ -83,23 +85,21 @@ def show(
                 fail("--benchmark and --metric are of a TRIAL: `seatrial history TRIAL --metric M`")
             _show_all(past, as_json)
             return
-        names = past.names(trial)
-        if not names:
+        cells = past.cells(trial, RUNS_SHOWN)
+        if not cells:
             _no_such_trial(past, trial)
-        chosen = _chosen(names, benchmark, metric)
-        judged = chosen if all_figures or metric else [one for one in chosen if one.better] or chosen
+        chosen = _chosen(past.names(trial), benchmark, metric)
+        judged = chosen if all_figures or metric else [one for one in chosen if one.better]
         read = judged if as_json else judged[:MOST_READ]
         series = past.filled(read, last or POINTS_SHOWN)
         alarms = past.alarms()
     except HistoryError as error:
         _unusable(error)
-    if not series:
-        _no_such_trial(past, trial)
     if len(read) < len(judged):
         warning = f"only the first {len(read)} of {len(judged)} series were read"
         click.echo(f"seatrial: {warning}; --benchmark and --metric choose others", err=True)
     bounds = _bounds(suite, runs) if suite else None
-    _show(trial, series, len(chosen) - len(judged), alarms, bounds, as_json)
+    _show(trial, [] if benchmark or metric else cells, series, len(chosen) - len(judged), alarms, bounds, as_json)
 
 
 @command.command()
@@ -191,12 +191,14 @@ def _show_all(past: "History", as_json: bool) -> None:
 
 def _show(
     trial: str,
+    cells: "list[CellRow]",
     series: "list[Series]",
     others: int,
     alarms: "list[Any]",
     bounds: "Mapping[str, Iterable[Bound]] | None",
     as_json: bool,
 ) -> None:
+    from seatrial.report.terminal.cell_history import cell_history_lines
     from seatrial.report.terminal.history import MOST_DRAWN, history_lines, ranked
     from seatrial.report.terminal.lines import is_ascii
     from seatrial.report.trend.series import alarm_precision, group_changes, view_series, with_bound, with_changes
@@ -210,11 +212,12 @@ def _show(
     else:
         views = ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
     if as_json:
-        data = {"trial": trial, "series": views, "together": group_changes(views), "alarms": alarms}
+        data = {"trial": trial, "cells": cells, "series": views, "together": group_changes(views), "alarms": alarms}
         _print_json({**data, "precision": _precision(alarm_precision(alarms))})
     else:
         columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
-        _print(history_lines(views, alarms, others, columns, is_ascii(sys.stdout)))
+        lines = [*cell_history_lines(trial, cells, columns), []] if cells else []
+        _print([*lines, *history_lines(views, alarms, others, columns, is_ascii(sys.stdout))])
 
 
 def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -> "list[Series]":
@@ -234,8 +237,6 @@ def _no_such_trial(past: "History", trial: str) -> NoReturn:
     known = past.trials()
     if not known:
         fail(f"the history {past.place} is empty: each `seatrial run` adds to it")
-    if any(one.trial == trial for one in known):
-        fail(f"the trial {trial!r} has no figures in the history", 0)
     fail(f"the history has no trial {trial!r}{_nearest(trial, [one.trial for one in known])}")
 
 

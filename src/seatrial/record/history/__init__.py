@@ -10,7 +10,7 @@
 5. A password in a PostgreSQL URL is in no error.
 """
 
-from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, CellRow, Mark, Point, RunRow, Series, TrialRow
 from seatrial.record.history.error import HistoryError
 from seatrial.record.history.history import History, open_history
 from seatrial.record.history.schema import benchmark_of
@@ -19,6 +19,7 @@ __all__ = [
     "ACCEPTED",
     "WORDS",
     "Alarm",
+    "CellRow",
     "History",
     "HistoryError",
     "Mark",

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from seatrial.job import Verdict
+
 WORDS = ("false-alarm", "regression", "fixed")
 ACCEPTED = "accepted"  # the word of a recenter: from this run on there is a new level, and it is in order
 
@@ -86,6 +88,22 @@ class RunRow(msgspec.Struct, frozen=True):
     at_s: float
     seconds: float
     commit: str
+
+
+class CellRow(msgspec.Struct, frozen=True, gc=False):
+    """What a cell came to in one run."""
+
+    run: str
+    at_s: float  # wall time at which the run started
+    id: str
+    verdict: str
+    flaky: bool
+    why: str
+    commit: str
+
+    @property
+    def good(self) -> bool:
+        return Verdict(self.verdict).good
 
 
 class TrialRow(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
 from seatrial.record.history import reading, writing
-from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, Mark, RunRow, Series, TrialRow
+from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, CellRow, Mark, RunRow, Series, TrialRow
 from seatrial.record.history.error import HistoryError, place_text
 from seatrial.record.history.keeping import key, text
 from seatrial.record.history.schema import Session
@@ -109,6 +109,10 @@ class History:
     def runs(self, last: int | None = None) -> list[RunRow]:
         """Runs, oldest first; of them the `last`."""
         return self._database.read(lambda session: reading.runs(session, last), [])
+
+    def cells(self, trial: str, last: int | None = None) -> list[CellRow]:
+        """What each cell of a trial came to in its `last` runs, oldest first."""
+        return self._database.read(lambda session: reading.cells(session, key(trial), last), [])
 
     def trials(self) -> list[TrialRow]:
         return self._database.read(reading.trials, [])

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.record.history.data import ACCEPTED, Alarm, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.data import ACCEPTED, Alarm, CellRow, Mark, Point, RunRow, Series, TrialRow
 from seatrial.record.history.keeping import series_id
 from seatrial.record.history.schema import Session
 
@@ -45,6 +45,13 @@ _TRIALS = """
 SELECT cells.trial, count(*), min(runs.started_s), max(runs.started_s)
 FROM (SELECT DISTINCT trial, run FROM cells) AS cells JOIN runs ON runs.run = cells.run
 GROUP BY cells.trial
+"""
+
+_CELLS = """
+SELECT cells.run, runs.started_s, cells.id, cells.verdict, cells.flaky, cells.why, runs."commit" FROM cells JOIN (
+    SELECT run, started_s, "commit" FROM runs WHERE run IN (SELECT run FROM cells WHERE trial = ?)
+    ORDER BY started_s DESC, run DESC LIMIT ?
+) AS runs ON runs.run = cells.run WHERE cells.trial = ? ORDER BY runs.started_s, cells.run
 """
 
 _STARTS = """
@@ -241,6 +248,14 @@ def runs(session: Session, last: int | None) -> list[RunRow]:
 
 def benchmarks(session: Session, run: str) -> list[str]:
     return sorted(row[0] for row in session.execute("SELECT DISTINCT benchmark FROM cells WHERE run = ?", (run,)))
+
+
+def cells(session: Session, trial: str, last: int | None) -> list[CellRow]:
+    rows = session.execute(_CELLS, (trial, _ENDLESS if last is None else last, trial))
+    return [
+        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit)
+        for run, at_s, id_, verdict, flaky, why, commit in rows
+    ]
 
 
 def trials(session: Session) -> list[TrialRow]:

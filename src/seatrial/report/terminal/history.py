@@ -49,6 +49,8 @@ def history_lines(
     if others:
         hidden = count(others, "unjudged figure is", "unjudged figures are")
         lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
+    if not views:
+        return lines
     lines.append([(precision_text(alarm_precision(alarms)), "")])
     return lines
 
