@@ -19,7 +19,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from seatrial.job import Job, Outcome
-from seatrial.target import Found, Level, Remark, RunInUse, TargetError, TargetLost
+from seatrial.target import Found, Remark, RemarkLevel, RunInUse, TargetError, TargetLost
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.target import LocalTarget
 
@@ -72,7 +72,9 @@ class FarTarget(LocalTarget):
     async def examine(self) -> list[Remark]:
         if why := self._said("closed"):
             raise ConnectionError(why)
-        return [Remark(Level.WARNING, "the door", "it \x1b[31mcreaks\nloudly", "kind: Oil\nmetadata:\n  name: hinge")]
+        return [
+            Remark(RemarkLevel.WARNING, "the door", "it \x1b[31mcreaks\nloudly", "kind: Oil\nmetadata:\n  name: hinge")
+        ]
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         self._enter()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from seatrial.job import Event, Input, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step
-from seatrial.target import Level, Target, TargetError
+from seatrial.target import RemarkLevel, Target, TargetError
 
 WAIT_S = 60.0
 
@@ -390,8 +390,8 @@ class Contract:
         remarks = await site.open().examine()
         assert remarks
         assert all(remark.what for remark in remarks)
-        assert [remark for remark in remarks if remark.level is Level.PROBLEM] == []
-        assert all(remark.fix for remark in remarks if remark.level is Level.WARNING)
+        assert [remark for remark in remarks if remark.level is RemarkLevel.PROBLEM] == []
+        assert all(remark.fix for remark in remarks if remark.level is RemarkLevel.WARNING)
         async with opened(site) as target:
             assert await target.list() == []
 

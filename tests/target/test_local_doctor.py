@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.target import Level, Remark
+from seatrial.target import Remark, RemarkLevel
 from seatrial.target.local import doctor
 
 
@@ -32,31 +32,35 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_a_folder_that_is_not_there_yet_is_fine_and_is_not_made(tmp_path: Path) -> None:
     seen = await examined(tmp_path / "a/b")
-    assert seen["folder of jobs"].level is Level.OK
+    assert seen["folder of jobs"].level is RemarkLevel.OK
     assert "GiB free" in seen["folder of jobs"].why
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_folder_that_cannot_be_written_to_is_a_problem_with_a_way_out(tmp_path: Path) -> None:
     seen = await examined(Path("/proc/self/seatrial"), tmp_path)
-    assert seen["folder of jobs"].level is Level.PROBLEM
+    assert seen["folder of jobs"].level is RemarkLevel.PROBLEM
     assert "cannot be written to" in seen["folder of jobs"].why
     assert "SEATRIAL_STATE" in seen["folder of jobs"].fix
-    assert seen["folder of environments"].level is Level.OK
+    assert seen["folder of environments"].level is RemarkLevel.OK
 
 
-@pytest.mark.parametrize(("least", "level"), [("LITTLE_BYTES", Level.WARNING), ("TOO_LITTLE_BYTES", Level.PROBLEM)])
-async def test_little_room_is_told(tmp_path: Path, least: str, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("least", "level"), [("LITTLE_BYTES", RemarkLevel.WARNING), ("TOO_LITTLE_BYTES", RemarkLevel.PROBLEM)]
+)
+async def test_little_room_is_told(
+    tmp_path: Path, least: str, level: RemarkLevel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, least, 1 << 60)
     assert (await examined(tmp_path))["folder of jobs"].level is level
 
 
 async def test_a_machine_without_python_and_containers_says_what_cannot_be_run(bare: Path, tmp_path: Path) -> None:
     seen = await examined(tmp_path)
-    assert seen["python of the machine"].level is Level.WARNING
-    assert seen["containers"].level is Level.WARNING
+    assert seen["python of the machine"].level is RemarkLevel.WARNING
+    assert seen["containers"].level is RemarkLevel.WARNING
     assert "podman is not installed" in seen["containers"].why
-    assert seen["GPUs"] == Remark(Level.OK, "GPUs", "none (there is no nvidia-smi)")
+    assert seen["GPUs"] == Remark(RemarkLevel.OK, "GPUs", "none (there is no nvidia-smi)")
 
 
 async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_path: Path) -> None:
@@ -64,7 +68,7 @@ async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_
     program(bare, "python3", "exit 3")
     program(bare, "docker", "echo 'permission denied on the socket' >&2; exit 1")
     seen = await examined(tmp_path)
-    assert seen["GPUs"].level is Level.WARNING
+    assert seen["GPUs"].level is RemarkLevel.WARNING
     assert "driver/library version mismatch" in seen["GPUs"].why
     assert "exit code 3" in seen["python of the machine"].why
     assert "permission denied on the socket" in seen["containers"].why
@@ -88,7 +92,7 @@ async def test_gpus_are_counted_and_named(bare: Path, tmp_path: Path) -> None:
 
 async def test_the_memory_limit_is_tried_with_the_agents_own_code_and_no_group_is_left(tmp_path: Path) -> None:
     seen = (await examined(tmp_path))["memory limit of jobs"]
-    assert seen.level is not Level.PROBLEM, seen
+    assert seen.level is not RemarkLevel.PROBLEM, seen
     assert "control group" in seen.why
     groups = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     assert not [name for name in groups if name.startswith("seatrial-doctor")]

@@ -12,10 +12,10 @@ from typing import Any
 
 from seatrial.baseline.entry import STEP_TIME, seconds_of
 from seatrial.suite import Problem, SourceMark, SuiteError, nearest
-from seatrial.suite.source import Limits, Source
+from seatrial.suite.source import FileLimits, Source
 
 MAX_BYTES = 64 << 20
-LIMITS = Limits("list of runs", MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
+LIMITS = FileLimits("list of runs", MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
 
 # What a row may call a field: ours first, then the columns of torchprime's table.
 TABLE_STEP_TIME = "metrics_step_time"  # of torchprime's table: in seconds

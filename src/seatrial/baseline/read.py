@@ -8,14 +8,17 @@ from typing import Any
 from seatrial.baseline.document import Document
 from seatrial.baseline.entry import CAP, OURS, THEIRS, BaselineEntry, Baselines
 from seatrial.baseline.models import Disabled, FigureKeys, Keys, describe_value, state_of
-from seatrial.baseline.sheet import KeyPath, Sheet
+from seatrial.baseline.sheet import Sheet
 from seatrial.baseline.torchprime import read_torchprime
 from seatrial.job import Better, Bound, BoundState
+from seatrial.suite.explain import KeyPath
 from seatrial.suite.problem import Problem, SuiteError, nearest
-from seatrial.suite.source import Limits, Source, read_source
+from seatrial.suite.source import FileLimits, Source, read_source
 
 # Each entry lists its runs, so a file may be much longer than a suite.
-LIMITS = Limits("baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file")
+LIMITS = FileLimits(
+    "baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file"
+)
 VERSION = 1
 TOP = {"baselines": OURS, "benchmarks": THEIRS}
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)

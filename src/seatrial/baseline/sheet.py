@@ -9,11 +9,10 @@ from pydantic import BaseModel, ValidationError
 from seatrial.baseline.entry import CAP, FLOOR, relative_half_width
 from seatrial.baseline.models import TEXT_KEYS, Provenance, describe_value
 from seatrial.job import Bound, BoundState
-from seatrial.suite.explain import explain
+from seatrial.suite.explain import KeyPath, explain
 from seatrial.suite.problem import Problem, SourceMark
 from seatrial.suite.source import Source
 
-KeyPath = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from seatrial import plugins
 from seatrial.suite import HERE, LOCAL, ChosenTarget, Suite, TargetEntry, choose_target
-from seatrial.target import Level, Remark
+from seatrial.target import Remark, RemarkLevel
 
 VERSION = 1
 PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own
@@ -21,7 +21,7 @@ class Examined(msgspec.Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        return all(remark.level is not Level.PROBLEM for remark in self.remarks)
+        return all(remark.level is not RemarkLevel.PROBLEM for remark in self.remarks)
 
 
 def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetEntry]:
@@ -54,7 +54,7 @@ async def _examined(name: str, entry: TargetEntry) -> Examined:
             remarks = await plugins.targets()[entry.kind].open(name, entry.options).examine()
     except TimeoutError:
         why = f"it did not answer within {PATIENCE_S:g} s"
-        remarks = [Remark(Level.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")]
+        remarks = [Remark(RemarkLevel.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")]
     except Exception as error:  # noqa: BLE001
-        remarks = [Remark(Level.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")]
+        remarks = [Remark(RemarkLevel.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")]
     return Examined(name, entry.kind, remarks)

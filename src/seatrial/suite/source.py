@@ -19,7 +19,7 @@ MAX_VALUES = 200_000
 MAX_DEPTH = 50
 
 
-class Limits(NamedTuple):
+class FileLimits(NamedTuple):
     """How much of a file is read, and what to do about one that has more."""
 
     what: str = "suite"
@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     too_many: str = "use `matrix`"
 
 
-SUITE = Limits()
+SUITE = FileLimits()
 
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {word: word[0] in "tT" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
@@ -57,7 +57,7 @@ class Node:
 class Source:
     """One file that was read. `problems` has what is wrong with it as YAML; `root` is then still what could be read."""
 
-    def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: Limits = SUITE) -> None:
+    def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> None:
         self.file = file
         self.chain = chain
         self.limits = limits
@@ -101,7 +101,7 @@ class Source:
         return self.mark(line, column), raw
 
 
-def read_source(path: Path, chain: tuple[str, ...] = (), limits: Limits = SUITE) -> Source:
+def read_source(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> Source:
     """Read a file. Raises SuiteError when there is nothing to read YAML from."""
 
     def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:

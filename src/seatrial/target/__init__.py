@@ -1,5 +1,5 @@
 """Where jobs run. One package a target, behind one protocol; found by the entry-point group `seatrial.targets`."""
 
-from seatrial.target.protocol import Found, Level, Remark, RunInUse, Target, TargetError, TargetKind, TargetLost
+from seatrial.target.protocol import Found, Remark, RemarkLevel, RunInUse, Target, TargetError, TargetKind, TargetLost
 
-__all__ = ["Found", "Level", "Remark", "RunInUse", "Target", "TargetError", "TargetKind", "TargetLost"]
+__all__ = ["Found", "Remark", "RemarkLevel", "RunInUse", "Target", "TargetError", "TargetKind", "TargetLost"]

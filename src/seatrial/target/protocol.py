@@ -77,7 +77,7 @@ class Found(msgspec.Struct, frozen=True):
     in_use: bool | None = None  # whether somebody works on its run, by the target's own word; None: it cannot tell
 
 
-class Level(StrEnum):
+class RemarkLevel(StrEnum):
     OK = "ok"
     WARNING = "warning"  # some jobs will not run there, or not as they should
     PROBLEM = "problem"  # none will
@@ -86,7 +86,7 @@ class Level(StrEnum):
 class Remark(msgspec.Struct, frozen=True):
     """Something that a target needs, for a person who sets it up."""
 
-    level: Level
+    level: RemarkLevel
     what: str  # a few words: "room for jobs", "right to create jobs"
     why: str = ""  # what was seen
     fix: str = ""  # what to do; may be several lines, such as YAML to apply

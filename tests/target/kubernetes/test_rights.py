@@ -10,7 +10,7 @@ from on_cluster import job, nothing_left
 
 from cluster.cluster import Cluster
 from seatrial.job import Input, Limits, Port, Ready
-from seatrial.target import Level, TargetError
+from seatrial.target import RemarkLevel, TargetError
 from seatrial.target.kubernetes import kind
 from seatrial.target.kubernetes.rights import needed
 from seatrial.target.kubernetes.target import KubernetesTarget
@@ -56,7 +56,7 @@ async def test_with_the_documented_role_everything_works(
     real_cluster: Cluster, namespace: str, with_rights: Path, tmp_path: Path
 ) -> None:
     target = target_of(with_rights, namespace)
-    assert {remark.level for remark in await target.examine()} == {Level.OK}
+    assert {remark.level for remark in await target.examine()} == {RemarkLevel.OK}
     await target.open()
     try:
         wanted = job("echo answer; cat test.py > $SEATRIAL_FILES/kept", inputs=(Input(__file__, "test.py"),),
@@ -111,12 +111,12 @@ async def test_doctor_says_which_rights_are_missing_and_its_yaml_grants_exactly_
     real_cluster: Cluster, namespace: str, no_rights: Path, tmp_path: Path
 ) -> None:
     target = target_of(no_rights, namespace)
-    (missing,) = [remark for remark in await target.examine() if remark.level is Level.PROBLEM]
+    (missing,) = [remark for remark in await target.examine() if remark.level is RemarkLevel.PROBLEM]
     assert "create jobs.batch" in missing.why
     grant = tmp_path / "grant.yaml"
     grant.write_text(missing.fix.partition("\n")[2])
     real_cluster.kubectl("apply", "-f", str(grant))
-    assert [remark for remark in await target.examine() if remark.level is Level.PROBLEM] == []
+    assert [remark for remark in await target.examine() if remark.level is RemarkLevel.PROBLEM] == []
 
 
 async def test_a_right_that_is_missing_is_named_with_what_grants_it(

@@ -14,7 +14,7 @@ LINE_BYTES = 16 << 20
 MOST_WARNINGS = 20
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     def read(self) -> bytes: ...
 
     def readline(self, size: int) -> bytes: ...
@@ -51,14 +51,14 @@ def _decode(decoder: json.JSONDecoder, data: bytes) -> Any:
         raise BrokenJson("not JSON: %s at line %d column %d" % (error.msg, error.lineno, error.colno)) from None
 
 
-def read(file: Source, keys: List[str]) -> Dict[str, Any]:
+def read(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
     """{"values": {key: number, text or None}, "missing": [keys], "warnings": [...]}."""
     twice: List[str] = []
     data = _decode(_decoder(twice), file.read())
     return _found({key: look_up(data, key.split(".")) for key in keys}, twice)
 
 
-def read_lines(file: Source, keys: List[str]) -> Dict[str, Any]:
+def read_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
     """The last value of each key in a file with one JSON object a line, and how many there were.
 
     A last line that is cut off is what a writer leaves that was ended: it is reported, and the others count."""

@@ -21,7 +21,7 @@ from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from . import json_file, kineto, xplane
 from .limited import Limited, OverTime
-from .search import BadPattern, Found, Search
+from .search import BadPattern, FoundFile, Search
 
 MOST_FILES = 1_000  # of an entry that are reported one by one
 MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
@@ -50,7 +50,7 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
     """All entries. When the time is over, what is left is reported as not read."""
     search: Optional[Search] = None
     for name, entry in request["entries"].items():
-        found: List[Found] = []
+        found: List[FoundFile] = []
         try:
             with limited.reading():
                 search = search or Search(request["roots"], request["labels"])
@@ -62,7 +62,7 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
             _read_reported(name, entry, one, limited, report)
 
 
-def _read_reported(name: str, entry: Dict[str, Any], found: Found, limited: Limited, report: Report) -> None:
+def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: Limited, report: Report) -> None:
     """One file. What is wrong with it is reported."""
     size, modified_s = found.file_stat.st_size, found.file_stat.st_mtime
     described: Dict[str, Any] = {

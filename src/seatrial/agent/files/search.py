@@ -11,7 +11,7 @@ MOST_ENTRIES = 500_000  # files and folders that are looked at
 MOST_DEPTH = 100
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """`relative` to its root; `shown` is for people and records, and says which root where that is not plain."""
 
     relative: str
@@ -56,9 +56,9 @@ class Search:
 
     def __init__(self, roots: List[str], labels: List[str]) -> None:
         self.cut = ""
-        self.files: List[Found] = []
+        self.files: List[FoundFile] = []
         self._looked = 0
-        links: List[Found] = []
+        links: List[FoundFile] = []
         for number, root in enumerate(roots):
             for found in self._walk(os.path.realpath(root), labels[number]):
                 (links if stat.S_ISLNK(found.file_stat.st_mode) else self.files).append(found)
@@ -66,11 +66,11 @@ class Search:
         self.files = sorted(first.values())
         self._links = list(self._inside(links, [os.path.realpath(root) for root in roots]))
 
-    def matching(self, pattern: str) -> List[Found]:
+    def matching(self, pattern: str) -> List[FoundFile]:
         """A link to a file that matches too is no file of its own."""
         wanted = compiled(pattern)
 
-        def matches(found: Found) -> bool:
+        def matches(found: FoundFile) -> bool:
             return wanted.match(found.relative) is not None or wanted.match(found.shown) is not None
 
         chosen = {found.path: found for found in self.files if matches(found)}
@@ -79,7 +79,7 @@ class Search:
                 chosen.setdefault(link.path, link)
         return sorted(chosen.values(), key=lambda found: found.shown)
 
-    def _walk(self, root: str, label: str) -> Iterator[Found]:
+    def _walk(self, root: str, label: str) -> Iterator[FoundFile]:
         waiting = [(root, "", 0)]
         while waiting:
             folder, prefix, depth = waiting.pop()
@@ -103,11 +103,11 @@ class Search:
                     else:
                         self.cut = "folders more than %d deep were not looked at" % MOST_DEPTH
                 elif stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
-                    yield Found(name, label + name, entry.path, file_stat)
+                    yield FoundFile(name, label + name, entry.path, file_stat)
 
-    def _inside(self, links: List[Found], roots: List[str]) -> Iterator[Found]:
+    def _inside(self, links: List[FoundFile], roots: List[str]) -> Iterator[FoundFile]:
         """Those that lead to a plain file below one of the roots."""
         for link in links:
             path = os.path.realpath(link.path)
             if os.path.isfile(path) and any(path.startswith(root.rstrip("/") + "/") for root in roots):
-                yield Found(link.relative, link.shown, path, os.stat(path))
+                yield FoundFile(link.relative, link.shown, path, os.stat(path))

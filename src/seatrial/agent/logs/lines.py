@@ -68,7 +68,7 @@ class Block:
         }
 
 
-Part = Union[Block, Window]
+LogPart = Union[Block, Window]
 
 
 class Lines:
@@ -81,7 +81,7 @@ class Lines:
         self._long: Optional[LongLine] = None  # or one that is long already
         self._first = True
 
-    def feed(self, data: bytes) -> Iterator[Part]:
+    def feed(self, data: bytes) -> Iterator[LogPart]:
         if self._long is not None:
             end = _end_of_line(data, 0)
             yield from self._long.feed(data[:end])
@@ -101,7 +101,7 @@ class Lines:
             rest, self._rest = self._rest, b""
             yield from self._begun(rest)
 
-    def flush(self) -> Iterator[Part]:
+    def flush(self) -> Iterator[LogPart]:
         """The last line may lack its end."""
         rest, self._rest = self._rest, b""
         if self._long is not None:
@@ -110,7 +110,7 @@ class Lines:
             yield self._block(rest)
             self.lines += 1
 
-    def unfinished(self) -> Optional[Part]:
+    def unfinished(self) -> Optional[LogPart]:
         """The line that has not ended yet, to look at; it will come again."""
         if self._long is not None:
             return self._long.rest()
@@ -119,7 +119,7 @@ class Lines:
         data = plain(self._rest)
         return Block(data, data, self.lines + 1)
 
-    def _parts(self, data: bytes) -> Iterator[Part]:
+    def _parts(self, data: bytes) -> Iterator[LogPart]:
         """Whole lines, of which some may be long."""
         taken = position = 0
         while len(data) - position > LINE_BYTES:
@@ -137,12 +137,12 @@ class Lines:
         if taken < len(data):
             yield self._block(data[taken:])
 
-    def _begun(self, data: bytes) -> Iterator[Part]:
+    def _begun(self, data: bytes) -> Iterator[LogPart]:
         self._long = LongLine(self.lines + 1)
         self.long_lines += 1
         yield from self._long.feed(self._without_mark(data))
 
-    def _ended(self, by: bytes) -> Iterator[Part]:
+    def _ended(self, by: bytes) -> Iterator[LogPart]:
         if self._long is not None:
             yield self._long.rest()
         self._long = None

@@ -12,7 +12,7 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .lines import Block, Part
+from .lines import Block, LogPart
 from .long_line import Window
 
 GUARD_S = 0.5  # of CPU time, for one pattern on one block
@@ -190,7 +190,7 @@ class Patterns:
             self.dropped[text] = "it is no regular expression for bytes: %s" % error
         return None
 
-    def guarded(self, pattern: Pattern, block: Part) -> "_Guarded":
+    def guarded(self, pattern: Pattern, block: LogPart) -> "_Guarded":
         """`with patterns.guarded(pattern, block) as active:` - skip the body's work when not active."""
         return _Guarded(self, self._guard, pattern, block)
 
@@ -198,7 +198,7 @@ class Patterns:
 class _Guarded:
     """Enters False when there is nothing to search; swallows only the guard's own end."""
 
-    def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: Part) -> None:
+    def __init__(self, owner: Patterns, guard: Guard, pattern: Pattern, block: LogPart) -> None:
         self._owner, self._guard, self._pattern, self._block = owner, guard, pattern, block
         self._began_s = -1.0
 

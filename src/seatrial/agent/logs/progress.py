@@ -50,7 +50,7 @@ class HostProgress:
         return 0.0 if self._arrived_s is None else now_s - self._arrived_s
 
 
-class Progress:
+class StepProgress:
     """A stall is no new step of one host for `factor` times the median time between its steps, at least `least_s`.
 
     It is never reported before a host has made `steps` steps (the first ones compile), so a host that tells none is not

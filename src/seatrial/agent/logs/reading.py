@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
 
-from .lines import Lines, Part
+from .lines import Lines, LogPart
 from .long_line import Window
 from .patterns import Pattern, Patterns
-from .progress import Progress
+from .progress import StepProgress
 from .values import Values
 
 BATCH = 500  # figures that wait to be noted
@@ -48,7 +48,7 @@ class Reading:
         self._never = self._sought(args.get("never"))
         compiled = {name: self._patterns.compiled(spec) for name, spec in (args.get("values") or {}).items()}
         found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
-        self._progress = Progress(args.get("stall"))
+        self._progress = StepProgress(args.get("stall"))
         finite = set(args.get("finite") or ())
         self._values = Values(found, finite, self._progress, begun_s, self._stop, _recorded_steps(args.get("curve")))
         self._several = int(args.get("hosts") or 1) > 1 or host is not None
@@ -92,7 +92,7 @@ class Reading:
     def _stream(self, host: Optional[int]) -> Lines:
         return self._streams.setdefault(host, Lines())
 
-    def _take(self, block: Part, host: Optional[int], now_s: Optional[float]) -> None:
+    def _take(self, block: LogPart, host: Optional[int], now_s: Optional[float]) -> None:
         for of_host, lines in self._apart(block, host):
             for sought in self._must:
                 self._seek(sought, lines, of_host)
@@ -109,7 +109,7 @@ class Reading:
         if self._any and self._must and all(sought.count for sought in self._must):
             self._progress.over(None)
 
-    def _apart(self, block: Part, host: Optional[int]) -> Iterator[Tuple[int, Part]]:
+    def _apart(self, block: LogPart, host: Optional[int]) -> Iterator[Tuple[int, LogPart]]:
         if host is None and self._several:
             yield from block.by_host().items()
         else:
@@ -117,7 +117,7 @@ class Reading:
 
     # ---- patterns
 
-    def _seek(self, sought: Sought, block: Part, host: int) -> None:
+    def _seek(self, sought: Sought, block: LogPart, host: int) -> None:
         if sought.by_host.get(str(host), 0) >= MOST_COUNTED:
             return
         with self._patterns.guarded(sought.pattern, block) as active:
@@ -125,7 +125,7 @@ class Reading:
                 for start in self._lines(sought, block):
                     self._found(sought, block, host, start)
 
-    def _lines(self, sought: Sought, block: Part, again: bool = False) -> Iterator[int]:
+    def _lines(self, sought: Sought, block: LogPart, again: bool = False) -> Iterator[int]:
         """Where each line that matches starts; in a window of a long line, where the match is. A long line counts once,
         and is not `again` looked through for what it has."""
         if not isinstance(block, Window):
@@ -137,13 +137,13 @@ class Reading:
                     block.line.found.add(id(sought))
                 yield at
 
-    def _found(self, sought: Sought, block: Part, host: int, start: int) -> None:
+    def _found(self, sought: Sought, block: LogPart, host: int, start: int) -> None:
         sought.count += 1
         sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
         if sought.line is None:
             sought.line, sought.text = block.line_at(start), block.text_at(start)
 
-    def _seek_forbidden(self, sought: Sought, block: Part, host: int, now_s: Optional[float]) -> None:
+    def _seek_forbidden(self, sought: Sought, block: LogPart, host: int, now_s: Optional[float]) -> None:
         with self._patterns.guarded(sought.pattern, block) as active:
             if not active:
                 return

@@ -10,7 +10,7 @@ FULL = 10_000  # are kept one by one; after that every second, fourth, ... of
 MORE = 250  # further ones each
 
 
-class Series:
+class ValueSeries:
     """What is not finite, or no number, or of a step that is `wanted`, is kept whatever the count (as long as there are
     not more than FULL of those)."""
 

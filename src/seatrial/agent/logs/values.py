@@ -7,11 +7,11 @@ from bisect import bisect_right
 from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from .figures import all_plain, number, to_json, whole
-from .lines import Block, Part
+from .lines import Block, LogPart
 from .long_line import Window
 from .patterns import Match, Pattern
-from .progress import Progress
-from .series import Series
+from .progress import StepProgress
+from .series import ValueSeries
 from .shapes import Shapes
 
 STEP = "step"
@@ -29,14 +29,14 @@ class Values:
         self,
         patterns: Dict[str, Pattern],
         finite: Set[str],
-        progress: Progress,
+        progress: StepProgress,
         begun_s: Optional[float],
         stop: Stop,
         wanted: AbstractSet[int] = frozenset(),
     ) -> None:
         # Steps first: other figures belong to them.
         self.patterns = {name: patterns[name] for name in sorted(patterns, key=lambda name: name != STEP)}
-        self.series: Dict[Tuple[str, int], Series] = {}
+        self.series: Dict[Tuple[str, int], ValueSeries] = {}
         self._finite = finite
         self._progress = progress
         self._begun_s = begun_s
@@ -55,12 +55,12 @@ class Values:
         self._steps_of, self._steps_in = {}, ([], [])
         self._shapes.next_block()
 
-    def read(self, name: str, block: Part, host: int, now_s: Optional[float]) -> None:
+    def read(self, name: str, block: LogPart, host: int, now_s: Optional[float]) -> None:
         pattern = self.patterns[name]
         series = self.series.get((name, host))
         if series is None:
             wanted = self._wanted if name == LOSS else frozenset()
-            series = self.series[name, host] = Series(name, host, wanted)
+            series = self.series[name, host] = ValueSeries(name, host, wanted)
         if isinstance(block, Window):
             for token, offset, end in pattern.in_window(block, self._position(name, block)):
                 block.line.read_to[name] = block.offset + end
@@ -79,7 +79,7 @@ class Values:
             self._value(series, token, block, offset, now_s)
 
     def _sample(
-        self, series: Series, pattern: Pattern, block: Block, total: int, last: Match, now_s: Optional[float]
+        self, series: ValueSeries, pattern: Pattern, block: Block, total: int, last: Match, now_s: Optional[float]
     ) -> None:
         """Thousands of plain numbers: some of them, spread evenly, and the last one."""
         taken = offset = 0
@@ -116,7 +116,7 @@ class Values:
         return found + list(pattern.between(block, begin, len(block.data))) if step in self._wanted else found
 
     def _keep_wanted(
-        self, series: Series, wanted: List[Match], block: Block, until: int, now_s: Optional[float]
+        self, series: ValueSeries, wanted: List[Match], block: Block, until: int, now_s: Optional[float]
     ) -> List[Match]:
         """Those before `until`, where one is that is looked at anyway. What is left of them."""
         for number_of, (token, offset) in enumerate(wanted):
@@ -126,7 +126,7 @@ class Values:
             series.keep_wanted(number(token), block.line_at(offset), step, self._since_begin(now_s))
         return []
 
-    def _pass_over(self, series: Series, count: int, now_s: Optional[float]) -> None:
+    def _pass_over(self, series: ValueSeries, count: int, now_s: Optional[float]) -> None:
         series.passed(count)
         if series.name == self._counts_steps and not self._standing:
             self._progress.passed(series.host, count, now_s)
@@ -134,7 +134,9 @@ class Values:
     def _since_begin(self, now_s: Optional[float]) -> Optional[float]:
         return None if now_s is None or self._begun_s is None else now_s - self._begun_s
 
-    def _value(self, series: Series, token: Optional[bytes], block: Part, offset: int, now_s: Optional[float]) -> None:
+    def _value(
+        self, series: ValueSeries, token: Optional[bytes], block: LogPart, offset: int, now_s: Optional[float]
+    ) -> None:
         value = number(token)
         if series.name == STEP:
             step = whole(value)
@@ -155,7 +157,7 @@ class Values:
             reading = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
             self._stop("value", dict(reading, text=block.text_at(offset)), now_s)
 
-    def _step_at(self, block: Part, offset: int) -> Optional[int]:
+    def _step_at(self, block: LogPart, offset: int) -> Optional[int]:
         """The step of a figure: of its own line, else the last one before it. In a long line, which may tell many, the
         last one before it comes first."""
         pattern = self.patterns.get(STEP)
@@ -180,7 +182,7 @@ class Values:
         """From where a window is read: not again what is inside of a figure of the one before."""
         return max(window.start, window.line.read_to.get(name, 0) - window.offset)
 
-    def find_not_finite(self, name: str, block: Part, host: int, now_s: float) -> None:
+    def find_not_finite(self, name: str, block: LogPart, host: int, now_s: float) -> None:
         """Only for what is not finite: the block will come again."""
         if name not in self._finite:
             return

@@ -49,7 +49,7 @@ class Python:
         self.driver = driver  # one that has nbclient, where this has not
 
 
-class Environments:
+class PodEnvironments:
     """`folder` is where environments are made, `env` what the container was given."""
 
     def __init__(self, folder: str, env: Dict[str, str], do: Do, own: str = sys.executable) -> None:

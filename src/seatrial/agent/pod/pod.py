@@ -33,7 +33,7 @@ from ..run.records import RecordError, Records
 from ..run.runner import Runner
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from . import termination
-from .environment import Environments
+from .environment import PodEnvironments
 from .layout import ALIVE, CANCEL, LOCK, STARTED, PodFolders
 from .tee_log import TeeLog
 from .unpack import unpack
@@ -158,7 +158,7 @@ class Pod:
         if job.inputs:
             unpack(self._folders.inputs, self._folders.work)
         notebooks = any(step["kind"] == "notebook" for step in job.steps)
-        python = Environments(self._folders.volume(""), self._env(host), self._do).ready(job.environment, notebooks)
+        python = PodEnvironments(self._folders.volume(""), self._env(host), self._do).ready(job.environment, notebooks)
         context = self._context(python.env)
         context.python, context.driver = python.path, python.driver
         context.host, context.hosts, context.begun_s = host, job.hosts, self._begun_s

@@ -27,7 +27,7 @@ from seatrial.kubernetes import (
 from seatrial.target.kubernetes import manifest, names, rights
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.watch.feeds import NodeObject
-from seatrial.target.protocol import Level, Remark, TargetError
+from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
 PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
@@ -40,15 +40,15 @@ async def examine_cluster(options: KubernetesOptions) -> list[Remark]:
         access = load_access(options.kubeconfig, options.context)
         access = replace(access, namespace=options.namespace or access.namespace)
     except KubernetesError as error:
-        return [Remark(Level.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
+        return [Remark(RemarkLevel.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
     async with Kubernetes(access, patience_s=PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
             user = (await client.create(SELF_REVIEW, Tree)).status["userInfo"]["username"]
         except KubernetesError as error:
-            return [Remark(Level.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first")]
-        first = Remark(Level.OK, "API server", f"{version} at {access.server}, as {user}")
+            return [Remark(RemarkLevel.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first")]
+        first = Remark(RemarkLevel.OK, "API server", f"{version} at {access.server}, as {user}")
         return [first, *[remark async for remark in _Examination(client, options, user).remarks()]]
 
 
@@ -60,13 +60,13 @@ class _Examination:
     async def remarks(self) -> AsyncIterator[Remark]:
         there = await self._namespace_there()
         yield there
-        if there.level is Level.PROBLEM:
+        if there.level is RemarkLevel.PROBLEM:
             return
         allowed = await self._rights()
         yield allowed
         for resource, name, field in self._named():
             yield await self._there(resource, name, field)
-        if allowed.level is Level.OK:
+        if allowed.level is RemarkLevel.OK:
             yield await self._dry_run()
         yield await self._gpus()
 
@@ -75,29 +75,31 @@ class _Examination:
         try:
             found = await self._client.get(NAMESPACES, self._namespace)
         except NotFound:
-            return Remark(Level.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}")
+            return Remark(RemarkLevel.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}")
         except Forbidden:
-            return Remark(Level.OK, what, "may not be read, which is no harm")
+            return Remark(RemarkLevel.OK, what, "may not be read, which is no harm")
         except KubernetesError as error:
-            return Remark(Level.PROBLEM, what, str(error))
+            return Remark(RemarkLevel.PROBLEM, what, str(error))
         enforced = found.metadata.labels.get(ENFORCED, "")
         if enforced == "restricted" and self._options.security != "restricted":
             fix = "leave `security` of the target out, or use a namespace that allows more"
-            return Remark(Level.PROBLEM, what, f"takes only restricted pods; security: {self._options.security}", fix)
-        return Remark(Level.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
+            return Remark(
+                RemarkLevel.PROBLEM, what, f"takes only restricted pods; security: {self._options.security}", fix
+            )
+        return Remark(RemarkLevel.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
 
     async def _rights(self) -> Remark:
         wanted = rights.needed(self._options, self._namespace)
         try:
             answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
         except KubernetesError as error:
-            return Remark(Level.WARNING, "rights", f"cannot be asked for: {error}")
+            return Remark(RemarkLevel.WARNING, "rights", f"cannot be asked for: {error}")
         missing = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
         if not missing:
-            return Remark(Level.OK, "rights", f"all {len(wanted)} that are needed")
+            return Remark(RemarkLevel.OK, "rights", f"all {len(wanted)} that are needed")
         listed = "; ".join(map(str, missing))
         fix = f"an administrator applies this:\n{grant_yaml(missing, self._user)}"
-        return Remark(Level.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
+        return Remark(RemarkLevel.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
 
     def _named(self) -> Iterable[tuple[Resource, str, str]]:
         """What the options name and others have to have made."""
@@ -119,10 +121,10 @@ class _Examination:
         try:
             await self._client.get(resource, name)
         except NotFound as error:
-            return Remark(Level.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
+            return Remark(RemarkLevel.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
         except KubernetesError as error:
-            return Remark(Level.WARNING, what, f"cannot be read: {error}")
-        return Remark(Level.OK, what, "is there")
+            return Remark(RemarkLevel.WARNING, what, f"cannot be read: {error}")
+        return Remark(RemarkLevel.OK, what, "is there")
 
     async def _dry_run(self) -> Remark:
         """The whole of our manifest with the user's template, tried on the server."""
@@ -139,8 +141,8 @@ class _Examination:
             await self._client.create(made.root, resource=manifest.root_resource(self._options), dry_run=True)
         except (KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
-            return Remark(Level.PROBLEM, what, str(error), "correct the target's options" if refused else "")
-        return Remark(Level.OK, what, "is accepted by the server (dry run)")
+            return Remark(RemarkLevel.PROBLEM, what, str(error), "correct the target's options" if refused else "")
+        return Remark(RemarkLevel.OK, what, "is accepted by the server (dry run)")
 
     async def _gpus(self) -> Remark:
         counts: Counter[str] = Counter()
@@ -155,9 +157,9 @@ class _Examination:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except KubernetesError:
-            return Remark(Level.OK, "nodes", "may not be listed: how many GPUs there are is not known")
+            return Remark(RemarkLevel.OK, "nodes", "may not be listed: how many GPUs there are is not known")
         if not nodes:
             fix = "jobs wait until one joins, or an autoscaler adds one"
-            return Remark(Level.WARNING, "nodes", "there are none", fix)
+            return Remark(RemarkLevel.WARNING, "nodes", "there are none", fix)
         listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
-        return Remark(Level.OK, "nodes", f"{nodes}, with {listed}")
+        return Remark(RemarkLevel.OK, "nodes", f"{nodes}, with {listed}")

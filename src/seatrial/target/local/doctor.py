@@ -12,7 +12,7 @@ from pathlib import Path
 from seatrial.target.agent_file import agent_file
 from seatrial.target.local.containers import working_engine
 from seatrial.target.local.environments import uv_path
-from seatrial.target.protocol import Level, Remark, TargetError
+from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
 PATIENCE_S = 20.0  # for a program that is asked what it is
 LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
@@ -51,11 +51,11 @@ async def _folder(what: str, path: Path, option: str) -> Remark:
         with tempfile.TemporaryFile(dir=there):
             free = shutil.disk_usage(there).free
     except OSError as error:
-        return Remark(Level.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
+        return Remark(RemarkLevel.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
     found = f"{path}, {free / (1 << 30):,.1f} GiB free"
     if free < TOO_LITTLE_BYTES:
-        return Remark(Level.PROBLEM, what, found, fix)
-    return Remark(Level.WARNING, what, found, fix) if free < LITTLE_BYTES else Remark(Level.OK, what, found)
+        return Remark(RemarkLevel.PROBLEM, what, found, fix)
+    return Remark(RemarkLevel.WARNING, what, found, fix) if free < LITTLE_BYTES else Remark(RemarkLevel.OK, what, found)
 
 
 async def _python() -> Remark:
@@ -63,11 +63,11 @@ async def _python() -> Remark:
     found = shutil.which("python3")
     if found is None:
         fix = "install one, or give each runtime `python:`, `interpreter:` or `image:`"
-        return Remark(Level.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
+        return Remark(RemarkLevel.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
     code, out = await _asked(found, "-I", "-c", "import platform; print(platform.python_version())")
     if code != 0:
-        return Remark(Level.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
-    return Remark(Level.OK, what, f"{out}, {found}")
+        return Remark(RemarkLevel.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
+    return Remark(RemarkLevel.OK, what, f"{out}, {found}")
 
 
 async def _uv() -> Remark:
@@ -75,8 +75,12 @@ async def _uv() -> Remark:
     try:
         code, out = await _asked(uv_path(), "--version")
     except TargetError as error:
-        return Remark(Level.WARNING, what, str(error), "pip install uv")
-    return Remark(Level.OK, what, out) if code == 0 else Remark(Level.WARNING, what, out, "pip install --upgrade uv")
+        return Remark(RemarkLevel.WARNING, what, str(error), "pip install uv")
+    return (
+        Remark(RemarkLevel.OK, what, out)
+        if code == 0
+        else Remark(RemarkLevel.WARNING, what, out, "pip install --upgrade uv")
+    )
 
 
 async def _memory_limit() -> Remark:
@@ -89,13 +93,17 @@ async def _memory_limit() -> Remark:
         try:
             agent = await asyncio.to_thread(agent_file, scratch)
         except OSError as error:
-            return Remark(Level.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files")
+            return Remark(
+                RemarkLevel.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files"
+            )
         code, out = await _asked(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
     if code != 0:
-        return Remark(Level.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew")
+        return Remark(
+            RemarkLevel.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew"
+        )
     if out.startswith("limited"):
-        return Remark(Level.OK, what, "by the kernel (control group)")
-    return Remark(Level.WARNING, what, f"no control group may be made here: {instead}", fix)
+        return Remark(RemarkLevel.OK, what, "by the kernel (control group)")
+    return Remark(RemarkLevel.WARNING, what, f"no control group may be made here: {instead}", fix)
 
 
 async def _engine(preferred: str | None) -> Remark:
@@ -103,24 +111,24 @@ async def _engine(preferred: str | None) -> Remark:
     fix = "install podman or docker, and let this user use it; runtimes without an image need neither"
     try:
         async with asyncio.timeout(PATIENCE_S):
-            return Remark(Level.OK, what, await working_engine(preferred))
+            return Remark(RemarkLevel.OK, what, await working_engine(preferred))
     except TargetError as error:
-        return Remark(Level.WARNING, what, str(error), fix)
+        return Remark(RemarkLevel.WARNING, what, str(error), fix)
     except TimeoutError:
-        return Remark(Level.WARNING, what, f"it does not answer within {PATIENCE_S:g} s", fix)
+        return Remark(RemarkLevel.WARNING, what, f"it does not answer within {PATIENCE_S:g} s", fix)
 
 
 async def _gpus() -> Remark:
     what = "GPUs"
     program = shutil.which("nvidia-smi")
     if program is None:
-        return Remark(Level.OK, what, "none (there is no nvidia-smi)")
+        return Remark(RemarkLevel.OK, what, "none (there is no nvidia-smi)")
     code, out = await _asked(program, *_GPU_QUERY)
     if code != 0:
         fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
-        return Remark(Level.WARNING, what, f"{program} fails: {out}", fix)
+        return Remark(RemarkLevel.WARNING, what, f"{program} fails: {out}", fix)
     lines = [line.strip() for line in out.splitlines() if line.strip()]
-    return Remark(Level.OK, what, f"{len(lines)}: {'; '.join(lines)[:MESSAGE_CHARACTERS]}" if lines else "none")
+    return Remark(RemarkLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:MESSAGE_CHARACTERS]}" if lines else "none")
 
 
 @contextlib.asynccontextmanager

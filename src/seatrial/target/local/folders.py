@@ -36,7 +36,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seatrial"
 
 
-class Identity(msgspec.Struct, frozen=True):
+class ProcessIdentity(msgspec.Struct, frozen=True):
     """Who supervises a job. A number alone is not a process: boot and start time are part of its name."""
 
     boot_id: str
@@ -88,8 +88,8 @@ class JobFolder:
     def submission(self) -> Submission | None:
         return self._read("job.json", Submission)
 
-    def identity(self) -> Identity | None:
-        return self._read("supervisor.json", Identity)
+    def identity(self) -> ProcessIdentity | None:
+        return self._read("supervisor.json", ProcessIdentity)
 
     def end(self) -> End | None:
         return self._read("end.json", End)

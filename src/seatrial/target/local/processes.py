@@ -6,7 +6,7 @@ import signal
 from functools import cache
 from pathlib import Path
 
-from seatrial.target.local.folders import Identity
+from seatrial.target.local.folders import ProcessIdentity
 
 
 @cache
@@ -14,7 +14,7 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def open_process(identity: Identity) -> int | None:
+def open_process(identity: ProcessIdentity) -> int | None:
     """A pidfd of that very process, or None when it is gone."""
     if identity.boot_id != boot_id():
         return None
@@ -29,7 +29,7 @@ def open_process(identity: Identity) -> int | None:
     return None
 
 
-def alive(identity: Identity | None) -> bool:
+def alive(identity: ProcessIdentity | None) -> bool:
     return identity is not None and identity.boot_id == boot_id() and _start(identity.pid) == identity.start
 
 
@@ -56,7 +56,7 @@ async def gone(descriptor: int, within_s: float) -> bool:
         os.close(descriptor)
 
 
-def send(identity: Identity, number: signal.Signals) -> int | None:
+def send(identity: ProcessIdentity, number: signal.Signals) -> int | None:
     """Signal the supervisor; a pidfd to wait for its end by, or None when it was gone already."""
     descriptor = open_process(identity)
     if descriptor is None:

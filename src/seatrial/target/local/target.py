@@ -23,7 +23,7 @@ from seatrial.target.job_files import fetch, read_log
 from seatrial.target.local import doctor
 from seatrial.target.local.containers import container_name, remove_container
 from seatrial.target.local.environments import Environments, layered
-from seatrial.target.local.folders import Identity, JobFolder, Submission, cache_folder, job_path, state_folder
+from seatrial.target.local.folders import JobFolder, ProcessIdentity, Submission, cache_folder, job_path, state_folder
 from seatrial.target.local.job_file import job_file
 from seatrial.target.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
@@ -238,7 +238,7 @@ class LocalTarget:
         if not folder.remove_shallow():
             await asyncio.to_thread(folder.remove)
 
-    async def _supervisor(self, folder: JobFolder) -> Identity | None:
+    async def _supervisor(self, folder: JobFolder) -> ProcessIdentity | None:
         """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
         delete the file that says so; a supervisor that lives puts it back."""
         until_s = time.monotonic() + FORCE_S
@@ -254,7 +254,7 @@ class LocalTarget:
             await asyncio.sleep(0.05)
         return identity
 
-    async def _stop(self, folder: JobFolder, identity: Identity | None) -> None:
+    async def _stop(self, folder: JobFolder, identity: ProcessIdentity | None) -> None:
         """Politely; its supervisor by force when it does not end within its grace and some more."""
         if not alive(identity):
             return

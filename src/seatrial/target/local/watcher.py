@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.target.local.containers import remove_container
-from seatrial.target.local.folders import Identity, JobFolder, Submission
+from seatrial.target.local.folders import JobFolder, ProcessIdentity, Submission
 from seatrial.target.local.leftovers import end_leftovers
 from seatrial.target.local.processes import boot_id, open_process
 from seatrial.target.progress import Progress
@@ -19,7 +19,7 @@ READ_BYTES = 1 << 20
 
 
 class _Watched:
-    def __init__(self, handle: str, folder: JobFolder, submission: Submission, identity: Identity) -> None:
+    def __init__(self, handle: str, folder: JobFolder, submission: Submission, identity: ProcessIdentity) -> None:
         self.handle = handle
         self.folder = folder
         self.submission = submission
@@ -43,7 +43,7 @@ class Watcher:
         while True:
             yield await self._events.get()
 
-    def add(self, handle: str, folder: JobFolder, submission: Submission, identity: Identity) -> None:
+    def add(self, handle: str, folder: JobFolder, submission: Submission, identity: ProcessIdentity) -> None:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._known:
             return

@@ -49,7 +49,7 @@ class Import(Model):
         return version
 
 
-class Run(Model):
+class RunStep(Model):
     """A command line, and what it should do."""
 
     command: Text = Field(min_length=1, description="For /bin/sh.")
@@ -89,11 +89,11 @@ def _tag(value: Any) -> str:
 
 
 _Import = Annotated[Annotated[Module, Tag("plain")] | Annotated[Import, Tag("map")], Discriminator(_tag)]
-_Run = Annotated[Annotated[Text, Tag("plain")] | Annotated[Run, Tag("map")], Discriminator(_tag)]
+_Run = Annotated[Annotated[Text, Tag("plain")] | Annotated[RunStep, Tag("map")], Discriminator(_tag)]
 _Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("map")], Discriminator(_tag)]
 
 
-def _name(entry: Import | Run | Notebook) -> str:
+def _name(entry: Import | RunStep | Notebook) -> str:
     if isinstance(entry, Import):
         return entry.module
     return entry.path if isinstance(entry, Notebook) else entry.name or entry.command.strip()
@@ -126,8 +126,8 @@ class RuntimeTrial(TrialModel):
         return tuple(Import(module=one) if isinstance(one, str) else one for one in self.imports)
 
     @property
-    def run_checks(self) -> tuple[Run, ...]:
-        return tuple(Run(command=one) if isinstance(one, str) else one for one in self.run)
+    def run_checks(self) -> tuple[RunStep, ...]:
+        return tuple(RunStep(command=one) if isinstance(one, str) else one for one in self.run)
 
     def all_notebooks(self, runtime: Runtime | None) -> tuple[Notebook, ...]:
         """Those of the trial, then those of the runtime that the trial does not name itself."""

@@ -59,15 +59,15 @@ def _amount(requirement: Requirement) -> Requirement:
     return requirement
 
 
-Pattern = Annotated[Text, AfterValidator(_pattern)]
-Reading = Annotated[Text, AfterValidator(_reading)]  # a pattern whose first group is a number
-Patterns = Annotated[
-    tuple[Pattern, ...],
+PatternText = Annotated[Text, AfterValidator(_pattern)]
+FigurePattern = Annotated[Text, AfterValidator(_reading)]  # a pattern whose first group is a number
+PatternTexts = Annotated[
+    tuple[PatternText, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 _PERCENT = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
-Share = Annotated[
+Fraction = Annotated[
     float,
     BeforeValidator(_share),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PERCENT]}),
@@ -78,15 +78,17 @@ Tolerance = Annotated[
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _PERCENT]}),
 ]
 Amount = Annotated[Need, AfterValidator(_amount)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+FiniteNumber = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, Field(strict=True, ge=0)]
 
 
-class Log(Model):
+class LogChecks(Model):
     """What the job prints, all hosts and both streams together."""
 
-    must: Patterns = Field((), description="Regular expressions, each of which a line must match.")
-    never: Patterns = Field((), description="Regular expressions that no line may match; one that does ends the job.")
+    must: PatternTexts = Field((), description="Regular expressions, each of which a line must match.")
+    never: PatternTexts = Field(
+        (), description="Regular expressions that no line may match; one that does ends the job."
+    )
     hosts: Literal["all", "any"] = Field(
         "all", description="Whose log must tell what is asked of logs: each host's, or any one's."
     )
@@ -95,8 +97,8 @@ class Log(Model):
 class Loss(Model):
     """The loss, as the log tells it."""
 
-    pattern: Reading = Field(LOSS, description="Regular expression; its first group is the loss.")
-    target: Number | None = Field(None, description="What the last loss should be.")
+    pattern: FigurePattern = Field(LOSS, description="Regular expression; its first group is the loss.")
+    target: FiniteNumber | None = Field(None, description="What the last loss should be.")
     curve: Text | None = Field(
         None, min_length=1, description="File of a recorded curve (JSON or CSV, step to loss), relative to the suite."
     )
@@ -117,10 +119,10 @@ class Loss(Model):
 class Steps(Model):
     """How the log tells that another training step is done."""
 
-    pattern: Reading = Field(STEP, description="Regular expression; its first group is the number of the step.")
+    pattern: FigurePattern = Field(STEP, description="Regular expression; its first group is the number of the step.")
     count: Amount | None = Field(None, description="How many steps the log must report.", examples=[">=15"])
     last: Amount | None = Field(None, description="What the highest number of a step must be.", examples=[">=40"])
-    time: Reading = Field(STEP_TIME, description="Regular expression; its first group is the time of a step.")
+    time: FigurePattern = Field(STEP_TIME, description="Regular expression; its first group is the time of a step.")
     unit: Literal["s", "ms", "us"] = Field("s", description="Unit of that time.")
 
 
@@ -152,7 +154,7 @@ class Files(Model):
     device: Text | None = Field(None, description="Type of device that each profile must have events of.")
     devices: Amount | None = Field(None, description="How many devices of that type.", examples=[4])
     window: tuple[Whole, Whole] | None = Field(None, description="First and last step that may be in a profile.")
-    agrees: Share | None = Field(None, description="How far its steps may be from the log's; default: 5%.")
+    agrees: Fraction | None = Field(None, description="How far its steps may be from the log's; default: 5%.")
 
     PROFILE: ClassVar[tuple[str, ...]] = ("steps", "device", "devices", "window", "agrees")
 
@@ -177,12 +179,12 @@ class Metric(Model):
 
     file: Text | None = Field(None, min_length=1, description="Glob of JSON files, relative to the work folder.")
     key: Text | None = Field(None, min_length=1, description="Path in such a file: a.b.0.", examples=["step_time"])
-    log: Reading | None = Field(None, description="Regular expression; its first group is the figure.")
+    log: FigurePattern | None = Field(None, description="Regular expression; its first group is the figure.")
     profile: Text | None = Field(None, description="Entry of `files` whose profiles' step time it is.")
     unit: Text = Field("", description="For people, and for figures to be comparable.", examples=["s", "tokens/s"])
     better: Better | None = Field(None, description="Which way is better; without it, it gets no baseline.")
-    min: Number | None = Field(None, description="Less is a failure.")
-    max: Number | None = Field(None, description="More is a failure.")
+    min: FiniteNumber | None = Field(None, description="Less is a failure.")
+    max: FiniteNumber | None = Field(None, description="More is a failure.")
     aggregate: Literal["median", "mean", "last", "min", "max"] | None = Field(
         None, description="One figure of several; default: median for log and profile, the slowest host's for file."
     )
@@ -215,7 +217,7 @@ class TrainingTrial(TrialModel):
     artifacts: Text | None = Field(
         None, min_length=1, description="Folder or fsspec address where `files` and `metrics` are; the job's is in it."
     )
-    log: Log = Field(Log(), description="What the log must say, and what it never may.")
+    log: LogChecks = Field(LogChecks(), description="What the log must say, and what it never may.")
     loss: Loss | None = Field(None, description="The loss that the log tells: finite, near a target, like a curve.")
     steps: Steps = Field(Steps(), description="How the log reports steps, and how many it must.")
     stall: _Stall = Field(Stall(), description="No new step for too long; false: not judged.")
