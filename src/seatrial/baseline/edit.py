@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seatrial.baseline import torchprime as theirs
-from seatrial.baseline.document import Document
 from seatrial.baseline.entry import OURS, THEIRS, text_of
 from seatrial.baseline.read import LIMITS, baselines_of
+from seatrial.suite.document import CannotEdit, Document, check_data
 from seatrial.suite.problem import SuiteError
 from seatrial.suite.source import Source
 
@@ -18,14 +18,6 @@ _NEW = {
 }
 _THEIR_KEYS = {"lower": theirs.LOWER, "upper": theirs.UPPER, "center": theirs.CENTER, "runs": theirs.RUNS}
 _FIXED = ("unit", "better")  # of a step time: seconds, lower
-
-
-class CannotEdit(Exception):
-    """The file is written in a way in which its entries cannot be changed one by one. It was not touched."""
-
-    def __init__(self, file: str, why: str) -> None:
-        super().__init__(f"{file} cannot be changed and was not: {why}")
-        self.file, self.why = file, why
 
 
 @dataclass(frozen=True)
@@ -158,9 +150,7 @@ def _copy(value: Any) -> Any:
 
 def _prove(file: str, after: str, wanted: Any) -> None:
     source = Source(file, after, limits=LIMITS)
-    if source.problems or source.data != wanted:
-        why = "an entry is tied to others (an anchor, an alias, a merge), or is in a form that is not plain YAML"
-        raise CannotEdit(file, f"{why}; write the entry out in full, and try again")
+    check_data(source, wanted)
     try:
         baselines_of(source)
     except SuiteError as error:

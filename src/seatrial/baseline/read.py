@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seatrial.baseline.document import Document
 from seatrial.baseline.entry import CAP, OURS, THEIRS, BaselineEntry, Baselines
 from seatrial.baseline.models import Disabled, FigureKeys, Keys, describe_value, state_of
 from seatrial.baseline.sheet import Sheet
 from seatrial.baseline.torchprime import read_torchprime
 from seatrial.job import Better, Bound, BoundState
+from seatrial.suite.document import Document
 from seatrial.suite.explain import KeyPath
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.source import FileLimits, Source, read_source

@@ -11,10 +11,10 @@ from collections.abc import Container
 import msgspec
 
 from seatrial.baseline.entry import STEP_TIME, THEIRS, BaselineEntry, Baselines
-from seatrial.baseline.render import scalar
 from seatrial.job import BoundState
 from seatrial.suite.names import NAME
 from seatrial.suite.problem import Problem, SourceMark, SuiteError, printable
+from seatrial.suite.render import scalar
 
 NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
 

@@ -81,8 +81,8 @@ class BaselineScope:
             raise SystemExit(1)
 
     def write(self, place: "SelectedFile", updates: "list[Updated]", dry_run: bool) -> None:
-        from seatrial.baseline.edit import CannotEdit
         from seatrial.baseline.file_change import FileChanged, change, write_change
+        from seatrial.suite.document import CannotEdit
 
         if not updates:
             return

@@ -1,12 +1,16 @@
 """Values as YAML text, for the places of a file that are new. Plain where that is safe for every reader of YAML."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
 # What YAML 1.1 or 1.2 takes for something else than text.
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+
+
+class Tall(dict[str, Any]):
+    """A map in a list that has a line for each of its keys."""
 
 
 def scalar(value: Any) -> str:
@@ -54,23 +58,33 @@ def wrapped(value: Any, indent: int, newline: str = "\n") -> str:
     return opening + newline + newline.join(lines) + closing
 
 
-def block(value: Any, indent: int, step: int) -> list[str]:
+class Indent(NamedTuple):
+    """How far a file indents what is inside of a map, and the items of a list below their key."""
+
+    maps: int = 2
+    lists: int = 2
+
+
+def block(value: Any, column: int, indent: Indent) -> list[str]:
     """As lines. Maps inside maps are blocks; a list of plain values is in brackets, one of maps has a line for each."""
     if isinstance(value, list | tuple):
-        return [line for item in value for line in block_item(item, indent, step)]
+        return [line for item in value for line in block_item(item, column, indent)]
     lines: list[str] = []
     for key, item in value.items():
-        name = " " * indent + scalar(str(key)) + ":"
-        tall = bool(item) and (isinstance(item, dict) or (isinstance(item, list) and isinstance(item[0], dict)))
-        if tall:
-            lines += [name, *block(item, indent + step, step)]
+        name = " " * column + scalar(str(key)) + ":"
+        listed = isinstance(item, list) and bool(item) and isinstance(item[0], dict)
+        if listed or (isinstance(item, dict) and item):
+            lines += [name, *block(item, column + (indent.lists if listed else indent.maps), indent)]
         else:
-            lines += f"{name} {wrapped(item, indent + step)}".split("\n")
+            lines += f"{name} {wrapped(item, column + indent.maps)}".split("\n")
     return lines
 
 
-def block_item(item: Any, indent: int, step: int) -> list[str]:
-    return [f"{' ' * indent}- {flow(item)}"]
+def block_item(item: Any, column: int, indent: Indent) -> list[str]:
+    if isinstance(item, Tall) and item:
+        first, *rest = block(item, column + 2, indent)
+        return [f"{' ' * column}- {first.lstrip()}", *rest]
+    return [f"{' ' * column}- {flow(item)}"]
 
 
 def _quoted(text: str) -> str:

@@ -10,9 +10,25 @@ from typing import Any
 
 import yaml
 
-from seatrial.baseline import render
+from seatrial.suite import render
+from seatrial.suite.source import Source
 
 KeyValue = tuple[yaml.Node, yaml.Node]
+
+
+class CannotEdit(Exception):
+    """The file is written in a way in which its entries cannot be changed one by one. It was not touched."""
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(f"{file} cannot be changed and was not: {why}")
+        self.file, self.why = file, why
+
+
+def check_data(source: Source, wanted: Any) -> None:
+    """Raises CannotEdit unless the text that was made says just what it should."""
+    if source.problems or source.data != wanted:
+        why = "an entry is tied to others (an anchor, an alias, a merge), or is in a form that is not plain YAML"
+        raise CannotEdit(source.file, f"{why}; write the entry out in full, and try again")
 
 
 @dataclass(frozen=True)
@@ -33,10 +49,10 @@ class Document:
         self._edits: list[tuple[int, int, str]] = []
         self._added: dict[int, tuple[Any, dict[str, Any]]] = {}  # by id of the map that they go into
         self._filled: dict[int, tuple[Any, KeyValue, dict[str, Any]]] = {}  # by id of what is there for them
-        self._step = self._indentation()
+        self._indent = self._indentation()
         self._comments: list[Comment] | None = None
 
-    def find(self, path: Sequence[str]) -> KeyValue | None:
+    def find(self, path: Sequence[str | int]) -> KeyValue | None:
         """The key and the value at `path`, as far as they are written there and not merged in."""
         node, found = self.root, None
         for part in path:
@@ -46,7 +62,7 @@ class Document:
             node = found[1]
         return found
 
-    def set(self, path: Sequence[str], values: dict[str, Any]) -> None:
+    def set(self, path: Sequence[str | int], values: dict[str, Any]) -> None:
         """Set keys of the map at `path`, which is made if it is not there; a value that is None is taken out."""
         new = {key: value for key, value in values.items() if value is not None}
         around = self.root
@@ -68,21 +84,21 @@ class Document:
             elif found is not None:
                 self._replace(around, found, value)
 
-    def append(self, path: Sequence[str], item: Any) -> None:
+    def append(self, path: Sequence[str | int], item: Any) -> None:
         """Put `item` at the end of the list at `path`; those before it stay as they are written."""
         found = self.find(path)
         if found is None or not isinstance(found[1], yaml.SequenceNode) or not found[1].value:
-            self.set(path[:-1], {path[-1]: [item]})
+            self.set(path[:-1], {str(path[-1]): [item]})
             return
         last = found[1].value[-1]
         if found[1].flow_style:
             self._edits.append((_end(self.text, last), _end(self.text, last), f", {render.flow(item)}"))
             return
         indent = found[1].start_mark.column
-        lines = render.block_item(item, indent, self._step)
+        lines = render.block_item(item, indent, self._indent)
         self._edits.append((*self._after_line(_end(self.text, last)), self._lines(lines)))
 
-    def remove_comments(self, path: Sequence[str], lines: Sequence[int]) -> None:
+    def remove_comments(self, path: Sequence[str | int], lines: Sequence[int]) -> None:
         for comment in self.comments(path):
             if comment.line in lines:
                 alone = not self.text[self._line_start(comment.start) : comment.end].split("#")[0].strip()
@@ -90,7 +106,7 @@ class Document:
                 end = self._after_line(comment.end)[0] if alone else comment.end
                 self._edits.append((start, end, ""))
 
-    def comments(self, path: Sequence[str]) -> list[Comment]:
+    def comments(self, path: Sequence[str | int]) -> list[Comment]:
         """Those of the entry at `path`: on its lines, and on the lines of comments right above its key."""
         found = self.find(path)
         if found is None:
@@ -124,7 +140,7 @@ class Document:
             pairs = render.flow(new)[1:-1]
             at = _end(self.text, around.value[-1][1]) if around.value else around.start_mark.index + 1
             return (at, at, f", {pairs}" if around.value else pairs)
-        lines = render.block(new, around.value[0][0].start_mark.column, self._step)
+        lines = render.block(new, around.value[0][0].start_mark.column, self._indent)
         return (*self._after_line(_end(self.text, around.value[-1][1])), self._lines(lines))
 
     def _filling(self, around: Any, found: KeyValue, new: dict[str, Any]) -> tuple[int, int, str]:
@@ -133,7 +149,7 @@ class Document:
         start, end = value.start_mark.index, value.end_mark.index
         if around.flow_style:
             return (start, end, f" {render.flow(new)}")
-        lines = render.block(new, key.start_mark.column + self._step, self._step)
+        lines = render.block(new, key.start_mark.column + self._indent.maps, self._indent)
         if start == end and self.text[start:].partition("\n")[0].strip():  # a comment is behind the key
             return (*self._after_line(start), self._lines(lines))
         return (start, end, self._newline + self._newline.join(lines))
@@ -142,11 +158,15 @@ class Document:
         key, old = found
         start, end = old.start_mark.index, _end(self.text, old)
         if isinstance(old, yaml.CollectionNode) and not old.flow_style and isinstance(value, dict | list) and value:
-            lines = render.block(value, old.start_mark.column, self._step)
+            lines = render.block(value, old.start_mark.column, self._indent)
             self._edits.append((start, end, self._newline.join(lines).lstrip(" ")))
             return
         flow = isinstance(around, yaml.CollectionNode) and around.flow_style
-        text = render.flow(value) if flow else render.wrapped(value, key.start_mark.column + self._step, self._newline)
+        text = (
+            render.flow(value)
+            if flow
+            else render.wrapped(value, key.start_mark.column + self._indent.maps, self._newline)
+        )
         if self.text[start:end] == text:
             return
         blank = "" if start and self.text[start - 1] in " \t\n" else " "
@@ -181,13 +201,17 @@ class Document:
             at = len(self.text) - 1
         return at + 1, at + 1
 
-    def _indentation(self) -> int:
-        """How far this file indents what is inside: as its first inner block does."""
-        if isinstance(self.root, yaml.MappingNode):
-            for _, value in self.root.value:
-                if isinstance(value, yaml.MappingNode) and not value.flow_style and value.value:
-                    return max(1, int(value.value[0][0].start_mark.column))
-        return 2
+    def _indentation(self) -> render.Indent:
+        """As the first map and the first list of this file are that are inside of something and have lines of their
+        own."""
+        found: dict[type[yaml.Node], int] = {}
+        listed = isinstance(self.root, yaml.SequenceNode)
+        for around in self.root.value if listed else [self.root]:
+            for key, value in around.value if isinstance(around, yaml.MappingNode) else ():
+                for column, inner in _inner_blocks(key, value):
+                    found.setdefault(type(inner), inner.start_mark.column - column)
+        maps = max(1, found.get(yaml.MappingNode, 2))
+        return render.Indent(maps, max(0, found.get(yaml.SequenceNode, maps)))
 
     def _is_alone(self, comment: Comment) -> bool:
         return not self.text[self._line_start(comment.start) : comment.start].strip()
@@ -214,24 +238,38 @@ class Document:
         return self._comments
 
 
-def _entry(node: yaml.Node | None, name: str) -> KeyValue | None:
+def _inner_blocks(key: yaml.Node, value: yaml.Node) -> Iterator[tuple[int, yaml.Node]]:
+    """The blocks at and right below a key, each with the column of its own key."""
+    if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
+        yield key.start_mark.column, value
+        if isinstance(value, yaml.MappingNode):
+            for inner_key, inner in value.value:
+                if isinstance(inner, yaml.CollectionNode) and not inner.flow_style and inner.value:
+                    yield inner_key.start_mark.column, inner
+
+
+def _entry(node: yaml.Node | None, name: str | int) -> KeyValue | None:
+    """Of a list, an item by its number, which is its own key."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == name:
                 return key, value
+    elif isinstance(node, yaml.SequenceNode) and isinstance(name, int) and name < len(node.value):
+        return node.value[name], node.value[name]
     return None
 
 
-def _put(new: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _put(new: dict[str, Any], path: Sequence[str | int], value: Any) -> None:
     """Put `value` into nested maps, which are made; a map is joined with the one that is there."""
-    for part in path[:-1]:
+    *around, last = map(str, path) if path else ("",)
+    for part in around:
         new = new.setdefault(part, {})
     if not path:
         new.update(value)
-    elif isinstance(value, dict) and isinstance(new.get(path[-1]), dict):
-        new[path[-1]].update(value)
+    elif isinstance(value, dict) and isinstance(new.get(last), dict):
+        new[last].update(value)
     else:
-        new[path[-1]] = dict(value) if isinstance(value, dict) else value
+        new[last] = dict(value) if isinstance(value, dict) else value
 
 
 def _end(text: str, node: yaml.Node) -> int:

@@ -1,0 +1,16 @@
+"""Case files: read into the neutral request and answer, and written back."""
+
+from seatrial.suite.cases.read import CaseFile, Dialect, cases_of, read_case_file, read_cases
+from seatrial.suite.cases.write import answer_data, case_data, error_data, recorded
+
+__all__ = [
+    "CaseFile",
+    "Dialect",
+    "answer_data",
+    "case_data",
+    "cases_of",
+    "error_data",
+    "read_case_file",
+    "read_cases",
+    "recorded",
+]

@@ -1,0 +1,165 @@
+"""The maps of a case file: every value at its place, names in either spelling, numbers that YAML took for text."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from seatrial.suite.problem import nearest
+from seatrial.suite.source import Node, Source
+
+E = TypeVar("E", bound=StrEnum)
+_UPPER = re.compile(r"(?<!^)([A-Z])")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+MOST_U64 = (1 << 64) - 1
+
+
+def snake(name: str) -> str:
+    """`maxNewTokens` and `max_new_tokens` are one name."""
+    return _UPPER.sub(r"_\1", name).lower()
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+class Fields:
+    """One map. A value is taken by its name in snake_case; what is wrong with it is reported, and it then counts as
+    not there."""
+
+    def __init__(self, source: Source, node: Node | None, known: tuple[str, ...], what: str) -> None:
+        """Without a node, or with `null`, it is a map in which nothing is."""
+        self._source = source
+        self._node = node
+        self._known = known
+        self._written: dict[str, str] = {}  # by the name in snake_case
+        self._items: Mapping[str, Node] = {}
+        if node is not None and isinstance(node.items, dict):
+            self._items = node.items
+            for key, place in node.keys.items():
+                self._take(key, place, what)
+        elif node is not None and (node.data is not None or node.items is not None):
+            self.report(f"{what} is a map with {', '.join(known[:8])}; got {_named(node)}")
+
+    def _take(self, key: str, place: tuple[int, int], what: str) -> None:
+        name = snake(key)
+        if name in self._written:
+            self._source.report(f"{key!r} is here twice, also as {self._written[name]!r}", *place)
+        elif name not in self._known:
+            known = self._known if "_" in key or key.islower() else tuple(map(camel, self._known))
+            self._source.report(f"unknown field {key!r} of {what}{nearest(key, known)}", *place)
+        else:
+            self._written[name] = key
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._written
+
+    def spelled(self, name: str) -> str | None:
+        """As the file has it."""
+        return self._written.get(name)
+
+    def get(self, name: str) -> Node | None:
+        """None also for `null`."""
+        node = self._items[self._written[name]] if name in self._written else None
+        return None if node is None or (node.items is None and node.data is None) else node
+
+    def report(self, message: str, node: Node | None = None) -> None:
+        at = node or self._node
+        self._source.report(message, *((at.line, at.column) if at else (1, 1)))
+
+    def map(self, name: str, known: tuple[str, ...]) -> "Fields":
+        return Fields(self._source, self.get(name), known, f"`{self.spelled(name) or name}`")
+
+    def maps(self, name: str, known: tuple[str, ...], what: str) -> Iterator["Fields"]:
+        return (Fields(self._source, node, known, what) for node in self.list(name))
+
+    def list(self, name: str) -> Iterator[Node]:
+        node = self.get(name)
+        if node is None:
+            return
+        if isinstance(node.items, list):
+            yield from node.items
+        else:
+            self.report(f"`{self._written[name]}` is a list; got {_named(node)}", node)
+
+    def text(self, name: str) -> str | None:
+        node = self.get(name)
+        return None if node is None else self.text_of(node, self._written[name])
+
+    def text_of(self, node: Node, name: str) -> str | None:
+        """`text: 42` and `text: yes` are what stands there."""
+        if isinstance(node.data, str):
+            return node.data
+        if node.items is None and node.raw:
+            return node.raw
+        self.report(f"`{name}` is text; got {_named(node)}", node)
+        return None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = (self.text_of(node, self._written[name]) for node in self.list(name))
+        return tuple(text for text in found if text is not None)
+
+    def flag(self, name: str) -> bool | None:
+        node = self.get(name)
+        if node is None:
+            return None
+        if isinstance(node.data, bool):
+            return node.data
+        self.report(f"`{self._written[name]}` is true or false; got {_named(node)}", node)
+        return None
+
+    def whole(self, name: str, most: int = (1 << 32) - 1) -> int | None:
+        """A whole number; '99' too, which is how protobuf writes a large one."""
+        node = self.get(name)
+        if node is None:
+            return None
+        value = node.data
+        if (isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value)) or (
+            isinstance(value, float) and value.is_integer()
+        ):
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
+            return value
+        self.report(f"`{self._written[name]}` is a whole number from 0 to {most}; got {_named(node)}", node)
+        return None
+
+    def number(self, name: str, nan: bool = False) -> float | None:
+        """A number; 1e-4 too, which is text to many readers of YAML. With `nan`, NaN says that there is none."""
+        node = self.get(name)
+        if node is None:
+            return None
+        value = node.data
+        if isinstance(value, str):
+            if nan and value.lstrip(".").lower() == "nan":
+                return None
+            value = float(value) if _NUMBER.fullmatch(value) else value
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+            return float(value)
+        more = " or NaN" if nan else ""
+        self.report(f"`{self._written[name]}` is a number{more}; got {_named(node)}", node)
+        return None
+
+    def word(self, name: str, words: Iterable[E]) -> E | None:
+        """One of an enum's words; protobuf writes them in upper case."""
+        node = self.get(name)
+        if node is None:
+            return None
+        text = str(node.data).lower()
+        by_text = {word.value: word for word in words}
+        if text in by_text:
+            return by_text[text]
+        known = [word.upper() for word in by_text]
+        self.report(f"`{self._written[name]}` is none of {', '.join(known)}; got {_named(node)}", node)
+        return None
+
+
+def _named(node: Node) -> str:
+    if isinstance(node.items, dict):
+        return "a map"
+    if isinstance(node.items, list):
+        return "a list"
+    if node.data is None:
+        return "nothing"
+    text = node.raw if node.raw is not None else repr(node.data)
+    return text if len(text) <= 60 else text[:60] + "…"

@@ -1,0 +1,142 @@
+"""Case files: what a server is asked, and what it should answer. Two dialects, both of TGIS, that are read alike.
+
+tgis-tester's own, and that of TGIS's integration tests. They differ in the name of a flag (`single_shard_only`,
+`singleShardOnly`), in what `skip_check` means (true, or being there at all), and in that only the second has cases
+which tokenize. Either spelling of a name is taken in both."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from seatrial.job.generation import Answer, Case, ExpectedError
+from seatrial.suite.cases.fields import Fields
+from seatrial.suite.cases.request import read_request
+from seatrial.suite.cases.response import ERROR, read_answer, read_error
+from seatrial.suite.problem import Problem, SuiteError
+from seatrial.suite.source import FileLimits, Node, Source, read_source
+
+LIMITS = FileLimits("case", 256 << 20, 20_000_000, "split it: `cases` takes several files", "split it")
+_CASE = ("name", "request_type", "skip_check", "single_shard_only", "tags", "request", "response", "error")
+
+
+class Dialect(StrEnum):
+    TESTER = "tgis-tester"
+    TGIS = "tgis"
+
+
+class CaseFile(msgspec.Struct, frozen=True):
+    path: str
+    dialect: Dialect
+    cases: tuple[Case, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def read_cases(paths: Iterable[Path], unanswered: bool = False) -> tuple[Case, ...]:
+    """The cases of all files in order, each with a name of its own. Raises SuiteError with every problem of them all.
+
+    `unanswered` allows cases that have neither a response nor an error, so that they can be recorded."""
+    cases: list[Case] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            cases += read_case_file(path, unanswered).cases
+        except SuiteError as error:
+            problems += error.problems
+    if problems:
+        raise SuiteError(problems)
+    return _named_apart(cases)
+
+
+def read_case_file(path: Path, unanswered: bool = False) -> CaseFile:
+    return cases_of(read_source(path, limits=LIMITS), unanswered)
+
+
+def cases_of(source: Source, unanswered: bool = False) -> CaseFile:
+    """The same of a file that was read. Raises SuiteError."""
+    root = source.root
+    if not source.problems and (root is None or not isinstance(root.items, list) or not root.items):
+        source.report("a case file is a list of cases, each with `name`, `request` and `response` or `error`", 1, 1)
+    nodes = root.items if root is not None and isinstance(root.items, list) else []
+    reading = _Reading(source, _dialect(nodes), unanswered)
+    cases = tuple(reading.case(node) for node in nodes)
+    if source.problems:
+        raise SuiteError(source.problems)
+    return CaseFile(source.file, reading.dialect, cases, tuple(reading.warnings))
+
+
+def _dialect(nodes: Iterable[Node]) -> Dialect:
+    """TGIS's own when a case has what only that has."""
+    theirs = {"singleShardOnly", "request_type", "requestType"}
+    return Dialect.TGIS if any(theirs & node.keys.keys() for node in nodes) else Dialect.TESTER
+
+
+def _named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Two cases of one name are told apart by a number."""
+    used: set[str] = set()
+    found = []
+    for case in cases:
+        name, number = case.name, 2
+        while name in used:
+            name, number = f"{case.name} #{number}", number + 1
+        used.add(name)
+        found.append(case if name == case.name else msgspec.structs.replace(case, name=name))
+    return tuple(found)
+
+
+class _Reading:
+    def __init__(self, source: Source, dialect: Dialect, unanswered: bool) -> None:
+        self._source = source
+        self._unanswered = unanswered
+        self.dialect = dialect
+        self.warnings: list[str] = []
+
+    def case(self, node: Node) -> Case:
+        fields = Fields(self._source, node, _CASE, "a case")
+        if "name" not in fields:
+            fields.report("a case has a `name`")
+        if "request" not in fields:
+            fields.report("a case has a `request`")
+        tokenize = self._tokenizes(fields)
+        request = read_request(self._source, fields.get("request"), tokenize)
+        answer, error = self._expected(fields, tokenize)
+        return Case(
+            name=fields.text("name") or "",
+            request=request,
+            answer=answer,
+            error=error,
+            skip_check=self._skips(fields, node),
+            single_shard_only=bool(fields.flag("single_shard_only")),
+            tags=fields.texts("tags"),
+            at=f"{self._source.file}:{node.line}",
+        )
+
+    def _tokenizes(self, fields: Fields) -> bool:
+        kind = fields.text("request_type")
+        if kind not in (None, "generate", "tokenize"):
+            fields.report(f"`request_type` is generate or tokenize; got {kind!r}", fields.get("request_type"))
+        return kind == "tokenize"
+
+    def _expected(self, fields: Fields, tokenize: bool) -> tuple[Answer | None, ExpectedError | None]:
+        if "response" in fields and "error" in fields:
+            fields.report("a case has a `response` or an `error`, and this has both")
+        if "response" not in fields and "error" not in fields and not self._unanswered:
+            fields.report(
+                "a case has a `response` or an `error`, and this has neither: whatever a server answers would pass; "
+                "`seatrial record` writes what a trusted one answers"
+            )
+        response = fields.map("response", ("responses",))
+        answer = read_answer(response, tokenize) if "response" in fields else None
+        return answer, read_error(fields.map("error", ERROR)) if "error" in fields else None
+
+    def _skips(self, fields: Fields, node: Node) -> bool:
+        if "skip_check" not in fields:
+            return False
+        given = fields.get("skip_check")
+        if self.dialect is Dialect.TGIS:  # its tests ask only whether it is there
+            if given is not None and given.data is False:
+                at = f"{self._source.file}:{given.line}:{given.column}"
+                self.warnings.append(f"{at}: in a file of TGIS's, `skip_check: false` skips the check too; take it out")
+            return True
+        return given is None or bool(fields.flag("skip_check"))
