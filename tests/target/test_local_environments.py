@@ -1,8 +1,10 @@
 """Runtimes on this machine are built once, whole or not at all, and refused with uv's own words."""
 
 import asyncio
+import base64
 import contextlib
 import ensurepip
+import hashlib
 import os
 import shutil
 import subprocess
@@ -13,9 +15,15 @@ import pytest
 
 from seatrial.job import Environment, Outcome
 from seatrial.target import TargetError
-from seatrial.target.local.environments import COMPLETE, Environments, PreparedEnvironment, lay_over
+from seatrial.target.agent_file import agent_file
+from seatrial.target.local.build import COMPLETE
+from seatrial.target.local.environments import Environments, PreparedEnvironment, lay_over, read_pins, write_pins
 
 VERSION = "{}.{}".format(*sys.version_info)
+
+
+def digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
 
 
 DEBIANS_WHEELS = Path("/usr/share/python-wheels")  # Debian keeps them apart from its Python
@@ -39,7 +47,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }
-        files[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{info}/RECORD"])
+        lines = [f"{path},sha256={digest(text)},{len(text)}\n" for path, text in files.items()]
+        files[f"{info}/RECORD"] = "".join([*lines, f"{info}/RECORD,,\n"])
         with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
             for path, text in files.items():
                 wheel.writestr(path, text)
@@ -49,7 +58,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def only_these_wheels(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
-    monkeypatch.setenv("UV_NO_INDEX", "1")
+    alone = wheels / "uv.toml"  # there is no variable for it
+    alone.write_text("no-index = true\n")
+    monkeypatch.setenv("UV_CONFIG_FILE", str(alone))
 
 
 async def ready(cache: Path, *packages: str, python: str | None = VERSION) -> PreparedEnvironment:
@@ -130,7 +141,7 @@ async def test_what_cannot_be_had_is_refused_with_the_reason(tmp_path: Path, pac
 async def test_an_index_that_cannot_be_reached_is_infrastructure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("UV_NO_INDEX")
+    monkeypatch.delenv("UV_CONFIG_FILE")
     for name, value in {
         "UV_DEFAULT_INDEX": "http://user:password@127.0.0.1:9/simple", "UV_HTTP_RETRIES": "0",
         "UV_CACHE_DIR": str(tmp_path / "cache"),
@@ -189,7 +200,104 @@ async def test_what_a_job_installs_is_its_own_and_the_shared_environment_stays_a
 async def test_a_runtime_means_the_same_versions_for_an_hour(tmp_path: Path) -> None:
     await ready(tmp_path, "tiny")
     (kept,) = tmp_path.glob("environments/*.pins")
-    kept.write_text(kept.read_text().replace("tiny==2.0", "tiny==1.0"))  # as if 2.0 had come out since
+    write_pins(kept, read_pins(kept).replace("tiny==2.0", "tiny==1.0"))  # as if 2.0 had come out since
     assert says(await ready(tmp_path, "tiny"), "import tiny; print(tiny.version)") == "1.0"
     os.utime(kept, (0, 0))
     assert says(await ready(tmp_path, "tiny"), "import tiny; print(tiny.version)") == "2.0"
+
+
+# ---- what a job does to its runtime stays there, and is undone
+
+
+def damage(place: PreparedEnvironment) -> Path:
+    """A job writes into a module that it has: the same size, and the same time as before."""
+    module = Path(says(place, "import tiny; print(tiny.__file__)"))
+    before = module.stat()
+    with module.open("r+") as file:
+        file.write("version = '666'\n"[: before.st_size])
+    os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
+    return module
+
+
+async def test_what_a_job_writes_into_its_runtime_reaches_no_other_one(tmp_path: Path) -> None:
+    place, neighbour = await ready(tmp_path, "tiny"), await ready(tmp_path, "tiny", "other")
+    assert place.virtual_env
+    links = {path.stat().st_nlink for path in place.virtual_env.rglob("*") if path.is_file() and not path.is_symlink()}
+    assert links == {1}
+    damage(place)
+    assert says(neighbour, "import tiny; print(tiny.version)") == "2.0"
+    later = await ready(tmp_path, "tiny", "other<2")
+    assert says(later, "import tiny; print(tiny.version)") == "2.0"
+
+
+async def test_a_damaged_runtime_is_healed_when_it_is_taken_again(tmp_path: Path) -> None:
+    place = await ready(tmp_path, "tiny", "other")
+    assert place.virtual_env
+    module = damage(place)
+    (module.parent / "stray.py").write_text("")
+    (module.parent / "other.py").unlink()
+    untouched = (module.parent / "pip" / "__init__.py").stat()
+    assert await ready(tmp_path, "tiny", "other") == place
+    assert says(place, "import tiny, other; print(tiny.version, other.version)") == "2.0 1.0"
+    assert not (module.parent / "stray.py").exists()
+    assert (module.parent / "pip" / "__init__.py").stat().st_ino == untouched.st_ino  # others may be using it
+    stock = (place.virtual_env / COMPLETE).stat().st_mtime_ns
+    assert await ready(tmp_path, "tiny", "other") == place
+    assert (place.virtual_env / COMPLETE).stat().st_mtime_ns == stock  # there was nothing left to heal
+
+
+@pytest.mark.parametrize("name", ["pyvenv.cfg", COMPLETE, "lib/python{}/site-packages/tiny-2.0.dist-info/RECORD"])
+async def test_a_runtime_that_lost_what_it_is_made_of_is_built_anew(tmp_path: Path, name: str) -> None:
+    place = await ready(tmp_path, "tiny")
+    assert place.virtual_env
+    damage(place)
+    (place.virtual_env / name.format(VERSION)).write_bytes(b"\xff\0")
+    assert says(await ready(tmp_path, "tiny"), "import sys, tiny; print(tiny.version, sys.prefix)") == (
+        f"2.0 {place.virtual_env}"
+    )
+
+
+async def test_a_cache_of_uv_that_was_written_to_before_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
+    await ready(tmp_path / "first", "tiny")
+    (cached,) = (tmp_path / "uv").rglob("tiny.py")
+    cached.write_text("version = 666\n")
+    assert says(await ready(tmp_path / "second", "tiny"), "import tiny; print(tiny.version)") == "2.0"
+    (cached,) = (tmp_path / "uv").rglob("tiny.py")
+    assert cached.read_text() == "version = '2.0'\n"
+
+
+async def test_a_package_whose_own_record_is_wrong_is_taken_as_it_is(
+    tmp_path: Path, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import zipfile
+
+    published = tmp_path / "published"
+    shutil.copytree(wheels, published)
+    with zipfile.ZipFile(published / "odd-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("odd.py", "version = 1\n")
+        wheel.writestr("odd-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+        wheel.writestr("odd-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("odd-1.0.dist-info/RECORD", f"odd.py,sha256={digest('another')},12\n")
+    monkeypatch.setenv("UV_FIND_LINKS", str(published))
+    assert says(await ready(tmp_path, "odd"), "import odd; print(odd.version)") == "1"
+
+
+@pytest.mark.parametrize("text", ["", "# sha256 0\n", "tiny==1.0\n"])
+async def test_a_list_of_pins_that_is_not_whole_is_made_anew(tmp_path: Path, text: str) -> None:
+    await ready(tmp_path, "tiny")
+    (kept,) = tmp_path.glob("environments/*.pins")
+    kept.write_text(text)
+    assert says(await ready(tmp_path, "tiny"), "import tiny; print(tiny.version)") == "2.0"
+    assert "tiny==2.0" in read_pins(kept)
+
+
+@pytest.mark.parametrize("left", [0, 1000])
+def test_an_agent_file_that_is_not_whole_is_made_anew(tmp_path: Path, left: int) -> None:
+    agent = agent_file(tmp_path)
+    whole = agent.read_bytes()
+    os.truncate(agent, left)
+    assert agent_file(tmp_path).read_bytes() == whole
+    assert list(tmp_path.iterdir()) == [agent]

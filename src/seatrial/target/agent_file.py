@@ -1,5 +1,6 @@
 """The agent as one file, to be handed into jobs: a zipapp, made once for each content."""
 
+import contextlib
 import hashlib
 import io
 import os
@@ -16,19 +17,39 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def agent_file(place: Path) -> Path:
-    """The zipapp below `place`, made if it is not there yet. Same content, same bytes, same name."""
+    """The zipapp below `place`, made if it is not there yet, or is not whole any more: its name says what it is made of
+    and what it is, for the one cannot be told from the other in a moment. Raises OSError."""
     digest = hashlib.sha256()
     for name, data in _sources().items():
         digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
-    path = place / f"agent-{digest.hexdigest()[:16]}.pyz"
-    if not path.exists():
-        place.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=place, prefix=".agent-")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(agent_bytes())
-        os.chmod(partial, 0o644)  # a container may run it as another user
-        os.rename(partial, path)
+    made_of = f"agent-{digest.hexdigest()[:16]}"
+    for path in place.glob(f"{made_of}-*.pyz"):
+        with contextlib.suppress(OSError):
+            if path.name == _name(made_of, path.read_bytes()):
+                return path
+    path = place / _name(made_of, agent_bytes())
+    place.mkdir(parents=True, exist_ok=True)
+    write_whole(path, agent_bytes(), 0o644)  # a container may run it as another user
     return path
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Whoever looks sees the old file, the new one or none, never a part; also after a loss of power."""
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, mode)
+        os.rename(partial, path)
+    except OSError:
+        os.unlink(partial)
+        raise
+
+
+def _name(made_of: str, data: bytes) -> str:
+    return f"{made_of}-{hashlib.sha256(data).hexdigest()[:16]}.pyz"
 
 
 @cache

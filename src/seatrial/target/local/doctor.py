@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seatrial.target.agent_file import agent_file
 from seatrial.target.local.containers import working_engine
-from seatrial.target.local.environments import uv_path
+from seatrial.target.local.uv import uv_path
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
 PATIENCE_S = 20.0  # for a program that is asked what it is

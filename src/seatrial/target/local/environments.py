@@ -5,35 +5,25 @@ import contextlib
 import hashlib
 import os
 import platform
-import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from seatrial.job import Environment, Outcome
+from seatrial.target.agent_file import write_whole
+from seatrial.target.local.build import make_whole
 from seatrial.target.local.build_lock import BuildLock
 from seatrial.target.local.containers import Image, Images
+from seatrial.target.local.uv import python_version, run_uv
 from seatrial.target.protocol import TargetError
 
-MESSAGE_CHARACTERS = 2000
 RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
-START_S = 60.0  # for an interpreter to say what it is
 AT_ONCE = 2  # builds: they share the network and the disk
-COMPLETE = ".complete"
 PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
-# What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
-_REFUSED = re.compile(
-    r"No solution found|No interpreter found|No download found|[Ii]nvalid version|Failed to parse|Couldn't parse|"
-    r"Expected (one of|a |package name|end of)|not a valid|invalid package|Distribution not found"
-)
-_NETWORK = re.compile(
-    r"network|offline|[Ff]ailed to fetch|error sending request|dns error|timed out|connect(ion)? (error|refused|reset)"
-)
 
 
 class PreparedEnvironment(msgspec.Struct, frozen=True):
@@ -97,13 +87,12 @@ class Environments:
         self._make_folder()
         request = python or "{}.{}".format(*sys.version_info)
         interpreter = await _find_python(request, self._folder)
-        version = await _version(Path(interpreter))
+        version = await python_version(Path(interpreter))
         pins = await self._resolved(interpreter, version, [*packages, "pip"])
         content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
         path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
         async with BuildLock(path.with_suffix(".lock")) as lock:
-            if not await _complete(path, content):
-                await _build(path, interpreter, pins, content, lock)
+            await make_whole(path, interpreter, pins, content, lock)
         return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
 
     async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
@@ -112,16 +101,14 @@ class Environments:
         asked = "\n".join((os.path.realpath(interpreter), version, *packages, *index))
         kept = self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:20]}.pins"
         with contextlib.suppress(OSError):
-            if time.time() - kept.stat().st_mtime < RESOLVE_AGAIN_S:
-                return kept.read_text()
-        pins = await _uv(
+            if time.time() - kept.stat().st_mtime < RESOLVE_AGAIN_S and (pins := read_pins(kept)):
+                return pins
+        pins = await run_uv(
             "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", interpreter, "-",
             folder=self._folder, given="\n".join(packages),
         )  # fmt: skip
         with contextlib.suppress(OSError):  # the next process asks again then
-            partial = kept.with_suffix(f".{os.getpid()}")
-            partial.write_text(pins)
-            partial.rename(kept)
+            write_pins(kept, pins)
         return pins
 
     def _make_folder(self) -> None:
@@ -131,38 +118,22 @@ class Environments:
             raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
 
 
+def read_pins(path: Path) -> str:
+    """Nothing when the file is not as it was written."""
+    digest, _, pins = path.read_text(encoding="utf-8", errors="replace").partition("\n")
+    return pins if digest == _pins_digest(pins) else ""
+
+
+def write_pins(path: Path, pins: str) -> None:
+    write_whole(path, f"{_pins_digest(pins)}\n{pins}".encode())
+
+
+def _pins_digest(pins: str) -> str:
+    return f"# sha256 {hashlib.sha256(pins.encode()).hexdigest()}"
+
+
 def _failed(task: "asyncio.Task[PreparedEnvironment]") -> bool:
     return task.cancelled() or task.exception() is not None
-
-
-async def _complete(path: Path, content: str) -> bool:
-    """Built to its end, and its interpreter still starts: the one that it points to may have been removed since."""
-    try:
-        marked = (path / COMPLETE).read_text()
-        await _version(path / "bin" / "python")
-    except (OSError, TargetError):
-        return False
-    return marked == content
-
-
-async def _build(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
-    """The marker comes last: without it whatever is there is made anew."""
-    try:
-        if path.exists():
-            await asyncio.to_thread(shutil.rmtree, path)
-        await _uv("venv", "--no-project", "--python", interpreter, str(path), folder=path.parent, lock=lock)
-        if pins.strip():
-            requirements = path / "requirements.txt"
-            requirements.write_text(pins)
-            python = str(path / "bin" / "python")
-            install = ("pip", "install", "--no-deps", "--python", python, "-r", str(requirements))
-            await _uv(*install, folder=path.parent, lock=lock)
-        await _version(path / "bin" / "python")
-        partial = path / (COMPLETE + ".new")
-        partial.write_text(content)
-        partial.rename(path / COMPLETE)
-    except OSError as error:
-        raise TargetError(f"cannot build the environment {path}: {error}") from error
 
 
 async def _existing(interpreter: str) -> PreparedEnvironment:
@@ -171,7 +142,7 @@ async def _existing(interpreter: str) -> PreparedEnvironment:
         raise TargetError(f"interpreter {interpreter} is not there or cannot be executed", Outcome.REFUSED)
     path = Path(found).absolute()
     try:
-        await _version(path)
+        await python_version(path)
     except TargetError as error:
         raise TargetError(str(error), Outcome.REFUSED) from error
     environment = path.parent.parent
@@ -181,89 +152,13 @@ async def _existing(interpreter: str) -> PreparedEnvironment:
 async def _find_python(request: str, folder: Path) -> str:
     """One that is installed, else one that uv can fetch."""
     try:
-        found = await _uv("python", "find", "--no-project", request, folder=folder, request=request)
+        found = await run_uv("python", "find", "--no-project", request, folder=folder, request=request)
     except TargetError as error:
         if error.outcome is not Outcome.REFUSED:
             raise
-        await _uv("python", "install", request, folder=folder)
-        found = await _uv("python", "find", "--no-project", request, folder=folder, request=request)
+        await run_uv("python", "install", request, folder=folder)
+        found = await run_uv("python", "find", "--no-project", request, folder=folder, request=request)
     return found.strip()
-
-
-async def _version(python: Path) -> str:
-    """What this interpreter says that it is; the proof that it starts."""
-    try:
-        async with asyncio.timeout(START_S):
-            code, out, error = await _run(str(python), "-I", "-c", "import sys; print(sys.version)")
-    except TimeoutError:
-        raise TargetError(f"{python} does not start within {START_S:g} s") from None
-    if code != 0 or not out.strip():
-        raise TargetError(f"{python} does not work as a Python interpreter: {(error or out).strip()[-500:]}")
-    return out.strip()
-
-
-async def _uv(*arguments: str, folder: Path, given: str = "", request: str = "", lock: BuildLock | None = None) -> str:
-    code, out, error = await _run(uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock)
-    if code == 0:
-        return out
-    text = re.sub(r"://[^@/\s]*@", "://", error.strip() or out.strip())  # an index may be written with a password
-    refused = _REFUSED.search(text) and not _NETWORK.search(text)
-    if len(text) > MESSAGE_CHARACTERS:
-        text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
-    reason = " ".join(
-        line.strip(" ×╰─▶│├") for line in text.splitlines()
-    )  # one sentence, for a person who reads one line
-    raise TargetError(f"uv {' '.join(arguments[:2])}: {reason}", Outcome.REFUSED if refused else Outcome.INFRA)
-
-
-def uv_path() -> str:
-    beside = Path(sys.executable).parent / "uv"
-    found = str(beside) if beside.exists() else shutil.which("uv")
-    if found is None:
-        raise TargetError("uv, which builds environments, is not installed: `pip install uv`", Outcome.REFUSED)
-    return found
-
-
-def _variables(request: str) -> Mapping[str, str]:
-    """The caller's, since they say how to reach the index; but not those of a project that it happens to be in."""
-    hidden = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH")
-    passed = {name: value for name, value in os.environ.items() if name not in hidden}
-    return {**passed, "PATH": os.pathsep.join(_search_path(request)), "NO_COLOR": "1"}
-
-
-def _search_path(request: str) -> Iterator[str]:
-    """PATH with pyenv's shims, which start nothing outside a project that chose a version, as what they stand for."""
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if os.path.basename(folder) != "shims":
-            yield folder
-        elif re.fullmatch(r"[0-9.]+", request):
-            yield from map(str, sorted(Path(folder).parent.glob(f"versions/{request}*/bin")))
-
-
-async def _run(
-    program: str,
-    *arguments: str,
-    folder: Path | None = None,
-    given: str = "",
-    request: str = "",
-    lock: BuildLock | None = None,
-) -> tuple[int, str, str]:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            program, *arguments,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            cwd=folder, env=_variables(request), start_new_session=True, pass_fds=lock.descriptors() if lock else (),
-        )  # fmt: skip
-    except OSError as error:
-        raise TargetError(f"cannot start {program}: {error}") from error
-    try:
-        out, error_text = await process.communicate(given.encode())
-    except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        await process.wait()
-        raise
-    return process.returncode or 0, out.decode(errors="replace"), error_text.decode(errors="replace")
 
 
 # ---- a job's own layer over an environment

@@ -1,0 +1,103 @@
+"""Runs uv, which builds environments, and interpreters, to see that they start."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from seatrial.job import Outcome
+from seatrial.target.local.build_lock import BuildLock
+from seatrial.target.protocol import TargetError
+
+MESSAGE_CHARACTERS = 2000
+START_S = 60.0  # for an interpreter to say what it is
+# What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
+_REFUSED = re.compile(
+    r"No solution found|No interpreter found|No download found|[Ii]nvalid version|Failed to parse|Couldn't parse|"
+    r"Expected (one of|a |package name|end of)|not a valid|invalid package|Distribution not found"
+)
+_NETWORK = re.compile(
+    r"network|offline|[Ff]ailed to fetch|error sending request|dns error|timed out|connect(ion)? (error|refused|reset)"
+)
+
+
+async def run_uv(
+    *arguments: str, folder: Path, given: str = "", request: str = "", lock: BuildLock | None = None
+) -> str:
+    code, out, error = await _run(uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock)
+    if code == 0:
+        return out
+    text = re.sub(r"://[^@/\s]*@", "://", error.strip() or out.strip())  # an index may be written with a password
+    refused = _REFUSED.search(text) and not _NETWORK.search(text)
+    if len(text) > MESSAGE_CHARACTERS:
+        text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
+    reason = " ".join(
+        line.strip(" ×╰─▶│├") for line in text.splitlines()
+    )  # one sentence, for a person who reads one line
+    raise TargetError(f"uv {' '.join(arguments[:2])}: {reason}", Outcome.REFUSED if refused else Outcome.INFRA)
+
+
+def uv_path() -> str:
+    beside = Path(sys.executable).parent / "uv"
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise TargetError("uv, which builds environments, is not installed: `pip install uv`", Outcome.REFUSED)
+    return found
+
+
+def _variables(request: str) -> Mapping[str, str]:
+    """The caller's, since they say how to reach the index; but not those of a project that it happens to be in."""
+    hidden = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH")
+    passed = {name: value for name, value in os.environ.items() if name not in hidden}
+    return {**passed, "PATH": os.pathsep.join(_search_path(request)), "NO_COLOR": "1"}
+
+
+def _search_path(request: str) -> Iterator[str]:
+    """PATH with pyenv's shims, which start nothing outside a project that chose a version, as what they stand for."""
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if os.path.basename(folder) != "shims":
+            yield folder
+        elif re.fullmatch(r"[0-9.]+", request):
+            yield from map(str, sorted(Path(folder).parent.glob(f"versions/{request}*/bin")))
+
+
+async def _run(
+    program: str,
+    *arguments: str,
+    folder: Path | None = None,
+    given: str = "",
+    request: str = "",
+    lock: BuildLock | None = None,
+) -> tuple[int, str, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program, *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            cwd=folder, env=_variables(request), start_new_session=True, pass_fds=lock.descriptors() if lock else (),
+        )  # fmt: skip
+    except OSError as error:
+        raise TargetError(f"cannot start {program}: {error}") from error
+    try:
+        out, error_text = await process.communicate(given.encode())
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        await process.wait()
+        raise
+    return process.returncode or 0, out.decode(errors="replace"), error_text.decode(errors="replace")
+
+
+async def python_version(python: Path) -> str:
+    """What this interpreter says that it is; the proof that it starts."""
+    try:
+        async with asyncio.timeout(START_S):
+            code, out, error = await _run(str(python), "-I", "-c", "import sys; print(sys.version)")
+    except TimeoutError:
+        raise TargetError(f"{python} does not start within {START_S:g} s") from None
+    if code != 0 or not out.strip():
+        raise TargetError(f"{python} does not work as a Python interpreter: {(error or out).strip()[-500:]}")
+    return out.strip()
