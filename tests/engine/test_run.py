@@ -249,16 +249,6 @@ def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
     assert world.left() == []
 
 
-def test_a_second_attach_is_refused_with_who_has_the_run(world: World) -> None:
-    suite(world, 'run: ["sleep 60"]')
-    process = world.start("run", "suite.yaml")
-    wait_for(world.jobs)
-    refused = world.seatrial("attach", "last", check=2)
-    assert f"is being run by process {process.pid} on " in refused.stderr
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=200)
-
-
 def test_cancel_stops_a_run_of_another_process(world: World) -> None:
     suite(world, 'run: ["sleep 60"]')
     process = world.start("run", "suite.yaml")

@@ -56,13 +56,58 @@ def test_without_a_terminal_each_finished_cell_is_a_line_and_rich_is_not_importe
 
 def test_without_a_terminal_each_reason_for_waiting_is_told_once_whatever_its_numbers() -> None:
     out = io.StringIO()
-    plain = Plain(3, out)
-    for number, cell in enumerate(("a", "b", "c")):
+    cells = sample.green(3).cells
+    first, second, third = (cell.id for cell in cells)
+    plain = Plain(cells, out)
+    for number, cell in enumerate((first, second, third)):
         plain.update(cell, "waiting", f"waiting: 0/{number + 5} nodes are available")
         plain.update(cell, "running", "run true")
-    plain.update("c", "waiting", "its image cannot be had")
+    plain.update(third, "waiting", "its image cannot be had")
     lines = out.getvalue().splitlines()
-    assert lines == ["[0/3] waiting a: 0/5 nodes are available", "[0/3] waiting c: its image cannot be had"]
+    assert lines == [
+        f"[0/3] waiting {first}: 0/5 nodes are available",
+        f"[0/3] waiting {third}: its image cannot be had",
+    ]
+
+
+def test_without_a_terminal_silence_is_broken_by_how_far_the_run_is() -> None:
+    run = sample.green(3)
+    first, second, third = (cell.id for cell in run.cells)
+    own, theirs = os.pipe()
+    with os.fdopen(theirs, "w", encoding="utf-8") as out, os.fdopen(own, encoding="utf-8") as read:
+        plain = Plain(run.cells, out, {second: 3600.0, third: 3600.0}, silence_s=0.01)
+        plain.update(first, "passed")
+        plain.update(second, "running", "run train")
+        with plain.shown():
+            assert read.readline().startswith("[1/3] passed")
+            line = read.readline()
+    assert line.startswith("[1/3] 0 s, 1 running, about 2.0 h left: " + second + " run train (0 s)")
+
+
+def test_on_a_terminal_it_says_why_cells_failed_and_how_long_the_rest_will_take() -> None:
+    run = sample.green(12)
+    ids = [cell.id for cell in run.cells]
+    board = Board(run.cells, (), dict.fromkeys(ids, 1800.0))
+    for number, cell in enumerate(ids[:7]):
+        board.update(cell, "running", "x")
+        board.update(cell, "failed", f"import torch: reason {number}")
+    board.update(ids[8], "running", "y")
+    text = paint(board.lines(100, 30))
+    assert "… 2 earlier failures" in text
+    assert [f"reason {number}" in text for number in range(7)] == [False, False, *[True] * 5]
+    assert f"✗ {ids[6]}  import torch: reason 6" in text
+    assert "7/12 done  0 s  about 2.5 h left" in text
+
+
+def test_what_is_read_again_changes_nothing() -> None:
+    """A live file that was written anew begins with what was seen already."""
+    run = sample.green(2)
+    out = io.StringIO()
+    plain = Plain(run.cells, out)
+    for _ in range(2):
+        plain.update(run.cells[0].id, "running", "x", at_s=100.0)
+        plain.update(run.cells[0].id, "passed", at_s=103.0)
+    assert out.getvalue() == f"[1/2] passed {run.cells[0].id} 3.0 s\n"
 
 
 def test_on_a_terminal_what_a_cell_waited_for_is_not_shown_any_more_when_it_runs() -> None:

@@ -12,7 +12,7 @@ COMMANDS = {
     "init": "Write a suite that runs here as it is.",
     "plan": "Show what would run, what would not and why, and what it costs.",
     "run": "Run a suite.",
-    "attach": "Take up a run whose process is gone, and finish it.",
+    "attach": "Watch a run that goes on, or take up one whose process is gone and finish it.",
     "cancel": "Stop a run, wherever it was started on this machine.",
     "reap": "Remove what runs left behind, by its label alone.",
     "doctor": "Examine targets: what is reachable and allowed, and what to do about the rest.",

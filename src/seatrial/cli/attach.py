@@ -1,4 +1,4 @@
-"""`seatrial attach`: takes up a run whose process is gone."""
+"""`seatrial attach`: takes up a run whose process is gone, or shows one that another process works on."""
 
 from pathlib import Path
 
@@ -12,9 +12,16 @@ from seatrial.cli.options import HISTORY, RUNS, find, history_at
 @HISTORY
 @RUNS
 def command(run: str, runs: Path, history: str | None) -> None:
-    """Take up RUN (an id, its beginning, a path, or `last`) and finish it. Nothing that was done is done again."""
-    from seatrial.cli.execute import execute, finished, opened
+    """Take up RUN (an id, its beginning, a path, or `last`) and finish it. Nothing that was done is done again.
+
+    A run that another process works on is shown live and left alone; Ctrl-C then ends the view, not the run.
+    """
+    from seatrial.cli.execute import execute, finished, opened, watched
+    from seatrial.record import owner_of
 
     folder, kept = find(runs, run), history_at(runs, history)
+    owner = owner_of(folder.path)
+    if owner is not None and owner.works_on(folder.path):
+        raise SystemExit(watched(folder, owner, kept))
     done = finished(folder, kept)
     raise SystemExit(execute(opened(folder), kept) if done is None else done)

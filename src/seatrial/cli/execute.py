@@ -4,22 +4,39 @@ import gc
 import os
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import fail
+from seatrial.cli.options import fail, planned, read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seatrial.engine import PreparedRun
     from seatrial.job import Bound, RunResults
-    from seatrial.record import RunFolder
+    from seatrial.record import LiveWriter, Owner, RunFolder
     from seatrial.record.history import History
+    from seatrial.report.terminal.live import Watching
 
+POLL_S = 0.05
+BEGIN_S = 60.0  # for another process to take a run up
+WATCH_S = 0.25  # between two looks at a run that another process works on
 GARBAGE = 20_000  # new objects between two looks for what only refers to itself
+
+
+class _Both:
+    """Who started the run sees it, and so does whoever else looks at its folder."""
+
+    def __init__(self, shown: "Watching", live: "LiveWriter") -> None:
+        self._shown, self._live = shown, live
+
+    def update(self, cell: str, state: str, progress: str = "") -> None:
+        self._shown.update(cell, state, progress)
+        self._live.update(cell, state, progress)
 
 
 def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -> int:
@@ -28,16 +45,17 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
 
     from seatrial.engine import Run, RunRefused, RunStopped, SecretError
     from seatrial.job import ExitCode
-    from seatrial.record import JournalError, Owned
+    from seatrial.record import JournalError, LiveWriter, Owned
     from seatrial.report.terminal.live import watching
 
-    folder = prepared.folder
+    folder, plan = prepared.folder, prepared.plan
+    expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     # What was loaded and planned stays to the end: it need not be looked through for garbage after every few objects.
     gc.freeze()
     gc.set_threshold(GARBAGE)
     try:
-        with watching(prepared.plan.cells, prepared.plan.holes) as listener:
-            results = asyncio.run(Run(prepared, listener, cancel).execute())
+        with watching(plan.cells, plan.holes, expected) as shown, closing(LiveWriter(folder.path)) as live:
+            results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute())
     except (SecretError, Owned, RunRefused) as error:
         fail(str(error), ExitCode.USAGE)
     except JournalError as error:
@@ -47,13 +65,13 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
         )
     except RunStopped as error:
         fail(f"the run stopped: {error}\nnothing is lost: `seatrial attach {folder.run}` takes it up", ExitCode.INFRA)
-    bounds = {cell.benchmark: cell.bounds for cell in prepared.plan.cells if cell.bounds}
+    bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
     _keep(folder, results, history, bounds)
     _tell(folder, results)
     return results.exit_code
 
 
-def finished(folder: "RunFolder", history: "History", show: bool = True) -> int | None:
+def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
     """The exit code of a run that came to its end, told once more; None when it did not."""
     from seatrial.job import ExitCode
     from seatrial.record import JournalError, read_journal
@@ -68,9 +86,52 @@ def finished(folder: "RunFolder", history: "History", show: bool = True) -> int 
     if not (folder.path / "report.html").exists():  # the last that is written; killed before it
         _keep(folder, results, history, {})
     if show:
-        click.echo(f"{folder.run} has finished already", err=True)
+        if note:
+            click.echo(f"{folder.run} has finished already", err=True)
         _tell(folder, results)
     return results.exit_code
+
+
+def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
+    """Show a run that another process works on, to its end; the exit code. Nothing is done to it."""
+    import signal
+
+    from seatrial.job import ExitCode
+
+    who = f"process {owner.pid}" if owner.here else f"process {owner.pid} on {owner.host}"
+    stops = f"`seatrial cancel {folder.run}` stops it"
+    click.echo(f"{folder.run} is being run by {who}: this only shows it; {stops}", err=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the terminal is to be left as it was
+    try:
+        _watch(folder, owner)
+    except KeyboardInterrupt:
+        fail(f"{folder.run} goes on; `seatrial attach {folder.run}` shows it again, {stops}", ExitCode.INTERRUPTED)
+    done = finished(folder, history, note=False)
+    if done is None:
+        takes_up = f"`seatrial attach {folder.run}` takes it up"
+        fail(f"{who} is gone, and {folder.run} is not finished; {takes_up}", ExitCode.INFRA)
+    return done
+
+
+def _watch(folder: "RunFolder", owner: "Owner") -> None:
+    import msgspec
+
+    from seatrial.job import Hole
+    from seatrial.record import LiveReader
+    from seatrial.report.terminal.live import watching
+    from seatrial.report.terminal.tally import monotonic_of
+
+    cells, holes = planned(folder), msgspec.convert(read_plan(folder)["holes"], list[Hole])
+    expected = {cell.id: cell.estimate_s for cell in cells if cell.estimate_s is not None}
+    reader = LiveReader(folder.path)
+    with watching(cells, holes, expected) as shown:
+        working = True
+        while working:
+            working = owner.works_on(folder.path)  # before the last look: what it wrote is then all there
+            for change in reader.changes():
+                shown.update(change.cell, change.state, change.progress, monotonic_of(change.at_s))
+            if working:
+                time.sleep(WATCH_S)
 
 
 def opened(folder: "RunFolder") -> "PreparedRun":
@@ -93,8 +154,10 @@ def opened(folder: "RunFolder") -> "PreparedRun":
 
 def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
     """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
+    from seatrial.record import owner_of
+
     with open(prepared.folder.path / "console.txt", "ab") as console:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", "attach", str(prepared.folder.path), "--runs", str(runs)],
             stdin=subprocess.DEVNULL,
             stdout=console,
@@ -102,6 +165,13 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
             start_new_session=True,
             env={**os.environ, "SEATRIAL_HISTORY": history} if history else os.environ,  # it may hold a password
         )
+    until_s = time.monotonic() + BEGIN_S
+    # Whoever attaches from now on watches it, instead of taking it away from a process that is just about to begin.
+    while process.poll() is None and time.monotonic() < until_s:
+        owner = owner_of(prepared.folder.path)
+        if owner is not None and owner.pid == process.pid:
+            break
+        time.sleep(POLL_S)
     click.echo(prepared.folder.run)
 
 

@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from seatrial.plan import Plan
-    from seatrial.record import RunFolder
+    from seatrial.record import PlannedCell, RunFolder
     from seatrial.record.history import History
     from seatrial.suite import BaselineFile, Suite, TargetEntry, TrialModel
 
@@ -82,6 +82,15 @@ def read_plan(folder: "RunFolder") -> "dict[str, Any]":
 
     try:
         return folder.read_plan()
+    except DamagedRun as error:
+        fail(str(error), 3)
+
+
+def planned(folder: "RunFolder") -> "list[PlannedCell]":
+    from seatrial.record import DamagedRun
+
+    try:
+        return folder.planned_cells()
     except DamagedRun as error:
         fail(str(error), 3)
 

@@ -71,7 +71,7 @@ def _unfinished(folder: "RunFolder") -> str:
     text = f"{done} of {len(read_plan(folder)['cells'])} cells are judged"
     owner = owner_of(folder.path)
     if owner and owner.alive():
-        return f"{folder.run} is still running (process {owner.pid}): {text}; `seatrial cancel {folder.run}` stops it"
+        return f"{folder.run} is still running (process {owner.pid}): {text}; `seatrial attach {folder.run}` shows it"
     return f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it"
 
 

@@ -16,9 +16,7 @@ from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, history_at, pl
 @click.option(
     "--max-failures", type=click.IntRange(min=1), help="Start nothing more after this many cells have failed."
 )
-@click.option(
-    "--detach", is_flag=True, help="Return at once; `seatrial report` shows how far it is, `cancel` stops it."
-)
+@click.option("--detach", is_flag=True, help="Return at once; `seatrial attach` shows it live, `cancel` stops it.")
 @click.option("--commit", default="", help="Commit of what is tested; default: what the CI or the checkout says.")
 @HISTORY
 @RUNS

@@ -89,12 +89,14 @@ def reopen(folder: RunFolder) -> PreparedRun:
     holes = tuple(msgspec.convert(written["holes"], list[Hole]))
     bounds = msgspec.convert(written.get("bounds", {}), dict[str, tuple[Bound, ...]])
     unbounded = msgspec.convert(written.get("unbounded", {}), dict[str, str])
+    estimates = {cell["hash"]: cell.get("estimate_s") for cell in written["cells"]}
     gathered = written.get("gathered", {"cells": {}, "data": {}})
     cells = (
         replace(
             found[one],
             bounds=bounds.get(one, ()),
             unbounded=unbounded.get(one, ""),
+            estimate_s=estimates[one],
             gathered=gathered["data"].get(gathered["cells"].get(one), {}),
         )
         for one in hashes

@@ -1,7 +1,8 @@
 """The run folder, its journal and owner, and the history of past results."""
 
-from seatrial.record.folder import DamagedFile, DamagedRun, RunFolder, UnknownRun, find_run, write_whole
+from seatrial.record.folder import DamagedFile, DamagedRun, PlannedCell, RunFolder, UnknownRun, find_run, write_whole
 from seatrial.record.journal import Journal, JournalError, read_journal
+from seatrial.record.live import LiveReader, LiveWriter
 from seatrial.record.owner import Owned, Owner, Ownership, owner_of
 
 __all__ = [
@@ -9,9 +10,12 @@ __all__ = [
     "DamagedRun",
     "Journal",
     "JournalError",
+    "LiveReader",
+    "LiveWriter",
     "Owned",
     "Owner",
     "Ownership",
+    "PlannedCell",
     "RunFolder",
     "UnknownRun",
     "find_run",

@@ -35,6 +35,17 @@ class DamagedFile(Exception):
         super().__init__(f"{path} cannot be read any more: {why}")
 
 
+class PlannedCell(msgspec.Struct, frozen=True):
+    """What `plan.json` says of a cell."""
+
+    id: str
+    hash: str
+    axes: dict[str, str]
+    trial: str
+    tags: frozenset[str] = frozenset()
+    estimate_s: float | None = None
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,6 +85,13 @@ class RunFolder:
         if not isinstance(data, dict) or not {"cells", "holes", "suite", "options"} <= data.keys():
             raise DamagedRun(self.plan, "it is no plan")
         return data
+
+    def planned_cells(self) -> list[PlannedCell]:
+        """Raises DamagedRun."""
+        try:
+            return msgspec.convert(self.read_plan()["cells"], list[PlannedCell])
+        except msgspec.ValidationError as error:
+            raise DamagedRun(self.plan, str(error)) from error
 
     def read_results(self) -> RunResults | None:
         """None when there are none that can be read: they can be made again from what the attempts left."""

@@ -22,6 +22,23 @@ class Owner(msgspec.Struct, frozen=True):
         """Whether it is, or was, a process of this machine since that was started: only then can it be looked for."""
         return self.host == os.uname().nodename and self.boot == _boot()
 
+    def works_on(self, folder: Path) -> bool:
+        """Whether it does now. Of a process of another machine, by the lock, where the folder's file system has one
+        for all machines."""
+        if self.here:
+            return self.alive()
+        try:
+            file = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
     def alive(self) -> bool:
         """Whether this very process still runs, as far as can be seen from this host."""
         return self.here and _start(self.pid) == self.start

@@ -48,6 +48,13 @@ def duration_text(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def rough_duration_text(value: float) -> str:
+    """As one says it of a guess."""
+    if value < 90:
+        return f"{max(1, round(value / 10) * 10 if value >= 10 else round(value))} s"
+    return f"{round(value / 60)} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
 def size_text(value: float | None) -> str:
     if value is None:
         return ""

@@ -1,0 +1,121 @@
+"""What is seen of a run that goes on where there is no terminal: a line for each cell that ends, and now and then one
+that says how far it is."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TextIO
+
+from seatrial.job import Verdict
+from seatrial.report.matrix import Placed
+from seatrial.report.symbols import SYMBOLS
+from seatrial.report.terminal.lines import Line, is_ascii, paint, wants_colour
+from seatrial.report.terminal.tally import AGAIN, Tally
+from seatrial.report.text import duration_text, one_line, rough_duration_text
+
+SILENCE_S = 60.0  # without a line, after which one says how far the run is
+MOST_REASONS = 20  # for waiting that get a line each
+MOST_NAMED = 3  # cells that run, in the line that says how far the run is
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+
+
+class Plain:
+    """A line for each finished cell, and for each new reason why cells wait; after a while without any, how far it is.
+
+    Imports nothing; stops writing, and nothing else, when nobody reads any more."""
+
+    def __init__(
+        self,
+        cells: Sequence[Placed],
+        out: TextIO,
+        expected: Mapping[str, float] | None = None,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._tally = Tally((cell.id for cell in cells), expected)
+        self._out: TextIO | None = out
+        self._colour = wants_colour(out)
+        self._ascii = is_ascii(out)
+        self._silence_s = silence_s
+        self._began_s = self._written_s = time.monotonic()
+        self._waiting_shown: set[str] = set()
+        self._lock = threading.Lock()
+
+    def update(self, cell: str, state: str, progress: str = "", at_s: float | None = None) -> None:
+        with self._lock:
+            self._update(cell, state, one_line(progress), time.monotonic() if at_s is None else at_s)
+
+    def _update(self, cell: str, state: str, why: str, at_s: float) -> None:
+        if not cell:
+            self._write([(f"{state}: {why}" if why else state, "bold yellow")])
+            return
+        again = cell in self._tally.ended
+        self._tally.take(cell, state, why, at_s)
+        if state in _VERDICTS:
+            if not again:
+                self._write(self._finished(cell, state, why))
+        elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
+            why = why.removeprefix(f"{state}: ")
+            self._write([(self._place(), "dim"), (state, "yellow"), (f" {one_line(cell)}", ""), (f": {why}", "dim")])
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Until the block ends, silence is broken."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._break_silence, args=(over,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _break_silence(self, over: threading.Event) -> None:
+        while not over.wait(max(0.05, self._written_s + self._silence_s - time.monotonic())):
+            with self._lock:
+                if time.monotonic() >= self._written_s + self._silence_s:
+                    self._write(self._how_far())
+
+    def _how_far(self) -> Line:
+        now_s = time.monotonic()
+        running = self._tally.running
+        text = f"{duration_text(round(now_s - self._began_s))}, {len(running)} running"
+        left_s = self._tally.left_s(now_s)
+        text += f", about {rough_duration_text(left_s)} left" if left_s is not None else ""
+        named = [
+            f"{one_line(cell)} {one.doing} ({duration_text(round(now_s - one.began_s))})"
+            for cell, one in list(running.items())[:MOST_NAMED]
+        ]
+        more = f" and {len(running) - MOST_NAMED} more" if len(running) > MOST_NAMED else ""
+        return [(self._place(), "dim"), (text, ""), (f": {'; '.join(named)}{more}" if named else "", "dim")]
+
+    def _new_reason(self, why: str) -> bool:
+        """Thousands may wait for the same, in words that differ by their numbers alone: only the first is reported."""
+        reason = "".join(character for character in why if not character.isdigit())
+        if reason in self._waiting_shown or len(self._waiting_shown) >= MOST_REASONS:
+            return False
+        self._waiting_shown.add(reason)
+        return True
+
+    def _finished(self, cell: str, state: str, why: str) -> Line:
+        line: Line = [(self._place(), "dim"), (state, SYMBOLS[state].colour), (f" {one_line(cell)}", "")]
+        took_s = self._tally.ended.get(cell)
+        if took_s is not None:
+            line.append((f" {duration_text(took_s)}", "dim"))
+        if why and state != "passed":
+            line.append((f": {why}", ""))
+        return line
+
+    def _place(self) -> str:
+        total = str(len(self._tally.state))
+        return f"[{len(self._tally.ended):>{len(total)}}/{total}] "
+
+    def _write(self, line: Line) -> None:
+        self._written_s = time.monotonic()
+        if self._out is None:
+            return
+        try:
+            self._out.write(paint([line], self._colour, self._ascii))
+            self._out.flush()
+        except (OSError, ValueError):  # a closed pipe, a full disk, a closed file
+            self._out = None
