@@ -22,7 +22,6 @@ BUSYBOX = Path("/bin/busybox")
 SHELLS = [["/bin/busybox", "sh"], ["/bin/sh"]]
 pytestmark = pytest.mark.skipif(not BUSYBOX.exists(), reason="needs busybox")
 LIMITS = Limits(grace_s=1)
-BARE = ("sh", "mkdir", "tee", "tail", "date", "wc", "mv", "sleep", "printf", "cat", "rm", "mkfifo", "tr", "sed")
 
 
 def run(*commands: str, timeout_s: float | None = None) -> tuple[Step, ...]:
@@ -129,29 +128,16 @@ class TestOutput:
         assert output.endswith('back\\slash "quoted"\ntab\there\n')
         assert "?" * 128 in output
 
-    def test_is_its_last_part_where_it_is_long(self, plain: Plain) -> None:
-        plain.run(job(run("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done")))
-        step = plain.records().steps[0]
-        assert step.output.endswith("line 1999\n")
-        assert len(step.output) + step.output_omitted_bytes == sum(len(f"line {n}\n") for n in range(2000))
-
-    def test_is_bounded_in_the_log_and_ends_nothing(self, plain: Plain) -> None:
-        plain.write(job(run("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end", "echo after")))
-        path = plain.pod.root / "job/plain.sh"
-        text = path.read_text().replace("log_blocks=131072", "log_blocks=2048")
-        path.write_text(text)
-        end = plain.pod.ended(plain.start())
-        assert (end["exit"], end["steps"]) == (0, [["exited", 0], ["exited", 0]])
-        assert "the log ends early" in end["message"]
-        assert (plain.pod.out / "log.txt").stat().st_size < (1 << 20) + 1000  # the headings are ours
-
-    def test_whose_reader_went_away_does_not_end_the_job(self, plain: Plain) -> None:
-        plain.write(job(run("echo one; sleep 0.5; echo two", "echo three")))
+    def test_is_its_last_part_where_it_is_long_also_when_its_reader_went_away(self, plain: Plain) -> None:
+        plain.write(job(run("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done", "printf unended", "true")))
         trial = plain.start(stdout=subprocess.PIPE)
         assert trial.stdout is not None
         trial.stdout.close()
         assert plain.pod.ended(trial)["exit"] == 0
-        assert {"two", "three"} <= set(plain.pod.log().splitlines())
+        step = plain.records().steps[0]
+        assert step.output.endswith("line 1999\n")
+        assert len(step.output) + step.output_omitted_bytes == sum(len(f"line {n}\n") for n in range(2000))
+        assert plain.pod.log().endswith("line 1999\n--- [2/3] run printf unended\nunended\n--- [3/3] run true\n")
 
 
 class TestKinds:
@@ -231,13 +217,6 @@ class TestInputs:
         end = plain.run(self.given())
         assert (end["exit"], end["outcome"], end["steps"]) == (1, "infra", [])
 
-    def test_cannot_be_had_without_tar(self, tmp_path: Path, agent: Path) -> None:
-        plain = Plain(PodProcesses(tmp_path / "place", agent), ["/bin/sh"])  # busybox's shell has a tar of its own
-        bare = tools(tmp_path / "bare", *BARE)
-        end = plain.run(self.given(), env=plain.pod.env(PATH=str(bare)))
-        assert (end["exit"], end["outcome"]) == (1, "infra")
-        assert "tar" in end["message"]
-
 
 HOSTILE = [
     "it's; touch PWNED #", "$(touch PWNED)", "`touch PWNED`", "'; touch PWNED; '", '"; touch PWNED; "',
@@ -256,26 +235,6 @@ def test_names_and_commands_do_not_break_out_of_the_program(plain: Plain, tmp_pa
     assert all(step.outcome is not None for step in plain.records().steps)
     assert not list(tmp_path.rglob("PWNED"))
     assert [step.code for step in plain.records().steps[: len(HOSTILE)]] == [0] * len(HOSTILE)
-
-
-@pytest.mark.skipif(not ROOT, reason="needs root: a small disk")
-def test_a_full_disk_is_told_as_infra(plain: Plain) -> None:
-    disk = plain.pod.root / "volume"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
-    try:
-        end = plain.run(job(run("cat /dev/zero > fill; seq 1 5000", "echo never")), stderr=subprocess.DEVNULL)
-        assert (end["exit"], end["outcome"]) == (1, "infra")
-        assert "disk" in end["message"]
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
-
-
-def tools(folder: Path, *names: str) -> Path:
-    """A folder with nothing but these, of busybox."""
-    folder.mkdir(parents=True)
-    for name in names:
-        (folder / name).symlink_to(BUSYBOX)
-    return folder
 
 
 @pytest.mark.skipif(not ROOT, reason="needs root: a root folder and a process namespace of its own")
@@ -319,14 +278,3 @@ class TestAnImageOfBusyboxAlone:
         seen = read_records((image.out / "records.jsonl").read_bytes().splitlines(), steps)
         assert (seen.broken, seen.steps[2].output, seen.steps[1].output) == (0, "there\n", "")
         assert kept.wait(WAIT_S) == 0
-
-    def test_is_ended_by_a_file_with_all_that_its_steps_left(self, image: PodProcesses) -> None:
-        steps = run("sleep 1000 & true", "trap 'echo polite; exit' TERM; echo ready; while :; do sleep 0.1; done")
-        (image.root / "job/plain.sh").write_text(plain_script(job(steps)))
-        trial = self.container(image, "start.sh")
-        until(lambda: (image.out / "log.txt").exists() and "ready\n" in image.log())
-        (image.out / "cancel").touch()
-        assert trial.wait(WAIT_S) == 143
-        end = json.loads((image.root.parent / "dev/termination-log").read_text())
-        assert (end["outcome"], end["steps"]) == ("cancelled", [["exited", 0], ["cancelled", None]])
-        assert "polite" in image.log().splitlines()

@@ -11,7 +11,6 @@ from api_stub import Request, Stub, Wire
 
 from seatrial.kubernetes import Forbidden, Invalid, NotFound
 from seatrial.kubernetes.pod import logs
-from seatrial.kubernetes.pod.logs import LogLines
 
 
 class Entry(NamedTuple):
@@ -46,71 +45,6 @@ def seconds(since: str | None) -> int | None:
 
 
 BEGIN_NS = 1_790_000_000 * 10**9
-
-
-def some_file(source: random.Random) -> list[Entry]:
-    """Stamps mostly grow; two streams may be a little out of order, lines may share a stamp, some lines are long."""
-    entries, at = [], BEGIN_NS
-    for _ in range(source.randint(0, 40)):
-        at += source.choice([0, 0, 1, 10**6, 400 * 10**6, 10**9, 3 * 10**9])
-        early = source.choice([0, 0, 0, 300 * 10**6, 900 * 10**6])
-        text = source.choice([b"", b"x", b"a longer line", b"2026-01-01T00:00:00Z no stamp", b"y" * 200])
-        for _ in range(source.choice([0, 0, 0, 1, 3])):
-            entries.append(Entry(at - early, b"p" * source.randint(1, 90), whole=False))
-            at, early = at + source.choice([0, 500 * 10**6]), 0
-        entries.append(Entry(at - early, text))
-    return entries
-
-
-@pytest.mark.parametrize("begin", range(0, 1000, 250))
-def test_however_often_it_is_cut_every_line_comes_once(begin: int) -> None:
-    for seed in range(begin, begin + 250):
-        source = random.Random(seed)
-        entries, lines, got = some_file(source), LogLines(), b""
-        for fraction in [*(source.random() for _ in range(source.randint(0, 8))), 1.0]:
-            data = served(entries, seconds(lines.since()))
-            data = data[: round(len(data) * fraction)]
-            size = source.randint(1, 500)
-            lines.connected()
-            for start in range(0, len(data), size):
-                got += b"".join(lines.feed(data[start : start + size]))
-        assert got == b"".join(entry.content for entry in entries), f"seed {seed}"
-        assert not lines.finish()
-
-
-def test_a_file_that_was_rotated_away_costs_only_what_is_gone() -> None:
-    first = [Entry(BEGIN_NS + n, b"old %d" % n) for n in range(5)]
-    second = [Entry(BEGIN_NS + 100 + n, b"new %d" % n) for n in range(5)]
-    lines = LogLines()
-    lines.connected()
-    got = [*lines.feed(served(first, None))]
-    lines.connected()
-    got += [*lines.feed(served(second, seconds(lines.since())))]
-    assert got == [entry.content for entry in first + second]
-
-
-def test_words_of_the_node_are_no_lines_of_the_container() -> None:
-    lines = LogLines()
-    lines.connected()
-    assert lines.feed(b'failed to watch file "x": too many open files\n') == []
-
-
-def test_what_stands_at_the_end_without_newline_is_given() -> None:
-    lines = LogLines()
-    lines.connected()
-    assert lines.feed(stamp(BEGIN_NS) + b" no newline") == []
-    assert lines.finish() == b"no newline"
-
-
-def test_a_line_without_end_is_cut_and_the_next_one_comes() -> None:
-    lines = LogLines()
-    lines.connected()
-    given = lines.feed(stamp(BEGIN_NS) + b" ")
-    for _ in range(40):
-        given += lines.feed(b"x" * (1 << 18))
-    given += lines.feed(b"\n" + stamp(BEGIN_NS + 1) + b" next\n")
-    assert [len(line) >= logs.LINE_BYTES for line in given] == [True, False]
-    assert given[1] == b"next\n"
 
 
 class Node:
@@ -154,16 +88,15 @@ class Node:
                 wire.chunk(data[sent:])
             sent = len(data)
             await wire.writer.drain()
-            if ended or not request.query.get("follow"):
+            if ended or request.query.get("follow") != "true":
                 wire.end()
                 return
             await grown.wait()
 
 
-async def read(stub: Stub, **options: bool) -> tuple[list[bytes], logs.Logs]:
+async def read(stub: Stub, **options: bool) -> list[bytes]:
     async with stub.client() as client:
-        log = client.pod("p").logs(**options)
-        return [line async for line in log], log
+        return [line async for line in client.pod("p").logs(**options)]
 
 
 def lines_of(count: int) -> Iterator[bytes]:
@@ -173,9 +106,8 @@ def lines_of(count: int) -> Iterator[bytes]:
 async def test_a_log_is_read_to_its_end(stub: Stub) -> None:
     node = Node(stub)
     node.write(*lines_of(1000))
-    text, log = await read(stub)
+    text = await read(stub)
     assert text == [b"line %d\n" % number for number in range(1000)]
-    assert log.complete
 
 
 async def test_a_followed_log_survives_cuts_everywhere(stub: Stub) -> None:
@@ -196,7 +128,23 @@ async def test_a_followed_log_survives_cuts_everywhere(stub: Stub) -> None:
     await writer
     assert text == [b"line %d\n" % number for number in range(3000)]
     assert len(node.asked) > 5
-    assert log.complete
+
+
+async def test_a_line_without_end_is_cut_words_of_the_node_are_none_and_the_last_needs_no_newline(stub: Stub) -> None:
+    node = Node(stub)
+    node.write(b"x" * (2 * logs.LINE_BYTES), b"next")
+    node.entries.append(Entry(BEGIN_NS + 10**9, b"no newline", whole=False))
+    text = await read(stub)
+    assert logs.LINE_BYTES <= len(text[0]) < 2 * logs.LINE_BYTES
+    assert text[1:] == [b"next\n", b"no newline"]
+
+    async def answer(request: Request, wire: Wire) -> None:
+        wire.begin()
+        wire.chunk(b'failed to watch file "x": too many open files\n')
+        wire.end()
+
+    stub.override = answer
+    assert await read(stub) == []
 
 
 async def test_a_clean_end_while_the_container_runs_is_a_cut(stub: Stub) -> None:
@@ -214,9 +162,8 @@ async def test_a_clean_end_while_the_container_runs_is_a_cut(stub: Stub) -> None
         await original(request, wire)
 
     stub.override = answer
-    text, log = await read(stub, follow=True)
+    text = await read(stub, follow=True)
     assert text == [b"line %d\n" % number for number in range(10)] + [b"later\n"] * 2
-    assert log.complete
 
 
 async def test_a_container_that_does_not_run_yet_is_waited_for_when_followed(stub: Stub) -> None:
@@ -228,7 +175,7 @@ async def test_a_container_that_does_not_run_yet_is_waited_for_when_followed(stu
     node.started = True
     node.write(b"at last")
     node.end()
-    text, _ = await waiting
+    text = await waiting
     assert text == [b"at last\n"]
     node.started = False
     with pytest.raises(Invalid, match="waiting to start"):
@@ -250,7 +197,6 @@ async def test_a_pod_that_vanishes_ends_the_log_as_incomplete(stub: Stub) -> Non
                 stub.override = vanish
                 node.end()
     assert len(text) == 5
-    assert log.complete is False
     with pytest.raises(NotFound, match='cannot get pods/log p in namespace ns: pods "p" not found'):
         await read(stub)
 

@@ -37,7 +37,7 @@ def _calls(job: Job) -> Iterator[str]:
         or environment.packages,
         "A job on several hosts": job.hosts > 1,
     }
-    yield from (f"refuse {quote(f'{what} needs {NEEDS}.')}" for what, wanted in needs_more.items() if wanted)
+    yield from (f"finish refused {quote(f'{what} needs {NEEDS}.')}" for what, wanted in needs_more.items() if wanted)
     if job.inputs:
         yield "unpack"
     for index, step in enumerate(job.steps):
