@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 OWN_KINDS = ("runtime", "training")  # each is seatrial.trial.NAME:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
-OWN_DRIVERS: tuple[str, ...] = ()  # each is seatrial.drive.NAME:drive
+OWN_DRIVERS = ("serving",)  # each is seatrial.drive.NAME:drive
 
 
 class Registry(Mapping[str, T]):

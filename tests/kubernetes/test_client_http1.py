@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Reply, _Wire
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Reply, Wire
 
 
 class Sink(asyncio.Transport):
@@ -24,8 +24,8 @@ class Sink(asyncio.Transport):
         self.aborted = True
 
 
-def wire() -> tuple[_Wire, Sink]:
-    made, sink = _Wire(), Sink()
+def wire() -> tuple[Wire, Sink]:
+    made, sink = Wire(), Sink()
     made.connection_made(sink)
     return made, sink
 

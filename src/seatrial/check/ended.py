@@ -52,7 +52,7 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
             check="ended",
             verdict=VERDICTS[ended.outcome],
             class_=ended.outcome.value,
-            message=f"the {part} {_how(ended)}",
+            message=f"the {part} {describe_exit(ended)}",
             evidence=most_relevant_first(ended.message),
         )
     ]
@@ -71,7 +71,9 @@ def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "")
     else:
         began = observed.started_s is not None  # why one ended that never came to a step is reported once, of the job
         outcome = ended.outcome
-        message = f"during this step the job {_how(ended)}" if began else f"before this step the job {_end(ended)}"
+        message = (
+            f"during this step the job {describe_exit(ended)}" if began else f"before this step the job {_end(ended)}"
+        )
     return Finding(
         step=step or observed.name,
         check=check,
@@ -90,7 +92,8 @@ def unseen(observed: ObservedStep, check: str, step: str = "") -> Finding | None
     return Finding(step or observed.name, check, Verdict.INFRA, Outcome.LOST.value, message)
 
 
-def _how(ended: Exit) -> str:
+def describe_exit(ended: Exit) -> str:
+    """Goes after the name of a part: `was killed by SIGKILL: ...`."""
     first = ended.message.strip().splitlines()
     return _end(ended) + (f": {first[0]}" if first else "")
 

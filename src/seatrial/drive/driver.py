@@ -61,7 +61,7 @@ class Driver:
         thing = note.get("thing")
         if not isinstance(thing, str):
             return
-        if note.get("note") == BEGUN:
+        if note.get("note") == BEGUN and thing not in self.unknown:  # a driver may have done an unknown one again
             self.unknown.append(thing)
         elif note.get("note") == FINISHED:
             self.unknown.remove(thing)

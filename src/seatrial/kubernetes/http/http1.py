@@ -37,8 +37,8 @@ class Reply(NamedTuple):
     body: bytes
 
 
-class _Wire(asyncio.Protocol):
-    """One connection; one request at a time."""
+class Wire(asyncio.Protocol):
+    """One connection; one request at a time. Drivers of servers that are not Kubernetes use it too."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -130,10 +130,14 @@ class _Wire(asyncio.Protocol):
             self._done()
         else:
             self._read = self._read_to_end
-            self._parts.append(rest)
+            self.take(rest)
+
+    def take(self, data: bytes) -> None:
+        """A part of the body."""
+        self._parts.append(data)
 
     def _read_length(self, data: bytes) -> None:
-        self._parts.append(data)
+        self.take(data)
         self._left -= len(data)
         if self._left < 0:
             raise ValueError("more bytes than its content-length")
@@ -141,7 +145,7 @@ class _Wire(asyncio.Protocol):
             self._done()
 
     def _read_to_end(self, data: bytes) -> None:
-        self._parts.append(data)
+        self.take(data)
 
     def _read_chunks(self, data: bytes) -> None:
         """`_left` bytes of a chunk and its line end are missing, or, at 0, the line with the next one's length."""
@@ -149,7 +153,7 @@ class _Wire(asyncio.Protocol):
         while True:
             if self._left > 2:
                 taken = min(self._left - 2, len(data))
-                self._parts.append(data[:taken])
+                self.take(data[:taken])
                 self._left, data = self._left - taken, data[taken:]
             if self._left:
                 taken = min(self._left, len(data))
@@ -221,7 +225,7 @@ class Pool:
     ) -> None:
         self._place, self._server_hostname = place, server_hostname
         self._turn = asyncio.Semaphore(at_once)
-        self._free: list[tuple[_Wire, ssl.SSLContext | None]] = []
+        self._free: list[tuple[Wire, ssl.SSLContext | None]] = []
         self._openings = Openings()
         self._closed = False
 
@@ -237,7 +241,7 @@ class Pool:
         async with self._turn:
             wire = self._idle_wire(tls)
             if wire is None:
-                wire = await self._openings.open(self._connect(tls, connect_s), _Wire.close)
+                wire = await self._openings.open(self._connect(tls, connect_s), Wire.close)
             answer = wire.ask(request)
             # Cheaper than asyncio.timeout, which matters here.
             alarm = asyncio.get_running_loop().call_later(timeout_s, _ring, answer)
@@ -255,7 +259,7 @@ class Pool:
                 self._free.append((wire, tls))
             return reply
 
-    def _idle_wire(self, tls: ssl.SSLContext | None) -> _Wire | None:
+    def _idle_wire(self, tls: ssl.SSLContext | None) -> Wire | None:
         """The connection that was used last; those that idle, or were made with older credentials, are closed."""
         oldest = time.monotonic() - IDLE_S
         while self._free:
@@ -265,12 +269,12 @@ class Pool:
             wire.close()
         return None
 
-    async def _connect(self, tls: ssl.SSLContext | None, connect_s: float) -> _Wire:
+    async def _connect(self, tls: ssl.SSLContext | None, connect_s: float) -> Wire:
         host, port = self._place
         try:
             async with asyncio.timeout(connect_s):
                 _, wire = await asyncio.get_running_loop().create_connection(
-                    _Wire,
+                    Wire,
                     host,
                     port,
                     ssl=tls,

@@ -1,0 +1,36 @@
+"""`python -m seatrial.drive serving`: waits for the server's first answer, then asks the cases."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from seatrial.drive.driver import Driver, DriverError
+from seatrial.drive.serving.cases import Asking
+from seatrial.drive.serving.client import make_client
+from seatrial.drive.serving.ready import wait_until_ready
+from seatrial.job.serving import SERVER_PORT, TOKEN, ServingWork
+
+
+async def drive(driver: Driver) -> None:
+    try:
+        work = msgspec.convert(driver.work, ServingWork)
+    except msgspec.ValidationError as error:
+        raise DriverError(f"this Seatrial does not know such work: {error}") from error
+    async with _address(driver, work) as url:
+        client = make_client(work, url, os.environ.get(TOKEN, ""))
+        try:
+            if await wait_until_ready(driver, work, client):
+                await Asking(driver, work, client).run()
+        finally:
+            await client.close()
+
+
+@contextlib.asynccontextmanager
+async def _address(driver: Driver, work: ServingWork) -> AsyncIterator[str]:
+    if work.url:
+        yield work.url
+        return
+    async with driver.endpoint(SERVER_PORT) as address:
+        yield f"{'https' if work.tls else 'http'}://{address}"

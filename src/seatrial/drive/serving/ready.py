@@ -1,0 +1,52 @@
+"""A server is ready when it has answered one real generation: some answer /health and die of the first request."""
+
+import msgspec
+
+from seatrial.drive.driver import Driver
+from seatrial.drive.serving.client import Client, Clock, busy_for_s, lasts, wait_for
+from seatrial.job.generation import Mode, Request, Stopping
+from seatrial.job.serving import READY, UNREADY, Question, ServingWork
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+GREETING = Request(inputs=("Hello",))
+
+
+async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) -> bool:
+    """Asks for one token until it comes. What an earlier life of the driver found is not asked again."""
+    if READY in driver.finished:
+        return True
+    asked = readiness_request(work.questions)
+    clock, pause_s, tries, last, lasting = Clock(work.ready_s), FIRST_PAUSE_S, 0, "", False
+    driver.begin(READY)
+    while not driver.stopping.is_set() and clock.left_s > 0:
+        tries += 1
+        answer = await client.ask(asked, False, min(work.request_s, clock.left_s))
+        failure = answer.failure
+        if failure is None:
+            driver.finish(READY, seconds=round(clock.past_s, 4), tries=tries)
+            return True
+        last = f"{failure.code}: {failure.message}" if failure.code else failure.message
+        lasting = lasts(failure)
+        if lasting:
+            break
+        if tries == 1 or pause_s == LONGEST_PAUSE_S:
+            driver.progress(f"waiting for a first answer: {last}")
+        if await wait_for(driver.stopping, min(busy_for_s(failure) or pause_s, max(clock.left_s, 0.0))):
+            break
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    driver.note(UNREADY, seconds=round(clock.past_s, 4), tries=tries, why=last, lasting=lasting)
+    return False
+
+
+def readiness_request(questions: tuple[Question, ...]) -> Request:
+    """One token for the shortest of the cases: of the sort that will be asked, and no more than that."""
+    good = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
+    shortest = min(good, key=_length, default=GREETING)
+    inputs = shortest.inputs[:1]
+    return msgspec.structs.replace(
+        GREETING, inputs=inputs, messages=shortest.messages, model=shortest.model, stopping=Stopping(max_new_tokens=1)
+    )
+
+
+def _length(request: Request) -> int:
+    return sum(map(len, request.inputs)) + sum(len(one.content) for one in request.messages)

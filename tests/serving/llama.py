@@ -1,0 +1,71 @@
+"""Real model servers for tests: llama.cpp from the wheel xllamacpp, as the example starts it."""
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "serving"
+SERVE = EXAMPLE / "serve.py"
+CASES = EXAMPLE / "cases.yaml"
+
+
+def model(precision: str) -> Path:
+    return EXAMPLE / "model" / f"tiny-{precision}.gguf"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def llama(precision: str = "f32", **env: str) -> Iterator[str]:
+    """Its address, while it runs."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, str(SERVE), str(model(precision))],
+        env={**os.environ, "SEATRIAL_PORT": str(port), **env},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert "listening" in process.stdout.readline()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+
+
+@asynccontextmanager
+async def behind_tls(url: str, cert: Path, key: Path) -> AsyncIterator[str]:
+    """The address of a front that speaks TLS for a server that does not: the wheel is built without it."""
+    port = int(url.rpartition(":")[2])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    front = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    try:
+        yield f"https://127.0.0.1:{front.sockets[0].getsockname()[1]}"
+    finally:
+        front.close()
