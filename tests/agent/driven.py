@@ -102,3 +102,15 @@ class StepRunner:
         if source.exists():
             (self.folder / "work" / source.name).write_bytes(source.read_bytes())
         return self.do("notebook", path=source.name, **args)
+
+    def cells(self, *sources: str | dict[str, Any], metadata: dict[str, Any] | None = None, **args: Any) -> Driven:
+        """A notebook of these sources, or cells, written into the work folder."""
+        cells = [
+            {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": one}
+            | (one if isinstance(one, dict) else {})
+            for one in sources
+        ]
+        notebook = {"nbformat": 4, "nbformat_minor": 4, "metadata": metadata or {}, "cells": cells}
+        (self.folder / "work").mkdir(exist_ok=True)
+        (self.folder / "work" / "written.ipynb").write_text(json.dumps(notebook))
+        return self.do("notebook", path="written.ipynb", **args)

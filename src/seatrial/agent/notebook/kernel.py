@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .document import Broken
 from .setup import TAKE
@@ -152,6 +152,7 @@ class Kernel:
             waiting.cancel()
             await self._not_ready()
         self.kc.allow_stdin = False
+        self.kc.shell_channel.send = sending(self.kc.shell_channel)
         execute = self.kc.execute
 
         def asking(code: str, **more: Any) -> Any:
@@ -244,6 +245,23 @@ class Kernel:
 
     def clean(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def sending(channel: Any) -> Callable[[Dict[str, Any]], None]:
+    """A `send` that may be called while the next message of `channel` is awaited, as nbclient does for widgets.
+
+    jupyter_client sends on the plain socket below the asyncio one. libzmq signals a new message once, to whoever uses
+    the socket next: when a reply arrives just then, that send consumes the signal, and the asyncio socket waits for it
+    for good. Its own `send_multipart` looks for messages that have arrived meanwhile.
+    """
+
+    def send(message: Dict[str, Any]) -> None:
+        frames = [*channel.session.serialize(message), *(message.get("buffers") or [])]
+        sent = channel.socket.send_multipart(frames)
+        if sent.done():  # else it waits in the socket's own queue, in order
+            sent.result()
+
+    return send
 
 
 def evaluated(reply: Dict[str, Any]) -> Optional[str]:
