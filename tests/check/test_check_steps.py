@@ -74,6 +74,21 @@ def test_an_import_that_ran_out_of_time_is_a_timeout_not_a_crash() -> None:
     assert (found.verdict, found.class_) == (Verdict.TIMEOUT, "timeout")
 
 
+def test_a_step_out_of_time_tells_its_limit_and_what_ended_it() -> None:
+    ran = seen("run", outcome=Outcome.TIMEOUT, code=None, signal=15, message="not done after 30 s")
+    (found,) = check_run(ran, EXITED, RunExpected())
+    assert found.message == "it ran out of time and was ended by SIGTERM: not done after 30 s"
+
+
+def test_a_process_killed_for_memory_is_a_finding_of_a_step_that_exits_with_0() -> None:
+    killed, well = seen("run", oom_kills=2, output="Killed\n"), seen("import")
+    (found,) = check_job(Observation("j", 1, Place("here", "m"), EXITED, steps=[killed, well]))
+    assert (found.step, found.verdict, found.class_) == ("run x", Verdict.FAILED, "memory")
+    assert found.message.startswith("2 processes were killed for memory during this step")
+    noticed = seen("run", oom_kills=1, outcome=Outcome.MEMORY, code=137)
+    assert check_job(Observation("j", 1, Place("here", "m"), EXITED, steps=[noticed])) == []  # the step's own finding
+
+
 def verdicts(findings: list[Finding]) -> dict[str, str]:
     return {finding.check: finding.verdict.value for finding in findings}
 

@@ -41,12 +41,14 @@ _WORDS = {
 
 
 def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
-    """A finding when the job of that part as a whole did not end by itself, nor because it was no longer needed; what
-    its steps came to is theirs to say."""
+    """A finding when the job of that part as a whole did not end by itself, nor because it was no longer needed, and
+    one for each step that hides what was killed in it; what its steps came to otherwise is theirs to say."""
     ended = observation.exit
+    killed = [finding for step in observation.steps for finding in _killed_unnoticed(step)]
     if ended.outcome in (Outcome.EXITED, Outcome.RELEASED):
-        return []
+        return killed
     return [
+        *killed,
         Finding(
             step=part,
             check="ended",
@@ -54,7 +56,18 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
             class_=ended.outcome.value,
             message=f"the {part} {describe_exit(ended)}",
             evidence=most_relevant_first(ended.message),
-        )
+        ),
+    ]
+
+
+def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:
+    """A step that exits with 0 although processes of it were killed for memory has not done what it was to do."""
+    if not observed.oom_kills or observed.outcome is not Outcome.EXITED or observed.code != 0:
+        return []
+    processes = "a process was" if observed.oom_kills == 1 else f"{observed.oom_kills} processes were"
+    message = f"{processes} killed for memory during this step, which ended with exit code 0 all the same"
+    return [
+        Finding(observed.name, "memory", Verdict.FAILED, "memory", message, most_relevant_first(observed.output)),
     ]
 
 
@@ -63,7 +76,8 @@ def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "")
     if observed.outcome is Outcome.EXITED:
         return unseen(observed, check, step) if observed.kind != "run" else None
     if observed.outcome is not None:
-        outcome, message = observed.outcome, f"it {_WORDS[observed.outcome]}{_by(observed.signal)}"
+        outcome = observed.outcome
+        message = f"it {_how(Exit(outcome, observed.code, observed.signal, observed.message))}"
         if outcome is Outcome.REFUSED and observed.result.get("error"):
             message = str(observed.result["error"])
     elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
@@ -99,13 +113,14 @@ def describe_exit(ended: Exit) -> str:
 
 
 def _end(ended: Exit) -> str:
-    return f"{_WORDS[ended.outcome]}{_by(ended.signal)}"
+    if ended.signal is None:
+        return _WORDS[ended.outcome]
+    by = "" if ended.outcome is Outcome.SIGNAL else " and was ended"
+    return f"{_WORDS[ended.outcome]}{by} by {_signal_name(ended.signal)}"
 
 
-def _by(number: int | None) -> str:
-    if number is None:
-        return ""
+def _signal_name(number: int) -> str:
     try:
-        return f" by {signal.Signals(number).name}"
+        return signal.Signals(number).name
     except ValueError:
-        return f" by signal {number}"
+        return f"signal {number}"

@@ -17,12 +17,37 @@ def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
     asked = [str(name) for name in observed.args.get("passes") or ["fresh"]]
     ended_passes = {note.get("pass"): note for note in observed.notes if note.get("note") == "passed-over"}
     unasked = [str(name) for name, note in ended_passes.items() if name not in asked and note.get("state") == "failed"]
-    return [_pass(observed, ended, name, ended_passes.get(name)) for name in [*unasked, *asked]]
+    findings: list[Finding] = []
+    for name in [*unasked, *asked]:
+        cells = [cell for cell in observed.notes if cell.get("note") == "cell" and cell.get("pass") == name]
+        findings.append(_pass(observed, ended, name, cells, ended_passes.get(name)))
+        findings += _further(f"{observed.name} {name}", cells)
+    return findings
 
 
-def _pass(observed: ObservedStep, ended: Exit, name: str, note: dict[str, Any] | None) -> Finding:
+def _further(step: str, cells: list[dict[str, Any]]) -> list[Finding]:
+    """The cells of a pass that failed after the first, which is the pass's own finding: there are some where it goes on
+    after a failure."""
+    failed = [cell for cell in cells if cell.get("state") == "failed"]
+    return [_failed(step, f"cell {cell.get('cell')}", cell, _cell_message(cell), [cell], {}) for cell in failed[1:]]
+
+
+def _cell_message(cell: dict[str, Any]) -> str:
+    return f"cell {cell.get('cell')}: {cell.get('message') or cell.get('error') or ''}"
+
+
+def _failed(
+    step: str, check: str, note: dict[str, Any], message: str, cells: list[dict[str, Any]], data: dict[str, Any]
+) -> Finding:
+    class_ = str(note.get("class")) if note.get("class") in CLASSES else "error"
+    verdict = Verdict.TIMEOUT if class_ == "timeout" else Verdict.FAILED
+    return Finding(step, check, verdict, class_, message, _evidence(cells, message), data)
+
+
+def _pass(
+    observed: ObservedStep, ended: Exit, name: str, cells: list[dict[str, Any]], note: dict[str, Any] | None
+) -> Finding:
     step = f"{observed.name} {name}"
-    cells = [cell for cell in observed.notes if cell.get("note") == "cell" and cell.get("pass") == name]
     data = {"cells": [_figures(cell) for cell in cells]} if cells else {}
     if note is None:
         return _unfinished(observed, ended, step, cells, data)
@@ -36,9 +61,7 @@ def _pass(observed: ObservedStep, ended: Exit, name: str, note: dict[str, Any] |
         )
     if state == "skipped":
         return Finding(step, "notebook", Verdict.SKIPPED, message=message.removeprefix("skipped: "), data=data)
-    class_ = str(note.get("class")) if note.get("class") in CLASSES else "error"
-    verdict = Verdict.TIMEOUT if class_ == "timeout" else Verdict.FAILED
-    return Finding(step, "notebook", verdict, class_, message, _evidence(cells, message), data)
+    return _failed(step, "notebook", note, message, cells, data)
 
 
 def _figures(cell: dict[str, Any]) -> dict[str, Any]:

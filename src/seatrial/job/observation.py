@@ -10,8 +10,9 @@ The agent writes one JSON object a line while it works, so that a job killed at 
     {"event": "sample", "step": 0, "at_s": ..., "memory_bytes": ..., "cpu_s": ...,
      "gpu": [{"index": 0, "utilization": 93.0, "memory_bytes": ...}]}
     {"event": "ready", "at_s": ...}                                 the job's port answered, for the first time
-    {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "output": "...",
-     "output_omitted_bytes": 0, "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0, "result": {...}}
+    {"event": "done", "step": 0, "at_s": ..., "outcome": "exited", "code": 0, "signal": null, "message": "",
+     "output": "...", "output_omitted_bytes": 0, "cpu_s": ..., "peak_memory_bytes": ..., "oom_kills": 0,
+     "result": {...}}
     {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ...,
      "log_omitted_bytes": ...}
 
@@ -54,6 +55,7 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None = None
     code: int | None = None
     signal: int | None = None
+    message: str = ""  # why it was ended, where it did not end by itself
     output: str = ""
     output_omitted_bytes: int = 0
     cpu_s: float | None = None
@@ -150,7 +152,17 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-_DONE = ("code", "signal", "output", "output_omitted_bytes", "cpu_s", "peak_memory_bytes", "oom_kills", "result")
+_DONE = (
+    "code",
+    "signal",
+    "message",
+    "output",
+    "output_omitted_bytes",
+    "cpu_s",
+    "peak_memory_bytes",
+    "oom_kills",
+    "result",
+)
 
 
 def _take(found: dict[str, Any], event: str, at_s: float, record: dict[str, Any]) -> None:

@@ -154,6 +154,7 @@ class Notebook(Model):
     timeout_s: Duration | None = Field(None, alias="timeout", description="Limit for each pass.")
     cell_timeout_s: Duration | None = Field(None, alias="cell_timeout", description="Limit for each cell.")
     stall_s: Duration | None = Field(None, alias="stall", description="Longest silence of a cell.")
+    keep_going: bool = Field(False, strict=True, description="Run the cells after one that failed; each is judged.")
     parameters: dict[Text, Any] = Field({}, description="Values put after the cell that is tagged `parameters`.")
     requires: Requires = Field(
         Requires.model_construct(), description="What must be there; else it is skipped with that reason."

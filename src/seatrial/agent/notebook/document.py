@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..masking.mask import Mask
 
@@ -80,6 +80,17 @@ def _check(data: Data, path: str) -> None:
 def tags(cell: Data) -> List[str]:
     found = cell["metadata"].get("tags", [])
     return [tag for tag in found if isinstance(tag, str)] if isinstance(found, list) else []
+
+
+def execution(notebook: Data) -> Tuple[Optional[float], bool]:
+    """What the notebook itself says of running it (`metadata.execution`): seconds for each cell, and whether cells may
+    raise. A limit of nothing, 0 or less is none, as for those who write it there."""
+    said = notebook["metadata"].get("execution")
+    said = said if isinstance(said, dict) else {}
+    timeout_s = said.get("timeout")
+    if timeout_s is not None and (isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float))):
+        raise Broken("`metadata.execution.timeout` of the notebook is no number of seconds: %r" % (timeout_s,))
+    return timeout_s if timeout_s and timeout_s > 0 else None, said.get("allow_errors") is True
 
 
 def inject(notebook: Data, parameters: Data) -> None:

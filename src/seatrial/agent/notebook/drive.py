@@ -57,6 +57,7 @@ class Spec:
         self.timeout_s: Optional[float] = data.get("timeout_s")
         self.cell_timeout_s: Optional[float] = data.get("cell_timeout_s")
         self.stall_s: Optional[float] = data.get("stall_s")
+        self.keep_going: bool = bool(data.get("keep_going"))
         self.parameters: Dict[str, Any] = data.get("parameters") or {}
         self.requires: Dict[str, List[str]] = data.get("requires") or {}
         self.python: Optional[str] = data.get("python")
@@ -83,6 +84,7 @@ def main(arguments: List[str]) -> int:
                 "has: add nbclient to it"
             )
         notebook = document.read(spec.path)
+        document.execution(notebook)
         document.inject(notebook, spec.parameters)
         return asyncio.run(_drive(spec, notebook, notes, mask))
     except Broken as broken:

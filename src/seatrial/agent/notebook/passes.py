@@ -6,7 +6,6 @@ Imports nbclient, so it is imported while the kernel starts.
 import asyncio
 import json
 import logging
-import re
 import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
@@ -17,8 +16,9 @@ from nbformat import from_dict
 
 from ..steps.probe import memory_limit
 from . import usage
-from .document import INJECTED_TAG, RAISES_TAG, SKIP_TAGS, plain, tags
+from .document import INJECTED_TAG, SKIP_TAGS, execution, tags
 from .kernel import evaluated
+from .outcome import Outcome, failed_as, judge, out_of_memory, printed, with_kills
 from .setup import SETUP, TAKE
 
 node: Callable[[Any], Any] = from_dict
@@ -29,8 +29,6 @@ SAMPLE_S = 0.2
 GPU_SAMPLE_S = 2.0
 INTERRUPT_S = 5.0  # how long a kernel has to heed an interrupt
 KEPT_STREAM_CHARS = 4 << 20  # of one cell's printed text
-OUTPUT_CHARS = 2000  # of a failed cell's printed text, to be reported with its failure
-_GPU_MEMORY = re.compile(r"(CUDA|HIP|XLA|GPU|device|ROCm|CUBLAS|cuDNN)[^\n]*out of memory|RESOURCE_EXHAUSTED", re.I)
 
 
 class Client(NotebookClient):
@@ -42,6 +40,7 @@ class Client(NotebookClient):
         self.reported_s = time.monotonic()
         self.printed_chars = 0
         self.omitted_chars = 0
+        self.shown: List[Dict[str, Any]] = []  # errors, also those inside of a widget
 
     def process_message(self, msg: Dict[str, Any], cell: Any, cell_index: int) -> Any:
         if msg["msg_type"] == "stream":
@@ -55,65 +54,84 @@ class Client(NotebookClient):
                 return None
         elif msg["msg_type"] != "status":
             self.reported_s = time.monotonic()
+        if msg["msg_type"] == "error":
+            self.shown.append(msg["content"])
         return super().process_message(msg, cell, cell_index)
 
 
 class Pass:
     def __init__(self, spec: Any, name: str, kernel: Any, notebook: Dict[str, Any], notes: Any) -> None:
         self.spec, self.name, self.kernel, self.notes = spec, name, kernel, notes
+        own_timeout_s, self.allow_errors = execution(notebook)
+        self.cell_timeout_s = own_timeout_s if spec.cell_timeout_s is None else spec.cell_timeout_s
         self.notebook = node(notebook)
         self.client = Client(self.notebook, kernel)
         self.usage = usage.Usage(kernel.pid)
         self.deadline_s: Optional[float] = None
         self.started_s = 0.0  # of the cell that runs
+        self.failed: List[Outcome] = []
+        self.allowed = 0  # cells that raised, as the notebook says they may
 
-    async def run(self) -> Dict[str, Any]:
-        """Cell by cell until one fails; the rest is reported as not run."""
+    async def run(self) -> Outcome:
+        """Cell by cell until one fails, or all that can be run; the rest is reported as not run."""
         if self.spec.timeout_s is not None:
             self.deadline_s = time.monotonic() + self.spec.timeout_s
         await self.kernel.ask(SETUP)
-        failed: Optional[Dict[str, Any]] = None
         ran = 0
         number = 0
+        not_run = ""
         for index, cell in enumerate(self.notebook.cells):
-            number += INJECTED_TAG not in tags(
-                cell
-            )  # as in the user's own file; what is injected has the number before
+            # As in the user's own file; what is injected has the number before.
+            number += INJECTED_TAG not in tags(cell)
             if cell.cell_type != "code" or not cell.source.strip():
                 continue
-            if failed is not None or any(tag in SKIP_TAGS for tag in tags(cell)):
-                why = "not run: cell %d did not pass" % failed["cell"] if failed else "tagged `skip`"
-                self._note(number, cell, {"state": "skipped", "class": "", "message": why})
+            if not_run or any(tag in SKIP_TAGS for tag in tags(cell)):
+                self._note(number, cell, {"state": "skipped", "class": "", "message": not_run or "tagged `skip`"})
                 continue
             ran += 1
             outcome = await self._cell(number, index, cell)
+            self.allowed += bool(outcome.get("allowed"))
             if outcome["state"] == "failed":
-                failed = dict(outcome, cell=number)
+                self.failed.append(dict(outcome, cell=number))
+                not_run = await self._why_not_on(number, outcome)
         self.client.set_widgets_metadata()
-        if failed is None:
-            return {"state": "passed", "class": "", "message": "", "cells": ran}
-        message = "cell %d: %s" % (failed["cell"], failed["message"] or failed["error"])
-        return {"state": "failed", "class": failed["class"], "message": message, "cells": ran, "cell": failed["cell"]}
+        return self._verdict(ran)
 
-    def _note(self, number: int, cell: Any, outcome: Dict[str, Any]) -> None:
+    async def _why_not_on(self, number: int, outcome: Outcome) -> str:
+        """After a cell that failed: why the cells behind it are not run; "" when they are."""
+        if outcome["class"] == "dead":  # one that was left by exit() ends only now
+            await self.kernel.end()
+        if not self.spec.keep_going:
+            return "not run: cell %d did not pass" % number
+        if not await self.kernel.alive():
+            return "not run: the kernel is gone since cell %d" % number
+        if self.deadline_s is not None and time.monotonic() > self.deadline_s:
+            return "not run: the pass was over its limit in cell %d" % number
+        return ""
+
+    def _verdict(self, ran: int) -> Outcome:
+        """Of the whole pass. Of several cells that failed it is the first; each has a note of its own."""
+        if not self.failed:
+            cells = "1 cell" if self.allowed == 1 else "%d cells" % self.allowed
+            message = "%s raised, as the notebook allows (`allow_errors`)" % cells if self.allowed else ""
+            return {"state": "passed", "class": "", "message": message, "cells": ran}
+        first = self.failed[0]
+        message = "cell %d: %s" % (first["cell"], first["message"] or first["error"])
+        return {"state": "failed", "class": first["class"], "message": message, "cells": ran, "cell": first["cell"]}
+
+    def _note(self, number: int, cell: Any, outcome: Outcome) -> None:
         self.notes("cell", **dict(outcome, cell=number, source=cell.source, **{"pass": self.name}))
 
-    async def _cell(self, number: int, index: int, cell: Any) -> Dict[str, Any]:
+    async def _cell(self, number: int, index: int, cell: Any) -> Outcome:
         oom_before = usage.oom_kills(self.spec.oom_file)
         self.client.printed_chars = self.client.omitted_chars = 0
+        self.client.shown = []
         self.usage.begin()
         self.started_s = self.client.reported_s = time.monotonic()
         outcome = await self._execute(index, cell)
         seconds = time.monotonic() - self.started_s
         figures = self.usage.end()
-        if (
-            outcome["state"] == "failed"
-            and outcome["class"] != "memory"
-            and usage.oom_kills(self.spec.oom_file) > oom_before
-        ):
-            text = "out of memory: " + (outcome["message"] or outcome["error"])
-            outcome["message"] = outcome["error"] = out_of_memory() if outcome["class"] == "dead" else text
-            outcome["class"] = "memory"
+        outcome = with_kills(outcome, usage.oom_kills(self.spec.oom_file) - oom_before)
         if self.client.omitted_chars:
             text = "\n[%d characters more were printed and are left out here]\n" % self.client.omitted_chars
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
@@ -122,7 +140,7 @@ class Pass:
         self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **figures))
         return outcome
 
-    async def _execute(self, index: int, cell: Any) -> Dict[str, Any]:
+    async def _execute(self, index: int, cell: Any) -> Outcome:
         reply: Dict[str, Any] = {}
         self.client.on_cell_executed = lambda cell, cell_index, execute_reply: reply.update(execute_reply)
         task = asyncio.ensure_future(self.client.async_execute_cell(cell, index))
@@ -138,9 +156,9 @@ class Pass:
         shell = json.loads(evaluated(reply) or "[]")
         if reply["content"]["status"] != "ok":  # the kernel was not asked then
             shell = json.loads(await self.kernel.ask("", TAKE, 5.0) or "[]")
-        return judge(cell, reply["content"], shell)
+        return judge(cell, reply["content"], self.client.shown, shell, self.allow_errors)
 
-    async def _watch(self, task: "asyncio.Future[Any]") -> Optional[Dict[str, Any]]:
+    async def _watch(self, task: "asyncio.Future[Any]") -> Optional[Outcome]:
         """Wait for the cell. None when it ended by itself, else what ended it."""
         wait_s, sampled_s = 0.02, time.monotonic()
         gpu_s = sampled_s - GPU_SAMPLE_S + 0.5
@@ -164,8 +182,8 @@ class Pass:
                 return failed_as("timeout", "%s; %s" % (over, await self._stop(task)))
 
     def _over(self, now_s: float) -> str:
-        if self.spec.cell_timeout_s is not None and now_s - self.started_s > self.spec.cell_timeout_s:
-            return "over the cell's limit of %g s" % self.spec.cell_timeout_s
+        if self.cell_timeout_s is not None and now_s - self.started_s > self.cell_timeout_s:
+            return "over the cell's limit of %g s" % self.cell_timeout_s
         if self.deadline_s is not None and now_s > self.deadline_s:
             return "over the pass's limit of %g s" % self.spec.timeout_s
         if self.spec.stall_s is not None and now_s - self.client.reported_s > self.spec.stall_s:
@@ -190,7 +208,7 @@ class Pass:
         if not task.cancelled():
             task.exception()
 
-    async def _dead(self) -> Dict[str, Any]:
+    async def _dead(self) -> Outcome:
         code = await self.kernel.exit_code()
         limit = memory_limit()
         if code == -9 and limit is not None and self.usage.peak_bytes > 0.9 * limit:
@@ -198,53 +216,3 @@ class Pass:
         if code is not None and code < 0:
             return failed_as("dead", "the kernel died: killed by signal %d" % -code)
         return failed_as("dead", "the kernel died: it ended with exit code %s" % code)
-
-
-def printed(cell: Any) -> str:
-    """The end of what a cell printed: what a failed command complained of is there."""
-    texts = [str(output.get("text", "")) for output in cell.outputs if output.get("output_type") == "stream"]
-    return plain("".join(texts))[-OUTPUT_CHARS:]
-
-
-def out_of_memory() -> str:
-    """Said of a kernel that was killed for the memory that it used."""
-    limit = memory_limit()
-    return "out of memory: the kernel was killed" + (" at the limit of %d MiB" % (limit >> 20) if limit else "")
-
-
-def failed_as(class_: str, message: str, error: str = "", traceback: str = "") -> Dict[str, Any]:
-    return {"state": "failed", "class": class_, "message": message, "error": error or message, "traceback": traceback}
-
-
-def judge(cell: Any, reply: Dict[str, Any], shell: List[Any]) -> Dict[str, Any]:
-    """What the kernel's reply and the failed commands of a cell come to."""
-    error, traceback = "", ""
-    if reply["status"] == "error":
-        error = plain("%s: %s" % (reply.get("ename"), reply.get("evalue")))
-        traceback = plain("\n".join(reply.get("traceback") or []))
-    elif reply["status"] != "ok":
-        error = "the kernel did not run the cell: it answered %r" % reply["status"]
-    commands = "; ".join("`%s` failed with exit code %d" % (command, code) for command, code in shell)
-    if RAISES_TAG in tags(cell):
-        if error or shell:
-            return {"state": "passed", "class": "", "error": error or commands, "shell": shell, "message": ""}
-        return failed_as("error", "it is tagged `%s` and raised nothing" % RAISES_TAG)
-    if not error and not shell:
-        return {"state": "passed", "class": "", "error": "", "message": ""}
-    if not error:
-        return dict(failed_as("shell", commands), shell=shell)
-    message = error if not shell else "%s (before it, %s)" % (error, commands)
-    return dict(failed_as(error_class(cell.source, reply, error), message, error, traceback), shell=shell)
-
-
-def error_class(source: str, reply: Dict[str, Any], error: str) -> str:
-    name = str(reply.get("ename") or "")
-    if (
-        name.endswith("MemoryError")
-        or name in ("OutOfMemoryError", "ResourceExhaustedError")
-        or _GPU_MEMORY.search(error)
-    ):
-        return "memory"
-    if name == "CalledProcessError" and source.lstrip().startswith("%%"):
-        return "shell"
-    return "error"

@@ -122,16 +122,16 @@ class Runner:
         oom_before = self._sandbox.oom_kills()
         self._meter.begin(before)
         child = self._child = self._start(prepared)
-        outcome = self._wait(child, step.get("timeout_s"))
-        while outcome is None and self._stopped is None and prepared.again is not None and child.how()[1] is not None:
+        why = self._wait(child, step.get("timeout_s"))
+        while why is None and self._stopped is None and prepared.again is not None and child.how()[1] is not None:
             child, prepared = self._start_again(child, prepared)
-            outcome = self._wait(child, step.get("timeout_s"))
-        if outcome is not None:
+            why = self._wait(child, step.get("timeout_s"))
+        if why is not None:
             self._end(
                 lambda: self._of_step(before, sessions) if self._stopped is None else self._sandbox.members(),
-                STOP_GRACE_S if outcome == "stopped" else None,
+                STOP_GRACE_S if why.outcome == "stopped" else None,
             )
-        self._done(child, prepared, outcome, self._sandbox.oom_kills() - oom_before)
+        self._done(child, prepared, why, self._sandbox.oom_kills() - oom_before)
         self._child = None
 
     def _of_step(self, before: Set[int], sessions: Set[int]) -> Set[int]:
@@ -143,22 +143,22 @@ class Runner:
                 found.add(pid)
         return found
 
-    def _wait(self, child: Child, timeout_s: Optional[float]) -> Optional[str]:
+    def _wait(self, child: Child, timeout_s: Optional[float]) -> Optional[Ending]:
         """Until the program has ended by itself (None) or must be ended (why)."""
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             if child.status is not None:
                 return None
             if self._stopped is not None:
-                return self._stopped.outcome
+                return self._stopped
             now_s = time.monotonic()
-            if deadline_s is not None and now_s >= deadline_s:
-                return "timeout"
+            if timeout_s is not None and deadline_s is not None and now_s >= deadline_s:
+                return Ending("timeout", None, "not done after %g s" % timeout_s)
             if child.reading is not None:
                 self._note(child.reading.notes(now_s))
                 over = child.reading.over(now_s)
                 if over is not None:
-                    return over
+                    return Ending(over)
             if now_s >= self._meter.due_s:
                 self._sample()
             self._turn(self._until(deadline_s, child.reading))
@@ -167,13 +167,15 @@ class Runner:
         for note in notes:
             self._records.note(self._index, note)
 
-    def _done(self, child: Child, prepared: Prepared, outcome: Optional[str], oom_kills: int) -> None:
+    def _done(self, child: Child, prepared: Prepared, why: Optional[Ending], oom_kills: int) -> None:
+        """`why` it was ended; None: it ended by itself."""
         code, number = child.how()
-        if outcome is None:
-            if oom_kills and (number is not None or code):
-                outcome = "memory"
-            else:
-                outcome = "exited" if number is None else "signal"
+        if why is not None:
+            outcome = why.outcome
+        elif oom_kills and (number is not None or code):
+            outcome = "memory"
+        else:
+            outcome = "exited" if number is None else "signal"
         self._drain()
         if child.reading is not None:
             now_s = time.monotonic()
@@ -191,6 +193,7 @@ class Runner:
             outcome=outcome,
             code=code,
             signal=number,
+            message=why.message if why is not None else "",
             output=ended.output,
             output_omitted_bytes=child.output.omitted_bytes,
             cpu_s=sample["cpu_s"],

@@ -98,6 +98,7 @@ def _notebook(cell: Cell, notebook: Notebook) -> Planned:
         "timeout_s": notebook.timeout_s,
         "cell_timeout_s": notebook.cell_timeout_s,
         "stall_s": notebook.stall_s,
+        "keep_going": notebook.keep_going,
         "parameters": substitute(notebook.parameters, cell, typed=True),
         "requires": substitute(notebook.requires.model_dump(mode="json"), cell),
     }

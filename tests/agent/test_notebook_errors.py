@@ -1,0 +1,123 @@
+"""What a cell shows, raises, allows and survives: errors that the kernel does not reply with, and what comes after."""
+
+from pathlib import Path
+
+import pytest
+from driven import StepRunner
+
+from seatrial.target.agent_file import agent_file
+
+# Each shows a traceback, and the kernel replies that all is well.
+SHOWN = {
+    "a script": (
+        "open('bad.py', 'w').write('def f():\\n    raise ValueError(\"of a file\")\\nf()\\n')\n%run bad.py",
+        "ValueError: of a file",
+    ),
+    "a captured cell": ("%%capture\nraise KeyError('captured')", "KeyError: 'captured'"),
+    # This is how matplotlib draws: after the cell.
+    "a figure": (
+        "def draw():\n    raise RuntimeError('no such font')\nget_ipython().events.register('post_execute', draw)",
+        "RuntimeError: no such font",
+    ),
+    "a table": (
+        "class Table:\n    def _repr_html_(self):\n        raise ValueError('no columns')\nTable()",
+        "ValueError: no columns",
+    ),
+    "a widget": (
+        "from ipywidgets import Output\nwith Output():\n    raise ValueError('in a widget')",
+        "ValueError: in a widget",
+    ),
+    "a control": (
+        "from ipywidgets import interact\n@interact(x=3)\ndef f(x):\n    raise ValueError('for %d' % x)",
+        "ValueError: for 3",
+    ),
+}
+
+
+@pytest.fixture
+def runner(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> StepRunner:
+    return StepRunner(tmp_path, agent_file(tmp_path_factory.getbasetemp() / "agent"))
+
+
+def test_an_error_that_is_shown_counts_even_if_the_kernel_replies_ok(runner: StepRunner) -> None:
+    driven = runner.cells(*(source for source, _ in SHOWN.values()), keep_going=True)
+    for cell, (source, error) in zip(driven.cells(), SHOWN.values(), strict=True):
+        assert (cell["state"], cell["class"]) == ("failed", "error"), source
+        assert cell["error"] == error
+        assert error.split(":")[1] in cell["traceback"]
+    assert driven.passes["fresh"]["message"] == "cell 1: ValueError: of a file"
+
+
+def test_an_error_that_is_shown_is_what_a_tagged_cell_must_raise(runner: StepRunner) -> None:
+    tagged = {"source": SHOWN["a captured cell"][0], "metadata": {"tags": ["raises-exception"]}}
+    driven = runner.cells(tagged, "print('after')")
+    assert [cell["state"] for cell in driven.cells()] == ["passed", "passed"]
+
+
+def test_a_notebook_that_keeps_going_runs_and_judges_every_cell(runner: StepRunner) -> None:
+    cells = ["1/0", "print('two')", "!exit 3", "raise MemoryError", "exit()", "print('never')"]
+    driven = runner.cells(*cells, keep_going=True, passes=["fresh", "rerun"])
+    for name in ("fresh", "rerun"):
+        assert [(cell["state"], cell["class"]) for cell in driven.cells(name)] == [
+            ("failed", "error"),
+            ("passed", ""),
+            ("failed", "shell"),
+            ("failed", "memory"),
+            ("failed", "dead"),
+            ("skipped", ""),
+        ]
+        assert driven.cells(name)[-1]["message"] == "not run: the kernel is gone since cell 5"
+        assert driven.passes[name]["message"].startswith("cell 1: ZeroDivisionError")
+    assert "in a new kernel" in driven.passes["rerun"]["message"]
+
+
+def test_it_goes_on_after_a_cell_over_its_limit_but_not_over_that_of_the_pass(runner: StepRunner) -> None:
+    endless = "import time\nwhile True: time.sleep(0.01)"
+    driven = runner.cells(endless, "print('on')", keep_going=True, cell_timeout_s=0.3)
+    assert [cell["class"] for cell in driven.cells()] == ["timeout", ""]
+    driven = runner.cells(endless, "print('on')", keep_going=True, timeout_s=0.3)
+    assert [cell["state"] for cell in driven.cells()] == ["failed", "skipped"]
+    assert driven.cells()[1]["message"] == "not run: the pass was over its limit in cell 1"
+
+
+def test_exit_is_reported_at_its_own_cell(runner: StepRunner) -> None:
+    for source in ("exit()", "quit"):
+        driven = runner.cells("1", source, "print('after')")
+        assert [cell["state"] for cell in driven.cells()] == ["passed", "failed", "skipped"]
+        assert driven.cells()[1]["class"] == "dead"
+        assert driven.passes["fresh"]["message"] == "cell 2: it ended the kernel with exit(): no cell can run after it"
+    assert runner.cells("exit(keep_kernel=True)").passes["fresh"]["state"] == "passed"
+
+
+def test_what_a_notebook_says_of_its_own_execution_is_heeded(runner: StepRunner) -> None:
+    endless = "import time\nwhile True: time.sleep(0.01)"
+    driven = runner.cells(endless, metadata={"execution": {"timeout": 0.3}})
+    assert "over the cell's limit of 0.3 s" in driven.passes["fresh"]["message"]
+    driven = runner.cells("import time\ntime.sleep(0.6)", metadata={"execution": {"timeout": 0.3}}, cell_timeout_s=60)
+    assert driven.passes["fresh"]["state"] == "passed"  # the suite's own limit goes first
+    driven = runner.cells("1", metadata={"execution": {"timeout": "soon"}})
+    assert driven.passes["fresh"]["class"] == "broken"
+    assert "`metadata.execution.timeout` of the notebook is no number of seconds: 'soon'" in driven.output
+
+
+def test_errors_that_the_notebook_allows_are_counted_and_a_dead_kernel_is_not_allowed(runner: StepRunner) -> None:
+    allowing = {"execution": {"allow_errors": True}}
+    driven = runner.cells("1/0", "!exit 3", "print('on')", metadata=allowing)
+    seen = driven.passes["fresh"]
+    assert (seen["state"], seen["message"]) == ("passed", "2 cells raised, as the notebook allows (`allow_errors`)")
+    assert [cell["error"] for cell in driven.cells()] == [
+        "ZeroDivisionError: division by zero",
+        "`exit 3` failed with exit code 3",
+        "",
+    ]
+    assert runner.cells("exit()", metadata=allowing).passes["fresh"]["class"] == "dead"
+
+
+def test_a_process_killed_for_memory_fails_a_cell_that_did_not_notice(runner: StepRunner, tmp_path: Path) -> None:
+    """The counter of the memory group, as data: the cell raises it and goes on."""
+    runner.oom_file = tmp_path / "memory.oom_control"
+    runner.oom_file.write_text("oom_kill 3\n")
+    driven = runner.cells(f"open({str(runner.oom_file)!r}, 'w').write('oom_kill 4\\n')")
+    seen = driven.passes["fresh"]
+    assert seen["class"] == "memory"
+    assert seen["message"].startswith("cell 1: a process of this cell was killed for memory")
