@@ -77,7 +77,7 @@ def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "")
         return unseen(observed, check, step) if observed.kind != "run" else None
     if observed.outcome is not None:
         outcome = observed.outcome
-        message = f"it {_how(Exit(outcome, observed.code, observed.signal, observed.message))}"
+        message = f"it {describe_exit(Exit(outcome, observed.code, observed.signal, observed.message))}"
         if outcome is Outcome.REFUSED and observed.result.get("error"):
             message = str(observed.result["error"])
     elif ended.outcome is Outcome.EXITED:  # the agent went away in the middle, and the target did not notice
