@@ -1,7 +1,9 @@
 """From what was seen to findings: pure functions, one module for each sort of step."""
 
 from seatrial.check.bounds import check_bounds
+from seatrial.check.causes import find_causes, headline
 from seatrial.check.ended import check_job, ended_badly
+from seatrial.check.evidence import find_error, with_log_error
 from seatrial.check.facts import Declared, check_facts
 from seatrial.check.notebook import check_notebook
 from seatrial.check.step import RunExpected, check_command, check_import, check_run, check_workspace
@@ -20,4 +22,8 @@ __all__ = [
     "check_run",
     "check_workspace",
     "ended_badly",
+    "find_causes",
+    "find_error",
+    "headline",
+    "with_log_error",
 ]

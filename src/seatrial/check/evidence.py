@@ -3,6 +3,9 @@
 import re
 from collections.abc import Callable
 
+import msgspec
+
+from seatrial.job import Finding, LogError
 from seatrial.job.mask import UNSEEN
 
 MOST_CHARS = 8_000
@@ -10,6 +13,58 @@ _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning
 _COMPLAINT = re.compile(
     r"\b(?:error|fatal|failed|failure|cannot|not found|no such|denied|killed|panic)\b", re.IGNORECASE
 )
+# What a program prints when it breaks, whatever it is written in; a log has few such lines, and the first says why.
+_ERROR = (
+    r"\b\w*(?:Error|Exception|Interrupt)\b(?=[:(]|$)|\b(?:ERROR|error|FATAL|fatal|panic): "
+    r"|\b(?:out of memory|core dumped)\b"
+    r"|\b(?:Segmentation fault|Bus error|CUDA error)\b|\bSIG(?:SEGV|BUS|ABRT|KILL)\b|\bNCCL (?:WARN|error)\b|\bXid \("
+)
+_ERROR_TEXT = re.compile(_ERROR, re.MULTILINE)
+_ERROR_BYTES = re.compile(_ERROR.encode(), re.MULTILINE)
+_COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
+WINDOW_LINES = 12  # on each side of an error in a log
+WINDOW_BYTES = 8_000  # of those lines, together
+LINE_CHARACTERS = 1_000
+
+
+def error_line(text: str) -> str:
+    """The first line that a program prints when it breaks; empty where there is none."""
+    plain = tidy(text)
+    found = _ERROR_TEXT.search(plain)
+    return _line_at(plain, found.start()).strip() if found else ""
+
+
+def find_error(log: bytes) -> LogError | None:
+    """The same in a whole log, with its number and the lines around it."""
+    if b"\x1b[" in log:
+        log = _COLOURS.sub(b"", log)
+    found = _ERROR_BYTES.search(log)
+    if found is None:
+        return None
+    start = log.rfind(b"\n", 0, found.start()) + 1
+    before = log[max(0, start - WINDOW_BYTES // 2) : start].split(b"\n")[:-1][-WINDOW_LINES:]
+    after = log[start : start + WINDOW_BYTES // 2].split(b"\n")[: WINDOW_LINES + 1]
+    window = tidy(b"\n".join([*before, *after]).decode("utf-8", "replace"))
+    text = tidy(after[0].decode("utf-8", "replace")).strip()[:LINE_CHARACTERS]
+    return LogError(line=log.count(b"\n", 0, start) + 1, text=text, window=window.rstrip())
+
+
+def with_log_error(findings: list[Finding], errors: dict[str, LogError]) -> list[Finding]:
+    """The first finding that did not pass with the error that stands in the log (of each part), where no finding has
+    one: what a check quotes of a step's output is its end, and the reason may stand far above it."""
+    bad = [number for number, finding in enumerate(findings) if not finding.verdict.good]
+    if not bad or not errors or any(error_line(findings[number].evidence) for number in bad):
+        return findings
+    first = findings[bad[0]]
+    part, error = next(iter(errors.items()))
+    log = f"line {error.line:,} of the log" + (f" of the {part}" if len(errors) > 1 else "")
+    rest = f"\n…\n{first.evidence}" if first.evidence else ""
+    evidence = f"{error.text}\n{log}:\n{error.window}{rest}"
+    return [*findings[: bad[0]], msgspec.structs.replace(first, evidence=evidence), *findings[bad[0] + 1 :]]
+
+
+def _line_at(text: str, at: int) -> str:
+    return text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
 
 
 def most_relevant_first(text: str) -> str:

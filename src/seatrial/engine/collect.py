@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.check import find_error
 from seatrial.engine.artifacts.of_job import with_artifacts
-from seatrial.job import Exit, Job, Mask, Observation, Place, Records, merged, read_records
+from seatrial.job import Exit, Job, LogError, Mask, Observation, Outcome, Place, Records, merged, read_records
 from seatrial.target import Target
 
 AT_ONCE = 8  # hosts that are asked at the same time
@@ -51,8 +52,20 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
         seconds=records.seconds,
         files=[mask.text(name) for name in file_names(into / FILES)],
         hardware=records.hardware,
+        error=_log_error(into, ended, records, mask),
     )
     return with_artifacts(job, observation, mask)
+
+
+def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogError | None:
+    """Of a job in which something did not end well; a log of a good one may speak of errors that did not matter."""
+    if ended.outcome is Outcome.EXITED and not ended.code and not any(step.code for step in records.steps):
+        return None
+    try:
+        found = find_error((into / LOG).read_bytes())
+    except OSError:
+        return None
+    return found and msgspec.structs.replace(found, text=mask.text(found.text), window=mask.text(found.window))
 
 
 async def collect(target: Target, handle: str, job: Job, into: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check import apply_xfails, check_bounds
+from seatrial.check import apply_xfails, check_bounds, headline, with_log_error
 from seatrial.job import COUNTED, AttemptResult, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
 from seatrial.suite import Cell
 from seatrial.trial import Judgement, Kind
@@ -36,6 +36,8 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     cancelled = any(one.exit.outcome is Outcome.CANCELLED for one in observed.values())
     if not judgement.findings and not cancelled:
         judgement = Judgement([_nothing_found(cell)], judgement.metrics)
+    errors = {part: one.error for part, one in observed.items() if one.error is not None}
+    judgement = Judgement(with_log_error(judgement.findings, errors), judgement.metrics)
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = reason(judgement.findings, verdict)
     if cancelled:
@@ -50,6 +52,7 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
         exit=subject.exit,
         verdict=verdict,
         why=why,
+        headline=headline(judgement.findings),
         seconds=subject.seconds,
         parts={name: PartResult(one.place, one.stages, one.exit) for name, one in observed.items()}
         if len(observed) > 1

@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from seatrial import __version__, plugins
+from seatrial.check import find_causes
 from seatrial.engine.attempt import Around, Attempt, together
 from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
@@ -320,6 +321,7 @@ class Run:
             verdict=run_verdict(cells),
             cells=cells,
             holes=list(plan.holes),
+            causes=find_causes(cells),
             started_s=started_s or time.time() - (time.monotonic() - began_s),
             seconds=time.time() - started_s if started_s else time.monotonic() - began_s,
             counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),

@@ -5,8 +5,8 @@ from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
-from seatrial.job.observation import Observation, ObservedStep, Records, Sample, read_records
-from seatrial.job.results import VERSION, AttemptResult, CellResult, Hole, PartResult, RunResults
+from seatrial.job.observation import LogError, Observation, ObservedStep, Records, Sample, read_records
+from seatrial.job.results import VERSION, AttemptResult, Cause, CellResult, Hole, PartResult, RunResults
 from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell
 
@@ -22,6 +22,7 @@ __all__ = [
     "Better",
     "Bound",
     "BoundState",
+    "Cause",
     "CellResult",
     "Environment",
     "Event",
@@ -35,6 +36,7 @@ __all__ = [
     "Job",
     "Level",
     "Limits",
+    "LogError",
     "Mask",
     "Observation",
     "ObservedStep",

@@ -75,6 +75,14 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.started_s is None or self.ended_s is None else self.ended_s - self.started_s
 
 
+class LogError(msgspec.Struct, frozen=True):
+    """The first line of a log that reports an error."""
+
+    line: int  # from 1, of what was kept of the log
+    text: str
+    window: str  # that line with those around it
+
+
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     job: str
     attempt: int
@@ -89,6 +97,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None  # from the agent's first record to its last, by its one clock
     files: list[str] = []  # relative to the attempt's `files/`
     hardware: dict[str, Any] = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
+    error: LogError | None = None  # of a job that did not end well
 
 
 class Records(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ class AttemptResult(msgspec.Struct, frozen=True):
     exit: Exit
     verdict: Verdict
     why: str = ""
+    headline: str = ""  # the one line that says why it is not good: mostly what a program printed as it broke
     seconds: float | None = None  # started to finished, by one clock
     parts: dict[str, PartResult] = {}  # where there is more than one; place, stages and exit above are of the first
 
@@ -64,6 +65,18 @@ class Hole(msgspec.Struct, frozen=True):
     cause: str = ""  # disabled, needs, exclude, tag, select or pairwise
 
 
+class Cause(msgspec.Struct, frozen=True):
+    """Cells of a run that failed and say the same, and the smallest place that explains them."""
+
+    id: str  # six hex digits of what is said, without numbers, addresses and paths: the same in every run
+    verdict: Verdict
+    text: str
+    cells: list[str]  # their hashes
+    place: dict[str, str] = {}  # at most two values of axes; empty: spread, nothing explains it
+    there: int = 0  # of these cells, in that place
+    of: int = 0  # all cells of the run in that place
+
+
 class RunResults(msgspec.Struct, frozen=True):
     version: int
     run: str
@@ -71,6 +84,7 @@ class RunResults(msgspec.Struct, frozen=True):
     verdict: Verdict
     cells: list[CellResult]
     holes: list[Hole] = []
+    causes: list[Cause] = []  # largest first
     suite_path: str = ""
     started_s: float = 0.0  # wall time
     seconds: float = 0.0
