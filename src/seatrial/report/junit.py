@@ -9,10 +9,10 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from seatrial.job import CellResult, Finding, RunResults, Verdict, worst
+from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, worst
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import NOT_WANTED
-from seatrial.report.summary import bad_findings, describe_attempts, rerun_command, why_of
+from seatrial.report.summary import bad_findings, cause_place, describe_attempts, rerun_command, why_of
 from seatrial.report.text import axes_text, count, one_line, shorten, strip_controls
 
 MOST_TEXT = 16_000  # characters of evidence in one test case
@@ -24,8 +24,9 @@ _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 def render_junit(results: RunResults, folder: Path) -> bytes:
     root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(results.started_s))
+    causes = {hash_: cause for cause in results.causes for hash_ in cause.cells}
     for cell in results.cells:
-        root.append(_suite(results, read_cell(folder, cell), stamp))
+        root.append(_suite(results, read_cell(folder, cell), causes.get(cell.hash), stamp))
     if results.holes:
         root.append(_holes(results, stamp))
     for name in ("tests", "failures", "errors", "skipped"):
@@ -35,12 +36,14 @@ def render_junit(results: RunResults, folder: Path) -> bytes:
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text + b"\n"
 
 
-def _suite(results: RunResults, view: CellView, stamp: str) -> ET.Element:
+def _suite(results: RunResults, view: CellView, cause: Cause | None, stamp: str) -> ET.Element:
     cell = view.result
     host = cell.attempts[-1].place.host if cell.attempts else ""
     suite = ET.Element("testsuite", name=_attribute(cell.id), timestamp=stamp, hostname=_attribute(host or "unknown"))
     properties = ET.SubElement(suite, "properties")
     facts = {"hash": cell.hash, "verdict": cell.verdict.value, "flaky": str(cell.flaky).lower(), **cell.axes}
+    if cause is not None:
+        facts |= {"cause": cause.id, "cause-text": cause.text, "cause-place": cause_place(cause, results)}
     for name, value in facts.items():
         ET.SubElement(properties, "property", name=_attribute(name), value=_attribute(value))
     by_step: dict[str, list[Finding]] = {}

@@ -13,6 +13,8 @@ from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.summary import (
     RunSummary,
     bad_findings,
+    cause_place,
+    causes_sentence,
     describe_attempts,
     finding_title,
     recent_changes,
@@ -48,7 +50,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECAS
 
 def render_markdown(results: RunResults, folder: Path) -> str:
     summary = summarize(results)
-    head = [*_head(results, summary), *_matrices(results)]
+    head = [*_head(results, summary), *_causes(results), *_matrices(results)]
     tail = [*_moved(folder), *_flaky(summary), *_xfails(summary), *_not_run(summary)]
     room = MOST_BYTES - _bytes(head) - _bytes(tail)
     shown: list[str] = []
@@ -121,6 +123,16 @@ def _head(results: RunResults, summary: RunSummary) -> list[str]:
     if results.interrupted:
         lines += ["**The run was interrupted: not all cells were done.**", ""]
     return lines
+
+
+def _causes(results: RunResults) -> list[str]:
+    if not results.causes:
+        return []
+    lines = [f"### {causes_sentence(results)}", ""]
+    for cause in results.causes[:MOST_ITEMS]:
+        said = f"{_SIGNS[cause.verdict.value]} **{len(cause.cells)}** {escape_text(cause.text)}"
+        lines.append(f"- {said}<br>{escape_text(cause_place(cause, results))}")
+    return [*lines, *_rest(len(results.causes)), ""]
 
 
 def _matrices(results: RunResults) -> list[str]:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.job import CELLS_WORST_FIRST, FIGURES, CellResult, Finding, Hole, RunResults, Verdict
-from seatrial.report.text import one_line
+from seatrial.job import CELLS_WORST_FIRST, FIGURES, Cause, CellResult, Finding, Hole, RunResults, Verdict
+from seatrial.report.text import count, one_line
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,32 @@ def finding_title(finding: Finding, cell: CellResult) -> str:
     """The step that it is about, and the check where the step has several findings."""
     alone = sum(other.step == finding.step for other in cell.findings) == 1
     return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
+
+
+def causes_sentence(results: RunResults) -> str:
+    """`42 of 299 cells need attention; 4 causes explain 39 of them`; empty where all is well."""
+    bad = sum(not cell.verdict.good for cell in results.cells)
+    if not bad:
+        return ""
+    shared = [cause for cause in results.causes if len(cause.cells) > 1]
+    head = f"{bad} of {count(len(results.cells), 'cell')} need{'s' if bad == 1 else ''} attention"
+    if not shared:
+        return head
+    verb = "explains" if len(shared) == 1 else "explain"
+    return f"{head}; {count(len(shared), 'cause')} {verb} {sum(len(cause.cells) for cause in shared)} of them"
+
+
+def cause_place(cause: Cause, results: RunResults) -> str:
+    """Where a cause is, as exactly as it is known."""
+    if len(cause.cells) == 1:
+        return next(one_line(cell.id) for cell in results.cells if cell.hash == cause.cells[0])
+    if not cause.place:
+        all_of = len(cause.cells) == sum(bool(cell.attempts) for cell in results.cells)
+        return "every cell" if all_of else "spread: no axis explains it"
+    place = ", ".join(f"{one_line(axis)}={one_line(value)}" for axis, value in cause.place.items())
+    there = f"all {cause.of} there" if cause.there == cause.of else f"{cause.there} of {cause.of} there"
+    elsewhere = len(cause.cells) - cause.there
+    return f"{place}: {there}, {elsewhere or 'none'} elsewhere"
 
 
 def rerun_command(results: RunResults, cell: CellResult) -> str:

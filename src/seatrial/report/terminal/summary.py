@@ -14,6 +14,8 @@ from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.summary import (
     RunSummary,
     bad_findings,
+    cause_place,
+    causes_sentence,
     describe_attempts,
     finding_title,
     recent_changes,
@@ -28,6 +30,7 @@ MOST_CELLS = 15  # failed cells shown in full; the others get a line each
 MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
 MOST_FINDINGS = 10  # of one cell
 MOST_ROWS = 50  # of one matrix
+MOST_CAUSES = 8  # they and the totals stand last, so that a terminal of 30 lines shows them
 
 
 def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None) -> None:
@@ -48,6 +51,7 @@ def summary_lines(results: RunResults, folder: Path, columns: int) -> list[Line]
     lines += _xfails(summary, columns)
     lines += _not_run(summary, columns)
     lines += _moved(folder, columns)
+    lines += _causes(results, columns)
     lines += _totals(results, summary, folder, columns)
     return lines
 
@@ -189,6 +193,19 @@ def _xfails(summary: RunSummary, columns: int) -> list[Line]:
         named = "; ".join(cells[:2]) + (" …" if len(cells) > 2 else "")
         lines.append([(f"         {fit(named, columns - 9)}", "dim")])
     return [*lines, *_rest(len(groups)), []]
+
+
+def _causes(results: RunResults, columns: int) -> list[Line]:
+    """What all failures come down to. A failure that stands alone has been shown already."""
+    if sum(not cell.verdict.good for cell in results.cells) < 2 or not results.causes:
+        return []
+    lines: list[Line] = [[(causes_sentence(results), "bold")]]
+    for cause in results.causes[:MOST_CAUSES]:
+        mark, colour = glyph(cause.verdict.value)
+        lines.append([(f"{len(cause.cells):>5} {mark} ", colour), (fit(one_line(cause.text), columns - 8), "")])
+        lines.append([(f"        {fit(cause_place(cause, results), columns - 8)}", "dim")])
+    more = len(results.causes) - MOST_CAUSES
+    return [*lines, *([[(f"  … and {count(more, 'more cause')}", "dim")]] if more > 0 else []), []]
 
 
 def _moved(folder: Path, columns: int) -> list[Line]:
