@@ -17,8 +17,9 @@ import orjson
 from seatrial.kubernetes.config.access import Access
 from seatrial.kubernetes.discovery import Discovery
 from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
-from seatrial.kubernetes.http.connection import JSON, Connection
+from seatrial.kubernetes.http.connection import AT_ONCE, JSON, Connection
 from seatrial.kubernetes.http.failures import PATIENCE_S
+from seatrial.kubernetes.http.http1 import Attempt
 from seatrial.kubernetes.objects import O, Object, ObjectPart, Tree
 from seatrial.kubernetes.pages import PAGE, ObjectSelection, pages
 from seatrial.kubernetes.pod import Pod
@@ -39,6 +40,13 @@ class Chosen(TypedDict, total=False):
     fields: str
 
 
+class Measured(TypedDict, total=False):
+    """For who measures: `retry=False` asks once; `attempts` gets every try with its times."""
+
+    retry: bool
+    attempts: list[Attempt] | None
+
+
 class Patch(Enum):
     """The sort of a patch. A JSON patch is a list of steps, the others are parts of the object."""
 
@@ -54,9 +62,12 @@ class Version(ObjectPart, frozen=True):
 class Kubernetes:
     """One cluster as one identity. Use it as an async context manager, or `close` it."""
 
-    def __init__(self, access: Access, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, access: Access, *, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE, per_s: float | None = None
+    ) -> None:
+        """At most `at_once` requests at a time, and `per_s` a second; the others wait for their turn."""
         self.access = access
-        self.connection = Connection(access, patience_s)
+        self.connection = Connection(access, patience_s, at_once, per_s)
         self.discovery = Discovery(self.connection)
 
     async def __aenter__(self) -> "Kubernetes":
@@ -86,6 +97,7 @@ class Kubernetes:
         name: str = "",
         subresource: str = "",
         dry_run: bool = False,
+        **how: Unpack[Measured],
     ) -> O:
         """Of a manifest that is JSON already, `resource` must be given, and `name` if it may be asked twice."""
         if isinstance(manifest, bytes):
@@ -100,9 +112,9 @@ class Kubernetes:
             body = orjson.dumps(manifest)
         request = self._request("create", resource, namespace, name, subresource)
         try:
-            return await self._write(request, body, into, dry_run=dry_run, repeatable=bool(name))
+            return await self._write(request, body, into, dry_run=dry_run, repeatable=bool(name), **how)
         except AlreadyExists as error:
-            if not error.uncertain:
+            if not error.uncertain or not how.get("retry", True):
                 raise
             return await self._find_created(error, body, into)
 
@@ -146,9 +158,10 @@ class Kubernetes:
         into: type[O] = Object,  # type: ignore[assignment]
         *,
         patience_s: float = WATCH_PATIENCE_S,
+        keep: bool = True,
         **chosen: Unpack[Chosen],
     ) -> Watch[O]:
-        return Watch(self.connection, self._selection(resource, chosen), into, patience_s)
+        return Watch(self.connection, self._selection(resource, chosen), into, patience_s, keep)
 
     async def patch(
         self,
@@ -168,12 +181,18 @@ class Kubernetes:
         return await self._write(request, orjson.dumps(patch), into, how.value, dry_run=dry_run, repeatable=repeatable)
 
     async def delete(
-        self, resource: Resource, name: str, *, namespace: str | None = None, grace_s: int | None = None
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        grace_s: int | None = None,
+        **how: Unpack[Measured],
     ) -> bool:
         """False when it was not there. What it owns goes after it."""
         request = self._request("delete", resource, namespace, name)
         try:
-            await self.connection.request(request, body=_delete_options(grace_s), accept=accept(Object))
+            await self.connection.request(request, body=_delete_options(grace_s), accept=accept(Object), **how)
         except NotFound:
             return False
         return True
@@ -229,13 +248,27 @@ class Kubernetes:
         return Request(verb, resource, self._place(resource, namespace), name, subresource)
 
     async def _write(
-        self, request: Request, body: bytes, into: type[O], content_type: str = JSON, *, dry_run: bool, repeatable: bool
+        self,
+        request: Request,
+        body: bytes,
+        into: type[O],
+        content_type: str = JSON,
+        *,
+        dry_run: bool,
+        repeatable: bool,
+        **how: Unpack[Measured],
     ) -> O:
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
         if dry_run:
             query["dryRun"] = "All"
         answer = await self.connection.request(
-            request, query.items(), body=body, content_type=content_type, accept=accept(into), repeatable=repeatable
+            request,
+            query.items(),
+            body=body,
+            content_type=content_type,
+            accept=accept(into),
+            repeatable=repeatable,
+            **how,
         )
         return decode(request, into, answer.body)
 

@@ -5,7 +5,9 @@
 3. When the server cannot go on from there (410), all is listed again and the differences are given: `added`,
    `modified` and `deleted`, with `relisted` set. States in between are lost; the last of each is given.
 4. `deleted` has the object in its last state. `at_s` is the monotonic clock when its bytes arrived, before decoding.
-5. Only what the caller's struct names is kept, in `objects`, by uid.
+5. Only what the caller's struct names is kept, in `objects`, by uid. With `keep=False` nothing is: after a 410 all that
+   is there is given as `added` once more, with `relisted` set, and then `synced`: what the caller knows and was not
+   given is gone.
 6. While the server cannot be reached it is tried again for `patience_s`; then the last error is raised. What the server
    refuses for good (a right, a kind that is gone) is raised at once.
 """
@@ -55,14 +57,19 @@ class Watch(Generic[O]):
     """Iterate over it, once. `objects` holds what is there now; `gaps` counts how often states in between were lost."""
 
     def __init__(
-        self, connection: Connection, selection: ObjectSelection, form: type[O], patience_s: float = WATCH_PATIENCE_S
+        self,
+        connection: Connection,
+        selection: ObjectSelection,
+        form: type[O],
+        patience_s: float = WATCH_PATIENCE_S,
+        keep: bool = True,
     ) -> None:
         self.objects: dict[str, O] = {}
         self.resource_version = ""
         self.gaps = 0
         self.reconnects = 0
         self._connection, self._selection, self._form = connection, selection, form
-        self._patience_s = patience_s
+        self._patience_s, self._keep = patience_s, keep
         self._request = selection.request("watch")
         self._lines = decoder(WatchLine[form])  # type: ignore[valid-type]
         self._allowed = False  # once it was
@@ -77,9 +84,9 @@ class Watch(Generic[O]):
                 if not self.resource_version:
                     for event in await self._relist(synced):
                         yield event
-                    if not synced:
+                    if not synced or not self._keep:
+                        yield WatchEvent(SYNCED, None, time.monotonic(), relisted=synced)
                         synced = True
-                        yield WatchEvent(SYNCED, None, time.monotonic())
                 async for event in self._stream():
                     yield event
             except Gone:
@@ -118,7 +125,8 @@ class Watch(Generic[O]):
             elif old.metadata.resource_version != found.metadata.resource_version:
                 events.append(WatchEvent(MODIFIED, found, at_s, again))
         self.objects.clear()
-        self.objects.update(there)
+        if self._keep:
+            self.objects.update(there)
         self.resource_version = version
         return events
 
@@ -177,7 +185,7 @@ class Watch(Generic[O]):
             self.resource_version = meta.resource_version
             if kind is DELETED:
                 objects.pop(meta.uid, None)
-            else:
+            elif self._keep:
                 objects[meta.uid] = found
             yield WatchEvent(kind, found, at_s)
 

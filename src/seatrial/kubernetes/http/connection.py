@@ -4,6 +4,7 @@
 2. A connection that never came about is tried again until `patience_s` is over.
 3. A connection that broke after the request went out is asked again only if `repeatable`; else `Uncertain` is raised.
 4. A 401 is answered once with renewed credentials.
+5. With `retry=False` nothing else is asked again; every try is in `attempts`, for who measures.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ from seatrial.kubernetes.errors import (
     api_error,
 )
 from seatrial.kubernetes.http.failures import PATIENCE_S, Failure, backoff_s, delay_after_refusal_s, failure
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Pool, settled
+from seatrial.kubernetes.http.http1 import Attempt, BrokenConnection, NotHttp, Openings, Pace, Pool, settled
 from seatrial.kubernetes.http.proxies import Relay, host_and_port, proxy_of
 from seatrial.kubernetes.resources import Request
 
@@ -41,7 +42,7 @@ JSON = "application/json"
 USER_AGENT = "seatrial"
 REQUEST_S = 60.0  # the server is told to give up by then, and a little later we do
 CONNECT_S = 15.0
-AT_ONCE = 64  # requests; watches, logs and streams are not counted
+AT_ONCE = 64  # requests, unless more are asked for; watches, logs and streams are not counted
 STREAM_BUFFER_BYTES = 1 << 18
 HEARTBEAT_S = 30.0
 NEEDS_UPGRADE = "pgrade request required"  # the answer to the same request without a WebSocket
@@ -60,8 +61,11 @@ class ApiAnswer(NamedTuple):
 class Connection:
     """Keeps connections to one server until it is closed."""
 
-    def __init__(self, access: Access, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, access: Access, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE, per_s: float | None = None
+    ) -> None:
         self.access = access
+        self._at_once, self._pace = at_once, Pace(per_s) if per_s else None
         self.credentials = Credentials(access)
         self.patience_s = patience_s
         parts = urlsplit(access.server)
@@ -105,6 +109,8 @@ class Connection:
         repeatable: bool = True,
         timeout_s: float = REQUEST_S,
         patience_s: float | None = None,
+        retry: bool = True,
+        attempts: list[Attempt] | None = None,
     ) -> ApiAnswer:
         """The body of a 2xx answer; anything else is raised. `method`: another than that of the verb."""
         method = method or request.method
@@ -112,7 +118,9 @@ class Connection:
         until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
         attempt, uncertain, renewed = 0, False, False
         while True:
-            attempt += 1
+            attempt, tried = attempt + 1, Attempt(time.monotonic())
+            if attempts is not None:
+                attempts.append(tried)
             pool = self._pool
             if pool is None or self.credentials.stale:
                 pool = (await self._open())[0]
@@ -120,11 +128,12 @@ class Connection:
             try:
                 head = self._head(method, target, accept, content_type, body is not None)
                 sent = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
-                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S)
+                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S, tried)
             except (BrokenConnection, NotHttp, TimeoutError) as error:
                 broken = self._failure(error)
+                tried.problem = broken.text
                 uncertain = uncertain or (broken.sent and method != "GET")
-                delay = self._delay_after_break(request, broken, attempt, until, repeatable)
+                delay = self._delay_after_break(request, broken, attempt, until if retry else 0.0, repeatable and retry)
             else:
                 if reply.status < 300:
                     return ApiAnswer(reply.body, uncertain)
@@ -134,7 +143,8 @@ class Connection:
                     continue
                 uncertain = uncertain or (reply.status in (500, 502, 504) and method != "GET")
                 refused.uncertain = uncertain
-                delay = delay_after_refusal_s(refused, reply.headers, attempt, until, repeatable)
+                delay = delay_after_refusal_s(refused, reply.headers, attempt, until if retry else 0.0, repeatable)
+            tried.wait_s = delay
             await asyncio.sleep(delay)
 
     async def stream(
@@ -281,7 +291,7 @@ class Connection:
             if self._closed:
                 raise Closed
             if self._pool is None or self._streams is None:
-                self._pool = Pool(await self._address(), self._server_name, AT_ONCE)
+                self._pool = Pool(await self._address(), self._server_name, self._at_once, self._pace)
                 self._streams = aiohttp.ClientSession(
                     connector=aiohttp.TCPConnector(
                         limit=0, keepalive_timeout=45, ttl_dns_cache=30, socket_factory=_socket

@@ -12,6 +12,8 @@ import zlib
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 T = TypeVar("T")
 
 HEAD_BYTES = 1 << 18
@@ -31,6 +33,18 @@ class NotHttp(Exception):
     """What came is not an answer."""
 
 
+class Attempt(msgspec.Struct):
+    """One try at a request, by the monotonic clock. What did not happen has no time."""
+
+    queued_s: float  # asked for; what follows is the wait for a turn, and for a connection
+    sent_s: float | None = None
+    first_byte_s: float | None = None
+    answered_s: float | None = None
+    status: int = 0
+    problem: str = ""  # why there is no answer
+    wait_s: float = 0.0  # before the next try
+
+
 class Reply(NamedTuple):
     status: int
     headers: dict[str, str]  # names in small letters; what comes several times is joined by newlines
@@ -45,6 +59,7 @@ class Wire(asyncio.Protocol):
         self.idle_since = 0.0
         self.closed = False
         self._waiting: asyncio.Future[Reply] | None = None
+        self.attempt = Attempt(0.0)  # of what is asked now
         self._head = b""
         self._status = 0
         self._headers: dict[str, str] = {}
@@ -61,6 +76,7 @@ class Wire(asyncio.Protocol):
         self._head, self._parts, self._read = b"", [], self._read_head
         self._waiting = asyncio.get_running_loop().create_future()
         self.transport.write(request)
+        self.attempt.sent_s = time.monotonic()
         return self._waiting
 
     def close(self) -> None:
@@ -72,6 +88,8 @@ class Wire(asyncio.Protocol):
         if self._waiting is None:
             self.close()  # nothing was asked
             return
+        if self.attempt.first_byte_s is None:
+            self.attempt.first_byte_s = time.monotonic()
         try:
             self._read(data)
         except (ValueError, IndexError, zlib.error) as error:
@@ -90,6 +108,7 @@ class Wire(asyncio.Protocol):
             waiting.set_exception(error)
 
     def _done(self) -> None:
+        self.attempt.answered_s, self.attempt.status = time.monotonic(), self._status
         body = b"".join(self._parts)
         if self._headers.get("content-encoding") == "gzip":
             body = zlib.decompress(body, 31)
@@ -214,6 +233,21 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+class Pace:
+    """At most `per_s` requests a second, evenly: one that comes early waits for its turn."""
+
+    def __init__(self, per_s: float) -> None:
+        self._gap_s = 1.0 / per_s
+        self._next_s = 0.0
+
+    async def turn(self) -> None:
+        now_s = time.monotonic()
+        at_s = max(now_s, self._next_s)
+        self._next_s = at_s + self._gap_s
+        if at_s > now_s:
+            await asyncio.sleep(at_s - now_s)
+
+
 class Pool:
     """Connections to one server, reached at `place`, whose certificate must be for `server_hostname`."""
 
@@ -222,8 +256,9 @@ class Pool:
         place: tuple[str, int],
         server_hostname: str,
         at_once: int,
+        pace: Pace | None = None,
     ) -> None:
-        self._place, self._server_hostname = place, server_hostname
+        self._place, self._server_hostname, self._pace = place, server_hostname, pace
         self._turn = asyncio.Semaphore(at_once)
         self._free: list[tuple[Wire, ssl.SSLContext | None]] = []
         self._openings = Openings()
@@ -236,12 +271,17 @@ class Pool:
         self._free.clear()
         await self._openings.close()
 
-    async def ask(self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float) -> Reply:
+    async def ask(
+        self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float, attempt: Attempt
+    ) -> Reply:
         """The answer; BrokenConnection, NotHttp or TimeoutError when there is none."""
+        if self._pace is not None:
+            await self._pace.turn()
         async with self._turn:
             wire = self._idle_wire(tls)
             if wire is None:
                 wire = await self._openings.open(self._connect(tls, connect_s), Wire.close)
+            wire.attempt = attempt
             answer = wire.ask(request)
             # Cheaper than asyncio.timeout, which matters here.
             alarm = asyncio.get_running_loop().call_later(timeout_s, _ring, answer)

@@ -172,9 +172,8 @@ class Feeds:
                 self._take_root(event.object, event.kind is DELETED)
 
     async def _watch_warnings(self) -> None:
-        watch = self._client.watch(EVENTS, WarningEvent, fields="type=Warning")
-        async for event in watch:
-            watch.objects.clear()  # a relist may give them again, which does no harm; keeping all would
+        # A relist may give them again, which does no harm; keeping all would.
+        async for event in self._client.watch(EVENTS, WarningEvent, fields="type=Warning", keep=False):
             if event.object is None or event.kind is DELETED:
                 continue
             job = self._about(event.object)

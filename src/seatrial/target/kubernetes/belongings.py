@@ -1,0 +1,71 @@
+"""What a driver makes on a cluster for its run: objects of any kind, that carry the run's labels and go with it.
+
+async with Belongings(client, options, "nightly-1") as mine:
+    await client.create(mine.own(manifest, resource), resource=resource)
+
+1. While the block is open, the run counts as being worked on; when it ends, everything goes. Of a driver that was
+   killed it goes with `seatrial reap`, or by itself after some days, as everything of a run does.
+2. What owns and what is owned share a namespace: other namespaces, and kinds without one, are refused.
+"""
+
+import asyncio
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seatrial.job import Outcome
+from seatrial.kubernetes import Kubernetes, Resource
+from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.kubernetes.run_object import RunObject
+from seatrial.target.protocol import TargetError
+
+WORKLOAD = "workload"  # the part of a run that these are
+
+
+class Belongings:
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str) -> None:
+        self._namespace, self._run = client.access.namespace, RunObject(client, options, run, b"")
+        self.labels = names.run_labels(run, WORKLOAD)
+        self.selector = names.selector(run=names.label_value(run), part=WORKLOAD)  # of all that belongs to the run
+        self._owner: dict[str, Any] = {}
+
+    async def __aenter__(self) -> "Belongings":
+        self._owner = await self._run.owner()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._run.close()
+
+    @property
+    def lost(self) -> "asyncio.Future[Exception]":
+        """Done when this process cannot go on with the run."""
+        return self._run.lost
+
+    def own(self, manifest: Mapping[str, Any], resource: Resource) -> dict[str, Any]:
+        """The manifest with the run's labels, also on the pods that it describes, and its owner."""
+        what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
+        if not resource.namespaced:
+            raise TargetError(f"{what} is of the whole cluster: it cannot belong to a run", Outcome.REFUSED)
+        made = copy.deepcopy(dict(manifest))
+        metadata = made.setdefault("metadata", {})
+        if metadata.setdefault("namespace", self._namespace) != self._namespace:
+            problem = f"is in namespace {metadata['namespace']}, and its run in {self._namespace}"
+            raise TargetError(f"{what} {problem}: it cannot belong to it", Outcome.REFUSED)
+        metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owner]
+        for one in (metadata, *_pod_metadata(made.get("spec"))):
+            one["labels"] = {**(one.get("labels") or {}), **self.labels}
+        return made
+
+
+def _pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
+    """Of each pod template, however deep: of a Job in a JobSet, of the replicas of a training job."""
+    if isinstance(spec, list):
+        for one in spec:
+            yield from _pod_metadata(one)
+    elif isinstance(spec, dict):
+        for key, value in spec.items():
+            if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
+                yield value.setdefault("metadata", {})
+            else:
+                yield from _pod_metadata(value)
