@@ -12,6 +12,8 @@ COMMANDS = {
     "init": "Write a suite that runs here as it is.",
     "plan": "Show what would run, what would not and why, and what it costs.",
     "run": "Run a suite.",
+    "runs": "List the runs that are there.",
+    "logs": "Show the logs of a run, live.",
     "attach": "Watch a run that goes on, or take up one whose process is gone and finish it.",
     "cancel": "Stop a run, wherever it was started on this machine.",
     "reap": "Remove what runs left behind, by its label alone.",

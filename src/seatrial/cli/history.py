@@ -1,7 +1,6 @@
 """`seatrial history`: past figures with their bounds and changes, alarms, and what people said of them."""
 
 import difflib
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of
+from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of, print_json
 
 if TYPE_CHECKING:
     from seatrial.job import Bound
@@ -169,7 +168,7 @@ def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     except HistoryError as error:
         _unusable(error)
     if as_json:
-        _print_json({"alarms": found, "precision": _precision(alarm_precision(found))})
+        print_json({"alarms": found, "precision": _precision(alarm_precision(found))})
     else:
         _print(alarms_lines(found))
 
@@ -180,7 +179,7 @@ def _show_all(past: "History", as_json: bool) -> None:
 
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
-        _print_json(
+        print_json(
             {"history": past.place, "trials": trials, "runs": runs, "precision": _precision(alarm_precision(alarms))}
         )
     elif not runs:
@@ -213,7 +212,7 @@ def _show(
         views = ranked([view_series(one, bounds.get(one.benchmark, ())) for one in series])
     if as_json:
         data = {"trial": trial, "cells": cells, "series": views, "together": group_changes(views), "alarms": alarms}
-        _print_json({**data, "precision": _precision(alarm_precision(alarms))})
+        print_json({**data, "precision": _precision(alarm_precision(alarms))})
     else:
         columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
         lines = [*cell_history_lines(trial, cells, columns), []] if cells else []
@@ -278,12 +277,6 @@ def _precision(found: Any) -> dict[str, Any]:
         "unjudged": found.unjudged,
         "precision": found.share,
     }
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
 
 
 def _print(lines: "list[Line]") -> None:

@@ -77,6 +77,14 @@ def fail(message: str, code: int = 2) -> NoReturn:
     raise SystemExit(code)
 
 
+def print_json(data: "dict[str, Any]") -> None:
+    import json
+
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
+
+
 def read_plan(folder: "RunFolder") -> "dict[str, Any]":
     from seatrial.record import DamagedRun
 
@@ -93,6 +101,20 @@ def planned(folder: "RunFolder") -> "list[PlannedCell]":
         return folder.planned_cells()
     except DamagedRun as error:
         fail(str(error), 3)
+
+
+def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]":
+    """The cells of a run that an expression as of --select means; without one, all."""
+    from seatrial.plan import UnknownName
+    from seatrial.plan.select import select_cells
+
+    cells = planned(folder)
+    if expression is None:
+        return cells
+    try:
+        return select_cells(cells, expression)
+    except UnknownName as error:
+        fail(f"{folder.run} has no cell {expression!r}{error.hint}")
 
 
 def find(runs: Path, name: str) -> "RunFolder":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUNS, fail, find, read_plan
+from seatrial.cli.options import RUNS, fail, find
 
 if TYPE_CHECKING:
     from seatrial.record import RunFolder
@@ -61,17 +61,16 @@ def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdow
 
 
 def _unfinished(folder: "RunFolder") -> str:
-    from seatrial.record import JournalError, owner_of, read_journal
+    from seatrial.record import RunState, run_overview
+    from seatrial.report.text import count
 
-    try:
-        entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
-    except JournalError as error:
-        return str(error)
-    done = len({entry["cell"] for entry in entries if entry["event"] in ("judged", "skipped")})
-    text = f"{done} of {len(read_plan(folder)['cells'])} cells are judged"
-    owner = owner_of(folder.path)
-    if owner and owner.alive():
-        return f"{folder.run} is still running (process {owner.pid}): {text}; `seatrial attach {folder.run}` shows it"
+    found = run_overview(folder)
+    text = f"{found.done} of {count(found.cells, 'cell')} are judged"
+    if found.state is RunState.DAMAGED:
+        return found.why
+    if found.owner is not None:
+        shows = f"`seatrial attach {folder.run}` shows it"
+        return f"{folder.run} is still running (process {found.owner.pid}): {text}; {shows}"
     return f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it"
 
 

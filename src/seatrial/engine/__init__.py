@@ -1,6 +1,7 @@
 """Runs plans: limits, retries, cancellation, journal, attach and reap."""
 
 from seatrial.engine.commit import commit_of
+from seatrial.engine.logs import LogPiece, LogSource, RunLogs
 from seatrial.engine.prepare import PlanChanged, PreparedRun, RunOptions, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
 from seatrial.engine.run import Run, RunStopped
@@ -8,11 +9,14 @@ from seatrial.engine.secret import SecretError
 from seatrial.engine.verify import RunRefused
 
 __all__ = [
+    "LogPiece",
+    "LogSource",
     "PlanChanged",
     "PreparedRun",
     "Reaped",
     "Reaping",
     "Run",
+    "RunLogs",
     "RunOptions",
     "RunRefused",
     "RunStopped",

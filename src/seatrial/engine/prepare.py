@@ -69,14 +69,19 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
     return PreparedRun(suite, plan, folder, options)
 
 
+def suite_of(folder: RunFolder) -> Suite:
+    """The suite as it was when the run began. Raises SuiteError and DamagedRun."""
+    written = folder.read_plan()["suite"]
+    suite = from_data(written["data"], Path(written["directory"]), *plugins.models(), path=written["path"])
+    if moved := written.get("moved"):
+        suite = suite.on(restore_chosen_target(moved, suite.targets, plugins.models()[1]))
+    return suite
+
+
 def reopen(folder: RunFolder) -> PreparedRun:
     """The plan as it was, from what the folder holds: the suite file may have changed or be gone."""
     written = folder.read_plan()
-    suite = from_data(
-        written["suite"]["data"], Path(written["suite"]["directory"]), *plugins.models(), path=written["suite"]["path"]
-    )
-    if moved := written["suite"].get("moved"):
-        suite = suite.on(restore_chosen_target(moved, suite.targets, plugins.models()[1]))
+    suite = suite_of(folder)
     hashes = [cell["hash"] for cell in written["cells"]]
     plan = expand(suite)
     found = {cell.hash: cell for cell in plan.cells}

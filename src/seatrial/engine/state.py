@@ -77,9 +77,11 @@ class RunRecord:
     started_s: float | None = None
 
 
-def read_run(entries: Iterable[dict[str, Any]]) -> RunRecord:
-    """Raises JournalError for the journal of a version with another form."""
-    run = RunRecord()
+def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) -> RunRecord:
+    """What the journal says; with `run`, that takes the entries that came since it was read.
+
+    Raises JournalError for the journal of a version with another form."""
+    run = RunRecord() if run is None else run
     for entry in entries:
         event = entry["event"]
         if event == "run":

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -10,6 +11,24 @@ from seatrial.plan.plan import UnknownName
 from seatrial.suite import Cell, glob_matches, nearest
 
 _HASH = re.compile(r"/[0-9a-f]{1,8}")
+
+
+class Selectable(Protocol):
+    """A cell of a suite, or what a run folder says of one."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+    @property
+    def trial(self) -> str: ...
+    @property
+    def axes(self) -> dict[str, str]: ...
+    @property
+    def tags(self) -> frozenset[str]: ...
+
+
+S = TypeVar("S", bound=Selectable)
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -43,6 +62,15 @@ def unselected_reasons(
     return [_why_not(cell, selection, meant) for cell in cells]
 
 
+def select_cells(cells: Sequence[S], text: str) -> list[S]:
+    """Those that an expression as of --select means. Raises UnknownName."""
+    means = _meaning(text)
+    found = [cell for cell in cells if means(cell)]
+    if not found:
+        raise UnknownName("cell", text, _hint(text, cells, (), sorted({tag for cell in cells for tag in cell.tags})))
+    return found
+
+
 def _why_not(cell: Cell, selection: Selection, meant: set[str]) -> str:
     lacking = [tag for tag in selection.tags if tag not in cell.tags]
     if lacking:
@@ -50,7 +78,7 @@ def _why_not(cell: Cell, selection: Selection, meant: set[str]) -> str:
     return "select: not selected" if selection.select and cell.id not in meant else ""
 
 
-def _meaning(text: str) -> Callable[[Cell], bool]:
+def _meaning(text: str) -> Callable[[Selectable], bool]:
     if _HASH.fullmatch(text):
         return lambda cell: cell.hash.startswith(text[1:])
     if _is_axes(text):
@@ -68,14 +96,14 @@ def _axes(text: str) -> list[str]:
     return [term.partition("=")[0] for term in text.split(",")]
 
 
-def _has(cell: Cell, axis: str, value: str) -> bool:
+def _has(cell: Selectable, axis: str, value: str) -> bool:
     if axis == "tag":
         return any(glob_matches(value, tag) for tag in cell.tags)
     have = cell.trial if axis == "trial" else cell.axes.get(axis)
     return have is not None and glob_matches(value, have)
 
 
-def _hint(text: str, cells: Sequence[Cell], holes: Sequence[Hole], tags: list[str]) -> str:
+def _hint(text: str, cells: Sequence[Selectable], holes: Sequence[Hole], tags: list[str]) -> str:
     """What was perhaps meant, or that it is a hole."""
     if text.startswith("/"):
         return "; a hash has 8 hex digits, see `seatrial plan`"

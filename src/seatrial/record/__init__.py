@@ -3,6 +3,7 @@
 from seatrial.record.folder import DamagedFile, DamagedRun, PlannedCell, RunFolder, UnknownRun, find_run, write_whole
 from seatrial.record.journal import Journal, JournalError, read_journal
 from seatrial.record.live import LiveReader, LiveWriter
+from seatrial.record.overview import RunOverview, RunState, run_overview, run_overviews
 from seatrial.record.owner import Owned, Owner, Ownership, owner_of
 
 __all__ = [
@@ -17,9 +18,13 @@ __all__ = [
     "Ownership",
     "PlannedCell",
     "RunFolder",
+    "RunOverview",
+    "RunState",
     "UnknownRun",
     "find_run",
     "owner_of",
     "read_journal",
+    "run_overview",
+    "run_overviews",
     "write_whole",
 ]

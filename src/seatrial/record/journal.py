@@ -113,18 +113,22 @@ def _decode(line: bytes, number: int) -> dict[str, Any] | None:
     return entry if entry["n"] == number else None
 
 
-def read_journal(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """All entries, and how many bytes of the file they are. A torn last line is left out."""
-    data = path.read_bytes()
+def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """All entries, and how many bytes of the file they are; with `start_bytes`, those that come after so many bytes,
+    the number of the first of them being `first`. A torn last line is left out."""
+    with open(path, "rb") as file:
+        file.seek(start_bytes)
+        data = file.read()
     entries: list[dict[str, Any]] = []
     position = 0
     while position < len(data):
         end = data.find(b"\n", position)
-        entry = _decode(data[position:end], len(entries)) if end >= 0 else None
+        number = first + len(entries)
+        entry = _decode(data[position:end], number) if end >= 0 else None
         if entry is None:
             if end >= 0 and data[end + 1 :].strip(b"\0\n"):
-                raise JournalError(f"{path}:{len(entries) + 1}: this line is damaged, and others follow it")
+                raise JournalError(f"{path}:{number + 1}: this line is damaged, and others follow it")
             break
         entries.append(entry)
         position = end + 1
-    return entries, position
+    return entries, start_bytes + position

@@ -27,6 +27,8 @@ SYMBOLS: Final[dict[str, Symbol]] = {
     "hole": Symbol("–", "-", "", "a combination that is not run"),
     "waiting": Symbol("·", ".", "", "not started"),
     "queued": Symbol("◌", ",", "blue", "waits for a place"),
+    "unfinished": Symbol("◌", ",", "yellow", "nobody works on it"),
+    "damaged": Symbol("?", "?", "red", "cannot be read"),
     "running": Symbol("▶", ">", "cyan", "runs"),
     "retrying": Symbol("↻", "r", "yellow", "tried again"),
     "confirming": Symbol("↻", "r", "yellow", "run again to be sure"),

@@ -1,0 +1,84 @@
+"""`seatrial logs`: what the jobs of a run wrote, also while they run."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import RUNS, cells_of, fail, find
+
+if TYPE_CHECKING:
+    from seatrial.engine import LogSource
+    from seatrial.record import PlannedCell, RunFolder
+
+
+@click.command()
+@click.argument("run")
+@click.argument("cell", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on until they have ended.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="That attempt.  [default: the last]")
+@RUNS
+def command(run: str, cell: str | None, follow: bool, attempt: int | None, runs: Path) -> None:
+    """Show the logs of RUN, or of CELL of it: an id, a glob of ids, axis=value, or / and the beginning of a hash.
+
+    Of all parts and hosts, from whatever target; jobs that still run are not disturbed. Of several cells or parts each
+    line has its cell before it. With -f and without CELL, those that have not ended yet, and those that come.
+    """
+    import asyncio
+
+    from seatrial.job import ExitCode
+    from seatrial.record import DamagedRun, JournalError
+    from seatrial.suite import SuiteError
+
+    if follow and attempt:
+        fail("--attempt is of what has been: with -f there is only the last")
+    folder = find(runs, run)
+    cells = cells_of(folder, cell)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # targets are let go of in order
+    try:
+        problems = asyncio.run(_show(folder, cells, follow, ended_too=cell is not None, attempt=attempt))
+    except (JournalError, DamagedRun, SuiteError) as error:
+        fail(str(error), ExitCode.INFRA)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read it has had enough
+        raise SystemExit(0) from None
+    except KeyboardInterrupt:
+        raise SystemExit(ExitCode.INTERRUPTED) from None
+    raise SystemExit(ExitCode.INFRA if problems else ExitCode.PASSED)
+
+
+async def _show(
+    folder: "RunFolder", cells: "list[PlannedCell]", follow: bool, ended_too: bool, attempt: int | None
+) -> int:
+    """How many logs could not be had."""
+    from seatrial.engine import RunLogs
+    from seatrial.report.terminal.log_lines import LogPrinter
+
+    ids = {cell.hash: cell.id for cell in cells}
+    problems = 0
+    async with RunLogs(folder, ids) as logs:
+        printer = LogPrinter(sys.stdout, named=len(cells) > 1 or logs.several_parts())
+        shown = False
+        async for piece in logs.follow(ended_too) if follow else logs.now(attempt):
+            shown = True
+            if piece.problem:
+                problems += 1
+                click.echo(f"seatrial: {_name(ids, piece.source)}: {piece.problem}", err=True)
+            else:
+                printer.write(_name(ids, piece.source), piece.data)
+        printer.close()
+    if not shown:
+        click.echo(f"seatrial: {_nothing(folder, cells, attempt)}", err=True)
+    return problems
+
+
+def _name(ids: dict[str, str], source: "LogSource") -> str:
+    again = f" #{source.attempt}" if source.attempt > 1 else ""
+    return ids[source.cell] + ("" if source.part == "job" else f" {source.part}") + again
+
+
+def _nothing(folder: "RunFolder", cells: "list[PlannedCell]", attempt: int | None) -> str:
+    what = cells[0].id if len(cells) == 1 else folder.run
+    return f"there is no log of {what}{f', attempt {attempt}' if attempt else ''}: nothing of it has been started"

@@ -1,0 +1,239 @@
+"""The logs of a run: from its folder where they have been collected, from the targets where jobs still run.
+
+1. Nothing is changed, and nothing is taken over: a run that another process works on goes on as if nobody looked.
+2. Nothing is lost: what a job wrote between the last look and its removal is read from the run folder afterwards.
+3. Of a job with several hosts all are in its log, each line with its host before it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from seatrial import plugins
+from seatrial.engine.prepare import suite_of
+from seatrial.engine.state import PartRecord, RunRecord, State, read_run
+from seatrial.job import Verdict
+from seatrial.record import LiveReader, RunFolder, owner_of, read_journal
+from seatrial.target import Target, TargetError
+
+POLL_S = 0.25
+BLOCK_BYTES = 1 << 18
+QUEUED = 64
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
+
+
+class LogSource(NamedTuple):
+    cell: str  # hash
+    attempt: int
+    part: str
+
+
+class LogPiece(NamedTuple):
+    """Bytes of a log; or, with `problem`, why there are no more of it."""
+
+    source: LogSource
+    data: bytes
+    problem: str = ""
+
+
+class RunLogs:
+    """`cells` are those that are wanted: ids by hash."""
+
+    def __init__(self, folder: RunFolder, cells: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._cells = cells
+        self._run = RunRecord()
+        self._bytes = self._entries = 0
+        self._finished = False
+        self._live = LiveReader(folder.path)
+        self._over: set[str] = set()  # ids of cells that have a verdict
+        self._targets: dict[str, asyncio.Task[Target]] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "RunLogs":
+        self._read_on()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def several_parts(self) -> bool:
+        """Whether an attempt of a wanted cell has more than one."""
+        return any(len(one.parts) > 1 for hash_ in self._cells for one in self._run.attempts.get(hash_, []))
+
+    async def now(self, attempt: int | None = None) -> AsyncIterator[LogPiece]:
+        """What there is at the moment, cell by cell: of each the last attempt, or the one of that number."""
+        for hash_ in self._cells:
+            attempts = self._run.attempts.get(hash_, [])
+            for one in [one for one in attempts if one.number == attempt] if attempt else attempts[-1:]:
+                for name, part in one.parts.items():
+                    async for piece in self._now(LogSource(hash_, one.number, name), part):
+                        yield piece
+
+    async def _now(self, source: LogSource, part: PartRecord) -> AsyncIterator[LogPiece]:
+        if part.state.reached(State.COLLECTED):
+            for block in _blocks(self._path(source)):
+                yield LogPiece(source, block)
+        elif part.handle is not None:
+            try:
+                async for block in (await self._target(part.target)).logs(part.handle):
+                    yield LogPiece(source, block)
+            except TargetError as error:
+                yield LogPiece(source, b"", str(error))
+
+    async def follow(self, ended_too: bool) -> AsyncIterator[LogPiece]:
+        """All that is written until every wanted cell has its verdict, or nobody works on the run and its jobs have
+        ended. Logs of cells that have ended already are left out unless they are asked for."""
+        queue: asyncio.Queue[LogPiece] = asyncio.Queue(QUEUED)
+        streams: dict[LogSource, _Stream] = {}
+        skipped = set() if ended_too else {hash_ for hash_, id_ in self._cells.items() if id_ in self._over}
+        over = False
+        try:
+            while not over or not queue.empty() or not all(stream.task.done() for stream in streams.values()):
+                self._begin_streams(streams, skipped, queue)
+                async for piece in _for_a_while(queue):
+                    yield piece
+                self._read_on()
+                over = over or self._is_over(skipped, streams)
+                if over:
+                    for stream in streams.values():
+                        stream.collected.set()  # it is there, or will not come any more
+            await asyncio.gather(*(stream.task for stream in streams.values()))
+        finally:
+            for stream in streams.values():
+                stream.task.cancel()
+            await asyncio.gather(*(stream.task for stream in streams.values()), return_exceptions=True)
+
+    def _begin_streams(
+        self, streams: "dict[LogSource, _Stream]", skipped: set[str], queue: "asyncio.Queue[LogPiece]"
+    ) -> None:
+        for hash_ in self._cells:
+            for attempt in self._run.attempts.get(hash_, [])[-1:] if hash_ not in skipped else []:
+                for name, part in attempt.parts.items():
+                    source = LogSource(hash_, attempt.number, name)
+                    if source not in streams and (part.handle is not None or part.state.reached(State.COLLECTED)):
+                        stream = streams[source] = _Stream()
+                        stream.task = asyncio.create_task(self._stream(source, part, stream, queue))
+                    if source in streams and part.state.reached(State.COLLECTED):
+                        streams[source].collected.set()
+
+    def _is_over(self, skipped: set[str], streams: "Mapping[LogSource, _Stream]") -> bool:
+        if self._finished or all(id_ in self._over for hash_, id_ in self._cells.items() if hash_ not in skipped):
+            return True
+        owner = owner_of(self._folder.path)
+        worked_on = owner is not None and owner.works_on(self._folder.path)
+        return not worked_on and all(stream.read.is_set() for stream in streams.values())
+
+    async def _stream(
+        self, source: LogSource, part: PartRecord, stream: "_Stream", queue: "asyncio.Queue[LogPiece]"
+    ) -> None:
+        """First as the job writes it, then what was not seen of it when it was collected."""
+        shown, problem = Shown(), ""
+        if not stream.collected.is_set() and not part.state.reached(State.COLLECTED):
+            assert part.handle is not None
+            try:
+                async for block in (await self._target(part.target)).logs(part.handle, follow=True):
+                    shown.add(block)
+                    await queue.put(LogPiece(source, block))
+            except TargetError as error:
+                problem = str(error)
+        stream.read.set()
+        await stream.collected.wait()
+        path = self._path(source)
+        if path.is_file():
+            rest = shown.rest(path.read_bytes())
+            if rest is not None:
+                await queue.put(LogPiece(source, rest))
+                return
+            problem = f"the log went on faster than it could be followed; {path} has its beginning and its end"
+        if problem:
+            await queue.put(LogPiece(source, b"", problem))
+
+    def _path(self, source: LogSource) -> Path:
+        return self._folder.attempt(source.cell, source.attempt, source.part) / "log.txt"
+
+    def _read_on(self) -> None:
+        if self._folder.journal.exists():
+            entries, self._bytes = read_journal(self._folder.journal, self._bytes, self._entries)
+            self._entries += len(entries)
+            read_run(entries, self._run)
+            self._finished = self._finished or any(entry["event"] == "finished" for entry in entries)
+        for change in self._live.changes():
+            if change.state in _VERDICTS:
+                self._over.add(change.cell)
+
+    async def _target(self, name: str) -> Target:
+        """Opened once."""
+        if name not in self._targets:
+            self._targets[name] = asyncio.create_task(self._open(name))
+        return await asyncio.shield(self._targets[name])
+
+    async def _open(self, name: str) -> Target:
+        entry = suite_of(self._folder).targets[name]
+        target = plugins.targets()[entry.kind].open(name, entry.options)
+        await target.open()
+        self._stack.push_async_callback(target.close)
+        return target
+
+
+@dataclass
+class _Stream:
+    collected: asyncio.Event = field(default_factory=asyncio.Event)  # the run folder has the log, or never will
+    read: asyncio.Event = field(default_factory=asyncio.Event)  # its target gives no more of it
+    task: "asyncio.Task[None]" = field(init=False)
+
+
+async def _for_a_while(queue: "asyncio.Queue[LogPiece]") -> AsyncIterator[LogPiece]:
+    until_s = asyncio.get_running_loop().time() + POLL_S
+    while True:
+        try:
+            async with asyncio.timeout_at(until_s):
+                piece = await queue.get()
+        except TimeoutError:
+            return
+        yield piece
+
+
+class Shown:
+    """How much of a log has been shown. Lines of several hosts are in order for each host, not among each other."""
+
+    def __init__(self) -> None:
+        self._lines: dict[bytes, tuple[int, bytes]] = {}  # by host: how many, and the last
+        self._partial = b""
+
+    def add(self, block: bytes) -> None:
+        *whole, self._partial = (self._partial + block).split(b"\n")
+        for line in whole:
+            number, _ = self._lines.get(_host(line), (0, b""))
+            self._lines[_host(line)] = (number + 1, line)
+
+    def rest(self, log: bytes) -> bytes | None:
+        """What of the whole log has not been shown; None when that cannot be told: its middle was left out."""
+        lines = log.split(b"\n")
+        of_host: dict[bytes, list[int]] = {}
+        for number, line in enumerate(lines[:-1]):
+            of_host.setdefault(_host(line), []).append(number)
+        shown: set[int] = set()
+        for host, (count, last) in self._lines.items():
+            places = of_host.get(host, [])
+            if len(places) < count or lines[places[count - 1]] != last:
+                return None
+            shown.update(places[:count])
+        rest = b"\n".join(line for number, line in enumerate(lines) if number not in shown)
+        return rest.removeprefix(self._partial)
+
+
+def _host(line: bytes) -> bytes:
+    """`[N]` of a line that begins so."""
+    return line.partition(b" ")[0] if line.startswith(b"[") else b""
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    try:
+        with open(path, "rb") as file:
+            yield from iter(lambda: file.read(BLOCK_BYTES), b"")
+    except FileNotFoundError:  # of a job that wrote none
+        return

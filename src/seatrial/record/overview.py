@@ -1,0 +1,84 @@
+"""The runs of a folder, each in a few words: what it came to, or how far it is and who works on it."""
+
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from seatrial.record.folder import RunFolder
+from seatrial.record.journal import JournalError, read_journal
+from seatrial.record.owner import Owner, owner_of
+
+
+class RunState(StrEnum):
+    FINISHED = "finished"
+    RUNNING = "running"  # somebody works on it
+    UNFINISHED = "unfinished"  # nobody does: `attach` finishes it
+    DAMAGED = "damaged"
+
+
+class RunOverview(msgspec.Struct, frozen=True):
+    run: str
+    state: RunState
+    started_s: float  # wall time
+    cells: int
+    done: int  # cells that came to a verdict
+    verdict: str = ""  # of one that is finished
+    seconds: float | None = None
+    counts: dict[str, int] = {}
+    owner: Owner | None = None  # who works on it
+    why: str = ""  # of one that is damaged
+
+
+class _Results(msgspec.Struct):
+    """What is read of `results.json` here; the rest of it may be large."""
+
+    verdict: str
+    cells: list[msgspec.Raw]
+    started_s: float = 0.0
+    seconds: float = 0.0
+    counts: dict[str, int] = {}
+
+
+class _Plan(msgspec.Struct):
+    cells: list[msgspec.Raw]
+
+
+_results = msgspec.json.Decoder(_Results)
+_plan = msgspec.json.Decoder(_Plan)
+
+
+def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
+    """The newest first, at most `last`; and how many there are in all."""
+    plans = sorted(runs.glob("*/plan.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    return [run_overview(RunFolder(path.parent)) for path in plans[:last]], len(plans)
+
+
+def run_overview(folder: RunFolder) -> RunOverview:
+    began_s = folder.plan.stat().st_mtime
+    try:
+        cells = len(_plan.decode(folder.plan.read_bytes()).cells)
+    except (OSError, msgspec.DecodeError) as error:
+        return RunOverview(folder.run, RunState.DAMAGED, began_s, 0, 0, why=f"plan.json: {error}")
+    owner = owner_of(folder.path)
+    if owner is not None and owner.works_on(folder.path):
+        return RunOverview(folder.run, RunState.RUNNING, began_s, cells, _done(folder), owner=owner)
+    if not folder.results.exists():
+        try:
+            return RunOverview(folder.run, RunState.UNFINISHED, began_s, cells, _done(folder))
+        except JournalError as error:
+            return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=str(error))
+    try:
+        found = _results.decode(folder.results.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=f"results.json: {error}")
+    finished = RunState.FINISHED
+    return RunOverview(
+        folder.run, finished, found.started_s, cells, len(found.cells), found.verdict, found.seconds, found.counts
+    )
+
+
+def _done(folder: RunFolder) -> int:
+    """Raises JournalError."""
+    entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
+    return len({entry["cell"] for entry in entries if entry["event"] in ("judged", "skipped")})

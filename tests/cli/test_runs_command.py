@@ -1,0 +1,41 @@
+"""`seatrial runs`: what each run came to, or how far it is."""
+
+import json
+
+from seatrial.record import Ownership
+from world import World
+
+SUITE = "name: nightly\ntrials:\n  ok: {kind: runtime, run: ['true']}\n  bad: {kind: runtime, run: ['false']}\n"
+
+
+def test_without_any_it_says_how_to_make_one(world: World) -> None:
+    assert "there are no runs in runs yet" in world.seatrial("runs", check=0).stdout
+
+
+def test_runs_are_listed_with_what_they_came_to_or_how_far_they_are(world: World) -> None:
+    world.suite(SUITE)
+    world.seatrial("run", "suite.yaml", check=1)
+    first = world.run().run
+    world.seatrial("run", "suite.yaml", "--select", "ok", check=0)
+    second = world.run().run
+    (world.folder / "runs" / first / "results.json").unlink()
+    lines = world.seatrial("runs", check=0).stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [["✓", "passed", second], ["◌", "unfinished", first]]
+    assert lines[0].endswith("1 cell  ✓ 1 passed")
+    assert lines[1].endswith("2 of 2 cells done, `seatrial attach` finishes it")
+    ownership = Ownership.take(world.folder / "runs" / first)
+    told = json.loads(world.seatrial("runs", "--json", check=0).stdout)
+    assert [(one["run"], one["state"]) for one in told["runs"]] == [(second, "finished"), (first, "running")]
+    ownership.release()
+    assert "… and 1 older; --last 2 lists all" in world.seatrial("runs", "--last", "1", check=0).stdout
+
+
+def test_a_run_that_cannot_be_read_hides_no_other(world: World) -> None:
+    world.suite(SUITE)
+    world.seatrial("run", "suite.yaml", "--select", "ok", check=0)
+    (world.run().path / "results.json").write_text("{")
+    broken = world.folder / "runs" / "broken"
+    broken.mkdir()
+    (broken / "plan.json").write_text("nonsense")
+    lines = world.seatrial("runs", check=0).stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["damaged", "damaged"]
