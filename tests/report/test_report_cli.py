@@ -10,6 +10,7 @@ import sample
 from click.testing import CliRunner, Result
 
 from seatrial.cli.report import command
+from seatrial.job import RunResults
 from seatrial.report.results import results_schema
 
 
@@ -74,3 +75,32 @@ def test_a_file_that_cannot_be_written_is_said(runs: Path, tmp_path: Path) -> No
     done = call(runs, "2026", "--junit", str(tmp_path / "none" / "a.xml"))
     assert done.exit_code == 2
     assert "cannot be written" in done.stderr
+
+
+def plan_of(run: RunResults) -> str:
+    cells = [{"id": one.id, "hash": one.hash, "axes": one.axes, "trial": one.trial, "tags": []} for one in run.cells]
+    return json.dumps({"cells": cells, "holes": [], "suite": {}, "options": {}})
+
+
+def test_a_cell_is_shown_with_all_that_is_known_of_it(runs: Path) -> None:
+    (runs / "20260101-000000-7f3a" / "plan.json").write_text(plan_of(sample.small()))
+    said = call(runs, "2026", "--cell", "/a1b2c3d4").stdout
+    assert said.startswith("✗ failed  generic[runtime=base,machine=large]  /a1b2c3d4\n")
+    assert "  ✓ command git" in said
+    assert (
+        "    │     from scipy._lib._ccallback import LowLevelCallable" in said
+    )  # of the evidence more than its first line
+    assert "generic[runtime=base,machine=small]" not in said
+    assert [line for line in said.splitlines() if line.startswith("  log    ")]
+    data = json.loads(call(runs, "2026", "--cell", "runtime=base", "--json").stdout)
+    assert {one["axes"]["runtime"] for one in data["cells"]} == {"base"}
+    done = call(runs, "2026", "--cell", "runtime=bose")
+    assert done.exit_code == 2
+    assert "no runtime 'bose'; did you mean 'base'" in done.stderr
+
+
+def test_verbose_shows_all_that_is_known_of_what_did_not_pass(runs: Path) -> None:
+    plain, verbose = call(runs, "2026").stdout, call(runs, "2026", "-v").stdout
+    assert "from scipy._lib._ccallback import LowLevelCallable" not in plain
+    assert "    │     from scipy._lib._ccallback import LowLevelCallable" in verbose
+    assert plain.splitlines()[-3:] == verbose.splitlines()[-3:]

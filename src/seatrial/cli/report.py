@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUNS, fail, find
+from seatrial.cli.options import RUNS, cells_of, fail, find
 
 if TYPE_CHECKING:
     from seatrial.record import RunFolder
@@ -18,15 +18,29 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.command()
 @click.argument("run")
 @RUNS
+@click.option("--cell", metavar="CELL", help="All that is known of it: an id, a glob, axis=value or /hash.")
+@click.option("-v", "--verbose", is_flag=True, help="All that is known of each cell that did not pass.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - is standard output.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
-def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdown: Path | None, as_json: bool) -> None:
-    """Show RUN (an id, its beginning, a path, or `last`): what passed, what failed and why.
+def command(
+    run: str,
+    runs: Path,
+    cell: str | None,
+    verbose: bool,
+    html: Path | None,
+    junit: Path | None,
+    markdown: Path | None,
+    as_json: bool,
+) -> None:
+    """Show RUN (an id, its beginning, a path, or `last`): what passed, what failed and why; with --cell only of those
+    cells, and all of it.
 
     Ends with 0 when it could be shown, whatever the run's verdict is.
     """
+    import msgspec
+
     from seatrial.report.results import ResultsError, read_results
 
     found = find(runs, run)
@@ -37,9 +51,10 @@ def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdow
         results = read_results(folder)
     except ResultsError as error:
         fail(str(error))
+    if cell is not None:
+        wanted = {one.id for one in cells_of(found, cell)}
+        results = msgspec.structs.replace(results, cells=[one for one in results.cells if one.id in wanted], holes=[])
     if as_json:
-        import msgspec
-
         _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
     if junit:
         from seatrial.report.junit import render_junit
@@ -55,9 +70,12 @@ def command(run: str, runs: Path, html: Path | None, junit: Path | None, markdow
         start = Path.cwd() if html == Path("-") else html.resolve().parent
         _write(html, render_html(results, folder, os.path.relpath(folder, start)).encode())
     if not (as_json or junit or markdown or html):
-        from seatrial.report.terminal.summary import print_summary
+        from seatrial.report.terminal.summary import print_cells, print_summary
 
-        print_summary(results, folder)
+        if cell is not None:
+            print_cells(results, folder)
+        else:
+            print_summary(results, folder, verbose=verbose)
 
 
 def _unfinished(folder: "RunFolder") -> str:

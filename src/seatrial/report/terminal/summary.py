@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -23,6 +24,7 @@ from seatrial.report.summary import (
     summarize,
     why_of,
 )
+from seatrial.report.terminal.cell import cell_lines
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
 from seatrial.report.text import axes_text, count, duration_text, first_line, fit, one_line, size_text, width
 
@@ -33,20 +35,32 @@ MOST_ROWS = 50  # of one matrix
 MOST_CAUSES = 8  # they and the totals stand last, so that a terminal of 30 lines shows them
 
 
-def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None) -> None:
+def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None, verbose: bool = False) -> None:
+    """`verbose`: all that is known of each cell that did not pass."""
+    _print(lambda columns: summary_lines(results, folder, columns, verbose), stream)
+
+
+def print_cells(results: RunResults, folder: Path, stream: TextIO | None = None) -> None:
+    """All that is known of each cell of these results, and nothing of the run."""
+    views = [read_cell(folder, cell, _shown(folder)) for cell in results.cells]
+    _print(lambda columns: [line for view in views for line in [*cell_lines(results, view, columns), []]][:-1], stream)
+
+
+def _print(made: Callable[[int], list[Line]], stream: TextIO | None) -> None:
     out = stream or sys.stdout
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
-    out.write(paint(summary_lines(results, folder, columns), wants_colour(out), is_ascii(out)))
+    out.write(paint(made(columns), wants_colour(out), is_ascii(out)))
     out.flush()
 
 
-def summary_lines(results: RunResults, folder: Path, columns: int) -> list[Line]:
+def summary_lines(results: RunResults, folder: Path, columns: int, verbose: bool = False) -> list[Line]:
     """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
     summary = summarize(results)
     lines: list[Line] = [[], *_matrix(results, columns)]
-    for cell in summary.failures[:MOST_CELLS]:
-        lines += [*_failure(results, read_cell(folder, cell, _shown(folder)), columns), []]
-    lines += _more_failures(results, summary, columns)
+    for cell in summary.failures if verbose else summary.failures[:MOST_CELLS]:
+        view = read_cell(folder, cell, _shown(folder))
+        lines += [*(cell_lines if verbose else _failure)(results, view, columns), []]
+    lines += [] if verbose else _more_failures(results, summary, columns)
     lines += _flaky(summary, columns)
     lines += _xfails(summary, columns)
     lines += _not_run(summary, columns)
