@@ -1,5 +1,6 @@
 """From what was seen to findings: pure functions, one module for each sort of step."""
 
+from seatrial.check.answers import judge_answers
 from seatrial.check.bounds import check_bounds
 from seatrial.check.causes import find_causes, headline
 from seatrial.check.ended import check_job, ended_badly
@@ -25,5 +26,6 @@ __all__ = [
     "find_causes",
     "find_error",
     "headline",
+    "judge_answers",
     "with_log_error",
 ]

@@ -151,8 +151,9 @@ def _generation(one: Generation, dialect: Dialect) -> Tall:
         "inputTokens": _tokens(one.input_tokens or ()),
         "tokens": _tokens(one.tokens or ()),
     }
-    # A count of input tokens is always there: tgis-tester does not read an answer without it.
-    return Tall({name: value for name, value in values.items() if value or name == "inputTokenCount"})
+    # A count of input tokens that is known is always there: tgis-tester does not read an answer without it.
+    counted = {"inputTokenCount"} if one.input_count is not None else set()
+    return Tall({name: value for name, value in values.items() if value or name in counted})
 
 
 def _tokens(tokens: Sequence[Token]) -> list[dict[str, Any]]:
