@@ -1,7 +1,8 @@
 """The failures of a run that say the same, and the smallest place that explains them.
 
-A place is at most two values of axes (`runtime=torch-2.9,machine=A100`); the host and the number of attempts count as
-axes. It is named only where chance would hardly have put the failures there: a cause with no such place is spread."""
+A place is at most two values of axes (`runtime=torch-2.9,machine=A100`); the host counts as an axis. How many attempts
+were made does not: what fails is tried again, so that would explain every failure. A place is named only where chance
+would hardly have put the failures there: a cause with no such place is spread."""
 
 import hashlib
 import itertools
@@ -16,7 +17,7 @@ from seatrial.job import Cause, CellResult, Finding, Verdict, worst
 CHANCE = 0.05  # a place is named when failures at random would give one as good more rarely than this
 COVERED = 0.8  # of a cause's cells, in the place that explains it
 SECOND_VALUE = 0.02  # how much better a place of two values must fit than one of a single value
-HOST, ATTEMPTS = "host", "attempts"
+HOST = "host"
 HEADLINE_CHARACTERS = 300
 
 Value = tuple[str, str]
@@ -143,8 +144,7 @@ def _log_comb(n: int, k: int) -> float:
 
 
 def _axes(cell: CellResult) -> dict[str, str]:
-    last = cell.attempts[-1]
-    return {"trial": cell.trial, **cell.axes, HOST: last.place.host, ATTEMPTS: str(last.number)}
+    return {"trial": cell.trial, **cell.axes, HOST: cell.attempts[-1].place.host}
 
 
 def _places(values: tuple[Value, ...]) -> Iterable[Place]:
