@@ -90,8 +90,8 @@ def test_every_key_of_our_form_is_read(tmp_path: Path) -> None:
     assert (bound.false_alarm, bound.state, bound.fingerprint) == (0.001, BoundState.USABLE, "12345678")
     assert bound.changed == Level("nightly-9", 1794463200.0, 2.44, 2.6)
     assert bound.source == f"{tmp_path}/bounds.yaml:4"
-    assert entry.left_out == {"nightly-3": "the run failed", "nightly-4": "the run failed"}
-    assert (entry.used, entry.accepted, entry.accepted_s) == (("nightly-1", "nightly-2"), "nightly-9", 1794463200.0)
+    assert entry.left_out == {"the run failed": 2}  # as Seatrial 0.1 listed them
+    assert (entry.accepted, entry.accepted_s) == ("nightly-9", 1794463200.0)
     assert entry.reasons[0]["why"] == "first bounds"
     other = found.entries["train[model=small]"]["tokens"].bound
     assert (other.lower, other.upper, other.better) == (900.0, None, "higher")
@@ -159,12 +159,12 @@ baselines:
     y: {lower: 3, upper: 2}
     z: {state: fine, better: more, since: yesterday, false_alarm: 1.5}
     w: [1, 2]
-    v: {lower: {a: 1}, used: x, changed: 5, floor: true}
+    v: {lower: {a: 1}, changed: 5, floor: true, conditions: x}
 """
     found = problems(tmp_path, text)
     assert [place for place, _ in found] == [
         *("1:10", "4:16", "4:28", "4:41", "5:16", "6:16", "6:30", "6:43", "6:67"),
-        *("7:5", "8:9", "8:30", "8:42", "8:52"),
+        *("7:5", "8:9", "8:33", "8:43", "8:61"),
     ]
     told = dict(found)
     assert "nothing is inside such a bound" in told["4:16"]

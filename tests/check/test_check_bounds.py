@@ -3,15 +3,29 @@
 import pytest
 
 from seatrial.check import check_bounds
-from seatrial.job import Bound, BoundState, Level, Verdict
+from seatrial.job import Bound, BoundState, Level, Settings, Verdict
 
 OCTOBER, NOVEMBER = 1790985600.0, 1794441600.0  # 3 Oct and 12 Nov 2026
-BOUND = Bound("step_time", 2.4, 2.49, "lower", "s", 2.44, 41, OCTOBER, 0.001, fingerprint="aaaa0000")
+HERE = Settings({"command": "train", "hardware.cores": "8"}, {"workspace.ref": "v1"}, former="0dd0f00d")
+BOUND = Bound(
+    "step_time",
+    2.4,
+    2.49,
+    "lower",
+    "s",
+    2.44,
+    41,
+    OCTOBER,
+    0.001,
+    fingerprint=HERE.fingerprint,
+    conditions=HERE.conditions,
+    under_test=HERE.under_test,
+)
 
 
-def judged(value: float | None, bound: Bound = BOUND, fingerprint: str = "aaaa0000", **more: bool) -> tuple[str, str]:
+def judged(value: float | None, bound: Bound = BOUND, settings: Settings = HERE, **more: bool) -> tuple[str, str]:
     metrics = {} if value is None else {"step_time": {"value": value, "unit": "s", "better": "lower"}}
-    (finding,) = check_bounds(metrics, [bound], fingerprint, at_s=NOVEMBER, **more)
+    (finding,) = check_bounds(metrics, [bound], settings, at_s=NOVEMBER, **more)
     return str(finding.verdict), finding.message
 
 
@@ -28,28 +42,25 @@ def judged(value: float | None, bound: Bound = BOUND, fingerprint: str = "aaaa00
 )
 def test_each_side_has_its_verdict_and_equality_is_inside(value: float, better: str, verdict: str) -> None:
     bound = Bound("step_time", 2.4, 2.49, better)  # type: ignore[arg-type]
-    (finding,) = check_bounds({"step_time": value}, [bound], "")
+    (finding,) = check_bounds({"step_time": value}, [bound], Settings())
     assert finding.verdict == verdict
 
 
 def test_what_the_trial_says_is_better_comes_before_what_a_baseline_says() -> None:
     metrics = {"x": {"value": 9.0, "better": "lower"}}
-    (finding,) = check_bounds(metrics, [Bound("x", 1.0, 2.0, "higher")], "")
+    (finding,) = check_bounds(metrics, [Bound("x", 1.0, 2.0, "higher")], Settings())
     assert finding.verdict is Verdict.SLOWER
 
 
 def test_out_of_a_bound_of_which_no_side_is_better_is_a_failure() -> None:
     loss = Bound("loss", 0.4725, 0.4745, None)
     for value, verdict in ((0.47, "failed"), (0.4735, "passed"), (0.5, "failed")):
-        assert check_bounds({"loss": value}, [loss], "")[0].verdict == verdict
+        assert check_bounds({"loss": value}, [loss], Settings())[0].verdict == verdict
 
 
 def test_a_figure_just_outside_is_told_with_the_digits_that_it_takes() -> None:
     assert judged(2.60031, Bound("step_time", 2.0, 2.60004, unit="s"))[1] == "step_time: 2.6003 s is above 2.6 s"
-    assert (
-        "78,347 tokens/s is above 12,346 tokens/s"
-        in judged(78347.4, Bound("step_time", 1, 12345.6, unit="tokens/s"))[1]
-    )
+    assert "78,347 is above 12,346" in judged(78347.4, Bound("step_time", 1, 12345.6))[1]
 
 
 def test_the_sentence_tells_how_sure_it_is_and_since_when() -> None:
@@ -66,17 +77,46 @@ def test_faster_asks_for_a_recenter() -> None:
     assert "`seatrial baseline recenter`" in judged(2.0)[1]
 
 
-def test_figures_of_another_fingerprint_are_not_judged() -> None:
-    verdict, message = judged(9.9, fingerprint="bbbb1111")
-    assert verdict == "skipped"
-    assert "aaaa0000, this is bbbb1111" in message
+def test_what_is_under_test_is_judged_and_named() -> None:
+    verdict, message = judged(2.6, settings=Settings(HERE.conditions, {"workspace.ref": "v2"}))
+    assert verdict == "slower"
+    assert message.endswith("; since then, under test: workspace.ref v1 → v2")
 
 
-@pytest.mark.parametrize("state", [BoundState.RECORDING, BoundState.UNUSABLE, BoundState.DISABLED])
-def test_a_bound_that_cannot_be_used_says_why(state: BoundState) -> None:
-    verdict, message = judged(9.9, Bound("step_time", state=state, why="only 3 runs"))
-    assert verdict == "skipped"
+def test_a_figure_of_other_conditions_is_not_judged_and_that_is_no_pass() -> None:
+    other = Settings({"command": "train", "hardware.cores": "4"}, HERE.under_test)
+    verdict, message = judged(2.44, settings=other)
+    assert verdict == "invalid"
+    assert "the bounds are of other conditions: hardware.cores 8 → 4" in message
+    assert judged(2.44, settings=other, record=True)[0] == "skipped"
+
+
+def test_bounds_of_an_older_seatrial_judge_what_they_were_made_for() -> None:
+    assert judged(2.6, Bound("step_time", 2.4, 2.49, fingerprint="0dd0f00d"))[0] == "slower"
+    verdict, message = judged(2.44, Bound("step_time", 2.4, 2.49, fingerprint="12345678"))
+    assert verdict == "invalid"
+    assert "which ones is not known" in message
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [(BoundState.RECORDING, "skipped"), (BoundState.UNUSABLE, "invalid"), (BoundState.DISABLED, "skipped")],
+)
+def test_a_bound_that_cannot_be_used_says_why(state: BoundState, expected: str) -> None:
+    verdict, message = judged(9.9, Bound("step_time", 2.0, 3.0, state=state, why="only 3 runs"))
+    assert verdict == expected
     assert "only 3 runs" in message
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "verdict"),
+    [(2440.0, "ms", "passed"), (2500.0, "ms", "slower"), (0.0407, "min", "passed"), (2.44, "GiB", "invalid")],
+)
+def test_figures_are_judged_in_the_unit_of_their_bounds(value: float, unit: str, verdict: str) -> None:
+    metrics = {"step_time": {"value": value, "unit": unit, "better": "lower"}}
+    (finding,) = check_bounds(metrics, [BOUND], HERE)
+    assert finding.verdict == verdict
+    assert verdict != "invalid" or "it is in GiB, and the bounds are in s" in finding.message
 
 
 def test_a_figure_that_has_bounds_and_was_not_measured_is_a_failure() -> None:
@@ -86,16 +126,16 @@ def test_a_figure_that_has_bounds_and_was_not_measured_is_a_failure() -> None:
 
 def test_what_is_not_a_finite_number_was_not_measured() -> None:
     for value in (float("nan"), float("inf"), True, "2.4", None):
-        (finding,) = check_bounds({"step_time": {"value": value}}, [BOUND], "aaaa0000")
+        (finding,) = check_bounds({"step_time": {"value": value}}, [BOUND], HERE)
         assert finding.verdict is Verdict.FAILED
 
 
 def test_figures_in_groups_have_dotted_names() -> None:
-    (finding,) = check_bounds({"run x": {"seconds": {"value": 3.0}}}, [Bound("run x.seconds", 1.0, 2.0)], "")
+    (finding,) = check_bounds({"run x": {"seconds": {"value": 3.0}}}, [Bound("run x.seconds", 1.0, 2.0)], Settings())
     assert finding.verdict is Verdict.SLOWER
 
 
 def test_a_baseline_without_an_entry_is_told() -> None:
-    (finding,) = check_bounds({}, [], "", unbounded="b.yaml does not exist yet")
+    (finding,) = check_bounds({}, [], Settings(), unbounded="b.yaml does not exist yet")
     assert finding.verdict is Verdict.SKIPPED
     assert "b.yaml does not exist yet" in finding.message

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.record.history import open_history
+from seatrial.record.history import Point, open_history
 from world import World
 
 SUITE = """\
@@ -53,7 +53,7 @@ def test_from_runs_to_bounds_to_a_new_level(filled: World) -> None:
     ]
     shown = filled.seatrial("baseline", "show", "suite.yaml", check=0).stdout
     assert "tiny[model=a] step_time: 2.4" in shown
-    assert "(30 runs since 1 Oct, one in 1,000" in shown
+    assert "(30 runs since 1 Oct, one in 200" in shown
     assert "tiny[model=b]: no entry, and no run" in shown
     later = runs(filled, "nov", 11, 12, 2.61)
     filled.seatrial(
@@ -167,20 +167,59 @@ def test_a_reason_that_is_hostile_text_is_kept_and_moves_no_cursor(filled: World
 
 
 def test_real_runs_give_bounds_with_their_hardware_that_the_next_run_is_judged_by(world: World) -> None:
-    text = SUITE.replace("    matrix: {model: [a, b]}\n", "    repeat: 5\n")
+    text = SUITE.replace("    matrix: {model: [a, b]}\n", "    env: {STEP: '2.45'}\n")
     world.suite(text)
-    world.seatrial("run", "suite.yaml", check=0)
+    for _ in range(5):
+        world.seatrial("run", "suite.yaml", check=0)
     world.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=0)
     written = bounds(world)
-    assert "runs: 1\n" in written
-    assert "figures: 5\n" in written
+    assert "runs: 5\n" in written
     assert " cores" in written
-    assert "fingerprint: " in written
-    assert f"used: [{world.results().run}]" in written
-    world.suite(text.replace("repeat: 5", "repeat: 1"))
+    assert "hardware.cores: " in written
+    assert "env.STEP: " in written
+    assert world.results().run not in written
     world.seatrial("run", "suite.yaml", check=0)
     (cell,) = world.results().cells
     assert [finding.verdict for finding in cell.findings if "bounds step_time" in finding.check] == ["passed"]
+
+
+def test_what_is_under_test_is_judged_and_other_conditions_are_no_pass(world: World) -> None:
+    text = SUITE.replace("    matrix: {model: [a, b]}\n", "    env: {STEP: '2.00'}\n").replace("2.45", "$STEP")
+    world.suite(text)
+    for _ in range(5):
+        world.seatrial("run", "suite.yaml", check=0)
+    world.seatrial("baseline", "update", "suite.yaml", "--reason", "first", check=0)
+    good = world.results().run
+    world.suite(text.replace("2.00", "3.00"))
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert cell.verdict == "slower"
+    assert "since then, under test: env.STEP 2.00 → 3.00" in cell.why
+    assert (
+        len({point.at_s for point in points(world) if point.run == world.results().run}) == 2
+    )  # with its confirmation
+    compared = world.seatrial("compare", good, "last", check=0).stdout
+    assert "env.STEP 2.00 → 3.00" in compared
+    assert "2 → 3 s" in compared
+    world.seatrial("baseline", "update", "suite.yaml", "--reason", "again", check=0)
+    assert "center: 2.0\n" in bounds(world)
+    other = text.replace('echo "', 'echo "the ')
+    world.suite(other)
+    done = world.seatrial("run", "suite.yaml", check=1)
+    assert "step_time was not judged: the bounds are of other conditions: command echo" in done.stdout
+    (cell,) = world.results().cells
+    assert (cell.verdict, cell.attempts[-1].unjudged) == ("invalid", True)
+    assert points(world)[-1].good  # it counts for bounds of those conditions
+    world.suite(other.replace("    env:", "    unjudged: record\n    env:"))
+    world.seatrial("run", "suite.yaml", check=0)
+    assert "other conditions" in world.seatrial("compare", good, "last", check=0).stdout
+    world.suite(other.replace("    env:", "    under_test: [command]\n    env:"))
+    world.seatrial("run", "suite.yaml", check=0)
+
+
+def points(world: World) -> list[Point]:
+    found = open_history(world.folder / "runs" / "history.db").series(benchmark="tiny", metric="step_time")
+    return sorted((point for one in found for point in one.points), key=lambda point: point.at_s)
 
 
 def test_the_last_run_of_a_real_suite_is_what_show_judges(world: World) -> None:
@@ -210,7 +249,7 @@ def test_a_file_that_cannot_be_written_is_told_with_its_reason_and_no_folder_is_
     assert not (filled.folder / "disk").exists()
 
 
-def test_a_forced_recenter_of_a_marked_level_lets_the_next_update_pass_and_settles_its_alarms(world: World) -> None:
+def test_a_forced_recenter_of_a_marked_level_lets_the_next_update_count_it_and_settles_its_alarms(world: World) -> None:
     world.suite(SUITE.replace("    matrix: {model: [a, b]}\n", "    repeat: 6\n"))
     path = world.folder / "bounds.yaml"
     path.write_text("baselines:\n  tiny:\n    step_time: {lower: 2.0, upper: 2.1, center: 2.05, unit: s}\n")
@@ -218,15 +257,15 @@ def test_a_forced_recenter_of_a_marked_level_lets_the_next_update_pass_and_settl
     run = world.results().run
     world.seatrial("history", "mark", run, "--regression", "--reason", "seen", check=0)
     refused = world.seatrial("baseline", "update", "suite.yaml", "--reason", "x", check=1).stderr
-    assert "0 runs of the 5 that a bound needs; the bounds that it has stay; left out: 6 × marked as a" in refused
+    assert "0 runs of the 5 that a bound needs; the bounds that it has stay; left out: 12 × marked as a" in refused
     assert "`seatrial baseline recenter --force` accepts its level" in refused
     assert "`seatrial history mark RUN --fixed`" in refused
     world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "so be it", check=1)
     world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "so be it", "--force", check=0)
     again = world.seatrial("baseline", "recenter", "suite.yaml", "--reason", "again", check=1)
     assert "nothing to follow" in again.stderr
-    world.seatrial("baseline", "update", "suite.yaml", "--reason", "the new level", check=0)
-    assert "updated from 6 of 6 figures of 1 run" in bounds(world)
+    counted = world.seatrial("baseline", "update", "suite.yaml", "--reason", "the new level", check=1)
+    assert "12 figures of 1 run, and a bound needs 5 runs" in counted.stderr
     series = open_history(world.folder / "runs" / "history.db").series(benchmark="tiny", metric="step_time")
     assert all(point.accepted for point in series[0].points)
 

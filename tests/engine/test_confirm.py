@@ -6,6 +6,7 @@ from seatrial.baseline import read_for_trials
 from seatrial.engine import RunOptions, commit_of, create, reopen
 from seatrial.plan import expand
 from seatrial.plugins import models
+from seatrial.record.history import open_history
 from seatrial.suite import load
 from world import World
 
@@ -53,6 +54,19 @@ def test_one_run_out_of_bounds_that_the_next_does_not_confirm_stays_visible(worl
     (cell,) = world.results().cells
     assert [str(attempt.verdict) for attempt in cell.attempts] == ["slower", "passed"]
     assert cell.flaky
+
+
+def test_two_slow_runs_of_three_are_slower_and_all_three_are_in_the_history(world: World) -> None:
+    count = world.folder / "count"
+    bounded(world, f"echo >> {count}; test $(wc -l < {count}) -gt 2 || {{ {BURN}; }}", confirm=2)
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert [str(attempt.verdict) for attempt in cell.attempts] == ["slower", "slower", "passed"]
+    assert (str(cell.verdict), cell.flaky) == ("slower", False)
+    assert cell.why.endswith("(not stable: 2 of 3 runs slower)")
+    (series,) = open_history(world.folder / "runs" / "history.db").series(metric="run work.cpu")
+    assert [point.verdict for point in series.points] == ["slower", "slower", "passed"]
+    assert series.points[1].value > 0.3 > series.points[2].value
 
 
 def test_runs_that_contradict_each_other_are_told_as_that(world: World) -> None:

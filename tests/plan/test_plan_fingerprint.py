@@ -4,12 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from seatrial.engine.judge import fingerprint
+from seatrial.job import Settings, differences, other_conditions
 from seatrial.plan import expand
-from seatrial.suite import Cell, Suite, SuiteError
+from seatrial.suite import Cell, Suite, SuiteError, settings_of
 
 Make = Callable[..., Suite]
 HARDWARE = {"cpu": "x", "cores": 2, "memory_bytes": 1, "gpu": []}
+
+
+def fingerprint(cell: Cell, hardware: dict[str, object]) -> str:
+    return settings_of(cell, hardware).fingerprint
 
 
 def one(suite: Suite) -> Cell:
@@ -28,18 +32,69 @@ def test_repeats_are_one_series(suite_of: Make) -> None:
     "fields",
     [
         {"run": ["false"]},
-        {"env": {"A": "1"}},
         {"matrix": {"n": [2]}},
-        {"runtime": "r"},
         {"machine": "m"},
+        {"env": {"A": "1"}, "conditions": ["env.A"]},
+        {"runtime": "r", "conditions": ["env"]},
     ],
 )
-def test_what_is_run_counts(suite_of: Make, fields: dict[str, object]) -> None:
+def test_conditions_count(suite_of: Make, fields: dict[str, object]) -> None:
     more = {"runtimes": {"r": {"env": {"B": "1"}}}, "machines": {"m": {"cpu": 1.0}}}
     plain = {"run": ["true"], "matrix": {"n": [1]}}
     before = one(suite_of(plain, **more))
     after = one(suite_of({**plain, **fields}, **more))
     assert fingerprint(before, HARDWARE) != fingerprint(after, HARDWARE)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "fields", "name", "values"),
+    [
+        ({}, {"env": {"A": "1"}}, "env.A", "(not set) → 1"),
+        ({"env": {"B": "2"}}, {}, "env.B", "(not set) → 2"),
+        ({"image": "new:2"}, {}, "image", "(not set) → new:2"),
+        ({"python": "3.11", "packages": ["numpy"]}, {}, "packages", '(not set) → ["numpy"]'),
+        ({"workspace": {"git": "url", "ref": "v2"}}, {}, "workspace.ref", "(not set) → v2"),
+        ({}, {"run": ["false"], "under_test": ["run"]}, "run", '["true"] → ["false"]'),
+    ],
+)
+def test_what_is_under_test_does_not_count_and_is_named(
+    suite_of: Make, runtime: dict[str, object], fields: dict[str, object], name: str, values: str
+) -> None:
+    plain = {"run": ["true"], "runtime": "r", **{key: fields[key] for key in ("under_test",) if key in fields}}
+    before = settings_of(one(suite_of(plain, runtimes={"r": {}})), HARDWARE)
+    after = settings_of(one(suite_of({**plain, **fields}, runtimes={"r": runtime})), HARDWARE)
+    assert before.fingerprint == after.fingerprint
+    found = {change.field: str(change) for change in differences(before.under_test, after.under_test)}
+    assert found[name] == f"{name} {values}"
+
+
+def test_the_longest_name_decides_on_which_side_a_field_is(suite_of: Make) -> None:
+    fields = {"run": ["true"], "env": {"A": "1", "B": "2"}, "conditions": ["env"], "under_test": ["env.B"]}
+    settings = settings_of(one(suite_of(fields)), HARDWARE)
+    assert "env.A" in settings.conditions
+    assert "env.B" in settings.under_test
+
+
+def test_a_field_that_is_not_there_cannot_be_moved(suite_of: Make) -> None:
+    with pytest.raises(SuiteError, match=r"no field is called 'workspace\.rev'; did you mean 'workspace\.ref'"):
+        suite_of({"run": ["true"], "conditions": ["workspace.rev"]})
+    with pytest.raises(SuiteError, match="it is one or the other"):
+        suite_of({"run": ["true"], "conditions": ["env"], "under_test": ["env"]})
+
+
+def test_a_secret_is_known_by_its_name_alone(suite_of: Make) -> None:
+    cell = one(suite_of({"run": ["true"], "env": {"TOKEN": {"secret": "HF"}}}, secrets={"HF": {"env": "HF_TOKEN"}}))
+    assert settings_of(cell, HARDWARE).under_test["env.TOKEN"] == "secret HF"
+
+
+def test_a_field_that_was_moved_is_compared_with_what_it_was() -> None:
+    before = Settings({"command": "a", "cores": "2"}, {"env.A": "1"})
+    moved = Settings({"cores": "2", "env.A": "1"}, {"command": "b"})
+    assert not other_conditions(before, moved)
+    assert [str(one) for one in other_conditions(before, Settings({"cores": "4", "env.A": "2"}, {"command": "b"}))] == [
+        "cores 2 → 4",
+        "env.A 1 → 2",
+    ]
 
 
 def test_limits_names_and_tags_do_not_count(suite_of: Make) -> None:

@@ -50,7 +50,9 @@ def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
         "cap": raised(cap_of(entry), half, center, why.force),
         "state": str(BoundState.USABLE),
         "why": None,
-        "used": runs,
+        "under_test": chosen.series.under_test or None,
+        "level": None,
+        "used": None,  # Seatrial 0.1 listed them
         "left_out": None,
         "changed": {"run": first.run, "at": text_of(first.at_s), "before": before, "after": center},
         "accepted": {"run": first.run, "at": text_of(first.at_s), "until": text_of(last.at_s)},
@@ -97,11 +99,6 @@ def _unwidened(method: str) -> str:
 
 def _followed(chosen: FigureHistory, bound: Bound, center: float, force: bool) -> list[Point]:
     """The runs of the level that the bounds are to follow. Raises Refused."""
-    if bound.fingerprint and chosen.series.fingerprint != bound.fingerprint:
-        raise Refused(
-            f"the newest runs are of another configuration or other hardware ({chosen.series.fingerprint}, the entry "
-            f"is of {bound.fingerprint}), so its width may not fit them; `seatrial baseline update` makes new bounds"
-        )
     good = [point for point in chosen.points if point.good and math.isfinite(point.value)]
     level = _newest_level(good, bound, center)
     if not level:

@@ -88,7 +88,7 @@ def _with_newest_change(entry: BaselineEntry, chosen: FigureHistory | None) -> B
     from seatrial.stats.change_points import change_points
 
     bound = entry.bound
-    if chosen is None or (bound.fingerprint and bound.fingerprint != chosen.series.fingerprint):
+    if chosen is None or bound.why_not_for(chosen.series.settings):
         return bound
     since = chosen.points[accepted_from(chosen.points, entry) or 0 :]
     good = [point for point in since if point.good and math.isfinite(point.value)]
@@ -107,10 +107,9 @@ def _details(entry: BaselineEntry, chosen: FigureHistory | None) -> list[str]:
     half = entry.half_width
     width = f"±{half:.2%}" if half is not None else ""
     details.append(", ".join(part for part in (width, entry.method, entry.hardware) if part))
-    details.append(counted_reasons(entry.left_out.values()))
-    if chosen and bound.fingerprint and chosen.series.fingerprint != bound.fingerprint:
-        ran = f"({chosen.series.fingerprint}, the bounds are of {bound.fingerprint})"
-        details.append(f"the last run is of another configuration or other hardware {ran}: it is not judged by them")
+    details.append(counted_reasons(entry.left_out))
+    if chosen and (other := bound.why_not_for(chosen.series.settings)):
+        details.append(f"the last run is not judged by them: {other}")
     if entry.reasons:
         last = entry.reasons[-1]
         details.append(f"{last.get('at', '?')[:10]} {last.get('what', 'changed')}: {last.get('why', '?')}")

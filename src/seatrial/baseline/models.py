@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 
 from seatrial.baseline.entry import seconds_of
-from seatrial.job import Better, BoundState, Level
+from seatrial.job import Better, BoundState, Level, flat_fields
 
 STATES = Literal["usable", "recording", "unusable", "disabled"]
 # Where YAML makes a number of what was meant as a name (hex digits without a letter, say), the text counts.
@@ -88,6 +88,13 @@ def _reason(value: Any, info: ValidationInfo) -> str:
     return value
 
 
+def _fields(value: Any, info: ValidationInfo) -> dict[str, str]:
+    """Values that YAML makes numbers or lists of are compared as the text that they are everywhere else."""
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"`{info.field_name}` is a map of fields, not {describe_value(value)}")
+    return dict(flat_fields(value or {}, ""))
+
+
 Number = Annotated[float, BeforeValidator(_number)]
 Cap = Annotated[float, BeforeValidator(_positive)]
 Share = Annotated[float, BeforeValidator(_false_alarm)]
@@ -96,6 +103,7 @@ Distance = Annotated[float, BeforeValidator(_distance)]
 Time = Annotated[float | None, BeforeValidator(_time)]
 PlainText = Annotated[str, BeforeValidator(_text)]
 Disabled = Annotated[str, BeforeValidator(_reason)]
+FieldTexts = Annotated[dict[str, str], BeforeValidator(_fields)]
 
 
 class Keys(BaseModel):
@@ -139,8 +147,10 @@ class Provenance(Keys):
     state: STATES | None = None
     why: PlainText = ""
     fingerprint: PlainText = ""
+    conditions: FieldTexts = {}
+    under_test: FieldTexts = {}
     hardware: PlainText = ""
-    used: tuple[Any, ...] | None = None
+    level: Number | None = None
     left_out: dict[str, Any] | None = None
     changed: ChangedKeys | None = None
     accepted: AcceptedKeys | None = None
@@ -152,22 +162,25 @@ class Provenance(Keys):
             "width_runs": None if self.width is None or not self.width.model_fields_set else self.width.runs or 0,
             "false_alarm": self.false_alarm,
             "fingerprint": self.fingerprint,
+            "conditions": self.conditions,
+            "under_test": self.under_test,
             "changed": self.changed.level() if self.changed else None,
         }
 
     def for_entry(self) -> dict[str, Any]:
         """Fields of an Entry."""
         accepted = self.accepted or AcceptedKeys()
-        # Reason -> runs in the file, so that a reason stands there once; the other way round here.
-        left_out: dict[str, str] = {}
-        for why, runs in (self.left_out or {}).items():
-            left_out |= dict.fromkeys(map(str, runs), why) if isinstance(runs, list) else {why: str(runs)}
+        # Seatrial 0.1 listed the runs.
+        left_out = {
+            why: len(runs) if isinstance(runs, list) else runs if isinstance(runs, int) else 1
+            for why, runs in (self.left_out or {}).items()
+        }
         return {
             "method": self.method,
             "floor": self.floor,
             "cap": self.cap,
             "hardware": self.hardware,
-            "used": tuple(map(str, self.used or ())),
+            "level": self.level,
             "left_out": left_out,
             "accepted": accepted.run,
             "accepted_s": accepted.at,

@@ -1,24 +1,32 @@
 """New bounds of one entry, made from the history. Data in, an Edit out."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from seatrial.baseline import adjust
 from seatrial.baseline.adjust import cap_of, raised
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
-from seatrial.job import BoundState
-from seatrial.record.history import Point
+from seatrial.job import BoundState, figure_text, unit_factor
+from seatrial.record.history import Point, Series
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, MEASURED, Interval
-from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, Cleaned, Past
+from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, WORSE, Cleaned, Past
 from seatrial.stats.fit import Fit, fit_bounds
 
 
 def update(
-    chosen: FigureHistory, entry: BaselineEntry | None, why: Why, hardware: str = "", form: str = OURS
+    chosen: FigureHistory,
+    entry: BaselineEntry | None,
+    why: Why,
+    hardware: str = "",
+    form: str = OURS,
+    accept: bool = False,
 ) -> Updated:
-    """Bounds for one new run, from all runs that count. Raises Refused."""
+    """Bounds for one new run, from all runs that count. A level that is worse than that of the entry is taken only
+    with `accept`. Raises Refused."""
     series, points = chosen.series, chosen.points
     if not series.better:
         raise Refused(f"{series.metric} does not say whether lower or higher is better, so it can have no bound")
@@ -29,6 +37,7 @@ def update(
     used = [points[index] for index in fit.used]
     because = _why_not(interval, used)
     state = _state(interval, entry, why.force, form, [because, *_left(chosen, found, left_out)])
+    level = _level(interval, used, series, entry, accept) if state is BoundState.USABLE else None
     runs = runs_of(used)
     values: dict[str, Any] = {
         "lower": _lower(interval.lower, points),
@@ -48,17 +57,63 @@ def update(
         "state": str(state),
         "why": because if state is not BoundState.USABLE else None,
         "fingerprint": series.fingerprint or None,
+        "conditions": series.conditions or None,
+        "under_test": series.under_test or None,
         "hardware": hardware or None,
-        "used": runs,
-        "left_out": runs_by_reason(points, left_out) or None,
+        "level": level,
+        "used": None,  # Seatrial 0.1 listed them
+        "left_out": dict(Counter(left_out.values())) or None,
     }
     changed = _changed(points, found)
     if changed or entry is None or not entry.accepted:  # else the last change is the one that was accepted
         values["changed"] = changed
-    what = f"updated from {len(used)} of {runs_text(points)}"
+    other = entry.bound.why_not_for(series.settings) if entry else ""
+    what = f"{'recentered' if accept else 'updated'} from {len(used)} of {runs_text(points)}"
+    what += " under other conditions" if accept else ""
     edit = Edit(series.benchmark, series.metric, values, why.of(what), untrue=entry.invented if entry else ())
     notes = [] if state is BoundState.USABLE else [f"{state}, so nothing is judged by it yet: {because}"]
-    return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled_note(points, entry)))
+    notes += [f"new bounds, for {other}"] if other else []
+    accepted = used[0].run if accept and used else ""
+    return Updated(edit, (*notes, *_left(chosen, found, left_out), *_overruled_note(points, entry)), accepted)
+
+
+def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why, hardware: str = "", form: str = OURS) -> Updated:
+    """Bounds around the newest level, be it worse; under other conditions there is no width to keep. Raises Refused."""
+    if entry.bound.why_not_for(chosen.series.settings):
+        return update(chosen, entry, why, hardware, form, accept=True)
+    return adjust.recenter(chosen, entry, why)
+
+
+def _level(
+    interval: Interval, used: Sequence[Point], series: Series, entry: BaselineEntry | None, accept: bool
+) -> float | None:
+    """The best level that the entry had, where the new center is not that good; raises Refused where it is worse than
+    chance explains. It stays until a level is accepted, so that no number of small steps adds up to a big one."""
+    center, bound = interval.center, entry.bound if entry else None
+    if entry is None or bound is None or center is None or accept or (bound.lower is None and bound.upper is None):
+        return None
+    factor = unit_factor(bound.unit, series.unit)
+    if factor is None:
+        raise Refused(
+            f"its bounds are in {bound.unit or 'no unit'} and the runs in {series.unit or 'no unit'}, so nobody can "
+            "tell whether the new level is worse; take the entry out of the file to begin anew"
+        )
+    known = [entry.level, bound.center, bound.upper if series.better == "lower" else bound.lower]
+    best = next((value * factor for value in known if value is not None), None)
+    if best is None:
+        return None
+    worse_by = center - best if series.better == "lower" else best - center
+    chance = [(interval.half_width or 0.0) / math.sqrt(len(runs_of(used)) + 1)]
+    if bound.center is not None and bound.runs and bound.lower is not None and bound.upper is not None:
+        chance.append((bound.upper - bound.lower) / 2 * factor / math.sqrt(bound.runs + 1))
+    if worse_by > max(WORSE * abs(best), math.hypot(*chance)):
+        other = bound.why_not_for(series.settings)
+        levels = f"{figure_text(best)} → {figure_text(center, series.unit, best)}"
+        raise Refused(
+            f"the level of {runs_text(used)} is worse, {levels}{f' ({other})' if other else ''}; its bounds stay. "
+            "`seatrial baseline recenter` with a reason accepts it"
+        )
+    return best if worse_by > 0 else None
 
 
 def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: str, notices: list[str]) -> BoundState:
@@ -81,7 +136,7 @@ def _state(interval: Interval, entry: BaselineEntry | None, force: bool, form: s
 
 def _left(chosen: FigureHistory, found: Cleaned, left_out: dict[int, str]) -> list[str]:
     """What did not count, why, and what helps."""
-    parts = [chosen.left, counted_reasons(left_out.values()), *what_helps(chosen.points, found)]
+    parts = [chosen.left, counted_reasons(Counter(left_out.values())), *what_helps(chosen.points, found)]
     return [part for part in parts if part]
 
 
@@ -148,17 +203,7 @@ def overruled(points: Sequence[Point], entry: BaselineEntry | None) -> list[str]
     return [one.run for one in level if _is_overruled(one) and (one is level[0] or _looked_at(one, entry))]
 
 
-def runs_by_reason(points: Sequence[Point], left_out: dict[int, str]) -> dict[str, list[str]]:
-    """Reason -> what it leaves out: runs, or, of a run with several figures, its cells."""
-    several = {run for run, count in Counter(point.run for point in points).items() if count > 1}
-    grouped: dict[str, list[str]] = {}
-    for index, reason in sorted(left_out.items()):
-        point = points[index]
-        grouped.setdefault(reason, []).append(f"{point.run} {point.id}" if point.run in several else point.run)
-    return grouped
-
-
-def counted_reasons(reasons: Iterable[str]) -> str:
+def counted_reasons(reasons: Mapping[str, int]) -> str:
     """`left out: 3 × the run failed; 1 × an outlier among the others`; empty when nothing is."""
     counts = Counter(reasons).most_common()
     return "left out: " + "; ".join(f"{count} × {why}" for why, count in counts) if counts else ""

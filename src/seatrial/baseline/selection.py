@@ -61,11 +61,11 @@ def selected_files(suite: Suite, cells: Iterable[Cell], switched_off: bool = Fal
 
 @dataclass(frozen=True)
 class FigureHistory:
-    """One figure of one benchmark: the series of the configuration and hardware that ran last."""
+    """One figure of one benchmark: the series of the conditions under which it ran last."""
 
     series: Series
     points: list[Point]  # of it, oldest first, within the window
-    others: Sequence[Point]  # of other configurations or hardware, which are never mixed in
+    others: Sequence[Point]  # under other conditions, which are never mixed in
     older: Sequence[Point]  # before the window
 
     @property
@@ -73,7 +73,7 @@ class FigureHistory:
         """What is not in `points`, for people; empty when nothing is."""
         parts = []
         if self.others:
-            parts.append(f"{runs_text(self.others)} of another configuration or other hardware left out")
+            parts.append(f"{runs_text(self.others)} under other conditions left out")
         if self.older:
             parts.append(f"{runs_text(self.older)} before the window left out")
         return ", ".join(parts)

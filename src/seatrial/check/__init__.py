@@ -1,7 +1,7 @@
 """From what was seen to findings: pure functions, one module for each sort of step."""
 
 from seatrial.check.answers import judge_answers
-from seatrial.check.bounds import check_bounds
+from seatrial.check.bounds import UNJUDGED, check_bounds
 from seatrial.check.causes import find_causes, headline
 from seatrial.check.ended import check_job, ended_badly
 from seatrial.check.evidence import find_error, with_log_error
@@ -11,6 +11,7 @@ from seatrial.check.step import RunExpected, check_command, check_import, check_
 from seatrial.check.xfail import apply_xfails
 
 __all__ = [
+    "UNJUDGED",
     "Declared",
     "RunExpected",
     "apply_xfails",

@@ -4,7 +4,24 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from seatrial.job import FIGURES, Bound, BoundState, Figure, Finding, Verdict, figure_text, figures
+import msgspec
+
+from seatrial.job import (
+    FIGURES,
+    Bound,
+    BoundState,
+    Figure,
+    Finding,
+    Settings,
+    Verdict,
+    differences,
+    differences_text,
+    figure_text,
+    figures,
+    unit_factor,
+)
+
+UNJUDGED = "unjudged"  # the class of a figure that has bounds and could not be judged by them
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -12,26 +29,29 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 def check_bounds(
     metrics: dict[str, Any],
     bounds: Iterable[Bound],
-    fingerprint: str,
+    settings: Settings,
     unbounded: str = "",
     at_s: float = 0.0,
     failed: bool = False,
+    record: bool = False,
 ) -> list[Finding]:
     """A finding for each bound, and one that says so where a baseline is named and has none. `at_s`: when it ran.
 
     1. Out on the worse side is `slower`, out on the better side `faster`; equality is inside.
-    2. What cannot be judged is skipped with its reason: too few runs, bounds too wide to find anything, bounds made
-       from another configuration or other hardware. A figure that has bounds and was not measured is a failure,
-       unless the run `failed` anyway.
+    2. A figure that has bounds and cannot be judged by them is `invalid`, with its reason: they were made under other
+       conditions, or are too wide to find anything. With `record` it is skipped, as one is that has no bounds yet.
+    3. A figure that has bounds and was not measured is a failure, unless the run `failed` anyway.
     """
     observed = {figure.name: figure for figure in figures(metrics)}
-    findings = [_finding(bound, observed.get(bound.metric), fingerprint, at_s, failed) for bound in bounds]
+    findings = [_finding(bound, observed.get(bound.metric), settings, at_s, failed, record) for bound in bounds]
     if unbounded:
         findings.append(_skipped("bounds", f"recorded, not judged: {unbounded}"))
     return findings
 
 
-def _finding(bound: Bound, figure: Figure | None, fingerprint: str, at_s: float, failed: bool) -> Finding:
+def _finding(
+    bound: Bound, figure: Figure | None, settings: Settings, at_s: float, failed: bool, record: bool
+) -> Finding:
     check = f"bounds {bound.metric}"
     if bound.state is BoundState.DISABLED:
         return _skipped(check, f"switched off: {bound.why}")
@@ -40,15 +60,29 @@ def _finding(bound: Bound, figure: Figure | None, fingerprint: str, at_s: float,
             return _skipped(check, "not measured: the run did not come that far")
         message = f"{bound.metric} was not measured, and {bound.source or 'the baseline'} has bounds for it"
         return Finding(FIGURES, check, Verdict.FAILED, "absent", message)
-    if bound.fingerprint and bound.fingerprint != fingerprint:
-        other = f"the bounds are of another configuration or hardware ({bound.fingerprint}, this is {fingerprint})"
-        return _skipped(check, f"recorded, not judged: {other}; `seatrial baseline update` makes new ones")
-    if bound.state is not BoundState.USABLE:
+    if bound.state is BoundState.RECORDING:
         return _skipped(check, f"recorded, not judged: {bound.why}")
-    return _judged(bound, check, figure, at_s)
+    why = bound.why_not_for(settings)
+    factor = unit_factor(figure.unit, bound.unit)
+    if factor is None:
+        why = f"it is in {figure.unit}, and the bounds are in {bound.unit}"
+    if not why and bound.state is BoundState.UNUSABLE:
+        why = bound.why
+    if why:
+        return _unjudged(check, bound, why, record)
+    if factor != 1:
+        figure = msgspec.structs.replace(figure, value=figure.value * (factor or 1.0), unit=bound.unit)
+    return _judged(bound, check, figure, at_s, settings)
 
 
-def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
+def _unjudged(check: str, bound: Bound, why: str, record: bool) -> Finding:
+    if record:
+        return _skipped(check, f"recorded, not judged: {why}")
+    helps = "`unjudged: record` in the trial lets it pass"
+    return Finding(FIGURES, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not judged: {why}; {helps}")
+
+
+def _judged(bound: Bound, check: str, figure: Figure, at_s: float, settings: Settings) -> Finding:
     value, better = figure.value, figure.better or bound.better  # what the trial says of its figure comes first
     data = {"value": value, "lower": bound.lower, "upper": bound.upper, "center": bound.center, "runs": bound.runs}
     above = bound.upper is not None and value > bound.upper
@@ -58,6 +92,9 @@ def _judged(bound: Bound, check: str, figure: Figure, at_s: float) -> Finding:
         return Finding(FIGURES, check, Verdict.PASSED, message=message, data=data)
     if bound.better is None:
         return Finding(FIGURES, check, Verdict.FAILED, "bounds", message, data=data)
+    changed = differences(bound.under_test, settings.under_test) if bound.under_test else []
+    if changed:
+        message += f"; since then, under test: {differences_text(changed)}"
     if above is (better == "lower"):
         return Finding(FIGURES, check, Verdict.SLOWER, "slower", message, data=data)
     advice = "if that is meant to last, `seatrial baseline recenter` follows it"

@@ -124,7 +124,7 @@ def recenter(
     The newest level is that of the last runs which are out of the bounds on one side; when the last run is inside, of
     the runs since the last change. Older runs count no more for `seatrial baseline update`.
     """
-    from seatrial.baseline import adjust, selection
+    from seatrial.baseline import new_bounds, selection
 
     scope = BaselineScope(suite, select, runs, history)
     why = _why(reason, force)
@@ -132,8 +132,8 @@ def recenter(
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
         found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
         return [
-            (name, partial(adjust.recenter, found[name], entry, why))
-            for name, entry in place.baselines.entries.get(benchmark, {}).items()
+            (name, partial(new_bounds.recenter, found[name], *_known(place, found[name], runs, why)))
+            for name in place.baselines.entries.get(benchmark, {})
             if name in found
         ]
 

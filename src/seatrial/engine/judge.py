@@ -11,9 +11,21 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check import apply_xfails, check_bounds, headline, with_log_error
-from seatrial.job import COUNTED, AttemptResult, Exit, Finding, Observation, Outcome, PartResult, Place, Verdict, worst
-from seatrial.suite import Cell
+from seatrial.check import UNJUDGED, apply_xfails, check_bounds, headline, with_log_error
+from seatrial.job import (
+    COUNTED,
+    AttemptResult,
+    Exit,
+    Finding,
+    Observation,
+    Outcome,
+    PartResult,
+    Place,
+    Settings,
+    Verdict,
+    worst,
+)
+from seatrial.suite import Cell, settings_of
 from seatrial.trial import Judgement, Kind
 
 JUDGE_S = 30.0
@@ -24,15 +36,15 @@ class Judged(msgspec.Struct, frozen=True):
 
     attempt: AttemptResult
     judgement: Judgement
-    fingerprint: str = ""
+    settings: Settings = Settings()
 
 
 def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Observation]) -> Judged:
     """The first part is the one under test: place, times, exit and hardware of the attempt are its own."""
     subject = next(iter(observed.values()))
-    hardware = fingerprint(cell, subject.hardware)
+    settings = settings_of(cell, subject.hardware, former_fingerprint(cell, subject.hardware))
     at_s = subject.stages[0].wall_s if subject.stages else 0.0
-    judgement = judge(cell, kind, observed, hardware, at_s)
+    judgement = judge(cell, kind, observed, settings, at_s)
     cancelled = any(one.exit.outcome is Outcome.CANCELLED for one in observed.values())
     if not judgement.findings and not cancelled:
         judgement = Judgement([_nothing_found(cell)], judgement.metrics)
@@ -57,8 +69,14 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
         parts={name: PartResult(one.place, one.stages, one.exit) for name, one in observed.items()}
         if len(observed) > 1
         else {},
+        unjudged=_only_unjudged(judgement.findings),
     )
-    return Judged(attempt, judgement, hardware)
+    return Judged(attempt, judgement, settings)
+
+
+def _only_unjudged(findings: list[Finding]) -> bool:
+    bad = [finding for finding in findings if not finding.verdict.good]
+    return bool(bad) and all(finding.class_ == UNJUDGED for finding in bad)
 
 
 def _nothing_found(cell: Cell) -> Finding:
@@ -85,8 +103,8 @@ def _unjudged(cell: Cell, number: int, finding: Finding) -> Judged:
     return Judged(attempt, Judgement([finding]))
 
 
-def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], fingerprint: str, at_s: float) -> Judgement:
-    """All findings and figures. `fingerprint` is of what ran, `at_s` when it did."""
+def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings: Settings, at_s: float) -> Judgement:
+    """All findings and figures. `settings` are those of what ran, `at_s` is when it did."""
     try:
         with time_limit(JUDGE_S):
             judgement = kind.judge(cell, observed)
@@ -94,7 +112,8 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], fingerpri
         why = f"judging took more than {JUDGE_S:g} s: a regular expression of the suite does not end on its output"
         judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
     failed = not worst(finding.verdict for finding in judgement.findings).good
-    figures = check_bounds(judgement.metrics, cell.bounds, fingerprint, cell.unbounded, at_s, failed)
+    record = cell.model.unjudged == "record"
+    figures = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
     return Judgement(apply_xfails([*judgement.findings, *figures], cell.xfails), judgement.metrics)
 
 
@@ -108,9 +127,9 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
     return f"{first.step}: {first.message}" if first.message else first.step
 
 
-def fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
-    """Of all that a cell's figures depend on: its work and the hardware that it ran on, of hosts that differ all of
-    theirs. Eight hex digits; figures of two never mix."""
+def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
+    """As Seatrial 0.1 made it, of conditions and what is under test together: bounds of that time still judge the
+    cells that they were made for."""
     counted = {key: hardware.get(key) for key in (*COUNTED, *(["others"] if "others" in hardware else []))}
     return hashlib.sha256((cell.work + json.dumps(counted, sort_keys=True, default=str)).encode()).hexdigest()[:8]
 

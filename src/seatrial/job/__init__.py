@@ -7,7 +7,17 @@ from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import LogError, Observation, ObservedStep, Records, Sample, read_records
 from seatrial.job.results import VERSION, AttemptResult, Cause, CellResult, Hole, PartResult, RunResults
+from seatrial.job.settings import (
+    FieldDifference,
+    Settings,
+    differences,
+    differences_text,
+    fields_digest,
+    flat_fields,
+    other_conditions,
+)
 from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
+from seatrial.job.units import unit_factor
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell
 
 __all__ = [
@@ -28,6 +38,7 @@ __all__ = [
     "Event",
     "Exit",
     "ExitCode",
+    "FieldDifference",
     "Figure",
     "Finding",
     "Gpu",
@@ -51,14 +62,21 @@ __all__ = [
     "Resources",
     "RunResults",
     "Sample",
+    "Settings",
     "Stage",
     "StageTime",
     "Step",
     "Verdict",
+    "differences",
+    "differences_text",
+    "fields_digest",
     "figure_text",
     "figures",
+    "flat_fields",
     "merged",
+    "other_conditions",
     "read_records",
+    "unit_factor",
     "worst",
     "worst_cell",
 ]

@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+from seatrial.job.settings import Settings, differences_text, other_conditions
+
 Better = Literal["lower", "higher"]
 
 
@@ -38,10 +40,28 @@ class Bound(msgspec.Struct, frozen=True):
     false_alarm: float | None = None  # the share of single good runs with normal noise that would be out of it
     state: BoundState = BoundState.USABLE
     why: str = ""  # of a state that is not usable
-    fingerprint: str = ""  # of what it was made from; empty: not known, and so not compared
+    fingerprint: str = ""  # of the conditions that it was made under; empty: not known, and so not compared
     changed: Level | None = None
     source: str = ""  # where it stands: file:line
     figures: int = 0  # in those runs, where one gave several; 0: one of each
     width_runs: int | None = (
         None  # of a moved one: `runs` are of its center, the width is of so many before; 0: by hand
     )
+    conditions: dict[str, str] = {}  # that it was made under
+    under_test: dict[str, str] = {}  # in the newest run that it is made from
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(self.conditions, self.under_test)
+
+    def why_not_for(self, settings: Settings) -> str:
+        """Why a figure that was taken with these settings cannot be judged by it; empty when it can."""
+        if not self.fingerprint or self.fingerprint in (settings.fingerprint, settings.former):
+            return ""
+        if not self.conditions:
+            return (
+                "the bounds are of other conditions, or of Seatrial 0.1 and another configuration; they have only the "
+                f"fingerprint {self.fingerprint}, so which ones is not known"
+            )
+        other = other_conditions(self.settings, settings)
+        return f"the bounds are of other conditions: {differences_text(other)}" if other else ""

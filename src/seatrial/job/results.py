@@ -28,6 +28,8 @@ class AttemptResult(msgspec.Struct, frozen=True):
     headline: str = ""  # the one line that says why it is not good: mostly what a program printed as it broke
     seconds: float | None = None  # started to finished, by one clock
     parts: dict[str, PartResult] = {}  # where there is more than one; place, stages and exit above are of the first
+    metrics: dict[str, Any] = {}  # of an attempt that is not the one that the cell's figures are from
+    unjudged: bool = False  # all that is wrong is that figures with bounds could not be judged by them
 
     @property
     def cancelled(self) -> bool:
@@ -48,7 +50,9 @@ class CellResult(msgspec.Struct, frozen=True):
     findings: list[Finding] = []
     metrics: dict[str, Any] = {}
     benchmark: str = ""  # the name of its series of figures, the same for all its repeats
-    fingerprint: str = ""  # of all that its figures depend on: configuration and hardware; figures of two never mix
+    fingerprint: str = ""  # of the conditions; figures of two never mix
+    conditions: dict[str, str] = {}  # what must be equal for figures to be compared
+    under_test: dict[str, str] = {}  # what may differ, because it is what is judged
 
     @property
     def done(self) -> bool:

@@ -15,6 +15,30 @@ SIZE = re.compile(r"(\d+(?:\.\d+)?)((?:[KMGTP]i?))B?")
 SIZE_PATTERN = r"^\d+(\.\d+)?[KMGTP]i?B?$"
 
 
+# Units of figures, by what they measure, each as a multiple of the first of its row.
+_UNITS = (
+    {"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "m": 60.0}
+    | {"min": 60.0, "h": 3600.0, "d": 86400.0},
+    {"B": 1.0, "bytes": 1.0} | {f"{unit}B": float(size) for unit, size in _BYTES.items() if unit},
+)
+_PER = re.compile(r"(.*)/(.*)")
+
+
+def unit_factor(unit: str, to: str) -> float | None:
+    """By how much a figure in `unit` is multiplied to be in `to`; None: the two measure different things.
+    Where one is not stated, it is taken to be the other."""
+    if unit == to or not unit or not to:
+        return 1.0
+    for units in _UNITS:
+        if unit in units and to in units:
+            return units[unit] / units[to]
+    per, per_to = _PER.fullmatch(unit), _PER.fullmatch(to)
+    if per and per_to:  # tokens/s and tokens/ms
+        above, below = unit_factor(per[1], per_to[1]), unit_factor(per[2], per_to[2])
+        return above / below if above and below else None
+    return None
+
+
 def parse_duration(value: Any) -> float:
     """Seconds of `90`, `"20m"`, `"1h30m"`, `"500ms"`."""
     seconds = math.nan

@@ -2,6 +2,7 @@
 
 from seatrial.suite.cell import Cell
 from seatrial.suite.chosen_target import choose_target, restore_chosen_target
+from seatrial.suite.conditions import settings_of
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
@@ -73,6 +74,7 @@ __all__ = [
     "load",
     "nearest",
     "restore_chosen_target",
+    "settings_of",
     "substitute",
     "suite_schema",
 ]

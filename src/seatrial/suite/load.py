@@ -188,9 +188,9 @@ class _Loader:
             if trial.target is not None and any(axis.name == "machine" for group in axes[name] for axis in group.axes):
                 self._report((*base, "target"), "a trial has a `target` or machines, which have one each; not both")
             self._check_files(base, trial)
-            names.TrialNames(name, trial, axes[name], self._report).check(
-                self._data["trials"][name], model.runtimes, capabilities
-            )
+            trial_names = names.TrialNames(name, trial, axes[name], self._report)
+            trial_names.check(self._data["trials"][name], model.runtimes, capabilities)
+            trial_names.check_fields([*model.env, *(one for runtime in model.runtimes.values() for one in runtime.env)])
         return axes
 
     def _check_files(self, base: tuple[str | int, ...], trial: TrialModel) -> None:

@@ -286,6 +286,16 @@ class TrialModel(Model):
         1, strict=True, ge=0, le=10, description="Further runs that must agree before a figure is out of bounds."
     )
 
+    unjudged: Literal["fail", "record"] = Field(
+        "fail", description="What a figure is that has bounds and cannot be judged by them: not passed, or recorded."
+    )
+    conditions: tuple[Text, ...] = Field(
+        (), description="Fields that must be equal for figures to be compared, beside those that always must: env.SEED."
+    )
+    under_test: tuple[Text, ...] = Field(
+        (), description="Fields that may differ, for they are what is judged: command, hardware.cpu."
+    )
+
     # Fields that say where, when and how often a cell runs, not what it is: they do not count for its hash.
     APART: ClassVar[frozenset[str]] = frozenset(
         [
@@ -307,11 +317,17 @@ class TrialModel(Model):
             "baseline",
             "benchmark",
             "confirm",
+            "unjudged",
+            "conditions",
+            "under_test",
         ]
     )
 
     # Fields that only judge what was seen: a kind names its own. Figures do not depend on them.
     JUDGING: ClassVar[frozenset[str]] = frozenset()
+
+    # Fields that are what is judged, by their dotted names, beside the runtime's; all others are conditions.
+    UNDER_TEST: ClassVar[frozenset[str]] = frozenset({"workspace", "env"})
 
     def checks_anything(self, runtime: Runtime | None) -> bool:
         """Whether a cell with this runtime can fail at all. A trial that cannot is a mistake."""

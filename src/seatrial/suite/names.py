@@ -1,10 +1,11 @@
 """Whether every name that a suite uses exists: targets, capabilities, axes and their values, steps, `${names}`."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from seatrial.job import FIGURES
+from seatrial.suite.conditions import known_fields
 from seatrial.suite.explain import KeyPath
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
@@ -94,6 +95,20 @@ class TrialNames:
             self._check_step((*self._path, "xfail", index, "step"), xfail, used)
         self._check_placeholders(written, used)
         self._check_benchmark()
+
+    def check_fields(self, variables: Iterable[str]) -> None:
+        """Those that the trial calls conditions or under test; `variables` are those of the suite and its runtimes."""
+        trial = self._trial
+        if not (trial.conditions or trial.under_test):
+            return
+        known = known_fields(trial, self._axes.values(), {*variables, *trial.env})
+        for key, names in (("conditions", trial.conditions), ("under_test", trial.under_test)):
+            for index, name in enumerate(names):
+                if name not in known:
+                    self._report((*self._path, key, index), f"no field is called {name!r}{nearest(name, known)}", False)
+        for name in set(trial.conditions) & set(trial.under_test):
+            message = f"{name!r} is in `conditions` too; it is one or the other"
+            self._report((*self._path, "under_test", trial.under_test.index(name)), message, False)
 
     def _check_benchmark(self) -> None:
         """Cells that differ have entries of their own in a baseline, so their names must differ too."""

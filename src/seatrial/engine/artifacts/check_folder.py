@@ -24,6 +24,7 @@ from seatrial.job import (
     Observation,
     Outcome,
     Place,
+    Settings,
     Step,
     read_records,
     worst,
@@ -67,10 +68,11 @@ def check_folder(
         raise CannotCheck(f"there is no log in {place} ({', '.join(LOGS)}); name it: --log FILE, once for each host")
     observation = _observe(job, train, folder.absolute(), found, exit_code)
     # Whose hardware it was nobody can tell from here: whoever asks for these bounds says that they are the right ones.
-    bounds = tuple(msgspec.structs.replace(bound, fingerprint="") for bound in cell.bounds)
+    bounds = tuple(msgspec.structs.replace(bound, fingerprint="", conditions={}) for bound in cell.bounds)
     # Nor does what is checked here come into the history: no advice to make bounds of it.
     unbounded = cell.unbounded.partition(";")[0]
-    judgement = judge(replace(cell, bounds=bounds, unbounded=unbounded), kind, {"job": observation}, "", time.time())
+    bounded = replace(cell, bounds=bounds, unbounded=unbounded)
+    judgement = judge(bounded, kind, {"job": observation}, Settings(), time.time())
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = AttemptResult(1, observation.place, [], observation.exit, verdict, why)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from seatrial.job import Verdict
+from seatrial.job import Settings, Verdict
 
 WORDS = ("false-alarm", "regression", "fixed")
 ACCEPTED = "accepted"  # the word of a recenter: from this run on there is a new level, and it is in order
@@ -37,7 +37,7 @@ class Point(msgspec.Struct, frozen=True, gc=False):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """All figures of one name of one benchmark on one configuration and hardware, oldest first."""
+    """All figures of one name of one benchmark under the same conditions, oldest first."""
 
     benchmark: str
     trial: str
@@ -46,6 +46,13 @@ class Series(msgspec.Struct, frozen=True):
     unit: str
     better: str  # "lower", "higher", or "" for a figure that is not judged
     points: list[Point]
+    conditions: dict[str, str] = {}  # of its fingerprint; empty where an older Seatrial did not keep them
+    under_test: dict[str, str] = {}  # in its newest run
+
+    @property
+    def settings(self) -> Settings:
+        """`former` is its fingerprint, for a series that an older Seatrial began."""
+        return Settings(self.conditions, self.under_test, self.fingerprint)
 
     @property
     def values(self) -> list[float]:

@@ -127,10 +127,35 @@ def with_points(session: Session, series: list[Series], last: int | None) -> lis
     rows = _rows(session, numbers, _ENDLESS if last is None else last)
     all_marks = _read_marks(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
-    return [
+    found = [
         msgspec.structs.replace(one, points=_points(rows[number], one, all_marks, commits))
         for number, one in zip(numbers, series, strict=True)
         if rows.get(number)
+    ]
+    return _with_settings(session, found)
+
+
+def _with_settings(session: Session, series: list[Series]) -> list[Series]:
+    """The same with their conditions, and with what was under test in the newest run of each."""
+    newest = {(one.points[-1].run, one.benchmark) for one in series}
+    tested: dict[tuple[str, str], str] = {}
+    for run in sorted({run for run, _ in newest}):
+        for benchmark, id_ in session.execute("SELECT benchmark, under_test FROM cells WHERE run = ?", (run,)):
+            tested[run, benchmark] = id_
+    wanted = sorted({*(one.fingerprint for one in series), *tested.values()} - {""})
+    fields: dict[str, dict[str, str]] = {}
+    for start in range(0, len(wanted), _TOGETHER):
+        some = wanted[start : start + _TOGETHER]
+        query = f"SELECT id, fields FROM settings WHERE id IN ({', '.join('?' * len(some))})"
+        for id_, text in session.execute(query, (*some,)):
+            fields[id_] = msgspec.json.decode(text, type=dict[str, str])
+    return [
+        msgspec.structs.replace(
+            one,
+            conditions=fields.get(one.fingerprint, {}),
+            under_test=fields.get(tested.get((one.points[-1].run, one.benchmark), ""), {}),
+        )
+        for one in series
     ]
 
 

@@ -124,6 +124,12 @@ DROP TABLE marks;
 ALTER TABLE marks_of_figures RENAME TO marks;
 """
 
+# The fields of conditions, by their fingerprint, and of what is under test, by an id of their own: each set once.
+_VERSION_4 = """
+CREATE TABLE settings (id TEXT PRIMARY KEY, fields TEXT NOT NULL)%s;
+ALTER TABLE cells ADD COLUMN under_test TEXT NOT NULL DEFAULT '';
+"""
+
 
 def benchmark_of(cell_id: str) -> str:
     """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
@@ -167,6 +173,7 @@ MIGRATIONS = (
     Migration(_VERSION_1, ""),
     Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _figures_into_series),
     Migration(_VERSION_3 % " WITHOUT ROWID", _VERSION_3 % ""),
+    Migration(_VERSION_4 % " WITHOUT ROWID", _VERSION_4 % ""),
 )
 VERSION = len(MIGRATIONS)
 

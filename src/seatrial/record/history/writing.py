@@ -1,8 +1,9 @@
 """What a run adds to the history."""
 
+import json
 from typing import Any
 
-from seatrial.job import AttemptResult, CellResult, RunResults, Stage, figures
+from seatrial.job import AttemptResult, CellResult, RunResults, Stage, fields_digest, figures
 from seatrial.record.history.data import Mark
 from seatrial.record.history.keeping import key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
@@ -40,10 +41,12 @@ def add(session: Session, results: RunResults) -> None:
             attempts[hash_, attempt.number] = _attempt(run, hash_, results, attempt)
         _figures(run, results, cell, series, points)
     session.many(
-        "INSERT INTO cells (run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO cells"
+        " (run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         list(cells.values()),
     )
+    session.many("INSERT INTO settings (id, fields) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", _settings(results))
     session.many("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(attempts.values()))
     session.many(
         "INSERT INTO series (id, trial, benchmark, fingerprint, metric, unit, better) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -77,7 +80,23 @@ def _cell(run: str, results: RunResults, cell: CellResult) -> Row:
         key(cell.fingerprint),
         text(_host(cell)),
         _at_s(results, cell),
+        fields_digest(cell.under_test) if cell.under_test else "",
     )
+
+
+def _settings(results: RunResults) -> list[Row]:
+    found: dict[str, Row] = {}
+    for cell in results.cells:
+        if cell.conditions and cell.fingerprint:
+            found.setdefault(key(cell.fingerprint), (key(cell.fingerprint), _json(cell.conditions)))
+        if cell.under_test:
+            id_ = fields_digest(cell.under_test)
+            found.setdefault(id_, (id_, _json(cell.under_test)))
+    return [found[id_] for id_ in sorted(found)]  # in one order, so that two who write at once do not wait in a circle
+
+
+def _json(fields: dict[str, str]) -> str:
+    return json.dumps({text(name): text(value) for name, value in fields.items()}, ensure_ascii=False)
 
 
 def _first_message(cell: CellResult) -> str:
@@ -102,14 +121,24 @@ def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) 
 
 def _figures(run: str, results: RunResults, cell: CellResult, series: dict[int, Row], points: dict[Row, Row]) -> None:
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
-    at_s, hash_ = _at_s(results, cell), key(cell.hash)
-    own_id = "" if key(cell.id) == benchmark else key(cell.id)
-    of_cell = (cell.verdict.value, text(_host(cell)), own_id)
-    for figure in figures(cell.metrics):
-        metric, unit = key(figure.name), key(figure.unit)
-        number = series_id(benchmark, fingerprint, metric, unit)
-        series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, figure.better or "")
-        points[number, hash_] = (number, at_s, run, hash_, figure.value, *of_cell, text(figure.source))
+    hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
+    others = [(one, one.metrics) for one in cell.attempts if one.metrics]
+    for attempt, metrics in [*others, (_attempt_of_figures(cell), cell.metrics)]:
+        verdict, host, at_s = cell.verdict.value, "", results.started_s
+        if attempt is not None:
+            verdict = "passed" if attempt.unjudged else attempt.verdict.value
+            host, at_s = text(attempt.place.host), _started_s(results, attempt)
+        for figure in figures(metrics):
+            metric, unit = key(figure.name), key(figure.unit)
+            number = series_id(benchmark, fingerprint, metric, unit)
+            series[number] = (number, key(cell.trial), benchmark, fingerprint, metric, unit, figure.better or "")
+            point = (number, at_s, run, hash_, figure.value, verdict, host, own_id, text(figure.source))
+            points[number, at_s, hash_] = point
+
+
+def _attempt_of_figures(cell: CellResult) -> AttemptResult | None:
+    """The attempt that the cell's own figures are of: the last that has none of its own."""
+    return next((one for one in reversed(cell.attempts) if not one.metrics), None)
 
 
 def _host(cell: CellResult) -> str:

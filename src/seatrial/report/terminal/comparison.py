@@ -1,5 +1,6 @@
 """The comparison of two runs for a terminal: a plain sentence first, then what moved, what else changed."""
 
+from seatrial.job import differences_text
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import count, one_line, shorten
 from seatrial.report.trend.compare import Comparison, Movement
@@ -22,12 +23,7 @@ def compare_lines(found: Comparison) -> list[Line]:
             [],
         ]
     lines += _verdicts(found)
-    if found.fingerprints:
-        lines.append([("another configuration or hardware: figures are not compared", "bold")])
-        for one in found.fingerprints[:MOST_LINES]:
-            prints = f"{_prints(one.before)} → {_prints(one.after)}"
-            lines.append([(f"  {one_line(one.benchmark)}  ", ""), (prints, "dim")])
-        lines += [*_more(len(found.fingerprints) - MOST_LINES), []]
+    lines += _settings(found)
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
         if ids:
             lines.append([(f"only in {one_line(run)}", "bold")])
@@ -125,8 +121,22 @@ def _verdicts(found: Comparison) -> list[Line]:
     return [*lines, *_more(len(found.verdicts) - MOST_LINES), []]
 
 
-def _prints(prints: list[str]) -> str:
-    return ", ".join(one_line(one) or "not known" for one in prints)
+def _settings(found: Comparison) -> list[Line]:
+    lines: list[Line] = []
+    if found.under_test:
+        lines.append([("under test", "bold")])
+        for group in found.under_test[:MOST_LINES]:
+            names = group.benchmarks
+            where = one_line(names[0]) if len(names) == 1 else count(len(names), "benchmark")
+            lines.append([(f"  {one_line(differences_text(group.differences))}  ", ""), (f"in {where}", "dim")])
+        lines += [*_more(len(found.under_test) - MOST_LINES), []]
+    if found.fingerprints:
+        lines.append([("other conditions: figures are not compared", "bold")])
+        for one in found.fingerprints[:MOST_LINES]:
+            why = differences_text(one.differences) or "which ones, an older Seatrial did not write"
+            lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(why), "dim")])
+        lines += [*_more(len(found.fingerprints) - MOST_LINES), []]
+    return lines
 
 
 def _more(number: int) -> list[Line]:

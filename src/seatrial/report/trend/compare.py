@@ -1,11 +1,11 @@
 """Two runs beside each other: which figures moved, by how much and how sure, and what else is not as it was."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
 
-from seatrial.job import CellResult, Figure, RunResults, figures, worst
+from seatrial.job import CellResult, FieldDifference, Figure, RunResults, differences, figures, worst
 from seatrial.record.history import Series, benchmark_of
 from seatrial.report.trend.series import past_values
 
@@ -64,10 +64,20 @@ class OtherVerdict(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class OtherFingerprint(msgspec.Struct, frozen=True):
+class OtherConditions(msgspec.Struct, frozen=True):
+    """A benchmark that ran under other conditions, so that its figures are not compared."""
+
     benchmark: str
-    before: list[str]
+    before: list[str]  # fingerprints
     after: list[str]
+    differences: list[FieldDifference] = []  # empty where an older Seatrial did not keep the conditions
+
+
+class OtherUnderTest(msgspec.Struct, frozen=True):
+    """What was under test, as far as it differs; the same for all these benchmarks."""
+
+    differences: list[FieldDifference]
+    benchmarks: list[str]
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -77,10 +87,11 @@ class Comparison(msgspec.Struct, frozen=True):
     commit_after: str
     figures: list[Movement]  # every one that is in both runs; the surest and biggest moves first
     verdicts: list[OtherVerdict]
-    fingerprints: list[OtherFingerprint]  # their figures are not compared
+    fingerprints: list[OtherConditions]  # their figures are not compared
     only_before: list[str]  # ids of cells, without `repeat`
     only_after: list[str]
     cells: int  # that both have; repeats are one cell
+    under_test: list[OtherUnderTest] = []
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:
@@ -103,10 +114,11 @@ def compare_runs(
         after.commit,
         _movements(_values(before, unjudged), _values(after, unjudged), _noises(before, after, past)),
         [other for pair in both if (other := _other_verdict(*pair))],
-        _other_fingerprints(before, after),
+        _other_conditions(before, after),
         list(of_before),
         list(of_after),
         len(both),
+        _other_under_test(before, after),
     )
 
 
@@ -143,27 +155,45 @@ def _benchmark(cell: CellResult) -> str:
     return cell.benchmark or benchmark_of(cell.id)
 
 
-def _other_fingerprints(before: RunResults, after: RunResults) -> list[OtherFingerprint]:
-    """Benchmarks of both runs that have no configuration and hardware in common."""
-    sides: list[dict[str, set[str]]] = []
+def _tried(before: RunResults, after: RunResults) -> Iterator[tuple[str, list[CellResult], list[CellResult]]]:
+    """The benchmarks that were run in both, with their cells."""
+    sides: list[dict[str, list[CellResult]]] = []
     for results in (before, after):
-        found: dict[str, set[str]] = {}
+        found: dict[str, list[CellResult]] = {}
         for cell in results.cells:
             if cell.attempts:
-                found.setdefault(_benchmark(cell), set()).add(cell.fingerprint)
+                found.setdefault(_benchmark(cell), []).append(cell)
         sides.append(found)
-    return [
-        OtherFingerprint(name, sorted(sides[0][name]), sorted(sides[1][name]))
-        for name in sides[0]
-        if name in sides[1] and not sides[0][name] & sides[1][name]
-    ]
+    return ((name, cells, sides[1][name]) for name, cells in sides[0].items() if name in sides[1])
+
+
+def _other_conditions(before: RunResults, after: RunResults) -> list[OtherConditions]:
+    """Benchmarks of both runs that have no conditions in common."""
+    made = []
+    for name, was, now in _tried(before, after):
+        prints = {cell.fingerprint for cell in was}, {cell.fingerprint for cell in now}
+        if not prints[0] & prints[1]:
+            known = was[0].conditions and now[0].conditions
+            found = differences(was[0].conditions, now[0].conditions) if known else []
+            made.append(OtherConditions(name, sorted(prints[0]), sorted(prints[1]), found))
+    return made
+
+
+def _other_under_test(before: RunResults, after: RunResults) -> list[OtherUnderTest]:
+    groups: dict[tuple[FieldDifference, ...], list[str]] = {}
+    for name, was, now in _tried(before, after):
+        if was[0].conditions and now[0].conditions:  # else nothing was kept of either
+            found = tuple(differences(was[0].under_test, now[0].under_test))
+            groups.setdefault(found, []).append(name)
+    return [OtherUnderTest(list(found), names) for found, names in groups.items() if found]
 
 
 def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Figure, list[float]]]:
     """Every figure of cells that came to their end, with one value for each repeat."""
     found: dict[Key, tuple[Figure, list[float]]] = {}
     for cell in results.cells:
-        if cell.verdict.value not in ("passed", "xfail", "slower", "faster"):
+        unjudged_only = bool(cell.attempts) and cell.attempts[-1].unjudged
+        if cell.verdict.value not in ("passed", "xfail", "slower", "faster") and not unjudged_only:
             continue
         for figure in figures(cell.metrics):
             if figure.better or unjudged:

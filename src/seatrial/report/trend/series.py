@@ -94,9 +94,9 @@ def view_series(series: Series, bounds: Iterable[Bound] | None = None) -> Series
     if bounds is None:
         return with_bound(with_changes(series))
     known = [bound for bound in bounds if bound.metric == series.metric]
-    ours = ("", series.fingerprint)  # a bound of other hardware says nothing here
-    given = next((bound for bound in known if bound.fingerprint in ours), None)
-    other = f"that of the baseline is of another configuration or hardware (/{known[0].fingerprint})" if known else ""
+    why_not = [bound.why_not_for(series.settings) for bound in known]  # under other conditions it says nothing here
+    given = next((bound for bound, why in zip(known, why_not, strict=True) if not why), None)
+    other = why_not[0] if known else ""
     why = "" if given or not series.better else other or "the baseline has none for it"
     return msgspec.structs.replace(with_changes(series), bound=given, unbounded=why)
 

@@ -1,0 +1,78 @@
+"""What the figures of a cell depend on, field by field: the conditions, which must be equal for two figures to be
+compared, and what is under test, which may differ because it is what is judged."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import msgspec
+
+Fields = dict[str, str]  # dotted name -> value, as text
+
+MOST_SHOWN = 4  # differences that a message lists
+_LONGEST = 60
+
+
+class Settings(msgspec.Struct, frozen=True, dict=True):
+    conditions: Fields = {}
+    under_test: Fields = {}
+    former: str = ""  # the fingerprint that Seatrial 0.1 made of both together
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Eight hex digits of the conditions: figures of two fingerprints never mix. Empty where none are known."""
+        return fields_digest(self.conditions) if self.conditions else ""
+
+
+class FieldDifference(msgspec.Struct, frozen=True):
+    """A field that is not the same on both sides; None: it is not set there."""
+
+    field: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        return f"{self.field} {_shown(self.before)} → {_shown(self.after)}"
+
+
+def fields_digest(fields: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[FieldDifference]:
+    names = dict.fromkeys([*before, *after])
+    both = ((name, before.get(name), after.get(name)) for name in names)
+    return [FieldDifference(name, was, now) for name, was, now in both if was != now]
+
+
+def other_conditions(before: Settings, after: Settings) -> list[FieldDifference]:
+    """The conditions in which the two differ. A field that is under test now does not count, whatever it was before;
+    one that became a condition is compared with what it was when it was under test."""
+    known = {**before.under_test, **before.conditions}
+    counted = {name: value for name, value in before.conditions.items() if name not in after.under_test}
+    counted |= {name: known[name] for name in after.conditions if name in known}
+    return differences(counted, after.conditions)
+
+
+def differences_text(found: list[FieldDifference]) -> str:
+    """`hardware.cores 8 → 4, machine.memory (not set) → 16Gi and 2 more`"""
+    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+    return ", ".join(map(str, found[:MOST_SHOWN])) + more
+
+
+def flat_fields(value: object, name: str) -> Iterator[tuple[str, str]]:
+    """The leaves of nested maps, each with its dotted name; lists are one value."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from flat_fields(item, f"{name}.{key}" if name else str(key))
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+        yield name, text
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return "(not set)"
+    line = " ".join(value.split()) or "(empty)"
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

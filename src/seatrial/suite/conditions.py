@@ -1,0 +1,83 @@
+"""Which fields of a suite are conditions of a cell's figures, and which are under test."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from seatrial.job import COUNTED, Settings, flat_fields
+from seatrial.suite.cell import Cell
+from seatrial.suite.models import EnvValue, Machine, Runtime, TrialModel, Workspace
+from seatrial.suite.suite import Axis
+
+AXES, ENV, HARDWARE, MACHINE, WORKSPACE = "axes", "env", "hardware", "machine", "workspace"
+# Axes that say where and how often a cell runs; what they stand for has fields of its own.
+APART = ("repeat", "machine", "runtime")
+OF_RUNTIME = ("python", "packages", "interpreter", "image")
+OTHERS = "others"  # what other hosts have instead
+
+
+def settings_of(cell: Cell, hardware: Mapping[str, Any], former: str = "") -> Settings:
+    """All that the figures of a cell depend on, on the hardware that it ran on."""
+    conditions: dict[str, str] = {}
+    under_test: dict[str, str] = {}
+    for name, value in sorted(_fields(cell, hardware)):
+        (under_test if is_under_test(cell.model, name) else conditions)[name] = value
+    return Settings(conditions, under_test, former)
+
+
+def is_under_test(trial: TrialModel, name: str) -> bool:
+    """The longest name that covers the field decides; what the trial says comes before its kind's defaults."""
+    defaults = dict.fromkeys((*OF_RUNTIME, *trial.UNDER_TEST), True)
+    moved = dict.fromkeys(trial.conditions, False) | dict.fromkeys(trial.under_test, True)
+    for names in (moved, defaults):
+        covering = [one for one in names if covers(one, name)]
+        if covering:
+            return names[max(covering, key=len)]
+    return False
+
+
+def covers(name: str, field: str) -> bool:
+    return field == name or field.startswith(f"{name}.")
+
+
+def known_fields(trial: TrialModel, axes: Iterable[Axis], variables: Iterable[str]) -> list[str]:
+    """The names that a trial may move to the other side: of single fields, and of groups of them."""
+    measured = [axis for axis in axes if axis.name not in APART]
+    inside = {name for axis in measured for value in axis.values for name, _ in flat_fields(value.value, axis.name)}
+    own = {name for name, _ in _of_trial(trial)}
+    own |= {
+        field.alias or name
+        for name, field in type(trial).model_fields.items()
+        if name not in {"kind", *trial.APART, *trial.JUDGING}
+    }
+    groups = {
+        AXES: [*inside, *(axis.name for axis in measured)],
+        ENV: [*variables],
+        HARDWARE: [*COUNTED, OTHERS],
+        MACHINE: [field.alias or name for name, field in Machine.model_fields.items()],
+        WORKSPACE: [*Workspace.model_fields],
+    }
+    known = own | {*OF_RUNTIME, *groups} | {f"{group}.{one}" for group, names in groups.items() for one in names}
+    return sorted(known)
+
+
+def _fields(cell: Cell, hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from _of_trial(cell.model)
+    runtime = cell.runtime or Runtime.model_construct()
+    workspace = getattr(cell.model, "workspace", None) or runtime.workspace
+    if workspace is not None:
+        yield from flat_fields(workspace.model_dump(exclude_none=True), WORKSPACE)
+    yield from flat_fields({key: value for key, value in runtime.work().items() if key in OF_RUNTIME}, "")
+    yield from flat_fields({name: _env_text(value) for name, value in cell.env.items()}, ENV)
+    yield from flat_fields(cell.machine.content(), MACHINE)
+    yield from flat_fields({axis: value for axis, value in cell.values.items() if axis not in APART}, AXES)
+    counted = (*COUNTED, *([OTHERS] if OTHERS in hardware else []))
+    yield from flat_fields({key: hardware.get(key) for key in counted}, HARDWARE)
+
+
+def _of_trial(trial: TrialModel) -> Iterator[tuple[str, str]]:
+    """The trial's own fields; what it has in common with its runtime and the suite is put together elsewhere."""
+    return flat_fields({key: value for key, value in trial.work().items() if key not in (ENV, WORKSPACE)}, "")
+
+
+def _env_text(value: EnvValue) -> str:
+    return value if isinstance(value, str) else f"secret {value.secret}"
