@@ -21,9 +21,13 @@ def test_the_first_record_says_what_it_runs_on(job: Supervised) -> None:
 def test_gpus_are_those_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, model in enumerate(["NVIDIA A100-SXM4-40GB", "NVIDIA H100 PCIe"]):
         (tmp_path / f"0000:0{number}:00.0").mkdir()
-        (tmp_path / f"0000:0{number}:00.0/information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 42\n")
+        (tmp_path / f"0000:0{number}:00.0/information").write_text(
+            f"Model: \t\t {model}\nIRQ:   \t\t 42\nGPU UUID: \t GPU-{number}\n"
+        )
     monkeypatch.setattr(seen, "GPU_FILES", str(tmp_path / "*/information"))
     assert seen.hardware()["gpu"] == ["NVIDIA A100-SXM4-40GB", "NVIDIA H100 PCIe"]
+    assert seen.hardware(gpus="1")["gpu"] == seen.hardware(gpus="GPU-1")["gpu"] == ["NVIDIA H100 PCIe"]
+    assert seen.hardware(gpus="")["gpu"] == []
 
 
 @pytest.mark.parametrize(

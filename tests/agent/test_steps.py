@@ -155,6 +155,15 @@ def test_facts_are_those_of_the_runtime(runner: StepRunner) -> None:
     assert facts["os"]["kernel"] == os.uname().release
 
 
+@pytest.mark.parametrize(("shown", "asked"), [("1", "--id=1"), ("GPU-7,0,none,1", "--id=GPU-7,0")])
+def test_facts_are_of_the_gpus_that_cuda_shows(shown: str, asked: str, runner: StepRunner) -> None:
+    script(runner, "nvidia-smi", '#!/bin/sh\necho "$1, 1024, 5"\n')
+    runner.env["CUDA_VISIBLE_DEVICES"] = shown
+    assert [gpu["model"] for gpu in runner.do("facts").result["gpu"]] == [asked]
+    runner.env["CUDA_VISIBLE_DEVICES"] = "-1"
+    assert runner.do("facts").result["gpu"] == []
+
+
 def test_facts_of_an_nvidia_smi_that_fails_say_why_there_are_no_gpus(runner: StepRunner) -> None:
     script(
         runner, "nvidia-smi", "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n"

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 from contract import Site, log_of, opened, until, until_exit
 
-from seatrial.job import Input, Limits, Outcome, Resources
+from seatrial.job import Environment, Input, Limits, Outcome, Resources
 from seatrial.target import TargetError
 from seatrial.target.local import kind
 from seatrial.target.local.folders import JobFolder
@@ -57,6 +58,22 @@ async def test_a_job_has_its_own_world_and_nothing_of_the_callers(site: Site, mo
     for name in ("HOME", "TMPDIR", "SEATRIAL_FILES", "PWD"):
         assert found[name].startswith(state)
     assert (found["SEATRIAL_RUN"], found["SEATRIAL_ATTEMPT"], found["SEATRIAL_CELL"]) == (site.run, "1", "69b56f04")
+
+
+async def test_seatrials_own_programs_are_not_on_the_path_of_a_job(
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its environment is activated, also by another name; the job finds the machine's Python, and no seatrial."""
+    own = Path(sys.prefix, "bin")
+    (tmp_path / "link").symlink_to(own)
+    monkeypatch.setenv("PATH", f"{own}:{tmp_path / 'link'}:{own}/:{os.environ['PATH']}")
+    lines = await output(site, "command -v seatrial pytest uv || echo none; python3 -c 'import sys; print(sys.prefix)'")
+    assert lines[0] == "none"
+    assert lines[1] != sys.prefix
+    named = await output(site, "command -v python3", environment=Environment(interpreter="python3"))
+    assert Path(named[0]).parent != own
+    chosen = await output(site, "command -v pytest", environment=Environment(interpreter=sys.executable))
+    assert chosen == [str(own / "pytest")]  # a runtime that is this very environment has its programs
 
 
 async def test_the_jobs_folder_is_the_users_alone_and_holds_no_secret(site: Site) -> None:

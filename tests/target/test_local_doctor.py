@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.target import Remark, RemarkLevel
-from seatrial.target.local import doctor
+from seatrial.target.local import doctor, processes
 
 
 async def examined(state: Path, cache: Path | None = None) -> dict[str, Remark]:
@@ -77,7 +77,7 @@ async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_
 async def test_one_that_does_not_answer_is_not_waited_for(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(processes, "PATIENCE_S", 3.0)
     program(bare, "nvidia-smi", "while :; do :; done")
     seen = await examined(tmp_path)
     assert "does not answer within 3 s" in seen["GPUs"].why

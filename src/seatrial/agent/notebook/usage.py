@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from typing import Dict, List, Optional, Tuple
 
+from ..steps.probe import nvidia_smi_scope
+
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 GPU_QUERY_S = 10.0
@@ -16,6 +18,7 @@ class Usage:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._gpu = shutil.which("nvidia-smi")
+        self._scope = nvidia_smi_scope(os.environ)
         self._exact = False
         self._peak = 0
         self._gpu_peak: Optional[int] = None
@@ -39,15 +42,15 @@ class Usage:
         self._peak = max(self._peak, sum(_resident_bytes(pid) for pid in pids))
 
     def sample_gpu(self) -> None:
-        if self._gpu is None:
+        if self._gpu is None or self._scope is None:
             return
-        used, source = gpu_memory(self._gpu, [self.pid, *children(self.pid)])
+        used, source = gpu_memory([self._gpu, *self._scope], [self.pid, *children(self.pid)])
         if used is not None and used >= (self._gpu_peak or 0):
             self._gpu_peak, self._gpu_source = used, source
 
     @property
     def has_gpu(self) -> bool:
-        return self._gpu is not None
+        return self._gpu is not None and self._scope is not None
 
     @property
     def peak_bytes(self) -> int:
@@ -121,7 +124,7 @@ def _high_water_bytes(pid: int) -> int:
     return 0
 
 
-def gpu_memory(nvidia_smi: str, pids: List[int]) -> Tuple[Optional[int], Optional[str]]:
+def gpu_memory(nvidia_smi: List[str], pids: List[int]) -> Tuple[Optional[int], Optional[str]]:
     """GPU memory of these processes; of the whole devices where nvidia-smi does not know them (in a container)."""
     ours = [int(used) for pid, used in _query(nvidia_smi, "--query-compute-apps=pid,used_memory") if int(pid) in pids]
     if ours:
@@ -130,10 +133,10 @@ def gpu_memory(nvidia_smi: str, pids: List[int]) -> Tuple[Optional[int], Optiona
     return (sum(devices) << 20, "device") if devices else (None, None)
 
 
-def _query(nvidia_smi: str, query: str) -> List[Tuple[str, str]]:
+def _query(nvidia_smi: List[str], query: str) -> List[Tuple[str, str]]:
     try:
         done = subprocess.run(
-            [nvidia_smi, query, "--format=csv,noheader,nounits"],
+            [*nvidia_smi, query, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -15,13 +15,16 @@ CPU_NAMES = ("model name", "Model", "cpu", "Hardware", "CPU part")
 MOST_GPUS = 64
 
 
-def hardware(cpus: Optional[List[int]] = None, memory_bytes: Optional[int] = None) -> Dict[str, Any]:
-    """`cpus` and `memory_bytes`: what the job is held to, where that is less than what this process sees."""
+def hardware(
+    cpus: Optional[List[int]] = None, memory_bytes: Optional[int] = None, gpus: Optional[str] = None
+) -> Dict[str, Any]:
+    """`cpus`, `memory_bytes` and `gpus` (as in CUDA_VISIBLE_DEVICES): what the job is held to, where that is less than
+    what this process sees."""
     return {
         "cpu": _cpu_model(),
         "cores": len(cpus) if cpus else len(os.sched_getaffinity(0)),
         "memory_bytes": memory_bytes or _memory_bytes(),
-        "gpu": _gpu_models(),
+        "gpu": _gpu_models(gpus),
     }
 
 
@@ -57,8 +60,10 @@ def _memory_bytes() -> Optional[int]:
     return int(words[0]) * 1024 if words and words[0].isdigit() else None
 
 
-def _gpu_models() -> List[str]:
+def _gpu_models(shown: Optional[str]) -> List[str]:
     """In the order of their addresses on the bus, which is how the driver counts them."""
-    return [
-        model for path in sorted(glob.glob(GPU_FILES))[:MOST_GPUS] for model in [_fields(path).get("Model")] if model
-    ]
+    found = [_fields(path) for path in sorted(glob.glob(GPU_FILES))[:MOST_GPUS]]
+    if shown is not None:
+        names = [name.strip() for name in shown.split(",")]
+        found = [gpu for index, gpu in enumerate(found) if str(index) in names or gpu.get("GPU UUID") in names]
+    return [gpu["Model"] for gpu in found if gpu.get("Model")]

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Set
 
 from ..contain.process import stat
 from ..contain.sandbox import Sandbox
+from ..steps.probe import nvidia_smi_scope
 
 FIRST_S = 0.1
 EVERY_S = 0.5
@@ -69,7 +70,9 @@ class GpuQuery:
     """Asks nvidia-smi without waiting for it: the answer comes by a pipe that the runner reads."""
 
     def __init__(self, env: Dict[str, str]) -> None:
-        self._program: Optional[str] = "nvidia-smi"  # a whole path once it was looked for; most jobs end before
+        self._scope = nvidia_smi_scope(env)
+        # A whole path once it was looked for; most jobs end before.
+        self._program: Optional[str] = "nvidia-smi" if self._scope is not None else None
         self._env = env
         self.pid: Optional[int] = None
         self._answer = b""
@@ -90,7 +93,11 @@ class GpuQuery:
         ]
         try:
             self.pid = os.posix_spawn(
-                self._program, [self._program, *GPU_QUERY], self._env, file_actions=actions, setpgroup=0
+                self._program,
+                [self._program, *(self._scope or []), *GPU_QUERY],
+                self._env,
+                file_actions=actions,
+                setpgroup=0,
             )
         except OSError:
             self._program = None

@@ -108,7 +108,8 @@ class Supervisor:
         return self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
 
     def _begin(self, records: Records) -> None:
-        records.begin(hardware(self._job.cpus, self._job.memory_bytes))
+        gpus = self._job.env.get("CUDA_VISIBLE_DEVICES")
+        records.begin(hardware(self._job.cpus, self._job.memory_bytes, gpus))
 
     def _readiness(self, records: Records, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
         """Found from here, also for a container: the port is asked where others will ask it."""

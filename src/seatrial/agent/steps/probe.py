@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 VERSION_TIMEOUT_S = 5.0
 
@@ -229,12 +229,29 @@ def _output(argv: List[str], timeout_s: float = 30.0) -> str:
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 
 
+def nvidia_smi_scope(env: Mapping[str, str]) -> Optional[List[str]]:
+    """The option that makes nvidia-smi tell only of the GPUs that CUDA shows a program with this environment: by itself
+    it tells of all. None: CUDA shows none."""
+    shown = env.get("CUDA_VISIBLE_DEVICES")
+    if shown is None:
+        return []
+    names = []
+    for name in (part.strip() for part in shown.split(",")):
+        if not (name.isdigit() or name.startswith("GPU-")):  # as for CUDA, what is no name ends the list
+            break
+        names.append(name)
+    return ["--id=" + ",".join(names)] if names else None
+
+
 def _gpus() -> Tuple[List[Dict[str, Any]], Optional[str], str]:
     """GPUs, where that is known from, and why it is not known although there is an nvidia-smi."""
     nvidia_smi = _which("nvidia-smi")
     if nvidia_smi is None:
         return [], None, ""
-    query = [nvidia_smi, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    scope = nvidia_smi_scope(os.environ)
+    if scope is None:
+        return [], "nvidia-smi", ""
+    query = [nvidia_smi, *scope, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(
             query, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60

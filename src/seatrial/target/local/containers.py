@@ -126,8 +126,7 @@ def container_request(
         create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
     if job.resources.cpu is not None:
         create += ["--cpus", f"{job.resources.cpu:g}"]
-    if job.resources.gpu.count:
-        create += ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(job.resources.gpu.count)]
+    create += _gpu_options(submission, podman)
     own = {"HOME": f"{INSIDE}/home", "TMPDIR": f"{INSIDE}/tmp", "SEATRIAL_FILES": f"{INSIDE}/files"}
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     return {
@@ -140,6 +139,18 @@ def container_request(
         "secret_values": dict(secrets),
         "python": image.python,
     }
+
+
+def _gpu_options(submission: "Submission", podman: bool) -> list[str]:
+    """The GPUs that the job was given, which count from 0 inside; where none are known here, what the engine finds."""
+    count, given = submission.job.resources.gpu.count, submission.gpus
+    if given and podman:
+        return [word for index in given for word in ("--device", f"nvidia.com/gpu={index}")]
+    if given:
+        return ["--gpus", f'"device={",".join(map(str, given))}"']  # its value is a line of CSV
+    if count:
+        return ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(count)]
+    return []
 
 
 def _remove(engine: str) -> list[str]:

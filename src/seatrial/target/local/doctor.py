@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import sys
 import tempfile
@@ -11,10 +10,11 @@ from pathlib import Path
 
 from seatrial.target.agent_file import agent_file
 from seatrial.target.local.containers import working_engine
+from seatrial.target.local.processes import PATIENCE_S, ask
 from seatrial.target.local.uv import uv_path
+from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
-PATIENCE_S = 20.0  # for a program that is asked what it is
 LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
 MESSAGE_CHARACTERS = 500
 # The agent's own code, from the file that jobs get: what it cannot do here, it cannot do for a job.
@@ -60,11 +60,11 @@ async def _folder(what: str, path: Path, option: str) -> Remark:
 
 async def _python() -> Remark:
     what = "python of the machine"
-    found = shutil.which("python3")
+    found = shutil.which("python3", path=machine_path())
     if found is None:
         fix = "install one, or give each runtime `python:`, `interpreter:` or `image:`"
         return Remark(RemarkLevel.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
-    code, out = await _asked(found, "-I", "-c", "import platform; print(platform.python_version())")
+    code, out = await ask(found, "-I", "-c", "import platform; print(platform.python_version())")
     if code != 0:
         return Remark(RemarkLevel.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
     return Remark(RemarkLevel.OK, what, f"{out}, {found}")
@@ -73,7 +73,7 @@ async def _python() -> Remark:
 async def _uv() -> Remark:
     what = "uv, for runtimes with `python:`"
     try:
-        code, out = await _asked(uv_path(), "--version")
+        code, out = await ask(uv_path(), "--version")
     except TargetError as error:
         return Remark(RemarkLevel.WARNING, what, str(error), "pip install uv")
     return (
@@ -96,7 +96,7 @@ async def _memory_limit() -> Remark:
             return Remark(
                 RemarkLevel.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files"
             )
-        code, out = await _asked(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
+        code, out = await ask(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
     if code != 0:
         return Remark(
             RemarkLevel.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew"
@@ -123,7 +123,7 @@ async def _gpus() -> Remark:
     program = shutil.which("nvidia-smi")
     if program is None:
         return Remark(RemarkLevel.OK, what, "none (there is no nvidia-smi)")
-    code, out = await _asked(program, *_GPU_QUERY)
+    code, out = await ask(program, *_GPU_QUERY)
     if code != 0:
         fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
         return Remark(RemarkLevel.WARNING, what, f"{program} fails: {out}", fix)
@@ -135,29 +135,3 @@ async def _gpus() -> Remark:
 async def _scratch() -> AsyncIterator[Path]:
     with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
         yield Path(folder)
-
-
-async def _asked(program: str, *arguments: str) -> tuple[int, str]:
-    """Its exit code and what it said; one that cannot be started, or does not answer, has failed."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            program,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        return 127, str(error.strerror or error)
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            out, error_text = await process.communicate()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        await process.wait()
-        return 124, f"it does not answer within {PATIENCE_S:g} s"
-    code = process.returncode or 0
-    text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
-    return code, text if code == 0 else text[-MESSAGE_CHARACTERS:] or f"exit code {code}"

@@ -19,6 +19,7 @@ from seatrial.target.local.build import make_whole
 from seatrial.target.local.build_lock import BuildLock
 from seatrial.target.local.containers import Image, Images
 from seatrial.target.local.uv import python_version, run_uv
+from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import TargetError
 
 RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
@@ -66,7 +67,7 @@ class Environments:
     @cached_property
     def _plain_python(self) -> Path | None:
         """Of jobs that ask for none."""
-        found = shutil.which("python3")
+        found = shutil.which("python3", path=machine_path())
         return Path(found) if found else None
 
     async def close(self) -> None:
@@ -137,7 +138,7 @@ def _failed(task: "asyncio.Task[PreparedEnvironment]") -> bool:
 
 
 async def _existing(interpreter: str) -> PreparedEnvironment:
-    found = shutil.which(os.path.expanduser(interpreter))
+    found = shutil.which(os.path.expanduser(interpreter), path=machine_path())
     if found is None:
         raise TargetError(f"interpreter {interpreter} is not there or cannot be executed", Outcome.REFUSED)
     path = Path(found).absolute()

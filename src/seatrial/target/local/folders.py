@@ -63,6 +63,7 @@ class Submission(msgspec.Struct, frozen=True):
     created_s: float
     cpus: list[int] = []
     ports: dict[str, int] = {}  # by name, the first one first
+    gpus: list[int] = []  # those that it was given, of a job that asks for some
     engine: str = ""  # what runs its container, when it has one
     container: str = ""
 

@@ -2,21 +2,17 @@
 
 import contextlib
 import errno
-import fcntl
-import os
 import random
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seatrial.target.local.folders import JobFolder, Submission
-from seatrial.target.local.processes import alive
+from seatrial.target.local.reservations import locked, submissions_of_others
 from seatrial.target.protocol import TargetError
 
 FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes
 LOCK = "ports.lock"
-LOCK_S = 30.0
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -29,9 +25,9 @@ def reserved(folder: JobFolder, submission: Submission, before: Submission | Non
     if not names:
         yield {}
         return
-    jobs = folder.path.parent.parent
-    with _locked(jobs.parent / LOCK):
-        taken = _taken(jobs, folder.path, submission.host)
+    with locked(folder.path.parent.parent.parent / LOCK):
+        others = submissions_of_others(folder, submission.host)
+        taken = {number for other in others for number in other.ports.values()}
         if before is not None and list(before.ports) == names and _all_free(before.ports.values(), taken):
             yield before.ports
         else:
@@ -81,34 +77,3 @@ def _free(number: int) -> bool:
                 if family == socket.AF_INET or error.errno == errno.EADDRINUSE:
                     return False
     return True
-
-
-def _taken(jobs: Path, own: Path, host: str) -> set[int]:
-    """Those of all jobs that run or are about to, whoever submitted them."""
-    found: set[int] = set()
-    for path in jobs.glob("*/*"):
-        folder = JobFolder(path)
-        submission = folder.submission() if path != own else None
-        if submission is not None and submission.ports and submission.host == host:
-            identity = folder.identity()
-            if identity is None or alive(identity):
-                found.update(submission.ports.values())
-    return found
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until_s = time.monotonic() + LOCK_S
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until_s:
-                    raise TargetError(f"{path} is locked: another process gives out ports and does not end") from None
-                time.sleep(0.01)
-        yield
-    finally:
-        os.close(descriptor)

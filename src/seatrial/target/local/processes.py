@@ -1,12 +1,18 @@
-"""Is the supervisor of a job alive, and when does it end: by boot, number and start time, never by number alone."""
+"""Is the supervisor of a job alive, and when does it end: by boot, number and start time, never by number alone.
+
+And asking a program of this machine something, with a limit for its answer."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from functools import cache
 from pathlib import Path
 
 from seatrial.target.local.folders import ProcessIdentity
+
+PATIENCE_S = 20.0  # for a program that is asked what it is
+MESSAGE_CHARACTERS = 500
 
 
 @cache
@@ -67,3 +73,29 @@ def send(identity: ProcessIdentity, number: signal.Signals) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+async def ask(program: str, *arguments: str) -> tuple[int, str]:
+    """Its exit code and what it said; one that cannot be started, or does not answer, has failed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 127, str(error.strerror or error)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            out, error_text = await process.communicate()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        await process.wait()
+        return 124, f"it does not answer within {PATIENCE_S:g} s"
+    code = process.returncode or 0
+    text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
+    return code, text if code == 0 else text[-MESSAGE_CHARACTERS:] or f"exit code {code}"

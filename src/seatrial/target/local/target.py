@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
@@ -24,6 +24,7 @@ from seatrial.target.local import doctor
 from seatrial.target.local.containers import container_name, remove_container
 from seatrial.target.local.environments import Environments, layered
 from seatrial.target.local.folders import JobFolder, ProcessIdentity, Submission, cache_folder, job_path, state_folder
+from seatrial.target.local.gpus import LOOK_AGAIN_S, Gpu, GpusTaken, choose, gpus_of_machine, locked_gpus
 from seatrial.target.local.job_file import job_file
 from seatrial.target.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
@@ -104,7 +105,7 @@ class LocalTarget:
         if environment.image is not None:
             container = container_name(folder.path)
             submission = msgspec.structs.replace(submission, engine=environment.image.engine, container=container)
-        made = await self._made(folder, submission)
+        made = await self._made_when_free(folder, submission)
         if made is None:
             return
         submission = made
@@ -120,7 +121,16 @@ class LocalTarget:
         if "taken" in answer:
             await self._made(folder, submission)
 
-    async def _made(self, folder: JobFolder, submission: Submission) -> Submission | None:
+    async def _made_when_free(self, folder: JobFolder, submission: Submission) -> Submission | None:
+        """Make the folder once there are as many free GPUs as the job asks for. It may wait for them as long as for any
+        place: whoever submits it holds it to its limit."""
+        gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
+        while True:
+            with contextlib.suppress(GpusTaken):
+                return await self._made(folder, submission, gpus)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _made(self, folder: JobFolder, submission: Submission, gpus: Sequence[Gpu] = ()) -> Submission | None:
         """Make the folder. None: it was started meanwhile, by a process that asked before this one."""
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
@@ -129,13 +139,13 @@ class LocalTarget:
                 with folder.locked() as free:
                     if folder.identity() is not None:
                         return None
-                    if free and (submission.job.inputs or submission.job.ports):  # takes a while
-                        return await _to_its_end(asyncio.to_thread(_make, folder, submission))
+                    if free and (submission.job.inputs or submission.job.ports or gpus):  # takes a while
+                        return await _to_its_end(asyncio.to_thread(_make, folder, submission, gpus))
                     if free:
-                        return _make(folder, submission)
+                        return _make(folder, submission, gpus)
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
-            except TargetError:
+            except (TargetError, GpusTaken):
                 folder.remove()
                 raise
             await asyncio.sleep(0.01)
@@ -300,12 +310,16 @@ def _check(job: Job) -> None:
         raise TargetError(f"the job is ready when its port {job.ready.port!r} is, and has none", Outcome.REFUSED)
 
 
-def _make(folder: JobFolder, submission: Submission) -> Submission:
+def _make(folder: JobFolder, submission: Submission, gpus: Sequence[Gpu]) -> Submission:
     before = folder.submission() if submission.job.ports else None
-    folder.make(submission)
-    with reserved(folder, submission, before) as ports:
-        submission = msgspec.structs.replace(submission, ports=ports)
-        folder.write(submission)
+    with locked_gpus(folder) if gpus else contextlib.nullcontext():
+        if gpus:
+            given = choose(gpus, submission.job.resources.gpu.count, folder, submission.host)
+            submission = msgspec.structs.replace(submission, gpus=given)
+        folder.make(submission)
+        with reserved(folder, submission, before) as ports:
+            submission = msgspec.structs.replace(submission, ports=ports)
+            folder.write(submission)
     return submission
 
 

@@ -1,10 +1,12 @@
 """The environment variables of a job: its own home, its runtime first, of the caller's only the way to the network."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from seatrial.target.local.folders import Submission
+from seatrial.target.local.gpus import gpu_variables
 
 # How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
 _PASSED = (
@@ -30,15 +32,25 @@ def job_environment(
             "SEATRIAL_FILES": str(folder / "files"),
         }  # fmt: skip
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    path = os.environ.get("PATH", os.defpath)
     own = {
         "LANG": passed.get("LANG", "C.UTF-8"),
         "HOME": str(folder / "home"),
         "TMPDIR": str(folder / "tmp"),
-        "PATH": os.pathsep.join([*map(str, bin_folders), path]),
+        "PATH": os.pathsep.join([*map(str, bin_folders), machine_path()]),
         **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
+        **gpu_variables(submission),
     }
     return {**passed, **own, **job.env, **secrets, **marks(submission), "SEATRIAL_FILES": str(folder / "files")}
+
+
+def machine_path() -> str:
+    """The PATH of this process without the programs of Seatrial's own environment, which its user may have activated:
+    what is tested must not find them. An interpreter that it shares with others is the machine's, and stays."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    if sys.prefix == sys.base_prefix:
+        return os.pathsep.join(folders)
+    own = os.path.realpath(os.path.join(sys.prefix, "bin"))
+    return os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
 
 
 def marks(submission: Submission) -> dict[str, str]:
