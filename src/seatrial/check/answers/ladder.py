@@ -8,7 +8,7 @@ text, of which only that it is consistent with itself can be said."""
 import math
 from collections.abc import Sequence
 
-from seatrial.check.answers.comparison import Agreement, Comparison, structure
+from seatrial.check.answers.comparison import EXACT, Agreement, Comparison, structure
 from seatrial.check.answers.tolerance import Tolerance
 from seatrial.check.answers.walk import ROUNDED, Walk, behind, gap_of, same_token, walk
 from seatrial.job.generation import Generation, StopReason, Token
@@ -27,7 +27,8 @@ def compare_generation(expected: Generation, got: Generation, tolerance: Toleran
     if not inputs.passes:
         return inputs, None
     if not expected.tokens or not got.tokens:
-        return _text(expected, got), None
+        text = compare_text(expected, got)
+        return text if not text.passes else _ending(expected, got), None
     steps = walk(expected.tokens, got.tokens)
     return _tokens(expected, got, steps, tolerance), steps
 
@@ -53,7 +54,7 @@ def _input(expected: Generation, got: Generation, tolerance: Tolerance) -> Compa
     if expected.input_count and got.input_count is not None and expected.input_count != got.input_count:
         return structure(f"{got.input_count} input tokens; expected {expected.input_count}")
     if not expected.input_tokens:
-        return Comparison(Agreement.EXACT)
+        return EXACT
     if not got.input_tokens:
         return structure("input tokens are expected, and there are none")
     steps = walk(expected.input_tokens, got.input_tokens)
@@ -64,14 +65,14 @@ def _input(expected: Generation, got: Generation, tolerance: Tolerance) -> Compa
     )
 
 
-def _text(expected: Generation, got: Generation) -> Comparison:
+def compare_text(expected: Generation, got: Generation) -> Comparison:
     """Without tokens there is no near tie: the text is the same, or it is not."""
     one, other = expected.text or "", got.text or ""
     if one != other:
         place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
         shown = f"{other[place : place + 40]!r} instead of {one[place : place + 40]!r}"
         return Comparison(Agreement.DIVERGED, f"another text from character {place} on: {shown}")
-    return _ending(expected, got)
+    return EXACT
 
 
 def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Tolerance) -> Comparison:
@@ -86,7 +87,7 @@ def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Toler
     if steps.split is not None:
         return _split(expected, got, steps.split, tolerance)
     if got.text is not None and expected.text is not None and got.text != expected.text:
-        return _text(expected, got)
+        return compare_text(expected, got)
     return _ending(expected, got)
 
 
@@ -100,7 +101,7 @@ def _ending(expected: Generation, got: Generation) -> Comparison:
         return structure(f"stop sequence {got.stop_sequence!r}; expected {expected.stop_sequence!r}")
     if expected.seed is not None and got.seed is not None and expected.seed != got.seed:
         return structure(f"seed {got.seed}; expected {expected.seed}")
-    return Comparison(Agreement.EXACT)
+    return EXACT
 
 
 def same_stop(expected: StopReason, got: StopReason | None) -> bool:
