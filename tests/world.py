@@ -96,6 +96,11 @@ class World:
     def journal(self, name: str = "last") -> list[dict[str, Any]]:
         return [msgspec.json.decode(line) for line in self.run(name).journal.read_bytes().splitlines()]
 
+    def started(self) -> int:
+        """How many jobs the engine knows to have started. A job may be at work before its submitter has heard of it:
+        who interrupts a run then cancels a submission, not a job."""
+        return sum(entry["event"] == "started" for entry in self.journal())
+
     def left(self) -> list[str]:
         """Processes, control groups, mounts and job folders of this world that are still there."""
         return [*self.processes(), *self.groups(), *self.mounts(), *map(str, self.jobs())]

@@ -50,7 +50,7 @@ def test_a_cell_that_is_cancelled_before_anything_could_be_found_is_skipped(brea
         "name: b\ntrials: {t: {kind: breaking, matrix: {where: [findings]}, command: 'touch up; sleep 1000'}}\n"
     )
     process = breaking.start("run", "suite.yaml")
-    until(lambda: list(breaking.state.glob("jobs/*/*/work/up")))
+    until(lambda: list(breaking.state.glob("jobs/*/*/work/up")) and breaking.started())
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=WAIT_S)
     (cell,) = breaking.results().cells

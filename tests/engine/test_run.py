@@ -146,6 +146,7 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
     suite(world, 'matrix: {n: [1, 2, 3, 4]}\nrun: ["echo before; sleep 60"]')
     process = world.start("run", "suite.yaml", "--parallel", "2")
     wait_for(lambda: len(world.jobs()) == 2 and all("before" in log_of(job) for job in world.jobs()))
+    wait_for(lambda: world.started() == 2)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 130, output
@@ -160,7 +161,7 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
 def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_that_was_not_done(world: World) -> None:
     suite(world, f'matrix: {{n: [1, 2, 3]}}\nrun: ["exit 3", "touch {world.folder}/here${{n}}; sleep 60"]')
     process = world.start("run", "suite.yaml", "--parallel", "1")
-    wait_for(lambda: (world.folder / "here1").exists())
+    wait_for(lambda: (world.folder / "here1").exists() and world.started())
     process.send_signal(signal.SIGINT)
     told, _ = process.communicate(timeout=200)
     first, second, third = world.results().cells
@@ -216,7 +217,7 @@ run: ["test $SEATRIAL_ATTEMPT = 1 -a ${n} = 1 || exit 0; trap '' TERM; echo deaf
 timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     )
     process = world.start("run", "suite.yaml", "--parallel", "1")
-    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()))
+    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()) and world.started())
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
@@ -237,7 +238,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
         world, f"""run: ["trap '' TERM; echo deaf; until test -e {go}; do sleep 0.1; done"]\ntimeout: {{grace: 10m}}"""
     )
     process = world.start("run", "suite.yaml")
-    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()))
+    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()) and world.started())
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
