@@ -186,7 +186,9 @@ def test_a_word_is_whole_in_one_of_the_pieces_of_a_very_long_line(job: Supervise
     line = "import sys; sys.stdout.write('x' * ((1 << 20) - 3) + ' hunter22 ' + 'y' * 200000)"
     done = train(job, f'{sys.executable} -c "{line}"', hosts=2, never=[pattern("hunter")], secrets=["hunter22"])
     assert (job.folder / "log.txt").read_bytes().count("•••".encode()) == 2
-    assert done["result"]["never"]["hunter"]["count"] == 0
+    assert done["result"]["never"]["hunter"]["count"] == 2  # patterns see what was written; what is shown is masked
+    assert "•••" in done["result"]["never"]["hunter"]["text"]
+    assert "hunter2" not in (job.folder / "records.jsonl").read_text()
 
 
 def test_a_secret_that_was_cut_by_the_end_or_split_by_colours_is_nowhere(job: Supervised) -> None:

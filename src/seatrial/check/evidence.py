@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from seatrial.agent.masking.escapes import UNSEEN_TEXT
 from seatrial.job import Finding, LogError
-from seatrial.job.mask import UNSEEN
 
 MOST_CHARS = 8_000
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Fault)\b.*$")
@@ -89,7 +89,7 @@ def with_heading(first: str, text: str) -> str:
 
 def tidy(text: str) -> str:
     """Text of a job without what would act on a terminal; of a line that was drawn over, what stayed."""
-    plain = UNSEEN.sub("", text.replace("\r\n", "\n"))  # what a secret is masked through, and nothing else
+    plain = UNSEEN_TEXT.sub("", text.replace("\r\n", "\n"))  # what a secret is masked through, and nothing else
     return "\n".join(line.rpartition("\r")[2] if "\r" in line else line for line in plain.split("\n"))
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.agent.masking.mask import Mask
 from seatrial.check import find_error
 from seatrial.engine.artifacts.of_job import with_artifacts
-from seatrial.job import Exit, Job, LogError, Mask, Observation, Outcome, Place, Records, merged, read_records
+from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, merged, read_records
 from seatrial.target import Target
 
 AT_ONCE = 8  # hosts that are asked at the same time

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from seatrial.job import Job, Mask
+from seatrial.agent.masking.mask import Mask
+from seatrial.job import Job
 from seatrial.suite import Suite
 
 LONGEST = 64 << 10  # bytes; a variable cannot hold much more

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
-from seatrial.job import Mask, Outcome, Part
+from seatrial.job import Outcome, Part
 from seatrial.suite import Cell
 from seatrial.target import TargetError
 

@@ -4,7 +4,6 @@ from seatrial.job.bound import Better, Bound, BoundState, Level
 from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
-from seatrial.job.mask import MASK, Mask
 from seatrial.job.observation import LogError, Observation, ObservedStep, Records, Sample, read_records
 from seatrial.job.results import VERSION, AttemptResult, Cause, CellResult, Hole, PartResult, RunResults
 from seatrial.job.settings import (
@@ -25,7 +24,6 @@ __all__ = [
     "COUNTED",
     "EXIT_CODES",
     "FIGURES",
-    "MASK",
     "PEER",
     "VERSION",
     "AttemptResult",
@@ -48,7 +46,6 @@ __all__ = [
     "Level",
     "Limits",
     "LogError",
-    "Mask",
     "Observation",
     "ObservedStep",
     "Outcome",

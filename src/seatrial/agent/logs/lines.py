@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Dict, Iterator, List, Optional, Tuple, Union
 
-from .long_line import TEXT_CHARACTERS, LongLine, Window, host_of, plain
+from ..masking.mask import Mask
+from .long_line import LongLine, Window, host_of, plain, shown
 
 LINE_BYTES = 64 << 10
 GRAIN = 1 << 10
@@ -44,11 +45,10 @@ class Block:
         end = self.data.find(b"\n", offset)
         return self.data.rfind(b"\n", 0, offset) + 1, len(self.data) if end < 0 else end
 
-    def text_at(self, offset: int) -> str:
+    def text_at(self, offset: int, mask: Mask) -> str:
         """The line around `offset`, for a person."""
         start, end = self.bounds(offset)
-        text = self.data[start : min(end, start + 4 * TEXT_CHARACTERS)].decode("utf-8", "replace")
-        return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
+        return shown(self.data[:end], start, mask)
 
     def by_host(self) -> Dict[int, "Block"]:
         """Lines of several hosts, apart, without the `[h] ` that says whose each is. A line without is host 0's."""

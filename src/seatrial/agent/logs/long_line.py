@@ -11,6 +11,7 @@ import re
 from typing import Dict, Iterator, Optional, Set, Tuple
 
 from ..masking.escapes import unfinished
+from ..masking.mask import Mask
 
 WINDOW_BYTES = 64 << 10
 OVERLAP_BYTES = 8 << 10
@@ -32,6 +33,14 @@ def host_of(line: bytes) -> Tuple[int, int]:
     return (int(prefix.group(1)), prefix.end()) if prefix else (0, 0)
 
 
+def shown(data: bytes, start: int, mask: Mask) -> str:
+    """What a person sees of `data` from `start` on. A secret that begins before that is masked as a whole."""
+    stream = mask.stream()
+    stream.feed(data[max(0, start - WINDOW_BYTES) : start])
+    text = (stream.feed(data[start:]) + stream.flush()).decode("utf-8", "replace")
+    return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
+
+
 class Window:
     """A part of a long line. Its own part goes from `start` to `end`; `last`: it has the line's end."""
 
@@ -46,12 +55,10 @@ class Window:
     def line_at(self, offset: int) -> int:
         return self.line.number
 
-    def text_at(self, offset: int) -> str:
+    def text_at(self, offset: int, mask: Mask) -> str:
         """The line around `offset`, for a person."""
         start = max(0, offset - TEXT_BEFORE)
-        text = self.data[start : start + 4 * TEXT_CHARACTERS].decode("utf-8", "replace")
-        before = "…" if start + self.offset else ""
-        return before + (text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…")
+        return ("…" if start + self.offset else "") + shown(self.data, start, mask)
 
     def by_host(self) -> Dict[int, "Window"]:
         """The same window, with its host, which stands at the start of the line alone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
 
+from ..masking.mask import Mask
 from .lines import Lines, LogPart
 from .long_line import Window
 from .patterns import Pattern, Patterns
@@ -38,10 +39,18 @@ class Sought:
 
 class Reading:
     """`args` are those of a step of kind `train`. Times are of the monotonic clock; None: not known, not live. `host`:
-    which of the hosts all that is fed comes from, where each has an agent of its own."""
+    which of the hosts all that is fed comes from, where each has an agent of its own. `mask`: for lines that are shown;
+    what is fed is as it was written."""
 
-    def __init__(self, args: Dict[str, Any], begun_s: Optional[float] = None, host: Optional[int] = None) -> None:
+    def __init__(
+        self,
+        args: Dict[str, Any],
+        begun_s: Optional[float] = None,
+        host: Optional[int] = None,
+        mask: Optional[Mask] = None,
+    ) -> None:
         self._host = host
+        self._mask = mask or Mask()
         self._patterns = Patterns()
         self._begun_s = begun_s
         self._must = self._sought(args.get("must"))
@@ -50,7 +59,9 @@ class Reading:
         found = {name: pattern for name, pattern in compiled.items() if pattern is not None}
         self._progress = StepProgress(args.get("stall"))
         finite = set(args.get("finite") or ())
-        self._values = Values(found, finite, self._progress, begun_s, self._stop, _recorded_steps(args.get("curve")))
+        self._values = Values(
+            found, finite, self._progress, begun_s, self._stop, self._mask, _recorded_steps(args.get("curve"))
+        )
         self._several = int(args.get("hosts") or 1) > 1 or host is not None
         self._any = bool(args.get("any"))  # `must` is asked of one host, no matter which
         self._streams: Dict[Optional[int], Lines] = {}
@@ -141,7 +152,7 @@ class Reading:
         sought.count += 1
         sought.by_host[str(host)] = sought.by_host.get(str(host), 0) + 1
         if sought.line is None:
-            sought.line, sought.text = block.line_at(start), block.text_at(start)
+            sought.line, sought.text = block.line_at(start), block.text_at(start, self._mask)
 
     def _seek_forbidden(self, sought: Sought, block: LogPart, host: int, now_s: Optional[float]) -> None:
         with self._patterns.guarded(sought.pattern, block) as active:
@@ -151,7 +162,7 @@ class Reading:
                 self._found(sought, block, host, start)
                 if sought.count <= MOST_NOTED:
                     match = {"pattern": sought.pattern.text, "host": host, "line": block.line_at(start)}
-                    match["text"] = block.text_at(start)
+                    match["text"] = block.text_at(start, self._mask)
                     self._noted.append(dict(match, note="never"))
                     self._stop("never", match, now_s)
 
@@ -205,7 +216,7 @@ class Reading:
                     with self._patterns.guarded(sought.pattern, block) as active:
                         for start in self._lines(sought, block, again=True) if active else ():
                             match = {"pattern": sought.pattern.text, "host": of_host, "line": block.line_at(start)}
-                            self._stop("never", dict(match, text=block.text_at(start)), now_s)
+                            self._stop("never", dict(match, text=block.text_at(start, self._mask)), now_s)
                 for name, pattern in self._values.patterns.items():
                     with self._patterns.guarded(pattern, block) as active:
                         if active:

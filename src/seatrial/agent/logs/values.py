@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
+from ..masking.mask import Mask
 from .figures import all_plain, number, to_json, whole
 from .lines import Block, LogPart
 from .long_line import Window
@@ -32,6 +33,7 @@ class Values:
         progress: StepProgress,
         begun_s: Optional[float],
         stop: Stop,
+        mask: Mask,
         wanted: AbstractSet[int] = frozenset(),
     ) -> None:
         # Steps first: other figures belong to them.
@@ -41,6 +43,7 @@ class Values:
         self._progress = progress
         self._begun_s = begun_s
         self._stop = stop
+        self._mask = mask
         self._wanted = wanted
         self._counts_steps = next((name for name in (STEP, *STEP_LIKE) if name in patterns), None)
         self._steps_of: Dict[int, Optional[int]] = {}  # by the start of a line of the block that is being read
@@ -155,7 +158,7 @@ class Values:
         series.add(value, line, step, self._since_begin(now_s))
         if series.name in self._finite and value is not None and not math.isfinite(value):
             reading = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
-            self._stop("value", dict(reading, text=block.text_at(offset)), now_s)
+            self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), now_s)
 
     def _step_at(self, block: LogPart, offset: int) -> Optional[int]:
         """The step of a figure: of its own line, else the last one before it. In a long line, which may tell many, the
@@ -196,7 +199,7 @@ class Values:
             value = number(token)
             if value is not None and not math.isfinite(value):
                 reading = {"name": name, "host": host, "line": block.line_at(offset), "value": to_json(value)}
-                self._stop("value", dict(reading, text=block.text_at(offset)), now_s)
+                self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), now_s)
 
     def result(self) -> Dict[str, Any]:
         values: Dict[str, Dict[str, Any]] = {name: {} for name in self.patterns}

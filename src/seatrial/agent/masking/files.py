@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from .mask import Mask
 
 BLOCK_BYTES = 1 << 20
+NOTEBOOK_BYTES = 64 << 20
 
 
 def mask_files(folder: str, mask: Mask) -> str:
@@ -41,6 +43,8 @@ def _mask_file(path: str, mask: Mask) -> None:
         return
     if not stat.S_ISREG(file_stat.st_mode):
         return
+    if path.endswith(".ipynb") and _mask_notebook(path, mask, stat.S_IMODE(file_stat.st_mode)):
+        return
     stream = mask.stream(exact=True)
     with _opened(path) as source:
         for block in _blocks(source):
@@ -51,18 +55,41 @@ def _mask_file(path: str, mask: Mask) -> None:
         if not stream.found:
             return
         os.lseek(source, 0, os.SEEK_SET)
-        _write_masked(source, path, mask, stat.S_IMODE(file_stat.st_mode))
+        _rewrite(path, _masked(source, mask), stat.S_IMODE(file_stat.st_mode))
 
 
-def _write_masked(source: int, path: str, mask: Mask, mode: int) -> None:
+def _mask_notebook(path: str, mask: Mask, mode: int) -> bool:
+    """Mask what is in a notebook, and leave the words that make it one, whichever they are. False: it is none."""
+    with _opened(path) as source:
+        if os.fstat(source).st_size > NOTEBOOK_BYTES:
+            return False
+        data = b"".join(_blocks(source))
+    try:
+        notebook = json.loads(data.decode("utf-8"))
+        if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
+            return False
+        masked = mask.data(notebook)
+    except (ValueError, RecursionError):
+        return False
+    if masked != notebook:
+        _rewrite(path, [json.dumps(masked, indent=1, ensure_ascii=False).encode("utf-8", "replace")], mode)
+    return True
+
+
+def _masked(source: int, mask: Mask) -> Iterator[bytes]:
+    stream = mask.stream(exact=True)
+    for block in iter(lambda: os.read(source, BLOCK_BYTES), b""):
+        yield stream.feed(block)
+    yield stream.flush()
+
+
+def _rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
     new = os.path.join(os.path.dirname(path), ".seatrial-%s" % os.urandom(8).hex())
     # A name that cannot be guessed, and a new file: the job may have put links where we would write.
     sink = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        stream = mask.stream(exact=True)
-        for block in iter(lambda: os.read(source, BLOCK_BYTES), b""):
-            _write(sink, stream.feed(block))
-        _write(sink, stream.flush())
+        for block in blocks:
+            _write(sink, block)
         os.fchmod(sink, mode)
         os.rename(new, path)
     finally:

@@ -3,29 +3,36 @@ the end of the job in the middle of it, or by colours and other things that are 
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from typing import Any, Iterable, List, Tuple
+from typing import Any, FrozenSet, Iterable, List, Tuple
 
 from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
+from .words import PLACES, WORDS, texts
 
 MASK = "•••"
-SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
 SHORTEST_START = 4  # of a secret whose end never came
 MOST_HELD = 64 << 10  # bytes beyond the longest secret that wait for the rest of one
 
 
 class Mask:
-    """Replaces each secret by MASK; longer ones first, so that one inside another leaves no rest."""
+    """Replaces each secret by MASK; longer ones first, so that one inside another leaves no rest.
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        values = {part for value in secrets for part in parts(value)}
-        values |= {form for value in values for form in encoded(value)}
-        ordered = sorted(values, key=len, reverse=True)
+    `known`: plain data that whoever reads what is masked here has anyway, such as the steps of the job. Names in it are
+    told by as they are."""
+
+    def __init__(self, secrets: Iterable[str] = (), known: Any = None) -> None:
+        ordered: List[str] = []
+        secrets = [value for value in secrets if value]
+        if secrets:
+            from .forms import forms, parts  # for jobs with secrets: a zygote starts sooner, and is smaller, without
+
+            values = {form for value in secrets for part in parts(value) for form in forms(part)}
+            ordered = sorted(values, key=len, reverse=True)
         self.values: List[bytes] = [value.encode("utf-8", "surrogateescape") for value in ordered]
         visible = sorted({UNSEEN_TEXT.sub("", value) or value for value in ordered}, key=len, reverse=True)
         self._text = re.compile("|".join(map(re.escape, visible))) if visible else None
+        self._words = WORDS.union(texts(known)) if visible else WORDS
 
     def text(self, text: str) -> str:
         if self._text is None:
@@ -33,38 +40,30 @@ class Mask:
         visible = Seen(text, UNSEEN_TEXT)
         return visible.replaced([found.span() for found in self._text.finditer(visible.plain)], MASK, len(text))
 
-    def data(self, value: Any) -> Any:
-        """Plain data with every text masked, keys too, and with numbers that JSON has no word for as None."""
+    def data(self, value: Any, ours: Iterable[str] = ()) -> Any:
+        """Plain data with every text masked, keys too, and with numbers that JSON has no word for as None. What is a
+        word of our records where they have one, or is in `ours`, is left as it is."""
+        return self._masked(value, self._words.union(ours) if ours else self._words)
+
+    def _masked(self, value: Any, words: FrozenSet[str]) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, float):
             return value if math.isfinite(value) else None
         if isinstance(value, dict):
-            return {self.text(str(key)): self.data(item) for key, item in value.items()}
+            return {
+                key if key in words else self.text(str(key)): item
+                if key in PLACES and isinstance(item, str) and item in words
+                else self._masked(item, words)
+                for key, item in value.items()
+            }
         if isinstance(value, (list, tuple)):
-            return [self.data(item) for item in value]
+            return [self._masked(item, words) for item in value]
         return value
 
     def stream(self, exact: bool = False) -> "StreamMask":
         """`exact`: for a file, which is whole, and which is not shown without what is unseen in it."""
         return StreamMask(self.values, exact)
-
-
-def encoded(value: str) -> List[str]:
-    """How a secret looks where tools write it in another form: in JSON, in a URL, in HTML, in base64 and hex."""
-    import base64  # these are for jobs with secrets: a zygote starts sooner, and is smaller, without them
-    import html
-    from urllib.parse import quote
-
-    data = value.encode("utf-8", "surrogateescape")
-    forms = [json.dumps(value)[1:-1], quote(data, safe=""), quote(data), html.escape(value), data.hex()]
-    return [*forms, base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode().rstrip("=")]
-
-
-def parts(value: str) -> List[str]:
-    """What is masked of a secret: all of it, and each of its lines, for they may appear one by one."""
-    lines = [line.strip() for line in value.splitlines()]
-    return [part for part in [value, *lines] if part == value or len(part) >= SHORTEST_LINE] if value else []
 
 
 class StreamMask:
@@ -76,6 +75,8 @@ class StreamMask:
         if not exact:
             self._values = sorted({UNSEEN.sub(b"", value) or value for value in values}, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, self._values))) if values else None
+        first = b"".join(sorted({re.escape(value[:1]) for value in self._values}))
+        self._first = re.compile(b"[" + first + b"]") if values else None  # what a secret can begin with
         self._longest = max(map(len, values)) if values else 0
         self._held = b""
         self.found = False  # a secret, so far
@@ -114,8 +115,9 @@ class StreamMask:
 
     def _possible_start(self, data: bytes) -> int:
         """Where the longest end of `data` begins that a secret begins with."""
-        for size in range(min(self._longest - 1, len(data)), 0, -1):
-            end = data[-size:]
-            if any(len(value) > size and value.startswith(end) for value in self._values):
-                return len(data) - size
+        assert self._first is not None
+        for found in self._first.finditer(data, max(0, len(data) - self._longest + 1)):
+            end = data[found.start() :]
+            if any(len(value) > len(end) and value.startswith(end) for value in self._values):
+                return found.start()
         return len(data)

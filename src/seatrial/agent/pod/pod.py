@@ -146,7 +146,7 @@ class Pod:
             job = read_file(self._job_file, os.environ)
         except (BadJobFile, OSError) as error:
             return Unready("infra", "%s is not a job that can be run: %s" % (self._job_file, error))
-        self._mask = Mask(job.secrets)
+        self._mask = Mask(job.secrets, job.steps)
         return job
 
     def _work(self, records: Records) -> Ending:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Dict
+from typing import Any, Dict, Iterable
 
 from ..masking.mask import Mask
 
@@ -53,9 +53,9 @@ class Records:
         self._failed = False
         self.write(event, **fields)
 
-    def note(self, step: int, data: Any) -> bool:
-        """False: there are too many already."""
-        line = self._line({"event": "note", "step": step, "at_s": round(time.monotonic(), 6), "data": data})
+    def note(self, step: int, data: Any, ours: Iterable[str] = ()) -> bool:
+        """False: there are too many already. `ours`: words in it that are never secrets."""
+        line = self._line({"event": "note", "step": step, "at_s": round(time.monotonic(), 6), "data": data}, ours)
         if self._notes_bytes + len(line) > NOTES_BYTES:
             self.notes_omitted += 1
             return False
@@ -84,8 +84,8 @@ class Records:
     def _open(self) -> int:
         return os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def _line(self, record: Any) -> bytes:
-        return _to_text(self._mask.data(record)).encode("utf-8", "replace") + b"\n"
+    def _line(self, record: Any, ours: Iterable[str] = ()) -> bytes:
+        return _to_text(self._mask.data(record, ours)).encode("utf-8", "replace") + b"\n"
 
     def _append(self, line: bytes) -> None:
         if self._failed:

@@ -234,13 +234,16 @@ class Runner:
             self._log.write(masked)
             if child is self._child:
                 child.output.take(masked)
-                if child.reading is not None:
-                    child.reading.feed(masked, self._last_word_s)
+        # As it was written: what a pattern looks for may be a secret, too. What is shown of it is masked.
+        if data and child is self._child and child.reading is not None:
+            child.reading.feed(data, self._last_word_s)
 
     def _take_notes(self, child: Child, index: int, data: bytes) -> None:
         self._last_word_s = time.monotonic()
         for note in child.notes.feed(data) if data else child.notes.flush():
-            if self._records.note(index, note) and child is self._child:
+            # What one of our own programs tells by: which keys it has, and what each thing is called.
+            ours = [*note, str(note.get("thing"))] if self._steps[index].get("kind") == "drive" else ()
+            if self._records.note(index, note, ours) and child is self._child:
                 child.kept_notes.append(note)
                 if child.reading is not None and note.get("note") == "host" and isinstance(note.get("host"), int):
                     child.reading.ended(note["host"])

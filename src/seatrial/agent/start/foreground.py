@@ -44,7 +44,7 @@ def main(arguments: List[str]) -> int:
         return 2
     become_subreaper()
     counted = oom_file()
-    records = Records(folders.out, Mask(job.secrets))
+    records = Records(folders.out, Mask(job.secrets, job.steps))
     context = Context(
         work=folders.work,
         files=folders.files,

@@ -46,7 +46,7 @@ class Supervisor:
         self._job = job
         self._folders = job.in_folders()
         self._folder = self._folders.out
-        self._mask = Mask(job.secrets)
+        self._mask = Mask(job.secrets, job.steps)
         self._out = OutFolder(self._folder, self._mask)
         self._runner: Optional[Runner] = None
         self._cancelled = False

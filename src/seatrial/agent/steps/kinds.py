@@ -153,7 +153,7 @@ def read_along(args: Result, context: Context) -> Dict[str, Any]:
     """What makes a step one whose output is read by `args`."""
     from ..logs.reading import Reading
 
-    reading = Reading(args, context.begun_s, context.host)
+    reading = Reading(args, context.begun_s, context.host, Mask(context.secrets))
     return {"reading": reading, "finish": lambda ended: reading.result(time.monotonic())}
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.agent.masking.mask import Mask
+from seatrial.agent.masking.words import texts
 from seatrial.engine.artifacts.agent_read import read_as_agent
 from seatrial.engine.artifacts.fetch_folder import CannotCheck, NothingThere, fetch_folder, is_address
-from seatrial.job import Job, Mask, Observation, ObservedStep, Outcome, Step, read_records
+from seatrial.job import Job, Observation, ObservedStep, Outcome, Step, read_records
 
 
 def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
@@ -40,4 +42,6 @@ def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
     nothing = Step("train", "train")
     found = read_records(records, [nothing, step]).steps[1]
     output = ended.message if ended.outcome is not Outcome.EXITED else observed.output
-    return msgspec.structs.replace(observed, outcome=ended.outcome, output=output, result=mask.data(found.result))
+    return msgspec.structs.replace(
+        observed, outcome=ended.outcome, output=output, result=mask.data(found.result, texts(entries))
+    )

@@ -1,0 +1,119 @@
+"""How a secret looks where programs write it: as it is, line by line, and in the ways that text is quoted and encoded.
+
+What is made of a secret as a whole is not here, for it cannot be found by looking: compressed, encrypted, reversed, cut
+into pieces that are printed apart."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import shlex
+from typing import Callable, Iterator, List, Set
+from urllib.parse import quote, quote_plus
+
+SHORTEST_LINE = 4  # of a secret of several lines; a closing bracket alone is no secret
+SHORTEST_INSIDE = 8  # characters of base64 that come from a secret alone; fewer are in innocent texts too
+_PERCENT = re.compile("%[0-9A-F]{2}")
+_UNICODE = re.compile(r"\\u[0-9a-f]{4}")
+_IN_DOLLAR_QUOTES = {
+    **{chr(code): "\\%03o" % code for code in (*range(32), 127)},
+    **{"\a": "\\a", "\b": "\\b", "\x1b": "\\E", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"},
+    **{"\\": "\\\\", "'": "\\'"},
+}
+_SHELL_SPECIAL = re.compile(r"([^A-Za-z0-9_@%+=:,./-])")
+
+
+def parts(value: str) -> List[str]:
+    """What is masked of a secret: all of it, and each of its lines, for they may appear one by one."""
+    lines = [line.strip() for line in value.splitlines()]
+    return [part for part in [value, *lines] if part == value or len(part) >= SHORTEST_LINE] if value else []
+
+
+def forms(value: str) -> Set[str]:
+    """Each that is not the value itself, too."""
+    data = value.encode("utf-8", "surrogateescape")
+    found = {value}
+    for of_text in (_quoted, _in_json, _in_url, _in_html):
+        found.update(of_text(value))
+    for of_bytes in (_in_hex, _in_base64):
+        found.update(of_bytes(data))
+    return found
+
+
+def _quoted(value: str) -> Iterator[str]:
+    """By Python and by shells: `'it'"'"'s'` and `'it'\\''s'`, `it\\'s`, and as `set -x` writes what has control
+    characters."""
+    data = value.encode("utf-8", "surrogateescape")
+    yield repr(value)[1:-1]
+    yield repr(data)[2:-1]
+    yield ascii(value)[1:-1]
+    for other in ("'", '"'):
+        yield value.replace("\\", "\\\\").replace(other, "\\" + other)
+    yield shlex.quote(value).strip("'")
+    yield value.replace("'", "'\\''")
+    yield _SHELL_SPECIAL.sub(r"\\\1", value)
+    yield "".join(_IN_DOLLAR_QUOTES.get(char, char) for char in value)
+
+
+def _in_json(value: str) -> Iterator[str]:
+    """Also inside a text that is itself in JSON, as logs of services are."""
+    for to_ascii in (True, False):
+        once = json.dumps(value, ensure_ascii=to_ascii)[1:-1]
+        for form in (once, once.replace("/", "\\/"), _upper(_UNICODE, once, "\\u")):
+            yield form
+            yield json.dumps(form, ensure_ascii=to_ascii)[1:-1]
+
+
+def _in_url(value: str) -> Iterator[str]:
+    data = value.encode("utf-8", "surrogateescape")
+    spellings: List[Callable[[bytes], str]] = [
+        lambda text: quote(text, safe=""),
+        lambda text: quote(text, safe="/"),
+        lambda text: quote(text, safe="!'()*"),
+        lambda text: quote(text, safe="!$&'()*+,;=:@"),
+        lambda text: quote_plus(text),
+    ]
+    for spelled in spellings:
+        once = spelled(data)
+        for form in (once, _PERCENT.sub(lambda found: found.group().lower(), once)):
+            yield form
+            yield quote(form, safe="")
+
+
+def _in_html(value: str) -> Iterator[str]:
+    for apostrophe, mark in (("&#x27;", "&quot;"), ("&#39;", "&#34;"), ("&apos;", "&quot;"), ("'", '"')):
+        escaped = html.escape(value, quote=False).replace("'", apostrophe).replace('"', mark)
+        yield escaped
+        yield escaped.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _in_hex(data: bytes) -> Iterator[str]:
+    plain = data.hex()
+    for form in (plain, plain.upper()):
+        pairs = [form[at : at + 2] for at in range(0, len(form), 2)]
+        yield form
+        for between in (":", " ", "\\x", "-"):
+            yield between.join(pairs)
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """As a whole; and as a part of something longer, such as `user:secret`: then its first and last characters also say
+    something of what is beside it, so those between are looked for, at each of the three places where it can begin."""
+    for to_text in (base64.b64encode, base64.urlsafe_b64encode):
+        yield to_text(data).decode()
+        yield to_text(data).decode().rstrip("=")
+        for before in range(3):
+            encoded = to_text(bytes(before) + data).decode()
+            skipped = (before * 8 + 5) // 6
+            whole = (before + len(data)) % 3 == 0
+            inside = encoded[skipped:] if whole else encoded.rstrip("=")[skipped:-1]
+            if len(inside) >= SHORTEST_INSIDE:
+                yield inside
+                yield encoded[skipped:]
+                yield to_text((b"\0:" if before == 2 else b":"[:before]) + data).decode()[skipped - bool(before) :]
+
+
+def _upper(pattern: "re.Pattern[str]", text: str, prefix: str) -> str:
+    return pattern.sub(lambda found: prefix + found.group()[len(prefix) :].upper(), text)
