@@ -1,8 +1,8 @@
 """What a user of `seatrial run` sees of jobs that a cluster does not start: the reason within seconds, with the right
-verdict, and not a queue limit after an hour."""
+verdict where waiting cannot help."""
 
 import json
-import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -50,6 +50,15 @@ def ran(
     """The exit code and all that was printed, in one line: where it breaks depends on the terminal.
 
     `machines` is of one machine, or of several by their names."""
+    suite(world, machines, image, **target)
+    done = world.seatrial("run", "suite.yaml")
+    world.gone()
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def suite(
+    world: ClusterWorld, machines: str | dict[str, str], image: str = "localhost/python:3", **target: object
+) -> None:
     options = {
         "kind": "kubernetes", "pull": "Never", "kubeconfig": str(world.kubeconfig), "namespace": world.namespace,
         **target,
@@ -57,9 +66,6 @@ def ran(
     shapes = machines if isinstance(machines, dict) else {"one": machines}
     entries = ", ".join(f"{name}: {{target: cluster{shape and ', '}{shape}}}" for name, shape in shapes.items())
     world.suite(SUITE.format(target=json.dumps(options), machines=entries, image=image))
-    done = world.seatrial("run", "suite.yaml")
-    world.gone()
-    return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
 def verdict(world: ClusterWorld) -> str:
@@ -91,25 +97,38 @@ def test_a_quota_that_would_never_allow_it(fake: ClusterWorld) -> None:
     assert "requests.cpu=4" in output
 
 
-def test_a_quota_that_others_have_used_up(fake: ClusterWorld) -> None:
-    fake.kubectl("create", "quota", "pods", "--hard=pods=1")
-    fake.kubectl("run", "other", "--image=x", "--restart=Never")
-    code, output = ran(fake, "cpu: 1, memory: 64Mi")
-    assert (code, verdict(fake)) == (3, "infra"), output
-    assert "its pods cannot be made: exceeded quota: pods" in output
-
-
-def test_nodes_that_are_not_there_and_more_than_any_node_has(fake: ClusterWorld) -> None:
-    machines = {"pool": "cpu: 1, select: {pool: h100}", "many": "cpu: 1, gpu: {count: 64}"}
-    code, output = ran(fake, machines, parallel=4)
-    assert (code, verdict(fake)) == (1, "invalid"), output
-    # A reason is shown for the first cell that has it, and which of the two that is the cluster decides.
-    lines = re.findall(r"\[\d/4\] (\w+) works\[n=\d,runtime=image,machine=many\]", output)
-    assert lines[0] == "waiting", "before the verdicts"
-    assert lines.count("invalid") == 2
-    assert "no node of this cluster can take it" in output
-    assert "didn't match Pod's node affinity/selector" in output
-    assert "it asks for 64 of nvidia.com/gpu, and no node has more than 8" in output
+def test_what_others_have_used_up_and_what_no_node_has_yet_is_waited_for_and_shown(fake: ClusterWorld) -> None:
+    """Six cells that cannot start, with the reason of each, until the user ends it."""
+    fake.kubectl("create", "quota", "full", "--hard=requests.memory=10Gi")
+    holder = {"name": "other", "image": "x", "resources": {"requests": {"memory": "8Gi"}}}
+    overrides = json.dumps({"spec": {"containers": [holder]}})
+    fake.kubectl("run", "other", "--image=x", "--restart=Never", f"--overrides={overrides}")
+    small = "cpu: 1, memory: 64Mi"
+    machines = {
+        "pool": f"{small}, select: {{pool: h100}}",
+        "many": f"{small}, gpu: {{count: 64}}",
+        "full": "cpu: 1, memory: 4Gi",
+    }
+    suite(fake, machines, parallel=6)
+    process = fake.start("run", "suite.yaml")
+    assert process.stdout is not None
+    output, wanted = (
+        "",
+        [
+            "didn't match Pod's node affinity/selector",
+            "it asks for 64 of nvidia.com/gpu, and no node has more than 8",
+            "waiting for room in the namespace's quota: exceeded quota: full",
+        ],
+    )
+    for line in process.stdout:
+        output = f"{output} {' '.join(line.split())}"
+        if all(text in output for text in wanted):
+            break
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=240)
+    assert process.returncode == 130, output + rest
+    assert "invalid" not in output
+    fake.gone()
 
 
 def test_what_the_namespace_forbids(far: ClusterWorld) -> None:

@@ -339,7 +339,8 @@ class Attempt:
         candidates: list[tuple[float, Exit]] = []
         if part.state is State.SUBMITTED:
             if limits.queue_s is not None:
-                candidates.append((limits.queue_s, Exit(Outcome.QUEUE, message=_no_place(limits))))
+                waited_for = self._around.mask(part.followed.progress) if part.followed else ""
+                candidates.append((limits.queue_s, Exit(Outcome.QUEUE, message=_no_place(limits, waited_for))))
         else:
             if limits.run_s is not None:
                 text = f"ran for more than {limits.run_s:g} s, and its target did not end it"
@@ -473,8 +474,8 @@ class Attempt:
         return next((found for found in jobs if found.name == part.job.name), None)
 
 
-def _no_place(limits: Limits) -> str:
-    return f"got no place within {limits.queue_s:g} s"
+def _no_place(limits: Limits, waited_for: str = "") -> str:
+    return f"got no place within {limits.queue_s:g} s" + (f"; {waited_for}" if waited_for else "")
 
 
 def _unready(ready: Ready) -> str:

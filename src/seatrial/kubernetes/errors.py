@@ -10,6 +10,7 @@ from seatrial.kubernetes.resources import Request
 from seatrial.kubernetes.rights import Missing, missing_right
 
 ERROR_CHARACTERS = 2000
+OF_QUOTA = ("exceeded quota", "status unknown for quota")
 
 
 class KubernetesError(Exception):
@@ -149,7 +150,8 @@ class Forbidden(ApiError):
 
     @property
     def of_quota(self) -> bool:
-        return self.missing is None and "exceeded quota" in self.message
+        """One that is full, or that was just made and is not counted yet."""
+        return self.missing is None and any(text in self.message for text in OF_QUOTA)
 
     def text(self) -> str:
         if self.missing is None:

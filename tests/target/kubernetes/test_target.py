@@ -11,7 +11,7 @@ import pytest
 from on_cluster import job, nothing_left, objects, opened
 
 from cluster.cluster import Cluster
-from seatrial.job import Input, Outcome, Resources, Stage
+from seatrial.job import Input, Limits, Outcome, Resources, Stage
 from seatrial.target import RunInUse, TargetError
 from target.contract import log_of, until_exit
 
@@ -163,3 +163,39 @@ async def test_a_run_that_another_machine_works_on_is_left_alone(real_cluster: C
                 await other.adopt(handle)
             assert [found.in_use for found in await other.list()] == [True]
         await target.remove(handle)
+
+
+async def test_a_quota_of_objects_that_is_full_is_waited_for_and_one_that_is_too_small_is_not(
+    cluster: Cluster, fake_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.target.kubernetes.target.ROOM_S", 0.2)
+
+    def kubectl(*args: str) -> None:
+        cluster.kubectl("-n", fake_namespace, *args)
+
+    def allow(jobs: int) -> None:
+        kubectl("patch", "quota", "q", "-p", json.dumps({"spec": {"hard": {"count/jobs.batch": str(jobs)}}}))
+
+    kubectl("create", "job", "other", "--image=x")
+    kubectl("create", "quota", "q", "--hard=count/jobs.batch=0")
+    async with opened(cluster, fake_namespace) as target:
+        with pytest.raises(TargetError, match="exceeded quota") as caught:
+            await target.submit(job("true"), {})
+        assert caught.value.outcome is Outcome.REFUSED
+        allow(1)
+        waiting = asyncio.create_task(target.submit(job("true"), {}))
+        await until_counted(cluster, fake_namespace, "1")
+        with pytest.raises(TargetError, match=r"no room in the namespace's quota for 1 s: .*exceeded quota") as caught:
+            await target.submit(job("true", limits=Limits(queue_s=1)), {})
+        assert caught.value.outcome is Outcome.QUEUE
+        assert not waiting.done()
+        allow(9)
+        await target.remove(await waiting)
+
+
+async def until_counted(cluster: Cluster, namespace: str, jobs: str) -> None:
+    path = "jsonpath={.status.hard.count/jobs\\.batch}"
+    get = ("-n", namespace, "get", "quota", "q", "-o", path)
+    async with asyncio.timeout(60):
+        while (await asyncio.to_thread(cluster.kubectl, *get)).stdout != jobs:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)

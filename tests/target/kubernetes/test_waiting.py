@@ -11,7 +11,7 @@ from seatrial.job import Outcome
 from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
 from seatrial.target.kubernetes.watch.waiting import Patience, WaitContext, Waiting, parse_quantity, why_waiting
 
-PATIENCE = Patience(refused_s=1.0, infra_s=2.0, never_s=3.0)
+PATIENCE = Patience(refused_s=1.0, infra_s=2.0, never_s=3.0, setup_s=4.0)
 MOST = {"cpu": 96.0, "memory": float(1 << 40), "nvidia.com/gpu": 8.0}
 
 
@@ -49,6 +49,7 @@ def final(found: Waiting | None) -> tuple[Outcome, float]:
 
 
 REFUSED, INFRA, NEVER = (Outcome.REFUSED, 1.0), (Outcome.INFRA, 2.0), (Outcome.REFUSED, 3.0)
+NO_MATCH = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector. preemption: none."
 
 
 @pytest.mark.parametrize(
@@ -112,8 +113,8 @@ def test_a_container_of_the_template_that_ends_again_and_again_is_named() -> Non
     ("message", "expected"),
     [
         ('MountVolume.SetUp failed for volume "x" : configmap "none" not found', REFUSED),
-        ('MountVolume.SetUp failed for volume "x" : failed to sync configmap cache: timed out', (Outcome.INFRA, 3.0)),
-        ("MountVolume.SetUp failed: mount.nfs: Connection timed out", (Outcome.INFRA, 3.0)),
+        ('MountVolume.SetUp failed for volume "x" : failed to sync configmap cache: timed out', (Outcome.INFRA, 4.0)),
+        ("MountVolume.SetUp failed: mount.nfs: Connection timed out", (Outcome.INFRA, 4.0)),
     ],
 )
 def test_a_volume_that_cannot_be_mounted_is_told(message: str, expected: tuple[Outcome, float]) -> None:
@@ -155,13 +156,56 @@ def test_a_full_cluster_is_waited_for_in_the_schedulers_words() -> None:
         ("3 Insufficient memory", {"memory": "2Ti"}, "no node has more than"),
     ],
 )
-def test_what_no_node_can_ever_give_is_refused_after_a_longer_while(
+def test_what_no_node_has_is_waited_for_within_the_limit_and_without_one_for_a_while(
     text: str, asks: dict[str, str], text_part: str
 ) -> None:
-    found = why(pod(scheduled=f"0/3 nodes are available: {text}. preemption: none.", asks=asks), most=MOST)
+    unplaced = pod(scheduled=f"0/3 nodes are available: {text}. preemption: none.", asks=asks)
+    found = why(unplaced, most=MOST)
     assert final(found) == NEVER
     assert found is not None
     assert text_part in found.why
+    found = why(unplaced, most=MOST, limited=True)
+    assert found is not None
+    assert not found.final
+    assert found.why.startswith("waiting for a node to be added: no node of this cluster can take it: 0/3")
+
+
+@pytest.mark.parametrize("reason", ["TriggeredScaleUp", "Nominated"])
+def test_a_node_that_is_being_added_is_waited_for(reason: str) -> None:
+    said = warning(reason, "pod triggered scale-up: [{gpus 0->1 (max: 8)}]")
+    found = why(pod(scheduled=NO_MATCH), most=MOST, warnings=(said,))
+    assert found == Waiting("waiting for a node that is being added: pod triggered scale-up: [{gpus 0->1 (max: 8)}]")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "gives_up"),
+    [
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: 2 node(s) didn't match Pod's node affinity/selector", True),
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 Insufficient nvidia.com/gpu, 1 node(s) had untolerated "
+         "taint {team: other}", True),
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up (it wouldn't fit): 1 Insufficient cpu", True),
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached", False),
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 Insufficient cpu, 1 in backoff after failed scale-up",
+         False),
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: ", False),
+        ("FailedScaleUp", "Node scale up in zones a associated with this pod failed: GCE out of resources.", False),
+        ("FailedScheduling", 'Failed to schedule pod, incompatible with nodepool "default", limits exceeded', False),
+    ],
+)  # fmt: skip
+def test_an_autoscaler_that_adds_no_node_is_heard_and_given_up_on_only_when_it_never_can(
+    reason: str, message: str, gives_up: bool
+) -> None:
+    found = why(pod(scheduled=NO_MATCH), most=MOST, limited=True, warnings=(warning(reason, message),))
+    assert found is not None
+    assert found.final == gives_up
+    if gives_up:
+        assert final(found) == (Outcome.REFUSED, 2.0)
+        assert message in found.why
+    full = pod(scheduled="0/3 nodes are available: 3 Insufficient cpu.", asks={"cpu": "1"})
+    found = why(full, most=MOST, warnings=(warning(reason, message),))
+    assert found is not None
+    assert not found.final
+    assert f"; the autoscaler: {message.strip()}" in found.why
 
 
 @pytest.mark.parametrize(
@@ -197,9 +241,7 @@ def test_a_claim_that_is_not_there_is_refused() -> None:
         ('pods "x" is forbidden: error looking up service account ns/none: serviceaccount "none" not found', REFUSED),
         ('pods "x" is forbidden: no PriorityClass with name none was found', REFUSED),
         ('pods "x" is forbidden: failed quota: q: must specify limits.cpu', REFUSED),
-        ('pods "x" is forbidden: exceeded quota: q, requested: pods=1, used: pods=5, limited: pods=5', INFRA),
         ('pods "x" is forbidden: exceeded quota: q, requested: cpu=9,pods=1, used: cpu=0, limited: cpu=8', REFUSED),
-        ('pods "x" is forbidden: exceeded quota: q, requested: cpu=9k', INFRA),
         ('admission webhook "v.example" denied the request: no', REFUSED),
         ('Internal error occurred: failed calling webhook "v.example": connection refused', INFRA),
         ('pods "x" is forbidden: unable to create new content because it is being terminated', INFRA),
@@ -212,6 +254,14 @@ def test_pods_that_cannot_be_made_are_told_by_the_reason(message: str, expected:
     failing = warning("FailedCreate", f"Error creating: {message}", kind="Job", name="job")
     assert final(why(root=RootObject(), warnings=(failing,))) == expected
     assert why(pod(), root=RootObject(), warnings=(failing,)) is None  # it is there now
+
+
+@pytest.mark.parametrize("how", ["requested: pods=1, used: pods=5, limited: pods=5", "requested: cpu=9k"])
+def test_a_quota_that_is_full_is_waited_for(how: str) -> None:
+    for what in ("exceeded", "status unknown for"):
+        message = f'Error creating: pods "x" is forbidden: {what} quota: q, {how}'
+        found = why(root=RootObject(), warnings=(warning("FailedCreate", message, kind="Job", name="job"),))
+        assert found == Waiting(f"waiting for room in the namespace's quota: {what} quota: q, {how}")
 
 
 def test_retries_that_name_another_pod_each_are_one_reason() -> None:
@@ -245,7 +295,10 @@ def test_what_kueue_holds_back_waits_in_its_words() -> None:
     assert why(root=held) is None  # not released yet
     for message, expected in (
         ("LocalQueue none doesn't exist", REFUSED),
-        ("insufficient quota for cpu in flavor f, current podset request (3) > maximum capacity (2)", NEVER),
+        (
+            "insufficient quota for cpu in flavor f, current podset request (3) > maximum capacity (2)",
+            (Outcome.REFUSED, 4.0),
+        ),
     ):
         assert final(why(root=held, queue=True, warnings=(warning("Pending", message, "Workload"),))) == expected
 

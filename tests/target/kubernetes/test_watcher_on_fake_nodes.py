@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from watched import SHORT, Result, Row, pod_spec, results, root_manifest, watching
+from watched import SHORT, Result, Row, Watched, pod_spec, results, root_manifest, watching
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
@@ -23,7 +23,6 @@ from seatrial.kubernetes import (
     Tree,
     load_access,
 )
-from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.protocol import TargetError
 from world import EVERY
 
@@ -70,36 +69,54 @@ async def test_pods_that_the_namespace_forbids_are_refused_with_what_it_demands(
         assert "seccompProfile" in found.message  # the last of what it demands
 
 
-async def test_a_quota_that_others_have_used_up_is_told_from_one_that_is_too_small(cluster: Cluster) -> None:
+async def test_a_quota_that_is_full_is_waited_for_and_one_that_is_too_small_is_not(cluster: Cluster) -> None:
     async with watching(cluster) as watched:
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
         await watched.client.create({**quota, "spec": {"hard": {"requests.nvidia.com/gpu": "2"}}})
         holder = await watched.start(**gpus(2), schedulingGates=[{"name": "test.example/gate"}])
         await watched.until(lambda: watched.watcher.pods(holder))
-        used_up = await watched.exit(await watched.start(**gpus(1)))
-        assert used_up.outcome is Outcome.INFRA
-        assert "exceeded quota: q" in used_up.message
-        too_small = await watched.exit(await watched.start(**gpus(3)))
+        waits = await watched.start(**gpus(1))
+        await watched.until(lambda: watched.progress(waits))
+        assert "waiting for room in the namespace's quota: exceeded quota: q" in watched.progress(waits)[0]
+        too_small = await watched.exit(await watched.start(**gpus(3)))  # takes longer than the other is given up for
         assert too_small.outcome is Outcome.REFUSED
+        await watched.client.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"requests.nvidia.com/gpu": "3"}}})
+        assert await watched.exit(waits) == Exit(Outcome.EXITED, 0)
 
 
-async def test_a_quota_that_gets_free_in_time_lets_it_start(cluster: Cluster) -> None:
-    async with watching(cluster, Patience(600, 600, 600, 600)) as watched:
-        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
-        await watched.client.create({**quota, "spec": {"hard": {"pods": "0"}}})
-        handle = await watched.start()
-        await watched.until(lambda: watched.progress(handle))
-        assert "exceeded quota: q" in watched.progress(handle)[0]
-        await watched.client.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"pods": "9"}}})
-        assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
+async def autoscaler_says(watched: Watched, handle: str, reason: str, message: str) -> None:
+    """The word of a cluster autoscaler about the pod of a job: no such program can add a node here."""
+    (pod,) = watched.watcher.pods(handle)
+    about = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid, "namespace": watched.namespace}
+    event = {"metadata": {"generateName": "scale-"}, "involvedObject": about, "type": "Normal"}
+    stamps = {"firstTimestamp": "2026-11-16T05:00:00Z", "lastTimestamp": "2026-11-16T05:00:00Z"}
+    source = {"source": {"component": "cluster-autoscaler"}, "reason": reason, "message": message}
+    await watched.client.create({"apiVersion": "v1", "kind": "Event", **event, **stamps, **source})
 
 
-async def test_a_node_that_comes_while_it_waits_takes_it_after_all(cluster: Cluster) -> None:
+async def test_an_autoscaler_that_can_add_no_node_for_it_ends_the_waiting(cluster: Cluster) -> None:
+    async with watching(cluster) as watched:
+        handle = await watched.start(limited=True, nodeSelector={"seatrial/none": "none"})
+        await watched.until(lambda: "waiting for a node to be added" in " ".join(watched.progress(handle)))
+        said = "pod didn't trigger scale-up: 1 node(s) didn't match Pod's node affinity/selector"
+        await autoscaler_says(watched, handle, "NotTriggerScaleUp", said)
+        found = await watched.exit(handle)
+        assert found.outcome is Outcome.REFUSED
+        assert said in found.message
+
+
+async def test_a_node_that_an_autoscaler_adds_takes_it(cluster: Cluster) -> None:
+    """However long that takes: the limit is the engine's."""
     thing, name = f"example.com/{uuid.uuid4().hex[:8]}", f"late-{uuid.uuid4().hex[:8]}"
-    async with watching(cluster, Patience(600, 600, 600, 600)) as watched:
+    async with watching(cluster) as watched:
         client = watched.client
-        handle = await watched.start(trial={"resources": {"limits": {thing: "1"}}})
+        handle = await watched.start(limited=True, trial={"resources": {"limits": {thing: "1"}}})
         await watched.until(lambda: "no node has any" in " ".join(watched.progress(handle)))
+        said = "pod triggered scale-up: [{pool 0->1 (max: 3)}]"
+        await autoscaler_says(watched, handle, "TriggeredScaleUp", said)
+        await watched.until(lambda: f"waiting for a node that is being added: {said}" in watched.progress(handle))
+        other = await watched.start(**gpus(9))  # waits for as long as one without a limit may, and is given up
+        assert (await watched.exit(other)).outcome is Outcome.REFUSED
         there = await client.get(NODES, "fake-0", Tree)
         room = {**there.status["capacity"], thing: "1"}
         labels = {**there.metadata.labels, "kubernetes.io/hostname": name}
@@ -130,7 +147,7 @@ async def test_all_hosts_must_come_to_a_stage_and_are_named_in_their_order(clust
         pods = watched.watcher.pods(handle)
         assert [pod.number for pod in pods] == [0, 1, 2, 3]
         # A node may get a second one, when its first had ended before that came.
-        assert watched.of(handle)[-1].host.split(", ") == list(dict.fromkeys(pod.node for pod in pods))
+        assert watched.of(handle)[-1].host.split(", ") == list(dict.fromkeys(pod.pod.spec.node_name for pod in pods))
         assert not any(pod.real for pod in pods)
 
 

@@ -20,7 +20,7 @@ from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
-SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, lost_s=4.0)
+SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, setup_s=2.0, lost_s=4.0)
 STAY = "trap 'exit 0' TERM; sleep 3600 & wait"
 LONG = "trap 'exit 143' TERM; echo begun; sleep 3600 & wait"
 
@@ -81,16 +81,24 @@ class Watched:
     run: str = field(default_factory=lambda: f"r{uuid.uuid4().hex[:6]}")
 
     async def start(
-        self, script: str = "true", *, hosts: int = 1, root: Any = None, queue: bool = False, **pod: Any
+        self,
+        script: str = "true",
+        *,
+        hosts: int = 1,
+        root: Any = None,
+        queue: bool = False,
+        limited: bool = False,
+        **pod: Any,
     ) -> str:
         name = f"job-{uuid.uuid4().hex[:6]}"
         manifest = root_manifest(name, self.run, pod_spec(script, **pod), hosts, **(root or {}))
-        self.add(name, await self.client.create(manifest, namespace=self.namespace), hosts, queue=queue)
+        made = await self.client.create(manifest, namespace=self.namespace)
+        self.add(name, made, hosts, queue=queue, limited=limited)
         return name
 
-    def add(self, name: str, made: Object | None = None, hosts: int = 1, uid: str = "", queue: bool = False) -> None:
+    def add(self, name: str, made: Object | None = None, hosts: int = 1, uid: str = "", **known_more: bool) -> None:
         created = StageTime(Stage.CREATED, 0.0, "api-server")  # long ago, so that it moves no other
-        known = TrackedJob(name, self.run, made.metadata.uid if made else uid, hosts, created, queue=queue)
+        known = TrackedJob(name, self.run, made.metadata.uid if made else uid, hosts, created, **known_more)
         self.watcher.add(name, known)
 
     async def read(self) -> None:

@@ -23,6 +23,7 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[str, ...] = ()  # their names; none when they are too long
     runs: int = 0  # how many steps there are, when all are plain commands; then the exit code says how they ended
     ports: dict[str, int] = {}  # the number of each by its name
+    limited: bool = False  # its waiting for a place has a limit
 
     @classmethod
     def of(cls, job: Job) -> "JobAnnotation":
@@ -32,7 +33,8 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
         plain = all(step.kind == "run" for step in job.steps)
         runs = len(job.steps) if plain else 0
         ports = {port.name: port.number for port in job.ports}
-        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, ports)
+        limited = job.limits.queue_s is not None
+        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, ports, limited)
 
     @classmethod
     def read(cls, found: Annotated) -> "JobAnnotation":

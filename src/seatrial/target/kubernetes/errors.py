@@ -17,6 +17,7 @@ from seatrial.kubernetes import (
     UnknownKind,
     Unreachable,
 )
+from seatrial.target.kubernetes.watch.waiting import over_whole_quota
 from seatrial.target.protocol import TargetError, TargetLost
 
 # What is wrong with what was asked for, not with the place: asking again cannot help.
@@ -41,8 +42,11 @@ def target_error(error: KubernetesError, doing: str = "", lost: bool = False) ->
 
 
 def _denied(error: KubernetesError) -> bool:
-    """By a policy of the cluster, which says the same the next time; not by a quota, nor for want of a right."""
-    return isinstance(error, Forbidden) and any(text in error.message for text in _POLICY)
+    """By a policy of the cluster, which says the same the next time, or for more than a quota ever gives; not by one
+    that is full now, nor for want of a right."""
+    if not isinstance(error, Forbidden):
+        return False
+    return any(text in error.message for text in _POLICY) or (error.of_quota and over_whole_quota(error.message))
 
 
 @contextmanager

@@ -35,12 +35,14 @@ from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating, in_use, remove_unused
 from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
+from seatrial.target.kubernetes.watch.waiting import over_whole_quota
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 GONE_S = 120.0
 POLL_S = 0.5
+ROOM_S = 5.0  # until a quota that was full is tried again
 
 
 class _Status(ObjectPart, frozen=True, gc=False):
@@ -141,6 +143,23 @@ class KubernetesTarget:
         return handle
 
     async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
+        """A quota that is full has no room now: it is waited for as for any other place."""
+        limit_s = self._options.deadline_s if job.limits.queue_s is None else job.limits.queue_s
+        until_s = time.monotonic() + limit_s
+        while True:
+            try:
+                return await self._make(job, secrets, handle, archive)
+            except (Forbidden, TargetError) as error:
+                refused = error if isinstance(error, Forbidden) else error.__cause__
+                full = isinstance(refused, Forbidden) and refused.of_quota and not over_whole_quota(refused.message)
+                if not full:
+                    raise
+                if time.monotonic() + ROOM_S > until_s:
+                    text = f"there was no room in the namespace's quota for {limit_s:g} s: {error}"
+                    raise TargetError(text, Outcome.QUEUE) from error
+            await asyncio.sleep(ROOM_S)
+
+    async def _make(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
         run = self._run(job.run)
         run.cover(manifest.root_deadline_s(job, self._options) + self._options.keep_s)
         owner = await run.owner()
@@ -216,6 +235,7 @@ class KubernetesTarget:
             hosts=annotation.hosts,
             created=created,
             queue=self._options.queue is not None,
+            limited=annotation.limited,
         )
         self._watcher.add(handle, known)
         self._progress.add(handle, annotation)

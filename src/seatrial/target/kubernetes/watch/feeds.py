@@ -1,6 +1,6 @@
 """What the cluster says of the jobs of a namespace: watches that keep the state of each, and questions asked once.
 
-A watch each for the pods and the roots of a run, and one for the warnings of the namespace, which cannot be chosen by
+A watch each for the pods and the roots of a run, and one for the events of the namespace, which cannot be chosen by
 label: those of others come too and are dropped. Of jobs that are not followed only what is there now is kept.
 A question that may not be asked, or is not answered, leaves something unknown; nothing fails for it.
 """
@@ -33,13 +33,16 @@ from seatrial.kubernetes import (
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
 from seatrial.target.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
-from seatrial.target.kubernetes.watch.waiting import INSUFFICIENT, parse_quantity
+from seatrial.target.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT, parse_quantity
 
 UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
 ASK_AGAIN_S = 5.0
 ON_ITS_WAY_S = 30.0  # behind hundreds of others that are just being made
 WORKLOAD_LABEL, WORKLOAD_VERSIONS = "kueue.x-k8s.io/job-uid", ("v1beta1", "v1beta2")
 NODES_S = 60.0  # that what is known of nodes counts
+# Warnings, and the word of autoscalers, which is an event like any other: all but what every pod and job gives.
+EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "SuccessfulCreate", "Completed")
+TELLING = ",".join(f"reason!={reason}" for reason in EVERYDAY)
 
 
 class NodeStatus(ObjectPart, frozen=True, gc=False):
@@ -173,8 +176,10 @@ class Feeds:
 
     async def _watch_warnings(self) -> None:
         # A relist may give them again, which does no harm; keeping all would.
-        async for event in self._client.watch(EVENTS, WarningEvent, fields="type=Warning", keep=False):
+        async for event in self._client.watch(EVENTS, WarningEvent, fields=TELLING, keep=False):
             if event.object is None or event.kind is DELETED:
+                continue
+            if event.object.type != "Warning" and event.object.reason not in AUTOSCALER:
                 continue
             job = self._about(event.object)
             if job is None:

@@ -308,7 +308,8 @@ class JobState:
         if Stage.STARTED in self._given or self.cancelled or self.root_gone:
             return None
         pods = [one.pod for one in self.hosts() if not one.gone]
-        around = waiting.WaitContext(self.root, self.warnings, self.known.hosts, self.known.queue, most)
+        known = self.known
+        around = waiting.WaitContext(self.root, self.warnings, known.hosts, known.queue, known.limited, most)
         reason = waiting.why_waiting(pods, around, patience)
         if reason is None or not reason.final:
             self._final = None

@@ -212,8 +212,9 @@ class Regarding(ObjectPart, frozen=True, gc=False):
 
 
 class WarningEvent(Object, frozen=True, gc=False):
-    """An event of type Warning."""
+    """An event that says why something does not go on: a warning, or the word of an autoscaler."""
 
+    type: str = "Warning"
     involved_object: Regarding = Regarding()
     reason: str = ""
     message: str = ""
@@ -228,6 +229,7 @@ class TrackedJob(msgspec.Struct, frozen=True):
     hosts: int
     created: StageTime
     queue: bool = False  # Kueue decides when it starts
+    limited: bool = False  # its waiting for a place has a limit, which the engine keeps
 
 
 class TerminationMessage(msgspec.Struct, frozen=True):

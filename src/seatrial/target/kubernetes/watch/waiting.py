@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from seatrial.job import Outcome
+from seatrial.kubernetes.errors import OF_QUOTA
 from seatrial.target.kubernetes.watch.objects import (
     KUEUE_WORKLOAD,
     Condition,
@@ -51,6 +52,12 @@ SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "Fail
 CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
 NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
 NEVER = "never"  # the kind of a reason that rests on what nodes have
+# What autoscalers say of a pod: of the cluster's own (and GKE's), and of Karpenter.
+ADDS_NODE = frozenset({"TriggeredScaleUp", "Nominated"})
+NO_SCALE_UP = "NotTriggerScaleUp"
+AUTOSCALER = ADDS_NODE | {NO_SCALE_UP, "FailedScaleUp"}
+NOT_TRIGGERED = re.compile(r"^pod didn't trigger scale-up(?: \([^)]*\))?: (?=\d)")
+KARPENTER = "Failed to schedule pod, "
 
 
 class Phrases(msgspec.Struct, frozen=True):
@@ -96,7 +103,10 @@ class Patience(msgspec.Struct, frozen=True):
 
     refused_s: float = 8.0  # a node tries again, and what was missing may just be being made
     infra_s: float = 20.0
-    never_s: float = 60.0  # no node of this cluster can take it; an autoscaler may bring one
+    never_s: float = (
+        900.0  # no node can take it, and its waiting has no limit: a node with GPUs takes up to ten minutes
+    )
+    setup_s: float = 60.0  # a node cannot set up the pod, or mount what it needs
     lost_s: float = 30.0  # a node that should end a deleted pod, beyond the pod's own grace
 
 
@@ -118,6 +128,7 @@ class WaitContext(msgspec.Struct, frozen=True):
     warnings: tuple[WarningEvent, ...] = ()
     hosts: int = 1
     queue: bool = False
+    limited: bool = False  # its waiting for a place has a limit, which ends it
     most: Mapping[str, float] | None = None
 
 
@@ -161,7 +172,7 @@ def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterato
             yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
     scheduled = pod.condition("PodScheduled", "False")
     if scheduled is not None and not pod.spec.node_name:
-        yield _unscheduled(scheduled, pod, context.most, patience)
+        yield _unscheduled(scheduled, pod, context, warnings, patience)
     elif not any(state.running for _, state in pod.states()):
         yield from _not_set_up(warnings, patience)
 
@@ -192,19 +203,23 @@ def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Wa
         return
     if found.reason in SANDBOX:
         why = f"its node cannot set up its pod: {clean_line(found.message)}"
-        yield Waiting(why, Outcome.INFRA, patience.never_s, "sandbox")
+        yield Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
         return
     why = f"a volume of it cannot be mounted: {clean_line(found.message)}"
     if NO_SUCH_VOLUME.match(found.message):
         yield Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
     else:
-        yield Waiting(why, Outcome.INFRA, patience.never_s, "mount")
+        yield Waiting(why, Outcome.INFRA, patience.setup_s, "mount")
 
 
 # ---- for a node
 
 
-def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float] | None, patience: Patience) -> Waiting:
+def _unscheduled(
+    condition: Condition, pod: PodObject, context: WaitContext, events: list[WarningEvent], patience: Patience
+) -> Waiting:
+    """A node may yet be added, and the limit for waiting is the user's: it is given up when an autoscaler says that no
+    node that it could add would do."""
     whole = " ".join(condition.message[:MESSAGE_CHARACTERS].split())
     matched = UNSCHEDULABLE.match(whole)
     # What follows the reasons is about preemption, and of use to authors of schedulers.
@@ -212,15 +227,35 @@ def _unscheduled(condition: Condition, pod: PodObject, most: Mapping[str, float]
     why = f"waiting: {text or condition.reason}"
     if MISSING_CLAIM.search(text):
         return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, patience.refused_s, "claim")
+    said = next((one for one in reversed(events) if one.reason in AUTOSCALER or KARPENTER in one.message), None)
+    if said is not None:
+        if said.reason in ADDS_NODE:
+            return Waiting(f"waiting for a node that is being added: {clean_line(said.message)}")
+        why += f"; the autoscaler: {clean_line(said.message)}"
     if matched is None:
         return Waiting(why)
     reasons = re.split(r", (?=\d+ )", matched["reasons"])
-    too_much = [_too_much(reason, pod, most) for reason in reasons]
+    too_much = [_too_much(reason, pod, context.most) for reason in reasons]
     if not all(more or _never(reason) for reason, more in zip(reasons, too_much, strict=True)):
         return Waiting(why)
     listed = "; ".join(dict.fromkeys(filter(None, too_much)))
     never = f"no node of this cluster can take it: {text}" + (f" ({listed})" if listed else "")
+    if said is not None and _adds_none(said):
+        why = f"{never}, and its autoscaler can add none that would: {clean_line(said.message)}"
+        return Waiting(why, Outcome.REFUSED, patience.infra_s, NEVER)
+    if context.limited:
+        return Waiting(f"waiting for a node to be added: {never}")
     return Waiting(never, Outcome.REFUSED, patience.never_s, NEVER)
+
+
+def _adds_none(said: WarningEvent) -> bool:
+    """Whether an autoscaler has considered every node that it could add, and none would do: not that it may not add
+    one now (a group at its largest, a failure that it backs off from)."""
+    found = NOT_TRIGGERED.match(said.message)
+    if said.reason != NO_SCALE_UP or found is None:
+        return False
+    reasons = re.split(r", (?=\d+ )", said.message[found.end() :])
+    return all(INSUFFICIENT in reason or _never(reason) for reason in reasons)
 
 
 def _never(reason: str) -> bool:
@@ -248,13 +283,16 @@ def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> 
 
 
 def _not_created(message: str, patience: Patience) -> Waiting:
-    why = f"its pods cannot be made: {clean_line(NAMELESS.sub('', message), CREATE_CHARACTERS)}"
-    of_quota = "exceeded quota" in message.lower()
-    refused = _over_whole_quota(message) if of_quota else NOT_ADMITTED.match(message)
-    return _refused_or_infra(refused, why, "create", patience)
+    text = clean_line(NAMELESS.sub("", message), CREATE_CHARACTERS)
+    why = f"its pods cannot be made: {text}"
+    if not any(words in message for words in OF_QUOTA):
+        return _refused_or_infra(NOT_ADMITTED.match(message), why, "create", patience)
+    if over_whole_quota(message):
+        return Waiting(why, Outcome.REFUSED, patience.refused_s, "create")
+    return Waiting(f"waiting for room in the namespace's quota: {text}")
 
 
-def _over_whole_quota(message: str) -> bool:
+def over_whole_quota(message: str) -> bool:
     """Whether it asks for more than the quota would ever give."""
     found = QUOTA.search(message)
     if found is None:
@@ -277,7 +315,7 @@ def _queued(warnings: Sequence[WarningEvent], patience: Patience) -> Waiting:
     if NO_QUEUE in text:
         return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, patience.refused_s, "queue")
     if OVER_WHOLE_QUEUE in text:
-        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, patience.never_s, "queue")
+        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, patience.setup_s, "queue")
     return Waiting(f"waiting: not admitted by Kueue yet: {text}")
 
 
