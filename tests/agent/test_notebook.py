@@ -80,6 +80,13 @@ def test_commands_that_end_well_change_nothing_and_see_local_variables(runner: S
     assert "['a', 'b'] SList" in driven.output
 
 
+def test_the_traceback_of_a_cell_that_failed_is_in_the_log(runner: StepRunner) -> None:
+    output = runner.notebook("error").output
+    assert "[cell 2 failed: ValueError: the number is wrong]\n" in output
+    assert "----> 3 inner()\n" in output
+    assert output.rstrip().endswith("ValueError: the number is wrong")
+
+
 def test_cells_after_a_failure_are_reported_as_not_run(runner: StepRunner) -> None:
     driven = runner.notebook("error")
     assert [cell["state"] for cell in driven.cells()] == ["passed", "failed", "skipped"]

@@ -390,6 +390,9 @@ class SimTarget:
 
     async def prepare(self, environment: Environment) -> None: ...
 
+    def preparing(self, environment: Environment) -> str:
+        return ""
+
     async def verify(self, job: Job) -> None: ...
 
     async def examine(self) -> list[Remark]:

@@ -83,6 +83,26 @@ async def test_an_environment_has_the_packages_that_were_asked_for(tmp_path: Pat
     assert (place.virtual_env / COMPLETE).exists()
 
 
+async def test_while_it_is_built_it_is_known_what_is_being_done(tmp_path: Path) -> None:
+    environments = Environments(tmp_path)
+    wanted = Environment(python=VERSION, packages=("tiny",))
+    assert environments.doing(wanted) == ""
+    building = asyncio.create_task(environments.ready(wanted))
+    seen: dict[str, None] = {}
+    while not building.done():
+        seen[environments.doing(wanted)] = None
+        await asyncio.sleep(0)
+    await building
+    words = [text for text in seen if text]
+    assert [text for text in words if ":" not in text][-3:] == [
+        "choosing the versions of its packages",
+        "making its environment",
+        "installing its packages",
+    ]
+    assert any(text.startswith("installing its packages: ") for text in words)
+    assert environments.doing(wanted) == ""
+
+
 async def test_the_same_pins_are_the_same_environment_and_others_another(tmp_path: Path) -> None:
     first, again = await ready(tmp_path, "tiny<2"), await ready(tmp_path, "tiny==1.0")
     assert first == again

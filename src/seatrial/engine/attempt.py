@@ -24,6 +24,7 @@ from seatrial.target import Found, RunInUse, TargetError, TargetLost
 
 T = TypeVar("T")
 STOP_AGAIN_S = 5.0
+PREPARING_S = 0.5  # between two looks at what is done before a job can start
 BACKSTOP_S = 60.0  # a target ends a job by its own limits; this long after that, the engine does
 # Ends that a job did not choose: when we were ending it, our own reason says more.
 _NOT_ITS_OWN = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, Outcome.SIGNAL)
@@ -225,6 +226,7 @@ class Attempt:
         part.since_s = asyncio.get_running_loop().time()
         part.maybe_known = True
         part.submitting = asyncio.create_task(part.follower.target.submit(job, self._around.secrets.of(job)))
+        showing = asyncio.create_task(self._show_preparing(part))
         try:
             async with asyncio.timeout(job.limits.queue_s):
                 handle = await part.submitting
@@ -237,8 +239,17 @@ class Attempt:
             raise TargetError("cancelled while it was being submitted", Outcome.CANCELLED) from None
         finally:
             part.submitting = None
+            showing.cancel()
         self._around.at("submit done")
         return handle
+
+    async def _show_preparing(self, part: _Part) -> None:
+        """Building an environment, or pulling an image, may take minutes."""
+        assert part.follower
+        while True:
+            await asyncio.sleep(PREPARING_S)
+            if doing := part.follower.target.preparing(part.job.environment):
+                self._around.update(self._cell.id, "waiting", self._around.mask(doing))
 
     def _with_peer(self, job: Job, other: _Part) -> Job:
         """The job with the way to the part that it comes after, which was not known when the parts were meant."""

@@ -108,6 +108,9 @@ class Target(Protocol):
     async def prepare(self, environment: Environment) -> None:
         """Begin what takes long before a job can start there (building, pulling). Never raises: `submit` tells."""
 
+    def preparing(self, environment: Environment) -> str:
+        """What this process is doing at the moment so that a job can start there, in a few words; empty: nothing."""
+
     async def verify(self, job: Job) -> None:
         """Raises TargetError when such a job would never be taken. `job` is one of many of its shape."""
 

@@ -59,6 +59,13 @@ class Client(NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
 
+def log_failure(number: int, outcome: Outcome) -> None:
+    """Into the log, where whoever follows it looks."""
+    lines = ["", "[cell %d failed: %s]" % (number, outcome["message"] or outcome["error"])]
+    sys.stdout.write("\n".join([*lines, *str(outcome.get("traceback") or "").splitlines()]) + "\n")
+    sys.stdout.flush()
+
+
 class Pass:
     def __init__(self, spec: Any, name: str, kernel: Any, notebook: Dict[str, Any], notes: Any) -> None:
         self.spec, self.name, self.kernel, self.notes = spec, name, kernel, notes
@@ -137,6 +144,7 @@ class Pass:
             cell.outputs.append(node({"output_type": "stream", "name": "stderr", "text": text}))
         if outcome["state"] == "failed":
             outcome["output"] = printed(cell)
+            log_failure(number, outcome)
         self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **figures))
         return outcome
 

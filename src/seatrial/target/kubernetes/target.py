@@ -110,6 +110,9 @@ class KubernetesTarget:
     async def prepare(self, environment: Environment) -> None:
         """Images are pulled by nodes, when they have a job: nothing can be begun before."""
 
+    def preparing(self, environment: Environment) -> str:
+        return ""  # nodes pull: what they are at comes as events
+
     async def examine(self) -> list[Remark]:
         return await examine_cluster(self._options)
 

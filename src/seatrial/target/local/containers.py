@@ -48,6 +48,7 @@ class Images:
         self._preferred = preferred
         self._engine: asyncio.Task[str] | None = None
         self._images: dict[str, asyncio.Task[Image]] = {}
+        self._pulling: set[str] = set()
 
     async def ready(self, name: str) -> Image:
         """Pulled if need be. REFUSED: there is no such image, or nothing here to run it."""
@@ -56,13 +57,21 @@ class Images:
             task = self._images[name] = asyncio.create_task(self._get(name))
         return await asyncio.shield(task)
 
+    def doing(self, name: str) -> str:
+        """What is being done for it now; empty when nothing is."""
+        return f"pulling {name}" if name in self._pulling else ""
+
     async def _get(self, name: str) -> Image:
         if self._engine is None:
             self._engine = asyncio.create_task(working_engine(self._preferred))
         engine = await self._engine
         code, _, _ = await _run(engine, "image", "inspect", name)
         if code != 0:
-            code, _, error = await _run(engine, "pull", name)
+            self._pulling.add(name)
+            try:
+                code, _, error = await _run(engine, "pull", name)
+            finally:
+                self._pulling.discard(name)
             if code != 0:
                 outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
                 last = error.splitlines()[-1] if error else "it does not say why"

@@ -18,7 +18,7 @@ from seatrial.target.agent_file import write_whole
 from seatrial.target.local.build import make_whole
 from seatrial.target.local.build_lock import BuildLock
 from seatrial.target.local.containers import Image, Images
-from seatrial.target.local.uv import python_version, run_uv
+from seatrial.target.local.uv import Activity, activity, python_version, run_uv
 from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import TargetError
 
@@ -38,6 +38,9 @@ class PreparedEnvironment(msgspec.Struct, frozen=True):
     driver: str | None = sys.executable  # an interpreter with nbclient, for a runtime that has none
 
 
+_Key = tuple[str | None, tuple[str, ...]]
+
+
 class Environments:
     """Each runtime is resolved once in the life of this process, so that all its cells get the same versions."""
 
@@ -45,7 +48,8 @@ class Environments:
         self._images = Images(engine)
         self._folder = cache / "environments"
         self._turn = asyncio.Semaphore(AT_ONCE)
-        self._prepared: dict[tuple[str | None, tuple[str, ...]], asyncio.Task[PreparedEnvironment]] = {}
+        self._prepared: dict[_Key, asyncio.Task[PreparedEnvironment]] = {}
+        self._activities: dict[_Key, Activity] = {}  # of those that are being built
 
     async def ready(self, environment: Environment) -> PreparedEnvironment:
         """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
@@ -64,6 +68,16 @@ class Environments:
         # Shielded: other cells wait for the same; who is cancelled just waits no longer.
         return await asyncio.shield(self._prepared[key])
 
+    def doing(self, environment: Environment) -> str:
+        """What is being done for it now; empty when nothing is."""
+        if environment.image is not None:
+            return self._images.doing(environment.image)
+        task = self._prepared.get((environment.python, environment.packages))
+        if task is None or task.done():
+            return ""
+        at = self._activities.get((environment.python, environment.packages))
+        return at.text if at is not None else "other environments are built before its own"
+
     @cached_property
     def _plain_python(self) -> Path | None:
         """Of jobs that ask for none."""
@@ -79,6 +93,8 @@ class Environments:
 
     async def _in_turn(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
         async with self._turn:
+            at = self._activities[python, packages] = Activity()
+            activity.set(at)  # of this task alone
             return await self._built(python, packages)
 
     async def _built(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:

@@ -74,6 +74,9 @@ class LocalTarget:
         with contextlib.suppress(TargetError):
             await self._environments.ready(environment)
 
+    def preparing(self, environment: Environment) -> str:
+        return self._environments.doing(environment)
+
     async def verify(self, job: Job) -> None:
         _check(job)  # (11)
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 
 from seatrial.job import Outcome
@@ -25,13 +26,35 @@ _NETWORK = re.compile(
 )
 
 
+_DOING = {
+    ("venv",): "making its environment",
+    ("python", "install"): "fetching its Python",
+    ("pip", "compile"): "choosing the versions of its packages",
+    ("pip", "install"): "installing its packages",
+}
+
+
+class Activity:
+    """What is being done for an environment at the moment, in a few words."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+
+# Of the task that builds an environment: what runs in it says here what it is at.
+activity: ContextVar[Activity | None] = ContextVar("activity", default=None)
+
+
 async def run_uv(
     *arguments: str, folder: Path, given: str = "", request: str = "", lock: BuildLock | None = None
 ) -> str:
-    code, out, error = await _run(uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock)
+    doing = _DOING.get(arguments[:2]) or _DOING.get(arguments[:1], "")
+    code, out, error = await _run(
+        uv_path(), *arguments, folder=folder, given=given, request=request, lock=lock, doing=doing
+    )
     if code == 0:
         return out
-    text = re.sub(r"://[^@/\s]*@", "://", error.strip() or out.strip())  # an index may be written with a password
+    text = _without_password(error.strip() or out.strip())
     refused = _REFUSED.search(text) and not _NETWORK.search(text)
     if len(text) > MESSAGE_CHARACTERS:
         text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
@@ -39,6 +62,11 @@ async def run_uv(
         line.strip(" ×╰─▶│├") for line in text.splitlines()
     )  # one sentence, for a person who reads one line
     raise TargetError(f"uv {' '.join(arguments[:2])}: {reason}", Outcome.REFUSED if refused else Outcome.INFRA)
+
+
+def _without_password(text: str) -> str:
+    """An index may be written with one."""
+    return re.sub(r"://[^@/\s]*@", "://", text)
 
 
 def uv_path() -> str:
@@ -72,6 +100,7 @@ async def _run(
     given: str = "",
     request: str = "",
     lock: BuildLock | None = None,
+    doing: str = "",
 ) -> tuple[int, str, str]:
     try:
         process = await asyncio.create_subprocess_exec(
@@ -82,13 +111,40 @@ async def _run(
     except OSError as error:
         raise TargetError(f"cannot start {program}: {error}") from error
     try:
-        out, error_text = await process.communicate(given.encode())
+        out, error_text, _ = await asyncio.gather(
+            _read(process.stdout), _read(process.stderr, doing), _give(process.stdin, given)
+        )
+        await process.wait()
     except asyncio.CancelledError:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         await process.wait()
         raise
     return process.returncode or 0, out.decode(errors="replace"), error_text.decode(errors="replace")
+
+
+async def _read(stream: asyncio.StreamReader | None, doing: str = "") -> bytes:
+    """All of it; each line is what is being done, as it comes."""
+    assert stream is not None
+    current = activity.get() if doing else None
+    if current is None:
+        return await stream.read()
+    current.text = doing
+    data = b""
+    while block := await stream.read(1 << 16):
+        data += block
+        lines = [line.strip() for line in data.decode(errors="replace").splitlines()]
+        last = next((line for line in reversed(lines) if line and not line.startswith("Using ")), "")
+        current.text = f"{doing}: {_without_password(last)}" if last else doing
+    return data
+
+
+async def _give(stream: asyncio.StreamWriter | None, text: str) -> None:
+    assert stream is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it reads nothing, or ended before
+        stream.write(text.encode())
+        await stream.drain()
+    stream.close()
 
 
 async def python_version(python: Path) -> str:
