@@ -39,6 +39,34 @@ def test_a_kept_file_whose_name_is_not_utf_8_is_kept_under_its_numbers(world: Wo
     assert found == {"bad": Verdict.PASSED, "good": Verdict.PASSED}
 
 
+@pytest.mark.parametrize("name", ["supervisor.json", "job.json", "records.jsonl"])
+def test_one_bad_byte_that_a_job_writes_into_its_own_files_harms_nobody_else(world: World, name: str) -> None:
+    found = verdicts(world, f"""run: ["LC_ALL=C sed -i 's/\\"host\\": *\\"/&\\\\xff/' ../{name}"]""", check=0)
+    assert found["good"] is Verdict.PASSED
+
+
+def test_one_bad_folder_of_a_job_stops_neither_attach_nor_cancel_nor_reap(world: World) -> None:
+    world.suite(HOSTILE.format(top="", fields='run: ["sleep 60"]'))
+    started = world.start("run", "suite.yaml")
+
+    def sleeping() -> list[Path]:
+        known = [path.parent for path in world.state.glob("jobs/*/*/supervisor.json")]
+        return [path for path in known if b"sleep 60" in (path / "job.json").read_bytes()]
+
+    until(sleeping)
+    started.kill()
+    started.communicate()
+    (folder,) = sleeping()
+    for name in ("job.json", "supervisor.json"):  # where they lie: its supervisor puts them back as they were
+        with open(folder / name, "r+b") as file:
+            file.write(b'{"\xff')
+    assert "Traceback" not in world.seatrial("cancel", "last").stderr
+    assert {cell.id: cell.verdict for cell in world.results().cells}["good"] in (Verdict.PASSED, Verdict.SKIPPED)
+    assert "Traceback" not in world.seatrial("attach", "last").stderr
+    world.seatrial("reap", check=0)
+    assert world.left() == []
+
+
 def test_folders_in_folders_without_end_harm_nobody_else(world: World) -> None:
     deep = 'python3 -c \'import os\\nfor i in range(2000):\\n  os.mkdir(\\"d\\"); os.chdir(\\"d\\")\''
     found = verdicts(world, f'run: ["{deep}", "cd $SEATRIAL_FILES; {deep}"]', check=3)
@@ -123,11 +151,11 @@ def test_attach_makes_again_what_was_damaged_in_a_run_folder(world: World, name:
     assert [cell.flaky for cell in cells] == [name == "observation.json"] * 2
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"cells": ['])
-def test_a_damaged_plan_is_told_by_every_command(world: World, content: str) -> None:
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"cells": [', b'{"cells": "\xff"}'])
+def test_a_damaged_plan_is_told_by_every_command(world: World, content: bytes) -> None:
     verdicts(world, 'run: ["true"]')
     run = world.run().run
-    world.run().plan.write_text(content)
+    world.run().plan.write_bytes(content)
     (world.folder / "runs" / run / "results.json").unlink()
     for command in ("attach", "cancel", "report"):
         told = world.seatrial(command, run, check=3)

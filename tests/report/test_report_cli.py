@@ -41,7 +41,8 @@ def test_an_unknown_run_ends_with_2_and_the_nearest_ids(runs: Path) -> None:
 
 def test_a_run_without_results_ends_with_2_and_the_way_on(runs: Path) -> None:
     (runs / "r1" / "results.json").unlink()
-    (runs / "r1" / "plan.json").write_text('{"cells": [{}, {}], "holes": [], "suite": {}, "options": {}}')
+    cells = [{"id": name, "hash": name, "axes": {}, "trial": name} for name in ("one", "two")]
+    (runs / "r1" / "plan.json").write_text(json.dumps({"cells": cells, "holes": []}))
     done = call(runs, "r1")
     assert done.exit_code == 2
     assert "0 of 2 cells are judged" in done.stderr

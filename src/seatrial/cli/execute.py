@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import fail, planned, read_plan
+from seatrial.cli.options import fail, planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,17 +114,14 @@ def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
 
 
 def _watch(folder: "RunFolder", owner: "Owner") -> None:
-    import msgspec
-
-    from seatrial.job import Hole
     from seatrial.record import LiveReader
     from seatrial.report.terminal.live import watching
     from seatrial.report.terminal.tally import monotonic_of
 
-    cells, holes = planned(folder), msgspec.convert(read_plan(folder)["holes"], list[Hole])
-    expected = {cell.id: cell.estimate_s for cell in cells if cell.estimate_s is not None}
+    plan = planned(folder)
+    expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     reader = LiveReader(folder.path)
-    with watching(cells, holes, expected) as shown:
+    with watching(plan.cells, plan.holes, expected) as shown:
         working = True
         while working:
             working = owner.works_on(folder.path)  # before the last look: what it wrote is then all there

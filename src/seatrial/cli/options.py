@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from seatrial.plan import Plan
-    from seatrial.record import PlannedCell, RunFolder
+    from seatrial.record import PlannedCell, PlannedCells, RunFolder
     from seatrial.record.history import History
     from seatrial.suite import BaselineFile, Suite, TargetEntry, TrialModel
 
@@ -85,20 +85,11 @@ def print_json(data: "dict[str, Any]") -> None:
     click.echo(json.dumps(msgspec.to_builtins({"version": 1, **data}), indent=1, ensure_ascii=False))
 
 
-def read_plan(folder: "RunFolder") -> "dict[str, Any]":
-    from seatrial.record import DamagedRun
+def planned(folder: "RunFolder") -> "PlannedCells":
+    from seatrial.record import DamagedRun, PlannedCells
 
     try:
-        return folder.read_plan()
-    except DamagedRun as error:
-        fail(str(error), 3)
-
-
-def planned(folder: "RunFolder") -> "list[PlannedCell]":
-    from seatrial.record import DamagedRun
-
-    try:
-        return folder.planned_cells()
+        return folder.read_plan(PlannedCells)
     except DamagedRun as error:
         fail(str(error), 3)
 
@@ -108,7 +99,7 @@ def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]"
     from seatrial.plan import UnknownName
     from seatrial.plan.select import select_cells
 
-    cells = planned(folder)
+    cells = planned(folder).cells
     if expression is None:
         return cells
     try:

@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -46,7 +46,7 @@ def command(
     found = find(runs, run)
     folder = found.path
     if not found.results.exists():
-        fail(_unfinished(found))
+        _fail_unfinished(found)
     try:
         results = read_results(folder)
     except ResultsError as error:
@@ -78,18 +78,19 @@ def command(
             print_summary(results, folder, verbose=verbose)
 
 
-def _unfinished(folder: "RunFolder") -> str:
+def _fail_unfinished(folder: "RunFolder") -> NoReturn:
+    from seatrial.job import ExitCode
     from seatrial.record import RunState, run_overview
     from seatrial.report.text import count
 
     found = run_overview(folder)
     text = f"{found.done} of {count(found.cells, 'cell')} are judged"
     if found.state is RunState.DAMAGED:
-        return found.why
+        fail(found.why, ExitCode.INFRA)
     if found.owner is not None:
         shows = f"`seatrial attach {folder.run}` shows it"
-        return f"{folder.run} is still running (process {found.owner.pid}): {text}; {shows}"
-    return f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it"
+        fail(f"{folder.run} is still running (process {found.owner.pid}): {text}; {shows}")
+    fail(f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import PEER, Peer
+from seatrial.job import PEER, Peer, Unreadable, decode, read_json
 
 NOTES_FD = "SEATRIAL_NOTES_FD"
 BEGUN, FINISHED = "begun", "finished"  # the notes of things
@@ -51,11 +51,11 @@ class Driver:
     @classmethod
     def read(cls, path: Path) -> "Driver":
         try:
-            given = msgspec.json.decode(path.read_bytes(), type=Given)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            given = read_json(path, Given)
+            peer = decode(os.environ[PEER], Peer) if os.environ.get(PEER) else None
+        except (OSError, Unreadable) as error:
             raise DriverError(f"{path} does not say what to do: {error}") from error
-        peer = os.environ.get(PEER)
-        return cls(given, int(os.environ[NOTES_FD]), msgspec.json.decode(peer, type=Peer) if peer else None)
+        return cls(given, int(os.environ[NOTES_FD]), peer)
 
     def _recall(self, note: dict[str, Any]) -> None:
         thing = note.get("thing")

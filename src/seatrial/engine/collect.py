@@ -11,7 +11,7 @@ import msgspec
 from seatrial.agent.masking.mask import Mask
 from seatrial.check import find_error
 from seatrial.engine.artifacts.of_job import with_artifacts
-from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, merged, read_records
+from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, lines, merged, read_records
 from seatrial.target import Target
 
 AT_ONCE = 8  # hosts that are asked at the same time
@@ -129,8 +129,8 @@ def _path(host: int, name: str) -> str:
 def _read(path: Path, job: Job) -> Records:
     """Of a host that left none, that nothing was seen of any step."""
     try:
-        with open(path, "rb") as lines:
-            return read_records(lines, job.steps)
+        with open(path, "rb") as file:
+            return read_records(lines(file), job.steps)
     except FileNotFoundError:
         return read_records([], job.steps)
 

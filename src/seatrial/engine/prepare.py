@@ -11,9 +11,9 @@ import msgspec
 from seatrial import __version__, plugins
 from seatrial.engine.secret import check_written
 from seatrial.job import Bound, Hole
-from seatrial.plan import Plan, expand
-from seatrial.record import RunFolder, write_whole
-from seatrial.suite import Cell, Suite, from_data, restore_chosen_target
+from seatrial.plan import Plan, PlanError, expand
+from seatrial.record import DamagedRun, RunFolder
+from seatrial.suite import Cell, Suite, SuiteError, from_data, restore_chosen_target
 
 VERSION = 1
 
@@ -30,6 +30,43 @@ class RunOptions(msgspec.Struct, frozen=True):
     max_failures: int | None = None
     max_cost: float | None = None
     commit: str = ""  # of what is tested
+
+
+class _WrittenCell(msgspec.Struct, frozen=True):
+    id: str
+    hash: str
+    estimate_s: float | None = None
+
+
+class _WrittenSuite(msgspec.Struct, frozen=True):
+    data: dict[str, Any]
+    directory: str
+    path: str | None = None
+    moved: dict[str, Any] | None = None
+
+
+class _PlannedSuite(msgspec.Struct, frozen=True):
+    suite: _WrittenSuite
+
+
+class _Gathered(msgspec.Struct, frozen=True):
+    """What the kinds read for each cell; what many cells share is written once."""
+
+    cells: dict[str, str] = {}
+    data: dict[str, dict[str, Any]] = {}
+
+
+class _WrittenPlan(msgspec.Struct, frozen=True):
+    """What is read again of `plan.json`."""
+
+    seatrial: str
+    cells: list[_WrittenCell]
+    holes: list[Hole]
+    options: RunOptions
+    suite: _WrittenSuite
+    bounds: dict[str, tuple[Bound, ...]] = {}
+    unbounded: dict[str, str] = {}
+    gathered: _Gathered = _Gathered()
 
 
 @dataclass(frozen=True)
@@ -65,57 +102,62 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
             "moved": suite.moved.written() if suite.moved else None,
         },
     }
-    write_whole(folder.plan, msgspec.json.format(msgspec.json.encode(written), indent=1))
+    folder.write_plan(written)
     return PreparedRun(suite, plan, folder, options)
 
 
 def suite_of(folder: RunFolder) -> Suite:
     """The suite as it was when the run began. Raises SuiteError and DamagedRun."""
-    written = folder.read_plan()["suite"]
-    suite = from_data(written["data"], Path(written["directory"]), *plugins.models(), path=written["path"])
-    if moved := written.get("moved"):
-        suite = suite.on(restore_chosen_target(moved, suite.targets, plugins.models()[1]))
+    return _suite(folder.read_plan(_PlannedSuite).suite)
+
+
+def _suite(written: _WrittenSuite) -> Suite:
+    suite = from_data(written.data, Path(written.directory), *plugins.models(), path=written.path)
+    if written.moved:
+        suite = suite.on(restore_chosen_target(written.moved, suite.targets, plugins.models()[1]))
     return suite
 
 
 def reopen(folder: RunFolder) -> PreparedRun:
-    """The plan as it was, from what the folder holds: the suite file may have changed or be gone."""
-    written = folder.read_plan()
-    suite = suite_of(folder)
-    hashes = [cell["hash"] for cell in written["cells"]]
-    plan = expand(suite)
+    """The plan as it was, from what the folder holds: the suite file may have changed or be gone. Raises DamagedRun,
+    and PlanChanged when it was written by another version."""
+    written = folder.read_plan(_WrittenPlan)
+    try:
+        suite = _suite(written.suite)
+        plan = expand(suite)
+    except (SuiteError, PlanError) as error:
+        raise _not_as_planned(folder, written, str(error)) from error
     found = {cell.hash: cell for cell in plan.cells}
-    missing = [cell["id"] for cell in written["cells"] if cell["hash"] not in found]
+    missing = [cell.id for cell in written.cells if cell.hash not in found]
     if missing:
-        raise PlanChanged(
-            f"{folder.run} was planned by Seatrial {written['seatrial']}; this version ({__version__}) plans "
-            f"{len(missing)} of its cells otherwise ({missing[0]}); finish it with that version"
-        )
-    holes = tuple(msgspec.convert(written["holes"], list[Hole]))
-    bounds = msgspec.convert(written.get("bounds", {}), dict[str, tuple[Bound, ...]])
-    unbounded = msgspec.convert(written.get("unbounded", {}), dict[str, str])
-    estimates = {cell["hash"]: cell.get("estimate_s") for cell in written["cells"]}
-    gathered = written.get("gathered", {"cells": {}, "data": {}})
+        why = f"plans {len(missing)} of its cells otherwise ({missing[0]})"
+        raise _not_as_planned(folder, written, f"this version ({__version__}) {why}")
+    gathered = written.gathered
     cells = (
         replace(
-            found[one],
-            bounds=bounds.get(one, ()),
-            unbounded=unbounded.get(one, ""),
-            estimate_s=estimates[one],
-            gathered=gathered["data"].get(gathered["cells"].get(one), {}),
+            found[one.hash],
+            bounds=written.bounds.get(one.hash, ()),
+            unbounded=written.unbounded.get(one.hash, ""),
+            estimate_s=one.estimate_s,
+            gathered=gathered.data.get(gathered.cells.get(one.hash, ""), {}),
         )
-        for one in hashes
+        for one in written.cells
     )
-    plan = replace(plan.of(cells), holes=holes)
-    return PreparedRun(suite, plan, folder, msgspec.convert(written["options"], RunOptions))
+    return PreparedRun(suite, replace(plan.of(cells), holes=tuple(written.holes)), folder, written.options)
 
 
-def _gathered(cells: Iterable[Cell]) -> dict[str, Any]:
-    """What the kinds read for each cell; what many cells share is written once."""
-    written: dict[str, Any] = {"cells": {}, "data": {}}
+def _not_as_planned(folder: RunFolder, written: _WrittenPlan, why: str) -> Exception:
+    """The version that wrote it would read it as it was meant."""
+    if written.seatrial == __version__:
+        return DamagedRun(folder.plan, why)
+    return PlanChanged(f"{folder.run} was planned by Seatrial {written.seatrial}: {why}; finish it with that version")
+
+
+def _gathered(cells: Iterable[Cell]) -> _Gathered:
+    written = _Gathered({}, {})
     for cell in cells:
         if cell.gathered:
             key = hashlib.sha256(msgspec.json.encode(cell.gathered)).hexdigest()[:16]
-            written["cells"][cell.hash] = key
-            written["data"][key] = cell.gathered
+            written.cells[cell.hash] = key
+            written.data[key] = cell.gathered
     return written

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Exit
+from seatrial.job import Exit, Unreadable, convert
 from seatrial.record import JournalError
 
 VERSION = 2
@@ -77,43 +77,73 @@ class RunRecord:
     started_s: float | None = None
 
 
+class _Entry(msgspec.Struct, frozen=True):
+    """A line of the journal, with the fields of all events."""
+
+    event: str
+    wall_s: float
+    version: int = 0
+    seatrial: str = ""
+    cell: str = ""
+    attempt: int = 0
+    host: str = ""
+    part: str = ""
+    parts: dict[str, str] = {}
+    handle: str | None = None
+    exit: Exit | None = None
+    why: str = ""
+    traceback: str = ""
+
+
 def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) -> RunRecord:
     """What the journal says; with `run`, that takes the entries that came since it was read.
 
     Raises JournalError for the journal of a version with another form."""
     run = RunRecord() if run is None else run
     for entry in entries:
-        event = entry["event"]
-        if event == "run":
-            if entry.get("version") != VERSION:
-                raise JournalError(
-                    f"this run was begun by Seatrial {entry.get('seatrial')}, and its journal has another form: "
-                    "only that version can finish it"
-                )
-            run.started_s = entry["wall_s"]
-        elif event == "meant":
-            parts = {name: PartRecord(target) for name, target in entry["parts"].items()}
-            run.attempts.setdefault(entry["cell"], []).append(AttemptRecord(entry["attempt"], entry["host"], parts))
-        elif event == "skipped":
-            run.skipped[entry["cell"]] = entry["why"]
-        elif event == "interrupted":
-            run.interrupted = True
-        elif event == "broken":
-            attempts = run.attempts.setdefault(entry["cell"], [])
-            if not attempts or attempts[-1].number != entry["attempt"]:  # broken before it was meant
-                attempts.append(AttemptRecord(entry["attempt"], "", {}))
-            attempts[-1].broken, attempts[-1].traceback = entry["why"], entry["traceback"]
-        elif event == "stopping":
-            _part(run, entry).stopping = msgspec.convert(entry["exit"], Exit)
-        elif event in _ORDER:
-            part = _part(run, entry)
-            part.state = State(event)
-            part.handle = entry.get("handle", part.handle)
-            part.exit = msgspec.convert(entry["exit"], Exit) if "exit" in entry else part.exit
+        try:
+            _take(run, convert(entry, _Entry))
+        except (Unreadable, LookupError) as error:
+            raise JournalError(
+                f"line {entry.get('n', -1) + 1} of the journal does not follow from those before it: {error}"
+            ) from error
     return run
 
 
-def _part(run: RunRecord, entry: dict[str, Any]) -> PartRecord:
-    attempts = run.attempts[entry["cell"]]
+def _take(run: RunRecord, entry: _Entry) -> None:
+    match entry.event:
+        case "run":
+            if entry.version != VERSION:
+                raise JournalError(
+                    f"this run was begun by Seatrial {entry.seatrial or '?'}, and its journal has another form: "
+                    "only that version can finish it"
+                )
+            run.started_s = entry.wall_s
+        case "meant":
+            parts = {name: PartRecord(target) for name, target in entry.parts.items()}
+            run.attempts.setdefault(entry.cell, []).append(AttemptRecord(entry.attempt, entry.host, parts))
+        case "skipped":
+            run.skipped[entry.cell] = entry.why
+        case "interrupted":
+            run.interrupted = True
+        case "broken":
+            attempts = run.attempts.setdefault(entry.cell, [])
+            if not attempts or attempts[-1].number != entry.attempt:  # broken before it was meant
+                attempts.append(AttemptRecord(entry.attempt, "", {}))
+            attempts[-1].broken, attempts[-1].traceback = entry.why, entry.traceback
+        case "stopping":
+            _part(run, entry).stopping = entry.exit
+        case event if event in _ORDER:
+            part = _part(run, entry)
+            part.state = State(event)
+            part.handle = entry.handle or part.handle
+            part.exit = entry.exit or part.exit
+
+
+def _part(run: RunRecord, entry: _Entry) -> PartRecord:
+    attempts = run.attempts[entry.cell]
     # Mostly the last; but what an earlier one could not remove is removed by a later process.
-    return next(one for one in reversed(attempts) if one.number == entry["attempt"]).parts[entry["part"]]
+    for one in reversed(attempts):
+        if one.number == entry.attempt:
+            return one.parts[entry.part]
+    raise LookupError(f"there is no attempt {entry.attempt} of {entry.cell}")

@@ -5,6 +5,7 @@ from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.observation import LogError, Observation, ObservedStep, Records, Sample, read_records
+from seatrial.job.reading import Unreadable, convert, decode, lines, opened_regular, read_json, read_regular
 from seatrial.job.results import VERSION, AttemptResult, Cause, CellResult, Hole, PartResult, RunResults
 from seatrial.job.settings import (
     FieldDifference,
@@ -63,16 +64,23 @@ __all__ = [
     "Stage",
     "StageTime",
     "Step",
+    "Unreadable",
     "Verdict",
+    "convert",
+    "decode",
     "differences",
     "differences_text",
     "fields_digest",
     "figure_text",
     "figures",
     "flat_fields",
+    "lines",
     "merged",
+    "opened_regular",
     "other_conditions",
+    "read_json",
     "read_records",
+    "read_regular",
     "unit_factor",
     "worst",
     "worst_cell",

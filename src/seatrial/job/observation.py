@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
+from seatrial.job.reading import Unreadable, decode
 from seatrial.job.spec import Step
 
 
@@ -128,7 +129,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
         if not line.strip():
             continue
         try:
-            record = msgspec.json.decode(line)
+            record = decode(line, dict[str, Any])
             event, at_s = record["event"], float(record["at_s"])
             if event == "begin":
                 origin = at_s
@@ -138,7 +139,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
                 ending = dict(record, at_s=at_s - (origin or at_s))
             elif event != "ready":
                 _take(found_steps[record["step"]], event, at_s - (origin or 0.0), record)
-        except (msgspec.DecodeError, msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError):
+        except (Unreadable, KeyError, IndexError, TypeError, ValueError):
             broken += 1
     return Records(
         steps=[

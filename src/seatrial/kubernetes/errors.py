@@ -5,7 +5,7 @@
 
 import msgspec
 
-from seatrial.kubernetes.objects import Details, Status
+from seatrial.kubernetes.objects import UNDECODABLE, Details, Status
 from seatrial.kubernetes.resources import Request
 from seatrial.kubernetes.rights import Missing, missing_right
 
@@ -179,7 +179,7 @@ def api_error(request: Request, code: int, body: bytes) -> ApiError:
     """The error of an answer: from its Status where it is one, else from its text (a proxy, a load balancer)."""
     try:
         status = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         status = Status(message=body[:ERROR_CHARACTERS].decode(errors="replace").strip())
     return status_error(request, status, code)
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+# What decoding raises for something else than JSON of that form: text that is not UTF-8 and nesting without end, too.
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 class ObjectPart(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """A part of an object, named as in Kubernetes' JSON but in Python's way (`resource_version`).

@@ -18,8 +18,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Generic, NamedTuple
 
-import msgspec
-
 from seatrial.kubernetes.errors import (
     ApiError,
     Closed,
@@ -30,7 +28,7 @@ from seatrial.kubernetes.errors import (
 )
 from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.http.failures import backoff_s
-from seatrial.kubernetes.objects import O, Object, Status
+from seatrial.kubernetes.objects import UNDECODABLE, O, Object, Status
 from seatrial.kubernetes.pages import ObjectSelection, pages
 from seatrial.kubernetes.wire import RawWatchLine, WatchLine, accept, beginning, decoder
 
@@ -170,7 +168,7 @@ class Watch(Generic[O]):
         try:
             other = b'"BOOKMARK"' in lines or b'"ERROR"' in lines
             decoded = self._one_by_one(lines) if other else self._lines.decode_lines(lines)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             decoded = self._one_by_one(lines)
         objects = self.objects
         for line in decoded:
@@ -199,7 +197,7 @@ class Watch(Generic[O]):
                     raise status_error(self._request, decoder(Status).decode(raw.object))
                 form = Object if raw.type == "BOOKMARK" else self._form
                 yield WatchLine(raw.type, decoder(form).decode(raw.object))
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 raise ProtocolError(self._request, f"a line that is no event ({error}){beginning(text)}") from None
 
     async def _wait(self, error: KubernetesError | None) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from seatrial.kubernetes.errors import ProtocolError
 from seatrial.kubernetes.http.connection import JSON
-from seatrial.kubernetes.objects import ListMeta, O, Object, ObjectPart
+from seatrial.kubernetes.objects import UNDECODABLE, ListMeta, O, Object, ObjectPart
 from seatrial.kubernetes.resources import Request
 
 P = TypeVar("P", bound=ObjectPart)
@@ -40,7 +40,7 @@ def decoder(form: Any) -> "msgspec.json.Decoder[Any]":
 def decode(request: Request, form: type[P], body: bytes) -> P:
     try:
         made: P = decoder(form).decode(body)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         problem = f"the answer is not what an API server gives ({error}){beginning(body)}"
         raise ProtocolError(request, problem) from None
     return made

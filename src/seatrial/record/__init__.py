@@ -1,6 +1,15 @@
 """The run folder, its journal and owner, and the history of past results."""
 
-from seatrial.record.folder import DamagedFile, DamagedRun, PlannedCell, RunFolder, UnknownRun, find_run, write_whole
+from seatrial.record.folder import (
+    DamagedFile,
+    DamagedRun,
+    PlannedCell,
+    PlannedCells,
+    RunFolder,
+    UnknownRun,
+    find_run,
+    write_whole,
+)
 from seatrial.record.journal import Journal, JournalError, read_journal
 from seatrial.record.live import LiveReader, LiveWriter
 from seatrial.record.overview import RunOverview, RunState, run_overview, run_overviews
@@ -17,6 +26,7 @@ __all__ = [
     "Owner",
     "Ownership",
     "PlannedCell",
+    "PlannedCells",
     "RunFolder",
     "RunOverview",
     "RunState",

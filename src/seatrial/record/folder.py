@@ -5,12 +5,13 @@ import difflib
 import os
 import secrets
 import time
+import zlib
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from seatrial.job import Observation, Part, RunResults
+from seatrial.job import Hole, Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
 
 T = TypeVar("T")
 
@@ -46,6 +47,13 @@ class PlannedCell(msgspec.Struct, frozen=True):
     estimate_s: float | None = None
 
 
+class PlannedCells(msgspec.Struct, frozen=True):
+    """What `plan.json` says of what runs and what does not."""
+
+    cells: list[PlannedCell]
+    holes: list[Hole]
+
+
 class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,27 +85,27 @@ class RunFolder:
         folder = f"{self.path}/cells/{cell}/{attempt}"
         return Path(folder if part == "job" else f"{folder}/{part}")
 
-    def read_plan(self) -> dict[str, Any]:
-        try:
-            data = msgspec.json.decode(self.plan.read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
-            raise DamagedRun(self.plan, str(error)) from error
-        if not isinstance(data, dict) or not {"cells", "holes", "suite", "options"} <= data.keys():
-            raise DamagedRun(self.plan, "it is no plan")
-        return data
+    def write_plan(self, plan: dict[str, Any]) -> None:
+        """With a checksum at its end: a plan decides verdicts, and a wrong one must not be taken for it."""
+        body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+        write_whole(self.plan, b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body)))
 
-    def planned_cells(self) -> list[PlannedCell]:
+    def read_plan(self, form: type[T]) -> T:
         """Raises DamagedRun."""
         try:
-            return msgspec.convert(self.read_plan()["cells"], list[PlannedCell])
-        except msgspec.ValidationError as error:
+            data = read_regular(self.plan, follow=True)
+            body, mark, crc = data.rpartition(b',\n "crc": "')
+            if mark and crc != b'%08x"\n}' % zlib.crc32(body + b"\n}"):
+                raise DamagedRun(self.plan, "its checksum is not that of what it holds")
+            return decode(data, form)
+        except (OSError, Unreadable) as error:
             raise DamagedRun(self.plan, str(error)) from error
 
     def read_results(self) -> RunResults | None:
         """None when there are none that can be read: they can be made again from what the attempts left."""
         try:
-            return msgspec.json.decode(self.results.read_bytes(), type=RunResults)
-        except (OSError, msgspec.DecodeError):
+            return read_json(self.results, RunResults)
+        except (OSError, Unreadable):
             return None
 
     def read_part(self, cell: str, attempt: int, part: str) -> Part:
@@ -123,8 +131,8 @@ class RunFolder:
 
 def _read(path: Path, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        return read_json(path, kind)
+    except (OSError, Unreadable) as error:
         raise DamagedFile(path, str(error)) from error
 
 

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from seatrial.job import Unreadable, decode, read_regular
+
 if TYPE_CHECKING:
     import asyncio
+
+MOST_BYTES = 1 << 30  # a cell needs some 2,000
 
 
 class JournalError(Exception):
@@ -109,16 +113,20 @@ def _decode(line: bytes, number: int) -> dict[str, Any] | None:
     body = line[:-_TAIL] + b"}"
     if line[-_TAIL:] != b',"crc":"%08x"}' % zlib.crc32(body):
         return None
-    entry: dict[str, Any] = msgspec.json.decode(body)
-    return entry if entry["n"] == number else None
+    try:
+        entry = decode(body, dict[str, Any])
+    except Unreadable:
+        return None
+    return entry if entry.get("n") == number and isinstance(entry.get("event"), str) else None
 
 
 def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list[dict[str, Any]], int]:
     """All entries, and how many bytes of the file they are; with `start_bytes`, those that come after so many bytes,
     the number of the first of them being `first`. A torn last line is left out."""
-    with open(path, "rb") as file:
-        file.seek(start_bytes)
-        data = file.read()
+    try:
+        data = read_regular(path, MOST_BYTES, follow=True, start_bytes=start_bytes)
+    except Unreadable as error:
+        raise JournalError(f"{path}: {error}") from error
     entries: list[dict[str, Any]] = []
     position = 0
     while position < len(data):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.job import Unreadable, decode
 from seatrial.record.folder import write_whole
 
 LIVE = "live.jsonl"
@@ -25,9 +26,6 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
     cell: str
     state: str
     progress: str = ""
-
-
-_decoder = msgspec.json.Decoder(Change)
 
 
 class LiveWriter:
@@ -93,6 +91,6 @@ class LiveReader:
         self._offset += len(whole)
         found = []
         for line in whole.splitlines():
-            with contextlib.suppress(msgspec.DecodeError):  # of a disk that was full
-                found.append(_decoder.decode(line))
+            with contextlib.suppress(Unreadable):  # of a disk that was full
+                found.append(decode(line, Change))
         return found

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.record.folder import RunFolder
+from seatrial.job import Unreadable, read_json
+from seatrial.record.folder import DamagedRun, RunFolder
 from seatrial.record.journal import JournalError, read_journal
 from seatrial.record.owner import Owner, owner_of
 
@@ -44,10 +45,6 @@ class _Plan(msgspec.Struct):
     cells: list[msgspec.Raw]
 
 
-_results = msgspec.json.Decoder(_Results)
-_plan = msgspec.json.Decoder(_Plan)
-
-
 def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
     """The newest first, at most `last`; and how many there are in all."""
     plans = sorted(runs.glob("*/plan.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -57,9 +54,9 @@ def run_overviews(runs: Path, last: int) -> tuple[list[RunOverview], int]:
 def run_overview(folder: RunFolder) -> RunOverview:
     began_s = folder.plan.stat().st_mtime
     try:
-        cells = len(_plan.decode(folder.plan.read_bytes()).cells)
-    except (OSError, msgspec.DecodeError) as error:
-        return RunOverview(folder.run, RunState.DAMAGED, began_s, 0, 0, why=f"plan.json: {error}")
+        cells = len(folder.read_plan(_Plan).cells)
+    except DamagedRun as error:
+        return RunOverview(folder.run, RunState.DAMAGED, began_s, 0, 0, why=str(error))
     owner = owner_of(folder.path)
     if owner is not None and owner.works_on(folder.path):
         return RunOverview(folder.run, RunState.RUNNING, began_s, cells, _done(folder), owner=owner)
@@ -69,8 +66,8 @@ def run_overview(folder: RunFolder) -> RunOverview:
         except JournalError as error:
             return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=str(error))
     try:
-        found = _results.decode(folder.results.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+        found = read_json(folder.results, _Results)
+    except (OSError, Unreadable) as error:
         return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=f"results.json: {error}")
     finished = RunState.FINISHED
     return RunOverview(
@@ -81,4 +78,4 @@ def run_overview(folder: RunFolder) -> RunOverview:
 def _done(folder: RunFolder) -> int:
     """Raises JournalError."""
     entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
-    return len({entry["cell"] for entry in entries if entry["event"] in ("judged", "skipped")})
+    return len({entry.get("cell") for entry in entries if entry["event"] in ("judged", "skipped")})

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.job import Unreadable, read_json
+
 
 class Owner(msgspec.Struct, frozen=True):
     """A process is (boot, pid, start time), never a pid alone."""
@@ -83,8 +85,8 @@ class Ownership:
 def owner_of(folder: Path) -> Owner | None:
     """Who holds, or last held, the run; None when it was let go of in order."""
     try:
-        return msgspec.json.decode((folder / "lock").read_bytes(), type=Owner)
-    except (OSError, msgspec.DecodeError):
+        return read_json(folder / "lock", Owner)
+    except (OSError, Unreadable):
         return None
 
 

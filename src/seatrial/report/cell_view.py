@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
+from seatrial.job import CellResult, Observation, ObservedStep, Unreadable, read_json
 
-from seatrial.job import CellResult, Observation, ObservedStep
-
-_OBSERVATION = msgspec.json.Decoder(Observation)
 LOG_TAIL_BYTES = 6_000
 
 
@@ -122,8 +119,8 @@ def read_cell(folder: Path, cell: CellResult, base: str = "") -> CellView:
     reached = f"{base.rstrip('/')}/{below}" if base else below
     view = CellView(cell, attempt, reached)
     try:
-        observed = [_OBSERVATION.decode((attempt / part / "observation.json").read_bytes()) for part in view.parts]
-    except (OSError, msgspec.DecodeError):
+        observed = [read_json(attempt / part / "observation.json", Observation) for part in view.parts]
+    except (OSError, Unreadable):
         return view
     steps = {step.name: step for one in observed for step in one.steps}
     return CellView(cell, attempt, reached, observed[0], steps)

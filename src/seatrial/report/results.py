@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import VERSION, RunResults
+from seatrial.job import VERSION, RunResults, Unreadable, read_json
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 
@@ -120,15 +120,13 @@ class ResultsError(Exception):
 def read_results(folder: Path) -> RunResults:
     path = folder / "results.json"
     try:
-        data = path.read_bytes()
+        results = read_json(path, RunResults)
     except FileNotFoundError as error:
         advice = f"The run has not finished: `seatrial attach {folder.name}` takes it up."
         raise ResultsError(path, "there are no results yet", advice) from error
     except OSError as error:
         raise ResultsError(path, error.strerror or str(error), "Check its permissions.") from error
-    try:
-        results = msgspec.json.decode(data, type=RunResults)
-    except msgspec.DecodeError as error:
+    except Unreadable as error:
         advice = f"`seatrial attach {folder.name}` makes it anew from the journal."
         raise ResultsError(path, f"this is not a results.json: {error}", advice) from error
     if results.version > VERSION:

@@ -1,14 +1,13 @@
 """Reads the folder of a job: its log, put together from its parts, its records and the files that it kept."""
 
 import asyncio
-import errno
 import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from seatrial.job import opened_regular
 from seatrial.target.protocol import TargetError
 
 # As in `agent/run/log.py`, whose form this reads.
@@ -17,24 +16,6 @@ SEGMENT_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 18
 FOLLOW_S = 0.1
 MOST_DEPTH = 100  # of folders that a job keeps
-
-
-@contextmanager
-def opened_regular(path: Path | str) -> Iterator[int]:
-    """A descriptor of a file that a job could have replaced by a link or a pipe: then OSError, and never a wait."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def read_regular(path: Path | str, most_bytes: int) -> bytes:
-    """What is in such a file, up to so many bytes. OSError as above."""
-    with opened_regular(path) as descriptor:
-        return os.read(descriptor, min(os.fstat(descriptor).st_size, most_bytes))
 
 
 class LogReader:

@@ -2,8 +2,9 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
 
-import msgspec
+from seatrial.job import Unreadable, decode
 
 MOST_CHARACTERS = 100
 
@@ -23,12 +24,12 @@ class Progress:
         if self.ready_at_s is None:
             self.ready_at_s = next((at_s for at_s in map(_ready_at_s, lines) if at_s is not None), None)
         for line in reversed(lines):
-            with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, AttributeError):
+            with contextlib.suppress(Unreadable, LookupError, TypeError, AttributeError):
                 if b'"event":"step"' in line:
-                    number: int = msgspec.json.decode(line)["step"]
+                    number: int = decode(line, dict[str, Any])["step"]
                     return self._steps[number]
                 if b'"note":"progress"' in line:
-                    text = _one_line(msgspec.json.decode(line)["data"]["text"])
+                    text = _one_line(decode(line, dict[str, Any])["data"]["text"])
                     if text:
                         return text
         return ""
@@ -37,8 +38,8 @@ class Progress:
 def _ready_at_s(line: bytes) -> float | None:
     if b'"event":"ready"' not in line:
         return None
-    with contextlib.suppress(msgspec.DecodeError, LookupError, TypeError, ValueError):
-        record = msgspec.json.decode(line)
+    with contextlib.suppress(Unreadable, LookupError, TypeError, ValueError):
+        record = decode(line, dict[str, Any])
         return float(record["at_s"]) if record["event"] == "ready" else None
     return None
 

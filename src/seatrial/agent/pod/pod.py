@@ -137,7 +137,7 @@ class Pod:
             with open(self._folders.out(END)) as file:
                 facts = json.load(file)
             return Ending(str(facts["outcome"]), facts["code"], str(facts["message"]), int(facts["left"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     def _read_job(self) -> Union[JobFile, Unready]:

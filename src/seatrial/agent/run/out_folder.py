@@ -1,11 +1,11 @@
-"""The folder that tells of a job: how its end is written there, and how it is put back when the job deletes it."""
+"""The folder that tells of a job: how its end is written there, and how it is put back when the job damages it."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Tuple
 
 from ..contain.process import write_whole
 from ..masking.mask import Mask
@@ -18,13 +18,14 @@ END_BYTES = 16 << 10  # kept free for the end, so that a full disk does not sile
 
 
 class OutFolder:
-    """`kept`: small files that a job may delete and that are put back."""
+    """`kept`: small files that a job may delete or change, and that are put back as they were."""
 
     def __init__(self, folder: str, mask: Mask) -> None:
         self.folder = folder
         self.kept: Dict[str, bytes] = {}
         self._mask = mask
         self._end_fd = -1
+        self._as_written: Dict[str, Tuple[int, ...]] = {}  # what a file looks like that was found as it should be
 
     def path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -77,12 +78,42 @@ class OutFolder:
                 else:
                     os.makedirs(self.folder, 0o700)
             for name, data in self.kept.items():
-                if not os.path.exists(self.path(name)):
-                    write_whole(self.path(name), data)
+                self._put_back(self.path(name), data)
         except OSError as error:
             raise RecordError(self.folder, error) from error
         records.restore()
         log.restore()
+
+    def _put_back(self, path: str, data: bytes) -> None:
+        found = _look(path)
+        if found is not None and found == self._as_written.get(path):
+            return
+        if _content(path, len(data) + 1) != data:
+            write_whole(path, data)
+        self._as_written[path] = _look(path) or ()
+
+
+def _look(path: str) -> Optional[Tuple[int, ...]]:
+    """What changes with the content of a file; None when it is not there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _content(path: str, most_bytes: int) -> Optional[bytes]:
+    """None for what is no file: then it is replaced, whatever it is."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, most_bytes)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def join(*messages: str) -> str:

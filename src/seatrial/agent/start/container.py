@@ -113,7 +113,7 @@ class Container:
             with open(os.path.join(self.out, "ending.json")) as file:
                 inner = json.load(file)
             return Ending(str(inner["outcome"]), inner["code"], str(inner["message"]), int(inner["left"]) + outer.left)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return Ending("lost", outer.code, "the agent in the container ended before its job (code %s)" % outer.code)
 
     def _write_inner_job(self) -> None:

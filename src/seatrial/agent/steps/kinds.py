@@ -235,7 +235,7 @@ def _workspace(args: Result, context: Context) -> Prepared:
         if ended.outcome != "exited" or ended.code != 0:
             return {"commit": None, "unknown_ref": ended.code == 64}
         try:
-            with open(os.path.join(context.work, ".git", "HEAD")) as file:
+            with open(os.path.join(context.work, ".git", "HEAD"), errors="replace") as file:
                 return {"commit": file.read().strip()}
         except OSError:
             return {"commit": None}

@@ -4,19 +4,18 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
-import msgspec
-
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.cases import Asking
 from seatrial.drive.serving.client import make_client
 from seatrial.drive.serving.ready import wait_until_ready
+from seatrial.job import Unreadable, convert
 from seatrial.job.serving import SERVER_PORT, TOKEN, ServingWork
 
 
 async def drive(driver: Driver) -> None:
     try:
-        work = msgspec.convert(driver.work, ServingWork)
-    except msgspec.ValidationError as error:
+        work = convert(driver.work, ServingWork)
+    except Unreadable as error:
         raise DriverError(f"this Seatrial does not know such work: {error}") from error
     async with _address(driver, work) as url:
         client = make_client(work, url, os.environ.get(TOKEN, ""))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.job import Unreadable, decode
 from seatrial.job.generation import (
     Answer,
     Failure,
@@ -113,8 +114,8 @@ def _guided(guided: Guided) -> dict[str, Any]:
         return {"response_format": {"type": "json_object"}}
     if guided.guide is Guide.JSON_SCHEMA:
         try:
-            schema = msgspec.json.decode(guided.value)
-        except msgspec.DecodeError as error:
+            schema = decode(guided.value, object)
+        except Unreadable as error:
             raise Unsupported(f"its JSON schema is not JSON: {error}") from error
         return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
     if guided.guide is Guide.GRAMMAR:
@@ -191,10 +192,6 @@ class _Tokenized(msgspec.Struct):
     token_strs: list[str] | None = None
 
 
-_decode = msgspec.json.Decoder(_Body).decode
-_decode_tokenized = msgspec.json.Decoder(_Tokenized).decode
-
-
 class Garbage(Exception):
     """What came is not what the protocol says; the text shows it."""
 
@@ -237,8 +234,8 @@ def stream_answer(messages: list[Generation], failure: Failure | None) -> Answer
 
 def _read(data: bytes) -> _Body:
     try:
-        return _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decode(data, _Body)
+    except Unreadable as error:
         raise Garbage(f"{error}: {_shown(data)}") from error
 
 
@@ -285,8 +282,8 @@ def _likeliest_first(top: dict[str, float | None]) -> list[tuple[str, float | No
 
 def _tokenization(data: bytes) -> Tokenization:
     try:
-        found = _decode_tokenized(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        found = decode(data, _Tokenized)
+    except Unreadable as error:
         raise Garbage(f"{error}: {_shown(data)}") from error
     pieces = [str(one["piece"]) for one in found.tokens if isinstance(one, dict) and "piece" in one]
     texts = found.token_strs or (pieces if len(pieces) == len(found.tokens) else None)
@@ -309,8 +306,8 @@ def failure_of(code: str, error: Any, retry_after_s: float | None = None) -> Fai
 def refusal_of(status: int, data: bytes, retry_after_s: float | None) -> Failure:
     """Of an answer with another status than 200."""
     try:
-        found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        found: Any = decode(data, object)
+    except Unreadable:
         found = data.decode("utf-8", "replace").strip()[:1000]
     return failure_of(str(status), found, retry_after_s)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from seatrial.kubernetes.config.access import Access, Plugin
 from seatrial.kubernetes.errors import CredentialsError
+from seatrial.kubernetes.objects import UNDECODABLE
 
 PLUGIN_S = 60.0  # a plugin that takes longer is ended
 STDERR_BYTES = 4000
@@ -81,7 +82,7 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
 def _credential(source: str, plugin: Plugin, output: bytes) -> Credential:
     try:
         printed = msgspec.json.decode(output, type=ExecCredential)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise CredentialsError(source, f"did not print an ExecCredential in JSON: {error}") from None
     if printed.kind != "ExecCredential" or printed.api_version != plugin.api_version:
         problem = f"printed {printed.api_version} {printed.kind}, not {plugin.api_version} ExecCredential"

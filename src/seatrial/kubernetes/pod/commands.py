@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import aiohttp
-import msgspec
 
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, status_error
 from seatrial.kubernetes.http.connection import Connection
-from seatrial.kubernetes.objects import Status
+from seatrial.kubernetes.objects import UNDECODABLE, Status
 from seatrial.kubernetes.resources import PODS, Request
 from seatrial.kubernetes.wire import decoder
 
@@ -69,7 +68,7 @@ class Command:
     def _conclude(self, data: bytes) -> None:
         try:
             status = decoder(Status).decode(data)
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise Incomplete(self._what, f"a result that is not understood: {data[:200]!r}") from None
         causes = status.details.causes if status.details else ()
         codes = [cause.message for cause in causes if cause.reason == "ExitCode" and cause.message.isdigit()]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from seatrial.job import Unreadable
 from seatrial.record.history.error import HIDDEN, HistoryError, place_text
 from seatrial.record.history.schema import MIGRATIONS, VERSION, Session, newer, statements
 
@@ -184,6 +185,8 @@ class PostgresDatabase:
             yield
         except psycopg.Error as error:
             raise HistoryError(self.place, self._masked(str(error)), self._advice(error)) from None
+        except Unreadable as error:
+            raise HistoryError(self.place, f"a row of it is damaged: {error}", "Put back a copy of it.") from error
 
     def _masked(self, reason: str) -> str:
         reason = " ".join(reason.split()) or "the connection was lost"

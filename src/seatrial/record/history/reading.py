@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.job import decode
 from seatrial.record.history.data import ACCEPTED, Alarm, CellRow, Mark, Point, RunRow, Series, TrialRow
 from seatrial.record.history.keeping import series_id
 from seatrial.record.history.schema import Session
@@ -148,7 +149,7 @@ def _with_settings(session: Session, series: list[Series]) -> list[Series]:
         some = wanted[start : start + _TOGETHER]
         query = f"SELECT id, fields FROM settings WHERE id IN ({', '.join('?' * len(some))})"
         for id_, text in session.execute(query, (*some,)):
-            fields[id_] = msgspec.json.decode(text, type=dict[str, str])
+            fields[id_] = decode(text, dict[str, str])
     return [
         msgspec.structs.replace(
             one,

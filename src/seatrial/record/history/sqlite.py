@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seatrial.job import Unreadable
 from seatrial.record.history.error import HistoryError
 from seatrial.record.history.schema import MIGRATIONS, VERSION, Session, newer, statements
 
@@ -113,6 +114,8 @@ class SqliteDatabase:
         except OSError as error:
             reason = error.strerror or str(error)
             raise HistoryError(self.place, reason, "Check the folder and its permissions.") from error
+        except Unreadable as error:
+            raise HistoryError(self.place, f"a row of it is damaged: {error}", "Put back a copy of it.") from error
 
 
 def _advice(error: "sqlite3.DatabaseError") -> str:

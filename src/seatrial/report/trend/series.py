@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from seatrial.job import Better, Bound, BoundState, Level, RunResults
+from seatrial.job import Better, Bound, BoundState, Level, RunResults, Unreadable, read_json
 from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series
 
 if TYPE_CHECKING:
@@ -243,6 +243,6 @@ def write_series(folder: Path, made: RunSeries) -> None:
 def read_series(folder: Path) -> RunSeries | None:
     """None when there are none, or none that can be read: a report is made without them."""
     try:
-        return msgspec.json.decode((folder / SERIES_FILE).read_bytes(), type=RunSeries)
-    except (OSError, msgspec.DecodeError):
+        return read_json(folder / SERIES_FILE, RunSeries)
+    except (OSError, Unreadable):
         return None

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Job
+from seatrial.job import Job, Unreadable, decode
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.run_object import Annotated
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
@@ -39,8 +39,8 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def read(cls, found: Annotated) -> "JobAnnotation":
         try:
-            return msgspec.json.decode(found.metadata.annotations[names.JOB_DATA], type=cls)
-        except (LookupError, msgspec.DecodeError) as error:
+            return decode(found.metadata.annotations[names.JOB_DATA], cls)
+        except (LookupError, Unreadable) as error:
             name = f"{found.metadata.namespace}/{found.metadata.name}"
             raise TargetError(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.job import Unreadable, decode
 from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
@@ -102,8 +103,8 @@ def beating(found: Annotated) -> Holder | None:
     try:
         if time.time() - float(found.metadata.annotations[names.RENEWED]) > STALE_S:
             return None
-        holder = msgspec.json.decode(found.metadata.annotations[names.HOLDER], type=Holder)
-    except (LookupError, ValueError, msgspec.DecodeError):
+        holder = decode(found.metadata.annotations[names.HOLDER], Holder)
+    except (LookupError, ValueError, Unreadable):
         return None
     return None if holder.gone() else holder
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.job import Unreadable, read_json
 from seatrial.target.agent_file import write_whole
 from seatrial.target.local.build_lock import BuildLock
 from seatrial.target.local.installed import Installed, changed, damaged_packages, packages, take_stock
@@ -46,9 +47,9 @@ async def _healed(path: Path, pins: str, installed: Installed, lock: BuildLock) 
 async def _complete(path: Path, content: str) -> Installed | None:
     """Built to its end, and its interpreter still starts: the one that it points to may have been removed since."""
     try:
-        installed = msgspec.json.decode((path / COMPLETE).read_bytes(), type=Installed)
+        installed = read_json(path / COMPLETE, Installed)
         await python_version(path / "bin" / "python")
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, TargetError):
+    except (OSError, Unreadable, TargetError):
         return None
     return installed if installed.content == content else None
 

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from seatrial.job import Input, Job, Outcome
-from seatrial.target.job_files import read_regular
+from seatrial.job import Input, Job, Outcome, Unreadable, decode, read_regular
 from seatrial.target.protocol import TargetError
 
 T = TypeVar("T")
@@ -106,8 +105,8 @@ class JobFolder:
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            return msgspec.json.decode(read_regular(self._name(name), MOST_BYTES), type=kind)
-        except (OSError, msgspec.DecodeError):
+            return decode(read_regular(self._name(name), MOST_BYTES), kind)
+        except (OSError, Unreadable):
             return None
 
     def _name(self, name: str) -> str:

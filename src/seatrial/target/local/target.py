@@ -92,7 +92,9 @@ class LocalTarget:
         return handle
 
     async def adopt(self, handle: str) -> None:
-        self._take_up(handle, self._folder(handle))
+        folder = self._folder(handle)
+        await self._supervisor(folder)
+        self._take_up(handle, folder)
 
     def _take_up(self, handle: str, folder: JobFolder) -> None:
         submission, identity = folder.submission(), folder.identity()
@@ -253,15 +255,17 @@ class LocalTarget:
 
     async def _supervisor(self, folder: JobFolder) -> ProcessIdentity | None:
         """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
-        delete the file that says so; a supervisor that lives puts it back."""
+        delete or damage the files that say so; a supervisor that lives puts them back."""
         until_s = time.monotonic() + FORCE_S
-        while (identity := folder.identity()) is None:
+        while (identity := folder.identity()) is None or folder.submission() is None:
             try:
                 with folder.locked() as free:
                     if free:
                         return folder.identity()
             except OSError:  # the whole folder is gone
                 return None
+            if time.monotonic() > until_s and identity is not None:
+                return identity
             if time.monotonic() > until_s:
                 raise TargetError(f"{folder.path} is locked by a process that does not say which one it is")
             await asyncio.sleep(0.05)

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.job import Unreadable, decode
 from seatrial.target.protocol import TargetError
 
 ANSWER_S = 60.0
@@ -73,8 +74,11 @@ class Zygote:
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
-            answer = msgspec.json.decode(line)
-            waiting = self._waiting.get(answer["id"])
+            try:
+                answer = decode(line, dict[str, Any])
+            except Unreadable:  # of no request that is known: the one that waits for it says that it had no answer
+                continue
+            waiting = self._waiting.get(answer.get("id", 0))
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer)
         await process.wait()

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from seatrial.job import Outcome, StageTime
+from seatrial.job import Outcome, StageTime, Unreadable, decode
 from seatrial.kubernetes import Meta, Object, ObjectPart
 from seatrial.target.kubernetes.names import JOB, TRIAL
 
@@ -247,8 +247,8 @@ def read_termination_message(ended: Terminated | None) -> TerminationMessage | N
     if ended is None:
         return None
     try:
-        found = msgspec.json.decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], type=TerminationMessage)
-    except msgspec.DecodeError:
+        found = decode(ended.message.encode(errors="replace")[:MESSAGE_BYTES], TerminationMessage)
+    except Unreadable:
         return None
     valid = found.seatrial == MESSAGE_VERSION and found.outcome not in UNKNOWN_TO_TRIAL
     return found if valid and _agrees(found, ended) else None
