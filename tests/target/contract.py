@@ -297,6 +297,25 @@ class Contract:
             await until_exit(target, handle)
             await target.remove(handle)
 
+    async def test_6_who_has_nothing_to_do_with_a_run_can_follow_a_log_of_it(self, site: Site) -> None:
+        job = site.job(f"echo first; while ! test -e {site.shared}/go; do sleep 0.05; done; echo second")
+        async with opened(site) as target, opened(site) as bystander:
+            handle = await target.submit(job, {})
+            seen = b""
+            async with asyncio.timeout(WAIT_S):
+                async for block in bystander.logs(handle, follow=True):
+                    seen += block
+                    if b"\nfirst\n" in seen and not (site.shared / "go").exists():
+                        assert b"\nfirst\n" in await log_of(bystander, handle)
+                        async with opened(site) as late:
+                            assert b"\nfirst\n" in await log_of(late, handle)
+                        (site.shared / "go").touch()
+            assert seen.endswith(b"first\nsecond\n")
+            ended = (await until_exit(target, handle))[-1].exit
+            assert ended is not None
+            assert ended.outcome is Outcome.EXITED
+            await target.remove(handle)
+
     async def test_7_cancel_is_polite_first(self, site: Site) -> None:
         job = site.job(f"trap 'echo bye; exit 0' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done")
         async with opened(site) as target:

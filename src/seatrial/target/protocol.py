@@ -10,6 +10,8 @@
    its events.
 5. After the exit event nothing of the job runs any more, and `logs` and `fetch` give all that there will ever be.
 6. What a job wrote before it was killed is there. Logs are bounded: the first and the last part, the middle counted.
+   `logs` gives them to any process that reaches the target, while somebody else works on the run, too; nothing is taken
+   over by that.
 7. `cancel` is polite, then forceful (`limits.grace_s`); it returns when the exit event is on its way. Cancelling what
    has ended is no error.
 8. `remove` leaves nothing of the job: no process, no file, no object. Twice is no error. A job that still runs is ended

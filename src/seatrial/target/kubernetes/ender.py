@@ -37,3 +37,13 @@ class Ender:
                     return (await keeper.run(_ASK)).exit_code == 0
             await asyncio.sleep(REQUEST_AGAIN_S * attempt)
         return False
+
+
+class Bystander(Ender):
+    """Ends nothing: of one who only looks at the jobs of somebody else."""
+
+    async def delete(self, name: str) -> bool:
+        return False
+
+    async def ask(self, pods: Sequence[TrackedPod]) -> bool:
+        return True

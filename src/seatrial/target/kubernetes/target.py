@@ -25,7 +25,7 @@ from seatrial.target.agent_file import agent_bytes
 from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.doctor import examine_cluster
-from seatrial.target.kubernetes.ender import Ender
+from seatrial.target.kubernetes.ender import Bystander, Ender
 from seatrial.target.kubernetes.endpoint import opened_port
 from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
 from seatrial.target.kubernetes.files.collect import Collector
@@ -95,6 +95,8 @@ class KubernetesTarget:
         others = _others(self._options)
         self._collector = Collector(self._client, self._watcher, others)
         self._live_log = LiveLog(self._client, self._watcher, others)
+        self._foreign = JobWatcher(self._client, self._resource, ender=Bystander(self._client, self._resource))
+        self._foreign_log = LiveLog(self._client, self._foreign, others)
         self._progress = ProgressFollower(self._client, self._watcher)
         self._opened = True
 
@@ -103,6 +105,7 @@ class KubernetesTarget:
             return
         await self._progress.close()
         await self._watcher.close()
+        await self._foreign.close()
         await self._collector.close()
         await asyncio.gather(*(run.close() for run in self._runs.values()))
         await self._client.close()
@@ -231,7 +234,11 @@ class KubernetesTarget:
 
     def _take_up(self, handle: str, root: Root, created: StageTime) -> None:
         annotation = self._annotations[handle] = JobAnnotation.read(root)
-        known = TrackedJob(
+        self._watcher.add(handle, self._tracked(root, annotation, created))
+        self._progress.add(handle, annotation)
+
+    def _tracked(self, root: Root, annotation: JobAnnotation, created: StageTime) -> TrackedJob:
+        return TrackedJob(
             name=root.metadata.name,
             run=names.label_value(annotation.run),
             uid=root.metadata.uid,
@@ -240,8 +247,6 @@ class KubernetesTarget:
             queue=self._options.queue is not None,
             limited=annotation.limited,
         )
-        self._watcher.add(handle, known)
-        self._progress.add(handle, annotation)
 
     def _run(self, run: str) -> RunObject:
         if run not in self._runs:
@@ -256,8 +261,24 @@ class KubernetesTarget:
             yield event
 
     async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
-        async for block in self._live_log.blocks(handle, await self._annotation(handle), follow):
+        """Takes nothing of the run over (6): of a job that is not ours, another watcher reads, which ends nothing."""
+        if handle in self._annotations:
+            live_log, annotation = self._live_log, self._annotations[handle]
+        else:
+            live_log, annotation = self._foreign_log, await self._look_at(handle)
+        async for block in live_log.blocks(handle, annotation, follow):
             yield block
+
+    async def _look_at(self, handle: str) -> JobAnnotation:
+        with target_errors(f"cannot read the log of {handle}"):
+            try:
+                root = await self._client.get(self._resource, self._parsed(handle).name, Root)
+            except NotFound:
+                raise TargetError(f"there is no job {handle}") from None
+        annotation = JobAnnotation.read(root)
+        self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
+        await self._foreign.synced(handle)
+        return annotation
 
     async def fetch(self, handle: str, path: str, into: Path) -> bool:
         return await self._collector.fetch(handle, await self._annotation(handle), path, into)

@@ -37,6 +37,7 @@ OTHERS_S = 60.0  # that hosts which have started get to end, when another never 
 AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
 PENDING_S = 60.0  # for a host that has no place yet, when another has failed
 POLL_S = 0.5
+SYNC_S = 0.05
 LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
 
 
@@ -114,6 +115,13 @@ class JobWatcher:
         """In the order of hosts."""
         job = self._jobs.get(handle)
         return job.hosts() if job is not None else []
+
+    async def synced(self, handle: str) -> None:
+        """Until all pods are known that it has now."""
+        job = self._jobs.get(handle)
+        while job is not None and not job.released and job.known.run not in self._feeds.synced:  # noqa: ASYNC110 - once
+            await asyncio.sleep(SYNC_S)
+        self._raise_failure()
 
     async def started(self, handle: str) -> None:
         """Until it has started on all hosts, or will not any more."""
