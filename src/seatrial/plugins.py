@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OWN_KINDS = ("runtime", "training")  # each is seatrial.trial.NAME:kind
+OWN_KINDS = ("runtime", "serving", "training")  # each is seatrial.trial.NAME:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
 OWN_DRIVERS = ("serving",)  # each is seatrial.drive.NAME:drive
 

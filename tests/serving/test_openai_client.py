@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from broken_server import DONE, END, event, head, in_chunks, server, whole
 from certificates import authority, certificate
@@ -90,6 +91,14 @@ async def test_a_chat_and_several_inputs(real: str, stream: bool) -> None:
     assert [token.text for token in one.tokens or ()] == ["s", ".", " "]
     two = await ask(real, Request(inputs=("a b", "c d"), stopping=Stopping(max_new_tokens=4)))
     assert [generation.text for generation in two.generations] == ["ackage to\n", "one, and\n  "]
+
+
+async def test_a_stop_sequence_is_no_token_of_the_text_in_either_way(real: str) -> None:
+    stopped = msgspec.structs.replace(ONCE, stopping=Stopping(max_new_tokens=20, stop_sequences=(",",)))
+    (unary,), (stream,) = (await ask(real, stopped)).generations, (await ask(real, stopped, stream=True)).generations
+    assert unary.text == stream.text == "d-only"
+    assert [token.text for token in stream.tokens or ()] == ["d", "-", "on", "ly"]
+    assert stream.stop_reason is unary.stop_reason is StopReason.STOP
 
 
 async def test_a_text_is_tokenized(real: str) -> None:

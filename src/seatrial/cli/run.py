@@ -40,6 +40,7 @@ def command(
     """Run SUITE and say what passed, what failed and why."""
     from seatrial.cli.execute import detached, execute
     from seatrial.engine import RunOptions, SecretError, commit_of, create
+    from seatrial.suite import SuiteError
 
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
@@ -49,7 +50,7 @@ def command(
     commit = commit or commit_of(suite_read.directory)
     try:
         prepared = create(suite_read, plan, runs, RunOptions(parallel, retries, max_failures, max_cost, commit))
-    except SecretError as error:
+    except (SecretError, SuiteError) as error:
         fail(str(error))
     if detach:
         detached(prepared, runs, history)

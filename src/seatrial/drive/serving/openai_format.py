@@ -151,6 +151,12 @@ class _Content(msgspec.Struct):
     token: str
     logprob: float | None = None
     top_logprobs: list[_Top] | None = None
+    bytes: list[int] | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Of a stop sequence, which is not part of the text: llama.cpp lists it in streams alone."""
+        return not self.token and self.bytes == []
 
 
 class _Logprobs(msgspec.Struct):
@@ -263,6 +269,7 @@ def _tokens(found: _Logprobs) -> tuple[Token, ...] | None:
         return tuple(
             Token(one.token, one.logprob, top=tuple(TopToken(top.token, top.logprob) for top in one.top_logprobs or ()))
             for one in found.content
+            if not one.cut
         )
     if found.tokens is None:
         return None

@@ -1,0 +1,45 @@
+"""What the answers to the cases come to: findings for each way in which each case was asked."""
+
+from collections.abc import Iterator
+
+from seatrial.check.answers import Answered, Comparing, Rule, case_step, check_answers, tolerance_for
+from seatrial.job import Finding, Observation, Verdict
+from seatrial.job.generation import Case, Trouble
+from seatrial.job.serving import Ask, ServingWork, asks_of
+from seatrial.suite import Cell, substitute
+from seatrial.trial.serving.ended import Cause, trouble_of
+from seatrial.trial.serving.gathered import asked_cases, planned_cases
+from seatrial.trial.serving.parts import model_of
+from seatrial.trial.serving.records import DriverRecords
+
+
+def check_cases(
+    cell: Cell, work: ServingWork, records: DriverRecords, cause: Cause, server: Observation | None
+) -> Iterator[Finding]:
+    """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
+    cases = asked_cases(cell)
+    answered: list[Answered] = []
+    for ask in asks_of(work):
+        case = cases[ask.case]
+        answer = records.answers.get(ask.thing)
+        if answer is None:
+            yield _unanswered(case, ask, records, cause)
+        elif answer.failure is not None and (case.error is None or answer.failure.trouble is not Trouble.ANSWERED):
+            found = trouble_of(answer.failure, cause, server)
+            yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
+        else:
+            answered.append(Answered(case, ask.way, answer))
+    yield from check_answers(answered, comparing_of(cell), work.protocol)
+    for planned in planned_cases(cell):
+        if planned.skipped:
+            yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=planned.skipped)
+
+
+def comparing_of(cell: Cell) -> Comparing:
+    compare = model_of(cell).compare
+    return Comparing(Rule(compare.rule), tolerance_for(substitute(compare.precision, cell)))
+
+
+def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: Cause) -> Finding:
+    how = "not answered" if ask.thing in records.begun else "not asked"
+    return Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}")

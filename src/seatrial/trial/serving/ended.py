@@ -1,0 +1,116 @@
+"""How server and driver ended, and what that means for cases that have no answer."""
+
+import msgspec
+
+from seatrial.check import check_job, check_workspace
+from seatrial.check.ended import VERDICTS, describe_exit
+from seatrial.check.evidence import most_relevant_first
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict
+from seatrial.job.generation import Failure, Trouble
+from seatrial.trial.serving.parts import DRIVER, SERVER
+from seatrial.trial.serving.records import DriverRecords
+
+READY = "ready"
+_OURS = (Outcome.RELEASED, Outcome.CANCELLED)
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """Why cases have no answer."""
+
+    verdict: Verdict
+    class_: str
+    text: str
+
+
+def check_server(server: Observation) -> list[Finding]:
+    """A server goes on until it is not needed any more: one that ended by itself failed, whatever its exit code."""
+    by_name = {step.name: step for step in server.steps}
+    findings = [check_workspace(by_name["workspace"], server.exit)] if "workspace" in by_name else []
+    if server.exit.outcome is Outcome.EXITED:
+        cause = _ended_by_itself(server)
+        output = by_name[SERVER].output if SERVER in by_name else ""
+        evidence = most_relevant_first(output)
+        return [*findings, Finding(SERVER, "serving", cause.verdict, cause.class_, cause.text, evidence)]
+    ended = check_job(server, SERVER)
+    if not ended:
+        ended = [Finding(SERVER, "serving", Verdict.PASSED, message="it served until it was not needed any more")]
+    return findings + ended
+
+
+def _ended_by_itself(server: Observation) -> Cause:
+    """Of a server whose command ended while it was needed; one that a signal killed says which."""
+    step = next((step for step in server.steps if step.name == SERVER), None)
+    if step is not None and step.outcome not in (None, Outcome.EXITED):
+        ended = Exit(step.outcome, step.code, step.signal)
+        return Cause(VERDICTS[step.outcome], step.outcome.value, f"the server {describe_exit(ended)}")
+    return Cause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
+
+
+def check_driver(driver: Observation, step: ObservedStep) -> list[Finding]:
+    if driver.exit.outcome is Outcome.EXITED and step.code:
+        bug = "Traceback (most recent call last)" in step.output
+        verdict, class_ = (Verdict.INVALID, "seatrial") if bug else (Verdict.INFRA, DRIVER)
+        lines = step.output.strip().splitlines()
+        text = lines[-1] if lines else f"the driver ended with exit code {step.code}"
+        return [Finding(DRIVER, "driving", verdict, class_, text, step.output)]
+    if driver.exit.outcome is Outcome.STOPPED:  # because its server ended, which is reported of the server
+        return []
+    return check_job(driver, DRIVER)
+
+
+def check_ready(records: DriverRecords, cause: Cause) -> Finding:
+    check = "first answer"
+    if records.ready is not None:
+        tries = records.ready.get("tries")
+        after = f"a first generation was answered after {records.ready.get('seconds'):.3g} s"
+        return Finding(READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
+    return Finding(READY, check, cause.verdict, cause.class_, cause.text)
+
+
+def cause_of_silence(
+    server: Observation | None, driver: Observation, step: ObservedStep, records: DriverRecords
+) -> Cause:
+    """Why what has no answer has none; the first of what can be known."""
+    if server is not None and server.exit.outcome not in _OURS:
+        if server.exit.outcome is Outcome.EXITED:
+            return _ended_by_itself(server)
+        outcome = server.exit.outcome
+        return Cause(VERDICTS[outcome], outcome.value, f"the server {describe_exit(server.exit)}")
+    if driver.exit.outcome is Outcome.CANCELLED or (server and server.exit.outcome is Outcome.CANCELLED):
+        return Cause(Verdict.SKIPPED, Outcome.CANCELLED.value, "cancelled before it was answered")
+    if records.gone:
+        own = server is not None
+        return Cause(Verdict.FAILED if own else Verdict.INFRA, "gone", records.gone)
+    if records.unready is not None:
+        return _unready(records.unready)
+    if driver.exit.outcome is not Outcome.EXITED:
+        outcome = driver.exit.outcome
+        return Cause(VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
+    if step.code:
+        return Cause(Verdict.INFRA, DRIVER, "the driver could not go on")
+    return Cause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")
+
+
+def _unready(note: dict[str, object]) -> Cause:
+    why = str(note.get("why") or "nothing came back")
+    if note.get("lasting"):
+        return Cause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}")
+    seconds = float(str(note.get("seconds") or 0))
+    text = f"no generation was answered within {seconds:.3g} s ({note.get('tries')} tries): {why}"
+    return Cause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
+
+
+def trouble_of(failure: Failure, cause: Cause, server: Observation | None) -> Cause:
+    """Of a request that got no answer from the server, by whose fault it was."""
+    died = server is not None and server.exit.outcome not in _OURS
+    if failure.trouble in (Trouble.BROKEN, Trouble.UNREACHABLE) and died:
+        return Cause(cause.verdict, cause.class_, f"{failure.message}: {cause.text}")
+    verdict = {
+        Trouble.UNREACHABLE: Verdict.FAILED if server is not None else Verdict.INFRA,
+        Trouble.LATE: Verdict.TIMEOUT,
+        Trouble.NOT_ASKED: Verdict.INVALID,
+    }.get(failure.trouble, Verdict.FAILED)
+    code = f"{failure.code}: " if failure.code and failure.trouble is Trouble.ANSWERED else ""
+    said = f"the server answered with an error: {code}{failure.message}"
+    text = said if failure.trouble is Trouble.ANSWERED else failure.message
+    return Cause(verdict, "error" if failure.trouble is Trouble.ANSWERED else failure.trouble.value, text)

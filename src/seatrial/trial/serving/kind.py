@@ -1,0 +1,45 @@
+"""The kind `serving`: its parts, and what was seen of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.check.metric import figure_data
+from seatrial.job import Observation, ObservedStep, Part
+from seatrial.suite import Cell
+from seatrial.trial.protocol import Judgement
+from seatrial.trial.serving.cases import check_cases
+from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_ready, check_server
+from seatrial.trial.serving.gathered import gather_cases
+from seatrial.trial.serving.model import ServingTrial
+from seatrial.trial.serving.parts import DRIVER, SERVER, parts_of, work_of
+from seatrial.trial.serving.records import read_records
+
+
+class ServingKind:
+    name = "serving"
+    model = ServingTrial
+
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        return gather_cases(cell)
+
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+        return parts_of(cell, run, attempt)
+
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
+        """Every case has its findings, whatever became of server and driver."""
+        server, driver = observed.get(SERVER), observed[DRIVER]
+        step = next(iter(driver.steps), ObservedStep(DRIVER, "drive"))
+        records = read_records(step)
+        cause = cause_of_silence(server, driver, step, records)
+        findings = check_server(server) if server is not None else []
+        findings += check_driver(driver, step)
+        findings.append(check_ready(records, cause))
+        findings += check_cases(cell, work_of(cell), records, cause, server)
+        metrics: dict[str, Any] = {}
+        if records.ready is not None:
+            seconds = float(records.ready["seconds"])
+            metrics["first_answer"] = figure_data(seconds, "s", "lower", "the driver's clock, from its first try")
+        return Judgement(findings, metrics)
+
+
+kind = ServingKind()

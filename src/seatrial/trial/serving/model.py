@@ -1,0 +1,142 @@
+"""What users write of a serving trial: a server, the cases that it is asked, and how its answers are compared."""
+
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from seatrial.check.answers import TOLERANCES, Rule, tolerance_for
+from seatrial.suite import Duration, Model, Runtime, SecretRef, Text, TrialModel, Workspace, has_placeholder
+
+_HEALTH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
+CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
+
+
+class ServerReady(Model):
+    """When the server can be asked. Beyond this it must answer one real generation before any case is asked."""
+
+    http: Text | None = Field(
+        None, description="Path that answers a GET; on another port: `:3000/health`.", examples=["/health"]
+    )
+    within_s: Duration = Field(
+        600.0, alias="within", description="From its start until the port answers, and again until a first generation."
+    )
+
+    @field_validator("http")
+    @classmethod
+    def _path(cls, text: str | None) -> str | None:
+        if text is not None and not has_placeholder(text) and not _HEALTH.fullmatch(text):
+            raise ValueError(f"{text!r} is no path; write /health, or :3000/health for another port")
+        return text
+
+    def place(self, text: str) -> tuple[int | None, str]:
+        """Port, if it is another one, and path."""
+        found = _HEALTH.fullmatch(text)
+        return (int(found[1]) if found[1] else None, found[2]) if found else (None, text)
+
+
+class ServerTls(Model):
+    """The server speaks TLS. Files are PEM, relative to the suite."""
+
+    ca: Text | None = Field(None, description="Whom to trust; default: whom this machine trusts.")
+    cert: Text | None = Field(None, description="Certificate of the client, for mutual TLS.")
+    key: Text | None = Field(None, description="Its private key, where that is not in `cert`.")
+    name: Text | None = Field(None, description="Name that the server's certificate is for; default: its address.")
+    verify: bool = Field(True, description="false: any certificate will do.")
+
+
+class Server(Model):
+    """A server to start (`command`), or one that is there already (`url`)."""
+
+    command: Text | None = Field(
+        None, min_length=1, description="Command line, for /bin/sh; it listens on $SEATRIAL_PORT."
+    )
+    url: Text | None = Field(None, min_length=1, description="Address of a server that is there already.")
+    protocol: Literal["openai", "tgis"] = Field("openai", description="What it speaks.")
+    port: int = Field(8000, strict=True, ge=1, le=65535, description="Port where jobs have a network of their own.")
+    ready: ServerReady = Field(ServerReady.model_construct(), description="When it can be asked, and how soon.")
+    token: SecretRef | None = Field(None, description="Secret that is sent as the bearer token.")
+    tls: ServerTls | None = Field(None, description="How TLS is spoken with it; {} for the defaults.")
+    headers: dict[Text, Text] = Field({}, description="Further headers (HTTP) or metadata (gRPC) of each request.")
+    extra: dict[Text, Any] = Field(
+        {}, description="Further fields of each OpenAI request; null takes one away.", examples=[{"top_k": None}]
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("a server is exactly one of `command`, to start it, and `url`, of one that is there")
+        if self.url is not None and not has_placeholder(self.url):
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.hostname:
+                raise ValueError(f"{self.url!r} is no address of a server; write for example https://llm.example:8000")
+            if parts.username or parts.password:
+                raise ValueError("a password in an address would be shown; give a `token` from a secret")
+        secure_health = self.tls is not None and self.ready.http is not None and self.ready.http.startswith("/")
+        if secure_health and self.url is None:
+            raise ValueError(
+                "readiness is asked over plain HTTP, and this server speaks TLS; leave `ready.http` out, or give the "
+                "port of its health: `:3000/health`"
+            )
+        return self
+
+
+class Compare(Model):
+    """How answers are compared with what is expected."""
+
+    rule: Rule = Field(Rule.NEAR_TIE, description="When two answers are the same.")
+    precision: Text = Field(
+        "f32", description="What the server computes in: how far rounding may move its figures.", examples=["bf16"]
+    )
+
+    @field_validator("precision")
+    @classmethod
+    def _known(cls, text: str) -> str:
+        if not has_placeholder(text):
+            try:
+                tolerance_for(text)
+            except KeyError:
+                raise ValueError(
+                    f"{text!r} is no precision with known tolerances; use {', '.join(TOLERANCES)}"
+                ) from None
+        return text
+
+
+class ServingTrial(TrialModel):
+    kind: Literal["serving"] = "serving"
+    model: Text = Field("", description="Name of the model, as the server knows it.")
+    server: Server = Field(description="What answers.")
+    cases: CaseFiles = Field(description="Files of cases, relative to the suite.")
+    compare: Compare = Field(Compare.model_construct(), description="How answers are compared.")
+    stream: bool = Field(False, description="Every single case is also asked as a stream.")
+    batching: bool = Field(False, description="Every case is asked alone, and again in a crowd.")
+    concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases that are asked at a time.")
+    seed: int = Field(0, strict=True, ge=0, description="Of the order in which cases are asked.")
+    request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
+    workspace: Workspace | None = Field(
+        None, description="Files that the server finds in its work folder; default: those of the runtime."
+    )
+
+    JUDGING: ClassVar[frozenset[str]] = frozenset({"compare"})
+
+    @model_validator(mode="after")
+    def _crowd(self) -> Self:
+        if self.batching and self.concurrency < 2:
+            raise ValueError("`batching` compares cases alone and in a crowd: `concurrency` must be 2 or more")
+        return self
+
+    def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
+        return self.workspace or (runtime.workspace if runtime else None)
+
+    def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
+        tls = self.server.tls
+        named = {name: getattr(tls, name) for name in ("ca", "cert", "key")} if tls else {}
+        cases = tuple((("cases", index), path) for index, path in enumerate(self.cases))
+        return cases + tuple((("server", "tls", name), path) for name, path in named.items() if path is not None)
+
+    def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
+        workspace = self.workspace_of(runtime)
+        cloned = ["workspace"] if workspace and workspace.git else []
+        # Cases are named by their files, which are read when the run begins.
+        return (*cloned, "server", "ready", "driver", "case ${case}", "answers")

@@ -1,0 +1,110 @@
+"""The parts of an attempt at a serving cell: the server, where it is to be started, and the driver that asks it."""
+
+import msgspec
+
+from seatrial.job import Environment, Job, Limits, Part, Port, Ready, Resources, Step
+from seatrial.job.serving import SERVER_PORT, TOKEN, Question, ServingWork, Tls
+from seatrial.suite import HERE, Cell, substitute
+from seatrial.trial.job import make_job, workspace_inputs
+from seatrial.trial.planned import plan_workspace
+from seatrial.trial.serving.gathered import asked_cases
+from seatrial.trial.serving.model import ServingTrial
+
+SERVER, DRIVER = "server", "driver"
+HEALTH_PORT = "health"
+
+
+def model_of(cell: Cell) -> ServingTrial:
+    assert isinstance(cell.model, ServingTrial)
+    return cell.model
+
+
+def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    """A server that is there already is no part: then the driver is all there is."""
+    model = model_of(cell)
+    job = make_job(cell, run, attempt, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
+    driver = Part(DRIVER, _driver(cell, job), HERE)
+    if model.server.url is not None:
+        return (driver,)
+    server = Part(SERVER, _server(cell, job), cell.target, leads=False)
+    return server, msgspec.structs.replace(driver, after=SERVER)
+
+
+def _server(cell: Cell, job: Job) -> Job:
+    model = model_of(cell)
+    server = model.server
+    ready = server.ready
+    ports = [Port(SERVER_PORT, server.port)]
+    probe = Ready(SERVER_PORT, within_s=ready.within_s)
+    if ready.http is not None:
+        number, path = ready.place(substitute(ready.http, cell))
+        if number is not None:
+            ports.append(Port(HEALTH_PORT, number))
+        probe = Ready(HEALTH_PORT if number is not None else SERVER_PORT, path, ready.within_s)
+    steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
+    steps.append(Step(SERVER, "run", {"command": substitute(server.command, cell)}))
+    return msgspec.structs.replace(
+        job,
+        name=f"{job.name}-{SERVER}",
+        part=SERVER,
+        steps=tuple(steps),
+        ports=tuple(ports),
+        ready=probe,
+        limits=_longer(job.limits, ready.within_s),
+    )
+
+
+def _longer(limits: Limits, ready_s: float) -> Limits:
+    """A server is up before its driver begins and must outlive it: its own limit is only for when nobody ends it. It
+    may say nothing for as long as nobody asks."""
+    run_s = None if limits.run_s is None else limits.run_s + 2 * ready_s + limits.grace_s
+    return msgspec.structs.replace(limits, run_s=run_s, stall_s=None)
+
+
+def _driver(cell: Cell, job: Job) -> Job:
+    """Its environment is Seatrial's own, without the server's variables: it needs none of them."""
+    token = model_of(cell).server.token
+    work = msgspec.to_builtins(work_of(cell))
+    return msgspec.structs.replace(
+        job,
+        name=f"{job.name}-{DRIVER}",
+        part=DRIVER,
+        steps=(Step(DRIVER, "drive", {"kind": "serving", "work": work}),),
+        environment=Environment("seatrial", seatrial=True),
+        resources=Resources(),
+        env={},
+        secrets={TOKEN: token.secret} if token else {},
+        inputs=(),
+    )
+
+
+def work_of(cell: Cell) -> ServingWork:
+    """What the driver of this cell is given to do."""
+    model = model_of(cell)
+    server = model.server
+    return ServingWork(
+        questions=tuple(Question(case.name, case.request, case.error is not None) for case in asked_cases(cell)),
+        protocol=server.protocol,
+        url=substitute(server.url, cell) or "",
+        model=substitute(model.model, cell),
+        tls=_tls(cell),
+        headers=substitute(server.headers, cell),
+        extra=substitute(server.extra, cell, typed=True),
+        stream=model.stream,
+        batching=model.batching,
+        concurrency=model.concurrency,
+        seed=model.seed,
+        request_s=model.request_s,
+        ready_s=server.ready.within_s,
+    )
+
+
+def _tls(cell: Cell) -> Tls | None:
+    tls = model_of(cell).server.tls
+    if tls is None:
+        return None
+    files = {
+        name: str(cell.directory.resolve() / substitute(path, cell)) if path else ""
+        for name, path in (("ca", tls.ca), ("cert", tls.cert), ("key", tls.key))
+    }
+    return Tls(**files, name=substitute(tls.name, cell) or "", verify=tls.verify)

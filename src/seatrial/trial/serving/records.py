@@ -1,0 +1,63 @@
+"""What the driver's records say: when the server first answered, and what came back of each thing that was asked."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.job import ObservedStep, Unreadable, convert, decode
+from seatrial.job.generation import Answer, merge_messages
+from seatrial.job.serving import GONE, PIECE, READY, UNREADY
+
+BEGUN, FINISHED = "begun", "finished"  # as every driver notes what it does
+
+
+class DriverRecords(msgspec.Struct, frozen=True):
+    answers: dict[str, Answer] = {}  # by thing
+    beside: dict[str, int] = {}  # how many others were being answered when it was asked
+    begun: frozenset[str] = frozenset()
+    ready: dict[str, Any] | None = None
+    unready: dict[str, Any] | None = None
+    gone: str = ""  # why nothing was asked any more
+    broken: int = 0  # records that cannot be read
+
+
+def read_records(step: ObservedStep) -> DriverRecords:
+    answers: dict[str, Answer] = {}
+    beside: dict[str, int] = {}
+    pieces: dict[str, list[str]] = {}
+    begun, broken = set(), 0
+    ready: dict[str, Any] | None = None
+    unready: dict[str, Any] | None = None
+    gone = ""
+    for note in step.notes:
+        kind, thing = note.get("note"), str(note.get("thing"))
+        if kind == BEGUN:
+            begun.add(thing)
+            pieces.pop(thing, None)  # those of a driver that was killed in the middle of them
+        elif kind == PIECE:
+            pieces.setdefault(thing, []).append(str(note.get("text")))
+        elif kind == FINISHED and thing == READY:
+            ready = note
+        elif kind == FINISHED:
+            try:
+                answers[thing] = _answer(note, pieces.pop(thing, []))
+                beside[thing] = int(note.get("beside") or 0)
+            except (Unreadable, KeyError, ValueError):
+                broken += 1
+        elif kind == UNREADY:
+            unready = note
+        elif kind == GONE:
+            gone = str(note.get("why"))
+    return DriverRecords(answers, beside, frozenset(begun), ready, unready, gone, broken)
+
+
+def _answer(note: dict[str, Any], pieces: list[str]) -> Answer:
+    if "pieces" in note:
+        if note["pieces"] != len(pieces):
+            raise ValueError("pieces are missing")
+        answer = decode("".join(pieces), Answer)
+    else:
+        answer = convert(note["answer"], Answer)
+    if answer.messages and not answer.generations and answer.failure is None:
+        return msgspec.structs.replace(answer, generations=(merge_messages(answer.messages),))
+    return answer

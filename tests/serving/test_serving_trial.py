@@ -1,0 +1,265 @@
+"""Serving trials as a user runs them: llama.cpp as one part, the driver that asks it as another. What becomes of them
+when Seatrial, the driver or the server is killed: no answer is lost, none that is there is asked for again."""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from llama import CASES, EXAMPLE, llama
+
+from engine.asking import WAIT_S, pid_of, until
+from seatrial.job import Verdict
+from world import EVERY, World
+
+DRIVER, SERVER = "-m seatrial.drive", "serve.py"
+COMMAND = f"exec {sys.executable} {EXAMPLE}/serve.py {EXAMPLE}/model/tiny-${{precision}}.gguf"
+
+
+def suite(world: World, server: str = f"command: '{COMMAND}'", fields: str = "", precisions: str = "f32") -> None:
+    world.suite(f"""
+name: serving
+trials:
+  tiny:
+    kind: serving
+    model: tiny
+    retries: 0
+    matrix: {{precision: [{precisions}]}}
+    server: {{{server}, ready: {{http: /health, within: 60s}}}}
+    cases: [{CASES}]
+    compare: {{precision: "${{precision}}"}}
+    {fields}
+""")
+
+
+def many_cases(world: World, count: int) -> None:
+    """Different prompts, so that the answers of each are its own."""
+    cases = [
+        {
+            "name": f"case {number}",
+            "skip_check": True,
+            "request": {"params": {"stopping": {"maxNewTokens": 16}}, "requests": [{"text": f"Number {number} is"}]},
+            "response": {"responses": [{"inputTokenCount": 0}]},
+        }
+        for number in range(count)
+    ]
+    (world.folder / "many.yaml").write_text(json.dumps(cases))
+    suite(world, fields="concurrency: 4")
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace(str(CASES), "many.yaml"))
+
+
+def notes(world: World, cell: str = "*") -> list[dict[str, Any]]:
+    (path,) = world.run().path.glob(f"cells/{cell}/1/driver/records.jsonl")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [record["data"] for record in records if record["event"] == "note"]
+
+
+def findings(world: World) -> list[Any]:
+    (cell,) = world.results().cells
+    return cell.findings
+
+
+def answered_so_far(world: World) -> list[int]:
+    """By each driver that runs."""
+    return [path.read_bytes().count(b'"finished"') for path in world.state.glob("jobs/*/*-driver/records.jsonl")]
+
+
+def completions(world: World) -> int:
+    """By the server's own account, which is its log."""
+    (log,) = world.run().path.glob("cells/*/1/server/log.txt")
+    return log.read_text(errors="replace").count("stop processing")
+
+
+def test_three_precisions_answer_the_same_cases_whole_and_as_streams(world: World) -> None:
+    suite(world, fields="stream: true", precisions="f32, f16, q8_0")
+    world.seatrial("run", "suite.yaml", check=0)
+    for cell in world.results().cells:
+        ways = Counter(finding.check for finding in cell.findings if finding.step.startswith("case "))
+        assert ways["stream"] == 15  # not two at once, the error and what is only tokenized
+        assert ways["unary"] == 18
+        assert cell.metrics["first_answer"]["value"] > 0
+        (attempt,) = cell.attempts
+        assert {name: str(part.exit.outcome) for name, part in attempt.parts.items()} == {
+            "server": "released",
+            "driver": "exited",
+        }
+    assert world.left() == []
+
+
+def test_each_case_alone_and_in_a_crowd_in_an_order_that_the_seed_gives(world: World) -> None:
+    suite(world, fields="batching: true\n    concurrency: 6\n    seed: 4")
+    world.seatrial("run", "suite.yaml", check=0)
+    (order,) = (note for note in notes(world) if note["note"] == "order")
+    beside = {note["thing"]: note["beside"] for note in notes(world) if "beside" in note}
+    alone = [thing for thing in order["things"] if not thing.endswith("crowd")]
+    crowd = [thing for thing in order["things"] if thing.endswith("crowd")]
+    assert order["things"] == alone + crowd
+    assert len(alone) == len(crowd) == 18
+    assert {beside[thing] for thing in alone} == {0}
+    assert max(beside[thing] for thing in crowd) == 5
+    world.seatrial("run", "suite.yaml", check=0)
+    (again,) = (note for note in notes(world) if note["note"] == "order")
+    assert again == {**order, "at_s": again["at_s"]} if "at_s" in order else again == order
+    assert alone != sorted(alone, key=lambda thing: int(thing.split()[0]))
+
+
+def test_a_server_that_is_there_already_is_asked_with_its_token_which_is_never_shown(world: World) -> None:
+    token = "sesame-opens-0815"
+    with llama(API_KEY=token) as url:
+        suite(world, f"url: {url}, token: {{secret: LLM_TOKEN}}")
+        world.seatrial("run", "suite.yaml", check=0, LLM_TOKEN=token)
+        (cell,) = world.results().cells
+        assert cell.attempts[0].parts == {}
+        for folder in (world.folder, world.state):
+            holding = [path for path in folder.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+            assert holding == [], holding
+        wrong = world.seatrial("run", "suite.yaml", check=1, LLM_TOKEN="another-token")
+    assert "the server refuses to generate: 401" in wrong.stdout
+    assert {finding.verdict for finding in findings(world) if finding.step.startswith("case ")} == {Verdict.FAILED}
+
+
+def test_health_is_not_enough_one_generation_must_be_answered(world: World) -> None:
+    server = world.folder / "healthy.py"
+    server.write_text("""
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self): self.answer(200, b"ok")
+    def do_POST(self): self.answer(500, b'{"error": {"message": "the engine is dead"}}')
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
+""")
+    suite(world, f"command: 'exec {sys.executable} {server}'")
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace("within: 60s", "within: 2s"))
+    done = world.seatrial("run", "suite.yaml", check=124)
+    assert "no generation was answered within" in done.stdout
+    assert "the engine is dead" in done.stdout
+    assert world.left() == []
+
+
+def test_a_server_that_is_killed_fails_its_own_cases_and_nobody_elses(world: World) -> None:
+    many_cases(world, 1500)
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace("[f32]", "[f32, f16]"))
+    process = world.start("run", "suite.yaml", "--parallel", "2")
+    until(lambda: len(answered_so_far(world)) == 2 and min(answered_so_far(world)) > 20)
+    pid = until(lambda: pid_of(world, "tiny-f32"))
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    killed, other = sorted(world.results().cells, key=lambda cell: cell.verdict.good)
+    assert (killed.axes["precision"], killed.verdict) == ("f32", Verdict.FAILED)
+    assert killed.why.startswith("server: the server was killed by SIGKILL")
+    cases = [finding for finding in killed.findings if finding.step.startswith("case ")]
+    assert len(cases) == 1500
+    assert {finding.verdict for finding in cases} == {Verdict.PASSED, Verdict.FAILED}
+    assert any("not asked: the server was killed by SIGKILL" in finding.message for finding in cases)
+    assert other.verdict is Verdict.PASSED
+    assert world.left() == []
+
+
+def assert_each_answered_once(world: World, count: int, kills: int) -> None:
+    assert world.left() == []
+    finished = Counter(note["thing"] for note in notes(world) if note["note"] == "finished")
+    begun = Counter(note["thing"] for note in notes(world) if note["note"] == "begun")
+    assert len(finished) == count + 1  # and the one that shows that it is ready
+    assert set(finished.values()) == {1}
+    assert sum(begun.values()) <= count + 1 + 4 * kills
+    assert completions(world) <= count + 1 + 4 * kills
+    assert {str(finding.verdict) for finding in findings(world)} == {"passed"}
+
+
+def test_a_driver_that_is_killed_goes_on_where_its_records_end(world: World) -> None:
+    many_cases(world, 600)
+    process = world.start("run", "suite.yaml")
+    killed: set[int] = set()
+    for share in (1, 2, 3):
+        until(lambda share=share: sum(answered_so_far(world)) >= share * 100)  # type: ignore[misc]
+        driver = until(lambda: pid if (pid := pid_of(world, DRIVER)) not in killed else None)
+        killed.add(driver)
+        os.kill(driver, signal.SIGKILL)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    assert_each_answered_once(world, 600, kills=3)
+
+
+def test_seatrial_killed_at_its_failpoints_and_attached_ends_as_an_undisturbed_run(world: World) -> None:
+    many_cases(world, 30)
+    log = world.folder / "points"
+    world.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
+    names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
+    some = range(1, len(names) + 1) if EVERY else [names.index("written ready") + 1]
+    for point in some:
+        killed = world.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(point))
+        assert killed.returncode == -9, f"{point} {names[point - 1]}: {killed.stdout}{killed.stderr}"
+        world.seatrial("attach", "last", check=0)
+        assert_each_answered_once(world, 30, kills=0)
+
+
+def test_an_answer_that_is_too_long_for_one_record_is_whole(world: World) -> None:
+    text = "🚢" * 400_000
+    server = world.folder / "long.py"
+    server.write_text(f"""
+import http.server, json, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self): self.do_POST()
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.dumps({{"choices": [{{"index": 0, "text": "{text[0]}" * {len(text)}, "finish_reason": "length"}}]}})
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+    def log_message(self, *arguments): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
+""")
+    case = {"name": "long", "request": {"requests": [{"text": "x"}]}}
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    (world.folder / "many.yaml").write_text(
+        json.dumps([{**case, "response": {"responses": [{"text": text, "inputTokenCount": 0}]}}], ensure_ascii=False)
+    )
+    suite(world, f"command: 'exec {sys.executable} {server}'")
+    suite_text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(suite_text.replace(str(CASES), "many.yaml"))
+    world.seatrial("run", "suite.yaml", check=0)
+    pieces = [note["text"] for note in notes(world) if note["note"] == "piece"]
+    assert len(pieces) > 1
+    (answer,) = json.loads("".join(pieces))["generations"]
+    assert hashlib.sha256(answer["text"].encode()).hexdigest() == digest
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("command: x, url: http://x", "exactly one of `command`, to start it, and `url`"),
+        ("url: ftp://x", "no address of a server"),
+        ("url: http://me:pass@x", "give a `token` from a secret"),
+        ("command: x, tls: {}", "readiness is asked over plain HTTP"),
+        ("command: x, protocl: openai", "protocol"),
+    ],
+)
+def test_what_is_wrong_with_a_server_is_said_at_its_place(world: World, fields: str, said: str) -> None:
+    suite(world, fields)
+    done = world.seatrial("plan", "suite.yaml", check=2)
+    assert said in done.stdout + done.stderr
+    assert "suite.yaml:9:" in done.stdout + done.stderr
+
+
+def test_what_is_wrong_with_a_case_file_is_said_at_its_place_before_anything_runs(world: World) -> None:
+    (world.folder / "many.yaml").write_text("- name: neither\n  request: {requests: [{text: x}]}\n")
+    suite(world)
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace(str(CASES), "many.yaml"))
+    done = world.seatrial("run", "suite.yaml", check=2)
+    assert "many.yaml:1:3" in done.stdout + done.stderr
+    assert not (world.folder / "runs").exists() or not list((world.folder / "runs").glob("serving-*"))
