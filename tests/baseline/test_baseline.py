@@ -235,6 +235,7 @@ def many(history: History, prefix: str, first: int, count: int, level: float, re
 def test_the_entry_says_its_conditions_and_what_was_under_test(history: History) -> None:
     many(history, "r", 0, 8, 2.0, "v1")
     many(history, "s", 8, 2, 2.0, "v2")
+    history.add(settled_run("slow", 10, 3.0, "v3", verdict=Verdict.SLOWER))  # not used, so not what they are of
     bound = entry_of(new_bounds.update(chosen(history), None, WHY)).bound
     assert (bound.runs, bound.conditions, bound.under_test) == (10, CONDITIONS, {"workspace.ref": "v2"})
     assert bound.fingerprint == bound.settings.fingerprint

@@ -97,6 +97,12 @@ def test_a_field_that_was_moved_is_compared_with_what_it_was() -> None:
     ]
 
 
+def test_of_long_values_the_part_is_shown_that_differs() -> None:
+    same = "python train.py " + "--option value " * 20
+    (found,) = differences({"command": f"{same}--lr 1"}, {"command": f"{same}--lr 2"})
+    assert str(found) == "command …ion value --lr 1 → …ion value --lr 2"
+
+
 def test_limits_names_and_tags_do_not_count(suite_of: Make) -> None:
     before = one(suite_of({"run": ["true"], "machine": "a"}, machines={"a": {"cpu": 1.0}}))
     after = one(

@@ -50,7 +50,7 @@ def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
         "cap": raised(cap_of(entry), half, center, why.force),
         "state": str(BoundState.USABLE),
         "why": None,
-        "under_test": chosen.series.under_test or None,
+        "under_test": chosen.tested.get(runs[-1]) or None,
         "level": None,
         "used": None,  # Seatrial 0.1 listed them
         "left_out": None,

@@ -58,7 +58,7 @@ def update(
         "why": because if state is not BoundState.USABLE else None,
         "fingerprint": series.fingerprint or None,
         "conditions": series.conditions or None,
-        "under_test": series.under_test or None,
+        "under_test": (chosen.tested.get(runs[-1]) if runs else None) or None,
         "hardware": hardware or None,
         "level": level,
         "used": None,  # Seatrial 0.1 listed them

@@ -1,7 +1,7 @@
 """Which entries of which files a command is about, and which runs of the history speak for them."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.baseline.entry import OURS, BaselineEntry, Baselines
@@ -67,6 +67,7 @@ class FigureHistory:
     points: list[Point]  # of it, oldest first, within the window
     others: Sequence[Point]  # under other conditions, which are never mixed in
     older: Sequence[Point]  # before the window
+    tested: Mapping[str, dict[str, str]] = field(default_factory=dict)  # what was under test in each run
 
     @property
     def left(self) -> str:
@@ -93,7 +94,8 @@ def newest_histories(
         within = [point for point in newest.points if since_s is None or point.at_s >= since_s]
         older = [point for point in newest.points if since_s is not None and point.at_s < since_s]
         others = [point for one in found if one is not newest for point in one.points]
-        chosen.append(FigureHistory(newest, within, others, older))
+        tested = history.under_test(newest.trial, benchmark)
+        chosen.append(FigureHistory(newest, within, others, older, tested))
     return chosen
 
 

@@ -78,7 +78,9 @@ def _finding(
 def _unjudged(check: str, bound: Bound, why: str, record: bool) -> Finding:
     if record:
         return _skipped(check, f"recorded, not judged: {why}")
-    helps = "`unjudged: record` in the trial lets it pass"
+    helps = (
+        "`seatrial baseline update` makes others from five runs or more, `unjudged: record` in the trial lets it pass"
+    )
     return Finding(FIGURES, check, Verdict.INVALID, UNJUDGED, f"{bound.metric} was not judged: {why}; {helps}")
 
 

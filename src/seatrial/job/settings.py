@@ -33,7 +33,8 @@ class FieldDifference(msgspec.Struct, frozen=True):
     after: str | None
 
     def __str__(self) -> str:
-        return f"{self.field} {_shown(self.before)} → {_shown(self.after)}"
+        skip = _alike(self.before or "", self.after or "")
+        return f"{self.field} {_shown(self.before, skip)} → {_shown(self.after, skip)}"
 
 
 def fields_digest(fields: Mapping[str, str]) -> str:
@@ -71,8 +72,19 @@ def flat_fields(value: object, name: str) -> Iterator[tuple[str, str]]:
         yield name, text
 
 
-def _shown(value: str | None) -> str:
+def _alike(before: str, after: str) -> int:
+    """How much of the beginning of two long values need not be shown: all but a little before they differ."""
+    if max(len(before), len(after)) <= _LONGEST:
+        return 0
+    same = next(
+        (place for place, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    return max(0, same - _LONGEST // 4)
+
+
+def _shown(value: str | None, skip: int) -> str:
     if value is None:
         return "(not set)"
-    line = " ".join(value.split()) or "(empty)"
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    line = " ".join(value[skip:].split()) or "(empty)"
+    line = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return f"…{line}" if skip else line

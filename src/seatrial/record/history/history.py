@@ -106,6 +106,11 @@ class History:
         """These series with their `last` points of all runs. One that has none any more is left out."""
         return self._database.read(lambda session: reading.with_points(session, names, last), [])
 
+    def under_test(self, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
+        """What was under test in each run of a benchmark, where that was kept."""
+        none: dict[str, dict[str, str]] = {}
+        return self._database.read(lambda session: reading.under_test(session, key(trial), key(benchmark)), none)
+
     def runs(self, last: int | None = None) -> list[RunRow]:
         """Runs, oldest first; of them the `last`."""
         return self._database.read(lambda session: reading.runs(session, last), [])

@@ -143,13 +143,7 @@ def _with_settings(session: Session, series: list[Series]) -> list[Series]:
     for run in sorted({run for run, _ in newest}):
         for benchmark, id_ in session.execute("SELECT benchmark, under_test FROM cells WHERE run = ?", (run,)):
             tested[run, benchmark] = id_
-    wanted = sorted({*(one.fingerprint for one in series), *tested.values()} - {""})
-    fields: dict[str, dict[str, str]] = {}
-    for start in range(0, len(wanted), _TOGETHER):
-        some = wanted[start : start + _TOGETHER]
-        query = f"SELECT id, fields FROM settings WHERE id IN ({', '.join('?' * len(some))})"
-        for id_, text in session.execute(query, (*some,)):
-            fields[id_] = decode(text, dict[str, str])
+    fields = _fields(session, {*(one.fingerprint for one in series), *tested.values()})
     return [
         msgspec.structs.replace(
             one,
@@ -158,6 +152,26 @@ def _with_settings(session: Session, series: list[Series]) -> list[Series]:
         )
         for one in series
     ]
+
+
+def under_test(session: Session, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
+    rows = session.execute(
+        "SELECT run, under_test FROM cells WHERE trial = ? AND benchmark = ? AND under_test <> ?",
+        (trial, benchmark, ""),
+    )
+    fields = _fields(session, {id_ for _, id_ in rows})
+    return {run: fields.get(id_, {}) for run, id_ in rows}
+
+
+def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
+    wanted = sorted(ids - {""})
+    found: dict[str, dict[str, str]] = {}
+    for start in range(0, len(wanted), _TOGETHER):
+        some = wanted[start : start + _TOGETHER]
+        query = f"SELECT id, fields FROM settings WHERE id IN ({', '.join('?' * len(some))})"
+        for id_, text in session.execute(query, (*some,)):
+            found[id_] = decode(text, dict[str, str])
+    return found
 
 
 def _rows(session: Session, numbers: list[int], most: int) -> dict[int, list[tuple[Any, ...]]]:
