@@ -646,7 +646,7 @@ def test_runs_of_another_tool_are_read_in_every_form(tmp_path: Path) -> None:
     for name, text in forms.items():
         path = tmp_path / name
         path.write_text(text)
-        found = past_runs.read_runs(path)
+        found = past_runs.read_runs(path).runs
         assert [(one.run, one.at_s, one.value, one.commit) for one in found] == [
             ("r1", START_S, 2.4, "abc"),
             ("r2", START_S + DAY_S, 2.5, ""),
@@ -657,7 +657,7 @@ def test_runs_of_another_tool_are_read_in_every_form(tmp_path: Path) -> None:
     ("name", "text", "told"),
     [
         ("a.csv", "run,time,value\nr1,soon,fast\n", ["a.csv:2:1: `value` is a finite number", "a.csv:2:1: `time`"]),
-        ("a.csv", "run,time,value\nr1,2026-10-01,nan\n,2026-10-01,1\n", ["a.csv:2:1: `value`", "a.csv:3:1: `run`"]),
+        ("a.csv", "run,time,value\nr1,2026-10-01,fast\n,2026-10-01,1\n", ["a.csv:2:1: `value`", "a.csv:3:1: `run`"]),
         ("a.csv", "", ["there is no run in it"]),
         ("a.json", '[{"run": 1}, 5]', ["a.json[1]", "a.json[2]"]),
         ("a.json", "[1, 2", ["a.json:1:6: not JSON"]),
@@ -685,7 +685,7 @@ def test_imported_runs_replace_no_run_of_ours_and_twice_is_once(tmp_path: Path, 
     path.write_text("run,time,value,good\nr1,2026-10-01,2.4,true\nr2,2026-10-02,2.5,false\n")
     figure = imported.ImportedFigure("train", "step_time", "s", "lower", "train")
     for _ in range(2):
-        kept = imported.import_runs(history, past_runs.read_runs(path), figure, "aaaa", WHY, "runs.csv")
+        kept = imported.import_runs(history, past_runs.read_runs(path).runs, figure, "aaaa", WHY, "runs.csv")
     assert (kept.runs, kept.first_s) == (2, START_S)
     points = chosen(history).points
     assert sorted((point.value, point.good) for point in points) == [(2.4, True), (2.5, False), (9.0, True)]
@@ -710,7 +710,7 @@ llama-3dot1-8b-sa-zz12cd34-20250701090000-0123abcd,2025-07-01 09:00:00 UTC,3.1,t
 def test_a_table_of_several_benchmarks_is_told_apart_by_the_names_of_its_runs(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(THEIR_ROWS)
-    runs = past_runs.read_runs(path)
+    runs = past_runs.read_runs(path).runs
     assert {(one.metric, one.unit, one.better) for one in runs} == {("step_time", "s", "lower")}
     found = past_runs.assign_benchmarks(runs, ["llama-3-8b", "llama-3_1-8b-sa", "llama-3-8b-sft"])
     assert [(one.benchmark, one.value) for one in found] == [("llama-3-8b", 2.7), ("llama-3_1-8b-sa", 3.1)]

@@ -27,6 +27,16 @@ def test_a_field_without_end_is_told_with_its_line(tmp_path: Path, text: str, pl
     assert problems(tmp_path, "a.csv", text) == [f"{place}: not CSV: field larger than field limit (131072)"]
 
 
+def test_a_row_without_a_value_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("run_id,update_timestamp,metrics_step_time\nr1,1,2.5\nr2,2,\nr3,3,NULL\nr4,4,2.6\n")
+    found = past_runs.read_runs(path)
+    assert [one.run for one in found.runs] == ["r1", "r4"]
+    assert [mark.line for mark in found.without_value] == [3, 4]
+    assert problems(tmp_path, "b.csv", "run,time,value\nr1,1,\n") == ["b.csv:2:1: none of its 1 rows has a value"]
+    assert "`value` is a finite number" in problems(tmp_path, "c.csv", "run,time,value\nr1,1,fast\n")[0]
+
+
 @pytest.mark.parametrize(
     ("row", "told"),
     [

@@ -34,7 +34,7 @@ def filled(world: World) -> World:
     world.suite(SUITE)
     said = ("--metric", "step_time", "--unit", "s", "--better", "lower", "--reason", "from the old table")
     file = runs(world, "oct", 10, 30, 2.44)
-    done = world.seatrial("baseline", "import", "suite.yaml", file, *AB, *said, check=0)
+    done = world.seatrial("baseline", "import", "suite.yaml", str(file), *AB, *said, check=0)
     assert "tiny[model=a]: added 30 runs of step_time" in done.stdout
     return world
 
@@ -150,11 +150,37 @@ def test_runs_that_do_not_say_what_they_are_of_are_asked_for_it(world: World) ->
     arguments = ("baseline", "import", "suite.yaml", file, "--reason", "x")
     assert "the runs name no `benchmark`" in world.seatrial(*arguments, check=2).stderr
     assert "the runs name no `metric`" in world.seatrial(*arguments, *AB, check=2).stderr
-    done = world.seatrial(*arguments, *AB, "--metric", "step_time", check=2)
+    done = world.seatrial(*arguments, *AB, "--metric", "steptime", check=2)
+    assert "trial 'tiny' has no figure 'steptime'; did you mean 'step_time'?" in done.stderr
+    done = world.seatrial(*arguments, *AB, "--metric", "loss", check=2)
     assert "say --better lower" in done.stderr
+    done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--better", "higher", check=2)
+    assert "the suite counts" in done.stderr
+    done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--unit", "GiB", check=2)
+    assert "the runs are in GiB, and the suite has step_time in s" in done.stderr
     done = world.seatrial(*arguments, *AB, "--metric", "step_time", "--better", "lower", "--dry-run", check=0)
     assert "would add 3 runs" in done.stdout
     assert not (world.folder / "runs" / "history.db").exists()
+
+
+def test_runs_in_another_unit_are_converted_to_that_of_the_suite(world: World) -> None:
+    world.suite(SUITE)
+    file = world.folder / "ms.csv"
+    file.write_text("run,time,value\nr1,1790812800,2440\nr2,1790899200,\nr3,1790985600,2450\n")
+    said = ("--metric", "step_time", "--unit", "ms", "--reason", "x")
+    done = world.seatrial("baseline", "import", "suite.yaml", str(file), *AB, *said, check=0)
+    assert "added 2 runs of step_time" in done.stdout
+    assert "1 row without a value left out, the first at" in done.stderr
+    (series,) = open_history(world.folder / "runs" / "history.db").series()
+    assert (series.unit, series.better, series.values) == ("s", "lower", [2.44, 2.45])
+    bounds_file = world.folder / "other.yaml"
+    bounds_file.write_text(
+        "baselines: {'tiny[model=a]': {step_time: {lower: 2400, upper: 2500, unit: ms}, mfu: {lower: 1, upper: 2}}}\n"
+    )
+    done = world.seatrial("baseline", "import", "suite.yaml", str(bounds_file), "--reason", "x", check=1)
+    assert "trial 'tiny' has no figure 'mfu'" in done.stderr
+    assert "upper: 2.5\n" in bounds(world)
+    assert "unit: s\n" in bounds(world)
 
 
 def test_a_reason_that_is_hostile_text_is_kept_and_moves_no_cursor(filled: World) -> None:

@@ -1,8 +1,10 @@
 """Takes over what another tool kept: bounds into a baseline file, runs into the history."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from seatrial import __version__
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
@@ -22,9 +24,11 @@ from seatrial.job import (
     Stage,
     StageTime,
     Verdict,
+    unit_factor,
 )
 from seatrial.record.history import History
 from seatrial.stats.bounds import CAP
+from seatrial.suite import DeclaredFigure, TrialModel, nearest
 
 IMPORTED = "imported"  # the suite and the target of runs that were not ours
 
@@ -38,6 +42,45 @@ class ImportedFigure:
     unit: str
     better: str
     trial: str
+    factor: float = 1.0  # from the unit of the file to that of the suite
+
+
+class CannotImport(Exception):
+    """What a file has does not fit the suite; why."""
+
+
+def imported_figure(
+    benchmark: str,
+    trial: str,
+    model: TrialModel,
+    metric: str,
+    unit: str,
+    better: str | None,
+    before: Iterable[tuple[str, str | None]],
+) -> ImportedFigure:
+    """What runs with these words of their own are figures of: the suite's words count, then those of `before`, units
+    and directions that are known of the figure already. Raises CannotImport."""
+    own = _declared(model, trial, metric)
+    ours, way = own.unit, own.better
+    for known_unit, known_way in before:
+        ours, way = ours or known_unit, way or (known_way or None)  # type: ignore[assignment]
+    if better and way and better != way:
+        raise CannotImport(f"{metric} is better {better} by what was said, and {way} by the suite; the suite counts")
+    if not (way or better):
+        raise CannotImport(
+            f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher"
+        )
+    factor = unit_factor(unit, ours)
+    if factor is None:
+        raise CannotImport(f"the runs are in {unit}, and the suite has {metric} in {ours}: they cannot be converted")
+    return ImportedFigure(benchmark, metric, ours or unit, str(way or better), trial, factor)
+
+
+def _declared(model: TrialModel, trial: str, metric: str) -> DeclaredFigure:
+    declared = model.declared_figures()
+    if declared is not None and metric not in declared:
+        raise CannotImport(f"trial {trial!r} has no figure {metric!r}{nearest(metric, declared)}")
+    return (declared or {}).get(metric, DeclaredFigure(""))
 
 
 @dataclass(frozen=True)
@@ -49,16 +92,42 @@ class ImportedRuns:
     last_s: float
 
 
-def import_bounds(place: SelectedFile, taken: Baselines, source: str, why: Why) -> tuple[list[Updated], list[str]]:
+def import_bounds(
+    place: SelectedFile, taken: Baselines, source: str, why: Why, trials: Mapping[str, TrialModel]
+) -> tuple[list[Updated], list[str]]:
     """Edits that put the entries of another file into this one, for the selected benchmarks; what was refused."""
     updates, refused = [], []
     for benchmark in place.benchmarks:
         for metric, entry in taken.entries.get(benchmark, {}).items():
+            trial = place.trials[benchmark]
             try:
-                updates.append(_taken(place.entry(benchmark, metric), entry, source, why))
-            except Refused as error:
+                fitting = _in_unit_of_suite(entry, _declared(trials[trial], trial, metric))
+                updates.append(_taken(place.entry(benchmark, metric), fitting, source, why))
+            except (Refused, CannotImport) as error:
                 refused.append(f"{benchmark} {metric}: {error}")
     return updates, refused
+
+
+def _in_unit_of_suite(entry: BaselineEntry, declared: DeclaredFigure) -> BaselineEntry:
+    """With the unit and the direction that the suite gives its figure."""
+    bound = entry.bound
+    factor = unit_factor(bound.unit, declared.unit)
+    if factor is None:
+        raise CannotImport(f"its bounds are in {bound.unit}, and the suite has it in {declared.unit}")
+    if declared.better and bound.better and declared.better != bound.better:
+        raise CannotImport(f"its bounds say that {bound.better} is better, and the suite says {declared.better}")
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else value * factor
+
+    fitting = msgspec.structs.replace(
+        bound,
+        lower=scaled(bound.lower),
+        upper=scaled(bound.upper),
+        center=scaled(bound.center),
+        unit=declared.unit or bound.unit,
+    )
+    return msgspec.structs.replace(entry, bound=fitting)
 
 
 def _taken(old: BaselineEntry | None, entry: BaselineEntry, source: str, why: Why) -> Updated:
@@ -118,7 +187,7 @@ def _results(
             exit=Exit(Outcome.EXITED, 0 if one.good else 1),
             verdict=verdict,
         )
-        measured = {"value": one.value, "unit": figure.unit, "better": figure.better, "source": source}
+        measured = {"value": one.value * figure.factor, "unit": figure.unit, "better": figure.better, "source": source}
         cell = CellResult(
             id=figure.benchmark,
             hash=hashlib.sha256(figure.benchmark.encode()).hexdigest()[:8],

@@ -30,6 +30,9 @@ NAMES = {
 }
 
 
+_NOTHING = ("", "null", "none", "nan", "n/a", "na")
+
+
 @dataclass(frozen=True)
 class PastRun:
     run: str
@@ -43,19 +46,36 @@ class PastRun:
     good: bool = True
 
 
-def read_runs(path: Path) -> list[PastRun]:
+@dataclass(frozen=True)
+class PastRuns:
+    runs: list[PastRun]  # oldest first
+    without_value: tuple[SourceMark, ...] = ()  # rows that have none, as those of runs that failed: left out
+
+
+def read_runs(path: Path) -> PastRuns:
     """Raises SuiteError with everything that is wrong with the rows, each with its place."""
     problems: list[Problem] = []
     found: list[PastRun] = []
+    without_value: list[SourceMark] = []
     for mark, row in _rows(path):
+        if isinstance(row, dict) and _has_no_value(row):
+            without_value.append(mark)
+            continue
         made = _past_run(row, mark, problems)
         if made is not None:
             found.append(made)
     if not found and not problems:
-        problems.append(Problem("there is no run in it", SourceMark(str(path), 1, 1)))
+        what = f"none of its {len(without_value)} rows has a value" if without_value else "there is no run in it"
+        problems.append(Problem(what, without_value[0] if without_value else SourceMark(str(path), 1, 1)))
     if problems:
         raise SuiteError(problems)
-    return sorted(found, key=lambda one: one.at_s)
+    return PastRuns(sorted(found, key=lambda one: one.at_s), tuple(without_value))
+
+
+def _has_no_value(row: dict[str, Any]) -> bool:
+    """There is a column for it, and nothing in it. Without such a column the file is not one of runs."""
+    columns = [row[name] for name in NAMES["value"] if name in row]
+    return bool(columns) and all(str("" if value is None else value).strip().lower() in _NOTHING for value in columns)
 
 
 def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | None:

@@ -14,7 +14,7 @@ from seatrial.cli.options import HISTORY, RUNS, duration, fail
 if TYPE_CHECKING:
     from seatrial.baseline import Baselines
     from seatrial.baseline.edit import Updated, Why
-    from seatrial.baseline.past_runs import PastRun
+    from seatrial.baseline.past_runs import PastRun, PastRuns
     from seatrial.baseline.selection import SelectedFile
 
 _SUITE = click.argument("suite", type=click.Path(path_type=Path))
@@ -182,8 +182,8 @@ def widen(
 @_SELECT
 @click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
 @click.option("--metric", metavar="NAME", help="Of runs: what their values are figures of.")
-@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: as before.")
-@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as before.")
+@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: that of the suite.")
+@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as the suite says.")
 @click.option("--force", is_flag=True, help="Also bounds that are wider than the cap.")
 @click.option("--dry-run", is_flag=True, help="Print the change, and make none.")
 @RUNS
@@ -232,7 +232,7 @@ def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "W
     for place in scope.places:
         if place.exists and place.path.resolve() == file.resolve():
             fail(f"{file} is what the suite judges by already; there is nothing to import")
-        updates, no = imported.import_bounds(place, taken, file.name, why)
+        updates, no = imported.import_bounds(place, taken, file.name, why, scope.suite.trials)
         refused += no
         done += len(updates)
         scope.write(place, updates, dry_run)
@@ -248,7 +248,7 @@ def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "W
 
 def _import_runs(
     scope: BaselineScope,
-    found: "list[PastRun]",
+    found: "PastRuns",
     file: Path,
     why: "Why",
     dry_run: bool,
@@ -259,7 +259,7 @@ def _import_runs(
 
     groups: dict[tuple[str, str], list[PastRun]] = {}
     try:
-        for one in past_runs.assign_benchmarks(found, scope.benchmarks):
+        for one in past_runs.assign_benchmarks(found.runs, scope.benchmarks):
             groups.setdefault((one.benchmark, one.metric), []).append(one)
     except past_runs.MixedRuns as error:
         fail(str(error))
@@ -272,6 +272,9 @@ def _import_runs(
         )
         for (benchmark, metric), group in groups.items()
     ]
+    if found.without_value:
+        rows = f"{len(found.without_value)} row{'' if len(found.without_value) == 1 else 's'}"
+        say(f"{rows} without a value left out, the first at {found.without_value[0]}", err=True)
     for figure, group in zip(figures, groups.values(), strict=True):
         fingerprint = scope.safely(partial(imported.newest_fingerprint, scope.history, figure.benchmark))
         if not dry_run:
@@ -281,7 +284,7 @@ def _import_runs(
         say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {summary} to {scope.history.place}")
         if not fingerprint:
             say(
-                "  nothing ran here yet, so it is not known whether that was the same configuration and hardware. "
+                "  nothing ran here yet, so it is not known whether that was under the same conditions. "
                 "Bounds made from them judge the first runs here, but are never mixed with them; if it was the same, "
                 "run the suite once and import them again"
             )

@@ -122,7 +122,7 @@ class BaselineScope:
 
     def figure(self, benchmark: str, metric: str | None, unit: str, better: str | None) -> "ImportedFigure":
         """What a row of runs is a figure of, from what it says, the options, and what is known of it already."""
-        from seatrial.baseline.imported import ImportedFigure
+        from seatrial.baseline.imported import CannotImport, imported_figure
 
         known = self.benchmarks
         if not benchmark and len(known) == 1:
@@ -134,11 +134,12 @@ class BaselineScope:
             fail(f"{what}{nearest(benchmark, known)}; --select one cell, or give each run its `benchmark`")
         if metric is None:
             fail("the runs name no `metric`; say --metric step_time, or what they are figures of")
-        before = self.safely(lambda: self.history.series(benchmark=benchmark, metric=metric, last=1))
+        series = self.safely(lambda: self.history.series(benchmark=benchmark, metric=metric, last=1))
         entries = [place.entry(benchmark, metric) for place in self.places]
         bounds = [entry.bound for entry in entries if entry is not None]
-        for old in (*reversed(before), *bounds):
-            unit, better = unit or old.unit, better or old.better
-        if not better:
-            fail(f"nothing says whether lower or higher is better for {metric}; say --better lower, or higher")
-        return ImportedFigure(benchmark, metric, unit, better, known[benchmark])
+        before = [(old.unit, old.better) for old in (*reversed(series), *bounds)]
+        trial = known[benchmark]
+        try:
+            return imported_figure(benchmark, trial, self.suite.trials[trial], metric, unit, better, before)
+        except CannotImport as error:
+            fail(str(error))

@@ -6,6 +6,7 @@ from seatrial.suite.conditions import settings_of
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
+    DeclaredFigure,
     Env,
     EnvValue,
     Exclude,
@@ -37,6 +38,7 @@ __all__ = [
     "BaselineFile",
     "Cell",
     "ChosenTarget",
+    "DeclaredFigure",
     "Duration",
     "Env",
     "EnvValue",

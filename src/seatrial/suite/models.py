@@ -2,7 +2,7 @@
 
 import sys
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from seatrial.job import Better, Resources
 from seatrial.job import Gpu as JobGpu
-from seatrial.job import Resources
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.values import Argument, Duration, Money, Need, Reason, Size, Text, Variable
 
@@ -256,6 +256,13 @@ Zip = Annotated[
 RetryOn = Literal["infra", "failed", "timeout", "invalid"]
 
 
+class DeclaredFigure(NamedTuple):
+    """What a trial says of one of its figures before it is measured."""
+
+    unit: str
+    better: Better | None = None
+
+
 class TrialModel(Model):
     """The fields that every kind of trial has. A kind adds its own in a subclass, `kind: Literal["..."]` among them."""
 
@@ -332,6 +339,10 @@ class TrialModel(Model):
     def checks_anything(self, runtime: Runtime | None) -> bool:
         """Whether a cell with this runtime can fail at all. A trial that cannot is a mistake."""
         return True
+
+    def declared_figures(self) -> "dict[str, DeclaredFigure] | None":
+        """The figures that a cell can have, by name; None: that is known only when it ran."""
+        return None
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         """Files beside the suite without which the trial cannot be judged: where it names each, and its name."""

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from seatrial.job import Better
-from seatrial.suite import Duration, Model, Need, Requirement, Runtime, Text, TrialModel, Workspace
+from seatrial.suite import DeclaredFigure, Duration, Model, Need, Requirement, Runtime, Text, TrialModel, Workspace
 from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME, problem
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
@@ -248,6 +248,15 @@ class TrainingTrial(TrialModel):
 
     def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
         return self.workspace or (runtime.workspace if runtime else None)
+
+    def declared_figures(self) -> dict[str, DeclaredFigure]:
+        own = {
+            "step_time": DeclaredFigure("s", "lower"),
+            "loss": DeclaredFigure(""),
+            "seconds": DeclaredFigure("s"),
+            "peak_memory": DeclaredFigure("B"),
+        }
+        return own | {name: DeclaredFigure(metric.unit, metric.better) for name, metric in self.metrics.items()}
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         return ((("loss", "curve"), self.loss.curve),) if self.loss and self.loss.curve else ()
