@@ -1,4 +1,4 @@
-"""A way to a server that is cut again and again, wherever the bytes happen to stand. TLS goes through it untouched."""
+"""A way to a server that is cut, or frozen, wherever the bytes happen to stand. TLS goes through it untouched."""
 
 import asyncio
 import random
@@ -20,6 +20,7 @@ class Cutter:
     cuts: int = 0
     source: random.Random = field(default_factory=lambda: random.Random(7))
     open_ends: set[asyncio.StreamWriter] = field(default_factory=set)
+    frozen: set[asyncio.StreamWriter] = field(default_factory=set)
 
     def budget(self) -> float:
         return self.source.randint(self.least_bytes, self.most_bytes) if self.most_bytes else float("inf")
@@ -30,6 +31,12 @@ class Cutter:
         for end in self.open_ends:
             end.transport.abort()
 
+    def freeze(self) -> int:
+        """Every connection that is open now stays so, and nothing goes through it any more. How many they are."""
+        frozen = self.open_ends - self.frozen
+        self.frozen |= frozen
+        return len(frozen) // 2
+
 
 @asynccontextmanager
 async def cutting(access: Access) -> AsyncIterator[Cutter]:
@@ -39,6 +46,8 @@ async def cutting(access: Access) -> AsyncIterator[Cutter]:
 
     async def flow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, budget: float) -> None:
         while budget > 0 and (block := await reader.read(1 << 14)):
+            if writer in cutter.frozen:
+                continue
             writer.write(block[: int(min(budget, len(block)))])
             await writer.drain()
             budget -= len(block)

@@ -1,7 +1,8 @@
 """Watches all objects of a kind: what is there first, then every change, without loss or double.
 
 1. First an `added` for every object that is there (its list read in pages), then `synced` once, then the changes.
-2. A stream that ends, breaks or stalls is taken up from the last resourceVersion: no event is lost, none comes twice.
+2. A stream that ends, breaks or gives nothing, not even a bookmark, for `SILENCE_S` is taken up from the last
+   resourceVersion: no event is lost, none comes twice. After some that gave nothing at all everything is listed again.
 3. When the server cannot go on from there (410), all is listed again and the differences are given: `added`,
    `modified` and `deleted`, with `relisted` set. States in between are lost; the last of each is given.
 4. `deleted` has the object in its last state. `at_s` is the monotonic clock when its bytes arrived, before decoding.
@@ -37,7 +38,8 @@ KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
 WATCH_PATIENCE_S = 300.0
 # The server ends a watch after a time of our choosing, spread so that many watches do not end at once.
 LEAST_S, MOST_S = 240, 480
-SILENCE_MARGIN_S = 30.0
+SILENCE_S = 120.0  # a server sends a bookmark every minute or so
+MOST_EMPTY = 3  # streams one after the other that are answered and give nothing
 SHORT_S = 1.0
 REFUSAL_S = 10.0
 LINE_BYTES = 16 << 20  # longer than any object that etcd can hold
@@ -71,7 +73,7 @@ class Watch(Generic[O]):
         self._request = selection.request("watch")
         self._lines = decoder(WatchLine[form])  # type: ignore[valid-type]
         self._allowed = False  # once it was
-        self._failures = 0
+        self._failures = self._empty = 0
         self._failing_since: float | None = None
 
     async def __aiter__(self) -> AsyncIterator[WatchEvent[O]]:
@@ -88,20 +90,27 @@ class Watch(Generic[O]):
                 async for event in self._stream():
                     yield event
             except Gone:
-                self.resource_version = ""
-                self.gaps += 1
+                self._forget_place()
                 await self._wait(None)
             except Closed:
                 raise
             except KubernetesError as error:
                 if _version_unknown(error):
-                    self.resource_version = ""
-                    self.gaps += 1
+                    self._forget_place()
                 await self._wait(error)
             else:
                 self.reconnects += 1
+                if self._empty >= MOST_EMPTY:
+                    self._forget_place()
                 if time.monotonic() - begun < SHORT_S:  # a server that takes watches and drops them at once
                     await self._wait(None)
+                else:
+                    self._failures, self._failing_since = 0, None
+
+    def _forget_place(self) -> None:
+        """What comes next is a list of all."""
+        self.resource_version, self._empty = "", 0
+        self.gaps += 1
 
     async def _relist(self, again: bool) -> list[WatchEvent[O]]:
         """The differences between what was there last and what is there now."""
@@ -138,16 +147,20 @@ class Watch(Generic[O]):
             "resourceVersion": self.resource_version,
             "timeoutSeconds": str(limit_s),
         }
-        response = await self._connection.stream(
-            self._request, query.items(), accept(self._form), limit_s + SILENCE_MARGIN_S
-        )
+        response = await self._connection.stream(self._request, query.items(), accept(self._form))
         self._allowed = True
+        self._empty += 1
         rest = b""
         try:
             while True:
-                block = await self._connection.read(self._request, response)
+                try:
+                    async with asyncio.timeout(SILENCE_S):
+                        block = await self._connection.read(self._request, response)
+                except TimeoutError:  # the connection may be dead
+                    return
                 if not block:
                     return  # what is left is a cut line, which comes again
+                self._empty = 0
                 at_s = time.monotonic()
                 whole, newline, tail = block.rpartition(b"\n")
                 if not newline:

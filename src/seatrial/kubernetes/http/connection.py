@@ -128,12 +128,13 @@ class Connection:
             try:
                 head = self._head(method, target, accept, content_type, body is not None)
                 sent = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
-                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S, tried)
+                again = repeatable and retry
+                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S, tried, again)
             except (BrokenConnection, NotHttp, TimeoutError) as error:
                 broken = self._failure(error)
                 tried.problem = broken.text
                 uncertain = uncertain or (broken.sent and method != "GET")
-                delay = self._delay_after_break(request, broken, attempt, until if retry else 0.0, repeatable and retry)
+                delay = self._delay_after_break(request, broken, attempt, until if retry else 0.0, again)
             else:
                 if reply.status < 300:
                     return ApiAnswer(reply.body, uncertain)
@@ -148,11 +149,11 @@ class Connection:
             await asyncio.sleep(delay)
 
     async def stream(
-        self, request: Request, query: Iterable[tuple[str, str]], accept: str = JSON, silence_s: float | None = None
+        self, request: Request, query: Iterable[tuple[str, str]], accept: str = JSON
     ) -> aiohttp.ClientResponse:
-        """An answer that goes on, one try. The caller reads and closes it. `silence_s`: how long nothing may come."""
+        """An answer that goes on, one try. The caller reads and closes it, and notices when nothing comes of it."""
         renewed = False
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         while True:
             (_, session), generation = await self._open(), self.credentials.generation
             headers = self._headers({"Accept": accept, "Accept-Encoding": "identity"})
@@ -161,7 +162,8 @@ class Connection:
                 asking = session.get(
                     url, headers=headers, timeout=limits, allow_redirects=False, **self._stream_options()
                 )
-                response: aiohttp.ClientResponse = await self._openings.open(_answer(asking), self.hang_up)
+                async with asyncio.timeout(REQUEST_S):
+                    response: aiohttp.ClientResponse = await self._openings.open(_answer(asking), self.hang_up)
                 if response.status < 300:
                     self._going_on.add(response)
                     return response

@@ -44,7 +44,7 @@ def failure(error: BaseException) -> Failure:
         case BrokenConnection():
             return _broken(error)
         case NotHttp():
-            return Failure(f"the answer is not HTTP: {error}; is this an API server?", sent=True)
+            return Failure(f"the answer is not HTTP: {error}; is this an API server?", sent=True, lasting=True)
         case aiohttp.ClientConnectorCertificateError():
             return Failure(_certificate(error.certificate_error), sent=False, lasting=True)
         case aiohttp.ClientConnectorSSLError():

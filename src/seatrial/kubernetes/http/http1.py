@@ -19,6 +19,7 @@ T = TypeVar("T")
 HEAD_BYTES = 1 << 18
 CLOSE_S = 1.0  # at the very end, for those that are not open yet; after that they are cut off nevertheless
 IDLE_S = 45.0  # less than the 90 s after which an API server closes
+SILENT_S = 5.0  # a kept connection that gives nothing for so long may be dead: the same is asked over a new one
 
 
 class BrokenConnection(Exception):
@@ -97,8 +98,11 @@ class Wire(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
-        if self._read == self._read_to_end and error is None:
-            self._done()
+        try:
+            if self._read == self._read_to_end and error is None:
+                self._done()
+        except zlib.error as broken:
+            self._fail(NotHttp(str(broken)))
         self._fail(BrokenConnection(True, error))
 
     def _fail(self, error: Exception) -> None:
@@ -272,32 +276,51 @@ class Pool:
         await self._openings.close()
 
     async def ask(
-        self, request: bytes, tls: ssl.SSLContext | None, timeout_s: float, connect_s: float, attempt: Attempt
+        self,
+        request: bytes,
+        tls: ssl.SSLContext | None,
+        timeout_s: float,
+        connect_s: float,
+        attempt: Attempt,
+        repeatable: bool = False,
     ) -> Reply:
-        """The answer; BrokenConnection, NotHttp or TimeoutError when there is none."""
+        """The answer; BrokenConnection, NotHttp or TimeoutError when there is none. What is `repeatable` is given up
+        soon over a connection that was kept: whether that still leads anywhere only its answer says."""
         if self._pace is not None:
             await self._pace.turn()
         async with self._turn:
             wire = self._idle_wire(tls)
+            kept = wire is not None
             if wire is None:
                 wire = await self._openings.open(self._connect(tls, connect_s), Wire.close)
             wire.attempt = attempt
             answer = wire.ask(request)
             # Cheaper than asyncio.timeout, which matters here.
-            alarm = asyncio.get_running_loop().call_later(timeout_s, _ring, answer)
+            later = asyncio.get_running_loop().call_later
+            alarms = [later(timeout_s, _ring, answer)]
+            if kept and repeatable:
+                alarms.append(later(SILENT_S, self._drop_silent, answer, attempt))
             try:
                 reply = await answer
             except BaseException:
                 wire.close()
                 raise
             finally:
-                alarm.cancel()
+                for alarm in alarms:
+                    alarm.cancel()
             if self._closed:
                 wire.close()
             elif not wire.closed:
                 wire.idle_since = time.monotonic()
                 self._free.append((wire, tls))
             return reply
+
+    def _drop_silent(self, answer: "asyncio.Future[Reply]", attempt: Attempt) -> None:
+        if attempt.first_byte_s is None and not answer.done():
+            silent = TimeoutError(f"nothing came for {SILENT_S:g} s over a connection that was kept")
+            answer.set_exception(BrokenConnection(True, silent))
+            while self._free:  # what was kept as long leads as little
+                self._free.pop()[0].close()
 
     def _idle_wire(self, tls: ssl.SSLContext | None) -> Wire | None:
         """The connection that was used last; those that idle, or were made with older credentials, are closed."""

@@ -24,6 +24,7 @@ from seatrial.kubernetes.wire import decode
 
 LOG_PATIENCE_S = 300.0
 SILENCE_S = 15.0  # after so long without output: does the container still run?
+SILENCES = 8  # after so many the connection may be dead: another is opened
 LINE_BYTES = 4 << 20
 RECENT = 100  # lines that are asked for again after a cut: two streams may be written a little out of order
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)(?= |$)")
@@ -92,7 +93,7 @@ class Logs:
         query += [("sinceTime", self._recent[0].decode())] if self._recent else []
         request = self._pod.request("get", "log")
         response = await self._connection.stream(request, query, "*/*")
-        self._begun = True
+        self._begun, silences = True, 0
         given, oldest, self._rest = frozenset(self._recent), self._recent[0] if self._recent else b"", b""
         try:
             while True:
@@ -100,9 +101,11 @@ class Logs:
                     async with asyncio.timeout(SILENCE_S):
                         block = await self._connection.read(request, response)
                 except TimeoutError:
-                    if follow and await self._state() == RUNNING:
+                    silences += 1
+                    if follow and silences < SILENCES and await self._state() == RUNNING:
                         continue
                     return
+                silences = 0
                 if not block:
                     return
                 *lines, self._rest = (self._rest + block).split(b"\n")
