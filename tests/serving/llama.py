@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "serving"
-SERVE = EXAMPLE / "serve.py"
+SERVER = EXAMPLE / "server"
 CASES = EXAMPLE / "cases.yaml"
 
 
 def model(precision: str) -> Path:
-    return EXAMPLE / "model" / f"tiny-{precision}.gguf"
+    return SERVER / "model" / f"tiny-{precision}.gguf"
 
 
 def free_port() -> int:
@@ -31,7 +31,7 @@ def llama(precision: str = "f32", **env: str) -> Iterator[str]:
     """Its address, while it runs."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, str(SERVE), str(model(precision))],
+        [sys.executable, str(SERVER / "serve.py"), str(model(precision))],
         env={**os.environ, "SEATRIAL_PORT": str(port), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

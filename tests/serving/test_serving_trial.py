@@ -10,14 +10,15 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from llama import CASES, EXAMPLE, llama
+from llama import CASES, llama
+from llama import SERVER as PROGRAM
 
 from engine.asking import WAIT_S, pid_of, until
 from seatrial.job import Verdict
 from world import EVERY, World
 
 DRIVER, SERVER = "-m seatrial.drive", "serve.py"
-COMMAND = f"exec {sys.executable} {EXAMPLE}/serve.py {EXAMPLE}/model/tiny-${{precision}}.gguf"
+COMMAND = f"exec {sys.executable} {PROGRAM}/serve.py {PROGRAM}/model/tiny-${{precision}}.gguf"
 
 
 def suite(world: World, server: str = f"command: '{COMMAND}'", fields: str = "", precisions: str = "f32") -> None:

@@ -60,6 +60,8 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
 
 def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogError | None:
     """Of a job in which something did not end well; a log of a good one may speak of errors that did not matter."""
+    if ended.outcome is Outcome.RELEASED:  # a server that went on until it was not needed any more
+        return None
     if ended.outcome is Outcome.EXITED and not ended.code and not any(step.code for step in records.steps):
         return None
     try:

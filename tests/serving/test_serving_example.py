@@ -1,0 +1,26 @@
+"""`examples/serving`: its suite means what it says, and its story comes out as it is told."""
+
+import sys
+
+from llama import EXAMPLE
+
+from seatrial.job import Verdict
+from world import World
+
+
+def test_its_precisions_pass_and_its_fault_is_caught_by_its_answers(world: World) -> None:
+    for name in ("cases.yaml", "server"):
+        (world.folder / name).symlink_to(EXAMPLE / name)
+    text = (EXAMPLE / "suite.yaml").read_text()
+    built = 'llama: {python: ">=3.11", packages: [xllamacpp==2026.10.*],'
+    assert built in text
+    world.suite(text.replace(built, f"llama: {{interpreter: {sys.executable},"))
+    world.seatrial("run", "suite.yaml", check=1)
+    cells = {cell.id: cell for cell in world.results().cells}
+    faulty = cells.pop("faulty[runtime=llama]")
+    assert {str(cell.verdict) for cell in cells.values()} == {"passed"}
+    bad = [finding for finding in faulty.findings if finding.verdict is not Verdict.PASSED]
+    assert {finding.class_ for finding in bad} <= {"drift", "diverged"}
+    first = next(finding for finding in bad if finding.step == "case A table")
+    assert first.evidence.splitlines()[1].startswith("expected '*' -1.97")
+    assert first.data["agreement"] == "drift"
