@@ -74,6 +74,13 @@ def test_folders_in_folders_without_end_harm_nobody_else(world: World) -> None:
     assert found["bad"] is Verdict.INFRA
 
 
+@pytest.mark.parametrize("folder", [".", "$SEATRIAL_FILES", "$HOME"])
+def test_folders_that_a_job_shut_are_removed_and_change_no_verdict(world: World, folder: str) -> None:
+    shut = "mkdir -p a/b/c d e/f g; touch a/b/c/x a/y e/f/z; chmod 0 a/b/c/x a/b/c a/b a d e/f e g"
+    assert verdicts(world, f'run: ["cd {folder}; {shut}"]') == {"bad": Verdict.PASSED, "good": Verdict.PASSED}
+    assert [entry for entry in world.journal() if entry["event"] == "left"] == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount")
 def test_removing_a_job_does_not_reach_through_what_it_mounted(world: World) -> None:
     precious = world.folder / "precious"
@@ -116,6 +123,16 @@ def test_secrets_are_masked_in_every_line_form_and_name(world: World) -> None:
     ]
     assert leaks == []
     assert not any(b"Zmlyc3QgbGluZSBvZiBpdA" in path.read_bytes() for path in (world.folder / "runs").rglob("log.txt"))
+
+
+@pytest.mark.parametrize("then", ["true", "kill -9 $PPID; sleep 9"], ids=["in order", "without its supervisor"])
+def test_no_secret_is_kept_however_the_job_ended(world: World, then: str) -> None:
+    keep = "cd $SEATRIAL_FILES; mkdir in-$T shut; echo its $T > in-$T/name-$T; echo $T > shut/file; chmod 0 shut"
+    world.suite(HOSTILE.format(top="", fields=f'retries: 0, env: {{T: {{secret: TOKEN}}}}, run: ["{keep}; {then}"]'))
+    world.seatrial("run", "suite.yaml", TOKEN="hunter2hunter2")
+    found = [path for path in (world.folder / "runs").rglob("*") if path.is_file()]
+    assert [path for path in found if "hunter2" in str(path) or b"hunter2" in path.read_bytes()] == []
+    assert len([path for path in found if "files/" in str(path) and path.read_text().endswith("•••\n")]) == 2
 
 
 def test_what_a_job_puts_into_its_folder_neither_hangs_nor_breaks_anything(world: World) -> None:

@@ -118,7 +118,7 @@ class Attempt:
         """Remove what can be removed of an attempt that broke through a bug of ours; the sweep finds the rest."""
         for part in self._parts.values():
             if part.record.handle is not None and part.follower is not None and part.state is not State.REMOVED:
-                with contextlib.suppress(TargetError):
+                with contextlib.suppress(Exception):
                     await part.follower.target.remove(part.record.handle)
 
     # ---- the loop
@@ -462,8 +462,8 @@ class Attempt:
             await self._news(part, None)
 
     async def _remove(self, part: _Part) -> None:
-        """The results are safe; what cannot be removed is found by its label at the run's end, or by whoever takes the
-        run up, or by reap."""
+        """The results are safe, and whatever goes wrong here changes nothing of them; what cannot be removed is found
+        by its label at the run's end, or by whoever takes the run up, or by reap."""
         assert part.follower
         try:
             handle = part.record.handle
@@ -471,8 +471,9 @@ class Attempt:
                 handle = found.handle  # of a submission whose answer was lost
             if handle is not None:
                 await part.follower.target.remove(handle)
-        except TargetError as error:
-            await self._write("left", part, why=self._around.mask(str(error)))
+        except Exception as error:  # noqa: BLE001
+            why = str(error) if isinstance(error, TargetError) else f"{type(error).__name__}: {error}"
+            await self._write("left", part, why=self._around.mask(why))
             part.record.state = State.REMOVED  # for this process; the journal does not say so
             return
         self._around.at("remove done")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.agent.masking.files import mask_files
 from seatrial.agent.masking.mask import Mask
 from seatrial.check import find_error
 from seatrial.engine.artifacts.of_job import with_artifacts
@@ -39,6 +40,10 @@ def unobserved(job: Job, place: Place, ended: Exit) -> Observation:
 
 
 def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask: Mask) -> Observation:
+    # The agent masks what is kept when the job ends; one that was killed did not get to it.
+    unmasked = mask_files(str(into / FILES), mask)
+    if unmasked:
+        ended = Exit(Outcome.INFRA, ended.code, ended.signal, "; ".join(filter(None, [ended.message, unmasked])))
     records = read_all(job, into, apart)
     observation = Observation(
         job=job.name,

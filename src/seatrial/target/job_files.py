@@ -1,6 +1,7 @@
 """Reads the folder of a job: its log, put together from its parts, its records and the files that it kept."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import stat
@@ -109,6 +110,7 @@ def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
     if depth > MOST_DEPTH:
         raise TargetError(f"what the job kept is more than {MOST_DEPTH} folders deep")
     into.mkdir(parents=True, exist_ok=True)
+    make_accessible(source)
     with os.scandir(source) as entries:
         for entry in entries:
             goal = into / entry.name
@@ -120,6 +122,15 @@ def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
                 _take_folder(Path(entry.path), goal, root, depth + 1)
             else:
                 _take_file(Path(entry.path), goal)
+
+
+def make_accessible(folder: Path | str) -> None:
+    """Give its owner the rights to a folder, which a job may have taken away. A link, or what is another user's, stays
+    as it is."""
+    with contextlib.suppress(OSError):
+        mode = os.lstat(folder).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
 def _take_file(source: Path, into: Path) -> bool:

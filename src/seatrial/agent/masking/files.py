@@ -17,21 +17,40 @@ NOTEBOOK_BYTES = 64 << 20
 
 def mask_files(folder: str, mask: Mask) -> str:
     """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and reported in words."""
-    if not mask.values or os.path.islink(folder):
+    if not mask.values or os.path.islink(folder) or not os.path.isdir(folder):
         return ""
     problems = []
-    for parent, folders, names in os.walk(folder, topdown=False):
+
+    def not_kept(error: OSError, path: str) -> None:
+        where = mask.text(os.path.relpath(path, folder))
+        problems.append("%s was not kept, for a secret may be in it: %s" % (where, error.strerror))
+
+    open_folders(folder)
+    for parent, folders, names in os.walk(folder, topdown=False, onerror=lambda error: not_kept(error, error.filename)):
         for name in names:
             path = os.path.join(parent, name)
             try:
                 _mask_file(path, mask)
             except OSError as error:
-                where = mask.text(os.path.relpath(path, folder))
-                problems.append("%s was not kept, for a secret may be in it: %s" % (where, error.strerror))
+                not_kept(error, path)
                 _delete(path)
         for name in names + folders:
             _mask_name(parent, name, mask)
     return "; ".join(problems)
+
+
+def open_folders(folder: str) -> None:
+    """Give its owner every right to the folders below, which a job may have taken away: it does not hide by that what
+    it keeps, nor stay undeleted."""
+    with contextlib.suppress(OSError):  # of somebody else; whoever goes on sees what that means
+        os.chmod(folder, stat.S_IMODE(os.lstat(folder).st_mode) | stat.S_IRWXU)
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            path = os.path.join(parent, name)
+            with contextlib.suppress(OSError):
+                mode = os.lstat(path).st_mode
+                if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+                    os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
 
 
 def _mask_file(path: str, mask: Mask) -> None:
@@ -43,6 +62,8 @@ def _mask_file(path: str, mask: Mask) -> None:
         return
     if not stat.S_ISREG(file_stat.st_mode):
         return
+    if not file_stat.st_mode & stat.S_IRUSR:
+        os.chmod(path, stat.S_IMODE(file_stat.st_mode) | stat.S_IRUSR)
     if path.endswith(".ipynb") and _mask_notebook(path, mask, stat.S_IMODE(file_stat.st_mode)):
         return
     stream = mask.stream(exact=True)

@@ -1,7 +1,6 @@
 """Builds an environment, and heals one that a job has damaged."""
 
 import asyncio
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 from seatrial.job import Unreadable, read_json
 from seatrial.target.agent_file import write_whole
 from seatrial.target.local.build_lock import BuildLock
+from seatrial.target.local.folders import remove_tree
 from seatrial.target.local.installed import Installed, changed, damaged_packages, packages, take_stock
 from seatrial.target.local.uv import python_version, run_uv
 from seatrial.target.protocol import TargetError
@@ -61,7 +61,7 @@ def _write_stock(path: Path, content: str) -> None:
 async def _build(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
     """The marker comes last: without it whatever is there is made anew."""
     if path.exists():
-        await asyncio.to_thread(shutil.rmtree, path)
+        await asyncio.to_thread(remove_tree, path)
     await run_uv("venv", "--no-project", "--python", interpreter, str(path), folder=path.parent, lock=lock)
     await _install(path, pins, lock)
     await python_version(path / "bin" / "python")

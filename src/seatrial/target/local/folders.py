@@ -5,16 +5,16 @@ import fcntl
 import os
 import re
 import shutil
-import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from seatrial.job import Input, Job, Outcome, Unreadable, decode, read_regular
+from seatrial.target.job_files import make_accessible
 from seatrial.target.protocol import TargetError
 
 T = TypeVar("T")
@@ -163,24 +163,14 @@ class JobFolder:
         return True
 
     def remove(self) -> None:
-        def make_writable(function: Any, path: str, _: Any) -> None:
-            """A job may have taken the rights to its folders away from itself."""
-            for folder in (os.path.dirname(path), path):
-                if not os.path.islink(folder):
-                    os.chmod(folder, stat.S_IRWXU)
-            function(path)
-
         for _ in range(5):  # something may still have been writing
             if not self.path.exists():
                 break
             _unmount_below(self.path)
             try:
-                shutil.rmtree(self.path, onerror=make_writable)
+                remove_tree(self.path)
             except FileNotFoundError:
                 continue
-            except RecursionError:  # folders in folders in folders: rm does not mind
-                subprocess.run(["rm", "-rf", "--", str(self.path)], check=False)
-                problem = OSError("its folders are too deep")
             except OSError as error:
                 problem = error
         else:
@@ -190,6 +180,20 @@ class JobFolder:
     def _remove_parent(self) -> None:
         with contextlib.suppress(OSError):  # other jobs of the run are still there
             os.rmdir(self.path.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Also where a job took the rights to its folders away from itself. Raises OSError."""
+    try:
+        make_accessible(path)
+        for folder, names, _ in os.walk(path):
+            for name in names:
+                make_accessible(f"{folder}/{name}")
+        shutil.rmtree(path)
+    except RecursionError:  # folders in folders in folders: rm does not mind
+        removed = subprocess.run(["rm", "-rf", "--", str(path)], capture_output=True, text=True, check=False)
+        if removed.returncode != 0:
+            raise OSError(f"its folders are too deep, and {removed.stderr.strip()[:500]}") from None
 
 
 def _unmount_below(folder: Path) -> None:
