@@ -105,7 +105,7 @@ def test_nothing_is_written_over_unless_told(world: World) -> None:
         ("baselines: {}", "is a baseline of Seatrial"),
         (
             "images: {}\nnotebooks: []\n",
-            "step_time_bounds.yaml (torchprime) has `benchmarks`; this has images, notebooks",
+            "config.yaml (tgis-tester) has `worker` and `tests`; this has images, notebooks",
         ),
         ("- 1", "this is no map"),
         ("benchmarks: {a: {step_time_lower_bound: nan, step_time_upper_bound: 1}}", "step_time_bounds.yaml:1:41"),
@@ -137,3 +137,23 @@ def test_a_folder_that_is_not_there_is_told_and_not_made(world: World) -> None:
     done = world.seatrial("import", "step_time_bounds.yaml", "--out", "nowhere/suite.yaml", check=2)
     assert "nowhere/suite.yaml cannot be written: there is no folder nowhere" in done.stderr
     assert not (world.folder / "nowhere").exists()
+
+
+def test_tgis_testers_config_becomes_a_suite_that_plans(world: World) -> None:
+    (world.folder / "config").mkdir()
+    (world.folder / "cases.yaml").write_text("- {name: a, request: {}, response: {}}\n")
+    (world.folder / "config" / "small.yaml").write_text("""\
+cluster: {api_endpoint: https://api.example:6443, namespace: tests, service_account_name: tester}
+worker:
+  {image_uri: registry.example/tgis, tls_secret: tls, ready_timeout_secs: 60, scheduled_timeout_secs: 60,
+   max_parallel_workers: 2, max_connection_retries: 3, ingress_hostname: 'apps.example:443',
+   transformers_cache_path: /models}
+runner: {object_store_secret: s, object_store_bucket: b, object_store_endpoint: e, object_store_region: r}
+tests: [{model: org/small, configs: [{}, {dtype_str: float32}], cases: [cases.yaml]}]
+""")
+    done = world.seatrial("import", "config/small.yaml", "--out", "suite.yaml", check=0)
+    assert "wrote suite.yaml: 2 serving trials, one for each configuration of each model" in done.stdout
+    assert "the tag of the image, which tgis-tester takes from --image-tag" in done.stdout
+    plan = world.seatrial("plan", "suite.yaml", check=0).stdout
+    assert "small.tgis_native-f16" in plan
+    assert "2 cells, 0 holes of 2 combinations" in plan

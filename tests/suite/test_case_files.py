@@ -322,3 +322,45 @@ def test_whatever_an_answer_contains_it_reads_back(seed: int) -> None:
 
 def _without_place(case: Case) -> Case:
     return msgspec.structs.replace(case, at="")
+
+
+# ---- answers in a file of their own
+
+
+def _files(tmp_path: Path, answers: str) -> tuple[Path, Path]:
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(
+        "- {name: a, request: {prompt: hi}}\n- {name: b, request: {prompt: ho}, error: {code: INTERNAL}}\n"
+    )
+    (tmp_path / "answers.yaml").write_text(answers)
+    return cases, tmp_path / "answers.yaml"
+
+
+def test_models_share_a_file_of_cases_and_have_answers_of_their_own(tmp_path: Path) -> None:
+    cases, answers = _files(
+        tmp_path, "- {name: a, response: {responses: [{text: x}]}}\n- {name: other, response: {}}\n"
+    )
+    first, second = read_cases([cases], answers)
+    assert first.request.inputs == ("hi",)
+    assert first.answer == Answer((Generation("x", 0, 0),))
+    assert second.error == ExpectedError("INTERNAL")
+
+
+def test_a_full_case_file_of_a_model_has_its_answers_too(tmp_path: Path) -> None:
+    good = "- {name: a, request: {prompt: hi}, response: {responses: [{text: x}]}}\n"
+    cases, answers = _files(tmp_path, good)
+    assert read_cases([cases], answers)[0].answer is not None
+    answers.write_text(good.replace("hi", "something else"))
+    with pytest.raises(SuiteError, match="`a` asks something else than"):
+        read_cases([cases], answers)
+
+
+def test_a_case_without_an_answer_is_a_problem_unless_it_is_to_be_recorded(tmp_path: Path) -> None:
+    cases, answers = _files(tmp_path, "- {name: other, response: {}}\n")
+    with pytest.raises(SuiteError, match=r"`a` .*cases.yaml:1\) has no answer here; `seatrial record`"):
+        read_cases([cases], answers)
+    assert read_cases([cases], answers, unanswered=True)[0].answer is None
+    answers.unlink()
+    assert read_cases([cases], answers, unanswered=True)[0].answer is None
+    with pytest.raises(SuiteError, match="No such file"):
+        read_cases([cases], answers)

@@ -6,14 +6,11 @@ time of its metrics file is within the bounds, and, where the file has a target,
 
 import re
 import shlex
-from collections.abc import Container
-
-import msgspec
 
 from seatrial.baseline.entry import STEP_TIME, THEIRS, BaselineEntry, Baselines
 from seatrial.job import BoundState
-from seatrial.suite.names import NAME
-from seatrial.suite.problem import Problem, SourceMark, SuiteError, printable
+from seatrial.suite.imported import Imported, literal, suite_name, unique_name
+from seatrial.suite.problem import printable
 from seatrial.suite.render import scalar
 
 NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
@@ -35,12 +32,6 @@ trials:
 """
 
 
-class Imported(msgspec.Struct, frozen=True):
-    text: str
-    trials: dict[str, int]  # name -> the line of the benchmark that it is made from
-    unknown: tuple[str, ...]  # what the file does not say, and somebody has to
-
-
 def suite_of(
     baselines: Baselines, name: str, baseline: str, command: str | None = None, folder: str = "**/"
 ) -> Imported:
@@ -50,7 +41,7 @@ def suite_of(
         raise ValueError("not a file of torchprime's")
     head = _HEAD.format(
         file=printable(baseline),
-        name=scalar(_identifier(name)),
+        name=scalar(suite_name(name, "torchprime")),
         metric=STEP_TIME,
         baseline=scalar(baseline),
         folder=folder,
@@ -58,21 +49,10 @@ def suite_of(
     trials: list[str] = []
     lines: dict[str, int] = {}
     for benchmark, metrics in baselines.entries.items():
-        name = _unique(benchmark, lines)
+        name = unique_name(benchmark, lines, "benchmark")
         lines[name] = metrics[STEP_TIME].line
         trials += _trial(name, metrics[STEP_TIME], command)
     return Imported(head + "\n".join(trials) + "\n", lines, _unknown(baselines, command))
-
-
-def blamed(error: SuiteError, made: Imported, file: str) -> SuiteError:
-    """What is wrong with the suite that was made, reported at the lines of the file that it was made from."""
-    problems = []
-    for problem in error.problems:
-        names = [name for name in made.trials if f"{problem.path}.".startswith(f"trials.{name}.")]
-        line = made.trials[max(names, key=len)] if names else 1
-        reason = f"no suite can be made from this: {problem.message} ({problem.path or 'the whole of it'})"
-        problems.append(Problem(reason, SourceMark(file, line, 1)))
-    return SuiteError(problems)
 
 
 def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
@@ -80,12 +60,12 @@ def _trial(name: str, entry: BaselineEntry, command: str | None) -> list[str]:
     substitutions = {"{benchmark}": entry.benchmark, "{name}": title}
     # Quoted: a name of the file is one word of the command, whatever is in it.
     written = re.sub(
-        r"\{(benchmark|name)\}", lambda match: _literal(shlex.quote(substitutions[match[0]])), command or NO_COMMAND
+        r"\{(benchmark|name)\}", lambda match: literal(shlex.quote(substitutions[match[0]])), command or NO_COMMAND
     )
     lines = [
         f"  {scalar(name)}:{f'  # {title}' if title else ''}",
         "    <<: *checks",
-        f"    benchmark: {scalar(_literal(entry.benchmark))}",
+        f"    benchmark: {scalar(literal(entry.benchmark))}",
         f"    command: {scalar(written)}",
     ]
     if entry.target_loss is not None and entry.loss_tolerance is not None:
@@ -113,21 +93,3 @@ def _unknown(baselines: Baselines, command: str | None) -> tuple[str, ...]:
             f"bounds that a comment calls invented: {', '.join(invented)}; `seatrial baseline update` after some runs"
         )
     return tuple(comments)
-
-
-def _literal(text: str) -> str:
-    """`${name}` in a suite is an axis; what only looks like one is written with two $."""
-    return re.sub(r"\$(?=\{)", "$$", text)
-
-
-def _unique(benchmark: str, names: Container[str]) -> str:
-    name = benchmark if NAME.fullmatch(benchmark) else re.sub(r"[^A-Za-z0-9_.+-]", "-", benchmark)[:60].lstrip(".+-")
-    name = name or "benchmark"
-    count, made = 2, name
-    while made in names:
-        made, count = f"{name}-{count}", count + 1
-    return made
-
-
-def _identifier(name: str) -> str:
-    return re.sub(r"[^\w. +-]", "-", name).strip("-. +")[:100] or "torchprime"

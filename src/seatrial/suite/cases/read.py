@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.job.generation import Answer, Case, ExpectedError
+from seatrial.job.generation import Answer, Case, ExpectedError, Request
 from seatrial.suite.cases.fields import Fields
 from seatrial.suite.cases.request import read_request
 from seatrial.suite.cases.response import ERROR, read_answer, read_error
@@ -33,33 +33,63 @@ class CaseFile(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def read_cases(paths: Iterable[Path], unanswered: bool = False) -> tuple[Case, ...]:
+def read_cases(paths: Iterable[Path], answers: Path | None = None, unanswered: bool = False) -> tuple[Case, ...]:
     """The cases of all files in order, each with a name of its own. Raises SuiteError with every problem of them all.
 
-    `unanswered` allows cases that have neither a response nor an error, so that they can be recorded."""
+    What is expected may be in a file of its own, `answers`, by the names of the cases: so several models share one file
+    of cases. `unanswered` allows cases that have neither a response nor an error, so that they can be recorded."""
     cases: list[Case] = []
     problems: list[Problem] = []
     for path in paths:
         try:
-            cases += read_case_file(path, unanswered).cases
+            cases += read_case_file(path, unanswered or answers is not None).cases
+        except SuiteError as error:
+            problems += error.problems
+    named = _named_apart(cases)
+    if answers is not None and (answers.exists() or not unanswered):
+        try:
+            named = _answered(named, read_case_file(answers, answers=True), unanswered)
         except SuiteError as error:
             problems += error.problems
     if problems:
         raise SuiteError(problems)
-    return _named_apart(cases)
+    return named
 
 
-def read_case_file(path: Path, unanswered: bool = False) -> CaseFile:
-    return cases_of(read_source(path, limits=LIMITS), unanswered)
+def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tuple[Case, ...]:
+    """The cases with what the file expects of them. A case that it does not know is a problem; one that only it knows
+    is not: the files of cases of this trial may be fewer."""
+    expected = {case.name: case for case in _named_apart(file.cases)}
+    problems: list[Problem] = []
+    found = []
+    for case in cases:
+        known = expected.get(case.name)
+        if known is None and case.answer is None and case.error is None and not unanswered:
+            why = (
+                f"`{case.name}` ({case.at}) has no answer here; `seatrial record` writes what a trusted server answers"
+            )
+            problems.append(Problem(f"{file.path}: {why}"))
+        elif known is not None and known.request not in (Request(), case.request):
+            problems.append(Problem(f"{known.at}: `{case.name}` asks something else than {case.at} does"))
+        expects = case if known is None else msgspec.structs.replace(case, answer=known.answer, error=known.error)
+        found.append(expects)
+    if problems:
+        raise SuiteError(problems)
+    return tuple(found)
 
 
-def cases_of(source: Source, unanswered: bool = False) -> CaseFile:
-    """The same of a file that was read. Raises SuiteError."""
+def read_case_file(path: Path, unanswered: bool = False, answers: bool = False) -> CaseFile:
+    return cases_of(read_source(path, limits=LIMITS), unanswered, answers)
+
+
+def cases_of(source: Source, unanswered: bool = False, answers: bool = False) -> CaseFile:
+    """The same of a file that was read; with `answers`, of one whose cases need not have a request. Raises
+    SuiteError."""
     root = source.root
     if not source.problems and (root is None or not isinstance(root.items, list) or not root.items):
         source.report("a case file is a list of cases, each with `name`, `request` and `response` or `error`", 1, 1)
     nodes = root.items if root is not None and isinstance(root.items, list) else []
-    reading = _Reading(source, _dialect(nodes), unanswered)
+    reading = _Reading(source, _dialect(nodes), unanswered, answers)
     cases = tuple(reading.case(node) for node in nodes)
     if source.problems:
         raise SuiteError(source.problems)
@@ -86,9 +116,10 @@ def _named_apart(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 class _Reading:
-    def __init__(self, source: Source, dialect: Dialect, unanswered: bool) -> None:
+    def __init__(self, source: Source, dialect: Dialect, unanswered: bool, answers: bool) -> None:
         self._source = source
         self._unanswered = unanswered
+        self._answers = answers
         self.dialect = dialect
         self.warnings: list[str] = []
 
@@ -96,7 +127,7 @@ class _Reading:
         fields = Fields(self._source, node, _CASE, "a case")
         if "name" not in fields:
             fields.report("a case has a `name`")
-        if "request" not in fields:
+        if "request" not in fields and not self._answers:
             fields.report("a case has a `request`")
         tokenize = self._tokenizes(fields)
         request = read_request(self._source, fields.get("request"), tokenize)

@@ -19,14 +19,20 @@ class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def gather_cases(cell: Cell) -> dict[str, Any]:
     """Raises SuiteError, with the place of everything that is wrong in the files."""
-    assert isinstance(cell.model, ServingTrial)
-    paths = [cell.directory / substitute(path, cell) for path in cell.model.cases]
-    return {"cases": msgspec.to_builtins(list(_planned(read_cases(paths))))}
+    model = cell.model
+    assert isinstance(model, ServingTrial)
+    paths = [cell.directory / substitute(path, cell) for path in model.cases]
+    answers = cell.directory / substitute(model.answers, cell) if model.answers is not None else None
+    shards = substitute(model.shards, cell, typed=True)
+    return {"cases": msgspec.to_builtins(list(_planned(read_cases(paths, answers), model, int(shards))))}
 
 
-def _planned(cases: tuple[Case, ...]) -> Iterator[PlannedCase]:
+def _planned(cases: tuple[Case, ...], model: ServingTrial, shards: int) -> Iterator[PlannedCase]:
     for case in cases:
-        yield PlannedCase(case)
+        skipped = next((skip.why for skip in model.skip if skip.fits(case)), "")
+        if case.single_shard_only and shards > 1:
+            skipped = skipped or f"it is for one shard, and this server has {shards}"
+        yield PlannedCase(case, skipped)
 
 
 def planned_cases(cell: Cell) -> list[PlannedCase]:

@@ -7,7 +7,19 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.check.answers import TOLERANCES, Rule, tolerance_for
-from seatrial.suite import Duration, Model, Runtime, SecretRef, Text, TrialModel, Workspace, has_placeholder
+from seatrial.job.generation import Case
+from seatrial.suite import (
+    Duration,
+    Model,
+    Runtime,
+    SecretRef,
+    Text,
+    TrialModel,
+    Workspace,
+    glob_matches,
+    has_placeholder,
+)
+from seatrial.suite.values import Reason
 
 _HEALTH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
 CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -103,11 +115,37 @@ class Compare(Model):
         return text
 
 
+class SkippedCase(Model):
+    """Cases that are not asked, and why: those that fit all that is said of them."""
+
+    case: Text | None = Field(None, description="Name or glob.")
+    tag: Text | None = Field(None, description="One of its tags.")
+    has: Literal["prefix", "adapter"] | None = Field(None, description="What its request names.")
+    why: Reason = Field(description="The reason, for everybody who reads the plan or the report.")
+
+    def fits(self, case: Case) -> bool:
+        named = {"prefix": case.request.prefix_id, "adapter": case.request.adapter_id}
+        return (
+            (self.case is None or glob_matches(self.case, case.name))
+            and (self.tag is None or self.tag in case.tags)
+            and (self.has is None or named[self.has] is not None)
+        )
+
+
 class ServingTrial(TrialModel):
     kind: Literal["serving"] = "serving"
     model: Text = Field("", description="Name of the model, as the server knows it.")
     server: Server = Field(description="What answers.")
     cases: CaseFiles = Field(description="Files of cases, relative to the suite.")
+    answers: Text | None = Field(
+        None,
+        description="File of what is expected, by the names of the cases: so models share files of cases.",
+        examples=["answers/${model}.yaml"],
+    )
+    skip: tuple[SkippedCase, ...] = Field((), description="Cases that are not asked, each with `why`.")
+    shards: int | Text = Field(
+        1, description="Parts that the server splits the model into; cases for one shard are not asked of more."
+    )
     compare: Compare = Field(Compare.model_construct(), description="How answers are compared.")
     stream: bool = Field(False, description="Every single case is also asked as a stream.")
     batching: bool = Field(False, description="Every case is asked alone, and again in a crowd.")
@@ -125,6 +163,15 @@ class ServingTrial(TrialModel):
         if self.batching and self.concurrency < 2:
             raise ValueError("`batching` compares cases alone and in a crowd: `concurrency` must be 2 or more")
         return self
+
+    @field_validator("shards")
+    @classmethod
+    def _counted(cls, value: int | str) -> int | str:
+        if isinstance(value, bool) or (isinstance(value, int) and value < 1):
+            raise ValueError(f"{value!r} is no number of shards")
+        if isinstance(value, str) and not has_placeholder(value):
+            raise ValueError(f"{value!r} is no number of shards; write a number, or ${{axis}}")
+        return value
 
     def workspace_of(self, runtime: Runtime | None) -> Workspace | None:
         return self.workspace or (runtime.workspace if runtime else None)

@@ -1,0 +1,204 @@
+"""tgis-tester's config.yaml: read as it is, checked by rules, and made into a suite with the same plan."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial import plugins
+from seatrial.plan import expand
+from seatrial.suite import Cell, SuiteError, load
+from seatrial.suite.tgis_tester import read_tester_config, suite_of
+from seatrial.target.kubernetes.manifest import make
+from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.trial.serving.gathered import planned_cases
+
+CONFIG = """\
+cluster: {api_endpoint: https://api.example:6443, namespace: tgis-test, service_account_name: tester}
+worker:
+  image_uri: registry.example/tgis:main
+  image_pull_secret: pull
+  tls_secret: tgis-tls
+  ready_timeout_secs: 1800
+  scheduled_timeout_secs: 90
+  max_parallel_workers: 3
+  max_connection_retries: 10
+  ingress_hostname: apps.example:443
+  pvcs: [{name: models, mount_path: /models, read_only: true}]
+  transformers_cache_path: /models/cache
+runner:
+  ca_cert_path: certs/ca.pem
+  object_store_secret: s3
+  object_store_bucket: results
+  object_store_endpoint: https://s3.example
+  object_store_region: us
+  generate_stream: true
+tests:
+- model: google/flan-t5-small
+  cases: [tests/common.yaml, tests/flan.yaml]
+  configs:
+  CONFIGS
+- model: bigscience/bloom-560m
+  cases: [tests/common.yaml]
+  configs: [{deployment_framework: hf_transformers, pt2_compile: true}]
+"""
+CONFIGS = """\
+- {deployment_framework: hf_custom_tp, flash_attention: true}
+  - {dtype_str: float32, resources: {gpu: null}}
+  - {dtype_str: float32, resources: {gpu: null}, max_batch_size: 4}
+  - {num_shard: 2, resources: {gpu: 2, request_cpu: 8}}
+  - {resources: {gpu: {mig_1g_10gb: 1}}}
+"""
+COMMON = """\
+- {name: one, request: {requests: [{text: hi}]}, response: {responses: [{inputTokenCount: 1, text: ho}]}}
+- {name: two, single_shard_only: true, request: {requests: [{text: hi}]}, error: {code: INTERNAL, message: no}}
+"""
+FLAN = "- {name: tuned, request: {prefixId: soft, requests: [{text: hi}]}, response: {responses: [{text: ho}]}}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    for folder in ("config", "tests", "certs"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "tests" / "common.yaml").write_text(COMMON)
+    (tmp_path / "tests" / "flan.yaml").write_text(FLAN)
+    (tmp_path / "certs" / "ca.pem").write_text("")
+    path = tmp_path / "config" / "product.yaml"
+    path.write_text(CONFIG.replace("CONFIGS", CONFIGS.rstrip()))
+    return path
+
+
+def planned(config: Path) -> dict[str, Cell]:
+    made = suite_of(read_tester_config(config), config.parent)
+    out = config.parent / "seatrial.yaml"
+    out.write_text(made.text)
+    return {cell.trial: cell for cell in expand(load(out, *plugins.models())).cells}
+
+
+def gathered(cell: Cell) -> dict[str, str]:
+    """Why each case is not asked."""
+    kind = plugins.kinds()["serving"]
+    return {one.case.name: one.skipped for one in planned_cases(replace(cell, gathered=kind.gather(cell)))}
+
+
+def test_each_configuration_of_each_model_is_a_cell_of_its_own(config: Path) -> None:
+    cells = planned(config)
+    assert list(cells) == [
+        "flan-t5-small.tgis_native-f16-flash",
+        "flan-t5-small.tgis_native-f32-cpu",
+        "flan-t5-small.tgis_native-f32-cpu-2",
+        "flan-t5-small.tgis_native-f16-sharded2",
+        "flan-t5-small.tgis_native-f16",
+        "bloom-560m.hf_transformers-f16-pt2c",
+    ]
+    names = {part.job.name for cell in cells.values() for part in plugins.kinds()["serving"].parts(cell, "run", 1)}
+    assert len(names) == 12  # a server and a driver each: two that differ in their batch size alone do not clash
+
+
+def test_a_configuration_is_the_variables_of_its_server(config: Path) -> None:
+    cells = planned(config)
+    server, _ = plugins.kinds()["serving"].parts(cells["flan-t5-small.tgis_native-f32-cpu-2"], "run", 1)
+    env = server.job.env
+    assert env["MODEL_NAME"] == "google/flan-t5-small"
+    assert (env["DTYPE_STR"], env["MAX_BATCH_SIZE"], env["NUM_SHARD"]) == ("float32", "4", "1")
+    assert (env["CUDA_VISIBLE_DEVICES"], env["HF_HUB_CACHE"]) == ("-1", "/models/cache")
+    assert (env["MAX_WAITING_TOKENS"], env["MASTER_PORT"]) == ("10", "29500")  # which tgis-tester forgets
+    assert "QUANTIZE" not in env
+    assert {port.name: port.number for port in server.job.ports} == {"serve": 8001, "health": 5001}
+    assert server.job.ready is not None
+    assert (server.job.ready.path, server.job.ready.within_s) == ("/health", 1800)
+    assert server.job.limits.queue_s == 90
+    sharded, _ = plugins.kinds()["serving"].parts(cells["flan-t5-small.tgis_native-f16-sharded2"], "run", 1)
+    assert (sharded.job.env["NUM_SHARD"], "CUDA_VISIBLE_DEVICES" in sharded.job.env) == ("2", False)
+
+
+def _pod(cell: Cell, config: Path) -> dict[str, Any]:
+    suite = load(config.parent / "seatrial.yaml", *plugins.models())
+    options = suite.targets[cell.target].options
+    assert isinstance(options, KubernetesOptions)
+    server, _ = plugins.kinds()["serving"].parts(cell, "run", 1)
+    made = make(server.job, options, namespace="tgis-test", run_owner={}, agent="agent", inputs=[], secrets={})
+    spec: dict[str, Any] = made.root["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("trial", "limits", "asked"),
+    [
+        ("flan-t5-small.tgis_native-f16-flash", {"nvidia.com/gpu": "1"}, "2"),
+        ("flan-t5-small.tgis_native-f32-cpu", {}, "2"),
+        ("flan-t5-small.tgis_native-f16-sharded2", {"nvidia.com/gpu": "2"}, "8"),
+        ("flan-t5-small.tgis_native-f16", {"nvidia.com/mig-1g.10gb": "1"}, "2"),
+    ],
+)
+def test_requests_limits_gpus_and_slices_are_asked_for(
+    config: Path, trial: str, limits: dict[str, str], asked: str
+) -> None:
+    pod = _pod(planned(config)[trial], config)
+    container = next(one for one in pod["containers"] if one["name"] == "trial")
+    resources = container["resources"]
+    assert {name: value for name, value in resources["limits"].items() if "nvidia" in name} == limits
+    assert resources["limits"]["cpu"] == "4"
+    assert (resources["requests"]["cpu"], resources["requests"]["memory"]) == (asked, "4G")
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {"/models", "/mnt/certs", "/home/tgis", "/tmp"} <= mounts
+
+
+def test_cases_are_left_out_as_there_and_each_says_why(config: Path) -> None:
+    cells = planned(config)
+    assert gathered(cells["flan-t5-small.tgis_native-f16"]) == {"one": "", "two": "", "tuned": ""}
+    flash = gathered(cells["flan-t5-small.tgis_native-f16-flash"])
+    assert flash == {"one": "", "two": "", "tuned": "flash attention takes no prompt prefixes"}
+    sharded = gathered(cells["flan-t5-small.tgis_native-f16-sharded2"])
+    assert sharded["two"] == "it is for one shard, and this server has 2"
+    assert gathered(cells["bloom-560m.hf_transformers-f16-pt2c"]) == {"one": "", "two": ""}  # the same file
+
+
+def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
+    bad = """\
+- {flash_attention: true, dtype_str: float32, deployment_framework: ibm_fms, resources: {gpu: 0}}
+  - {pt2_compile: true, quantize: gptq, deployment_framework: hf_accelerate}
+  - {resources: {gpu: null}}
+  - {num_shard: 4, resources: {gpu: 2}}
+  - {num_shard: 2, resources: {gpu: {mig_2g_20gb: 2}}}
+  - {port: 8001, master_port: 8001}
+  - {cuda_process_memory_fraction: 1.5}
+"""
+    config.write_text(CONFIG.replace("CONFIGS", bad.rstrip()))
+    with pytest.raises(SuiteError) as caught:
+        read_tester_config(config)
+    said = str(caught.value)
+    for line in (
+        "product.yaml:24:23: flash attention needs a GPU, and this configuration has none",
+        "flash attention needs float16 or bfloat16; `dtype_str` is float32",
+        "flash attention is of tgis_native; the framework is ibm_fms",
+        "compiling with PyTorch 2 is of hf_transformers; the framework is hf_accelerate",
+        "gptq is of tgis_native; the framework is hf_accelerate",
+        "without a GPU the type is float32; `dtype_str` is float16",
+        "4 shards need as many GPUs; `resources.gpu` is 2",
+        "2 shards need whole GPUs, and these are slices of one (MIG)",
+        "`port` and `grpc_port` are both 8001; each needs its own",
+        "`port` and `master_port` are both 8001",
+        "a fraction of memory is at most 1.0; this is 1.5",
+        "12 problems",
+    ):
+        assert line in said
+
+
+def test_what_is_wrong_with_the_file_is_said_at_its_place(config: Path) -> None:
+    text = config.read_text().replace("image_pull_secret: pull", "image_pull_secret: 4").replace("bigscience", "bad")
+    text = text.replace("pt2_compile: true", "dtype_str: float8").replace("  tls_secret: tgis-tls\n", "")
+    config.write_text(text)
+    with pytest.raises(SuiteError) as caught:
+        read_tester_config(config)
+    said = str(caught.value)
+    assert "product.yaml:4:22: expected text, but YAML reads 4 as the number 4" in said
+    assert "`tls_secret` is missing" in said
+    assert "'float8' is none of float16, float32, bfloat16" in said
+
+
+def test_what_means_nothing_is_said_and_ignored_as_there(config: Path) -> None:
+    config.write_text(config.read_text().replace("  tls_secret", "  frobnicate: 3\n  tls_secret"))
+    (ignored,) = read_tester_config(config).ignored
+    assert "product.yaml:5:3: `frobnicate` means nothing here, nor to tgis-tester" in ignored
