@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, find, history_at
+from seatrial.cli.options import HISTORY, RUN, RUNS, find, history_at
 
 
 @click.command()
-@click.argument("run")
+@RUN
 @HISTORY
 @RUNS
 def command(run: str, runs: Path, history: str | None) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, fail, find, history_at
+from seatrial.cli.options import HISTORY, RUN, RUNS, fail, find, history_at
 
 PATIENCE_S = 120.0
 
 
 @click.command()
-@click.argument("run")
+@RUN
 @HISTORY
 @RUNS
 def command(run: str, runs: Path, history: str | None) -> None:

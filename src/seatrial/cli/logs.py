@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUNS, cells_of, fail, find
+from seatrial.cli.options import RUN, RUNS, cells_of, fail, find
 
 if TYPE_CHECKING:
     from seatrial.engine import LogSource
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run")
+@RUN
 @click.argument("cell", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on until they have ended.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="That attempt.  [default: the last]")

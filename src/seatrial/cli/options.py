@@ -23,6 +23,16 @@ RUNS = click.option(
     help="Folder of all runs and their history.",
 )
 
+
+def _complete_run(context: click.Context, parameter: click.Parameter, beginning: str) -> list[str]:
+    """The ids of runs, for a shell."""
+    runs = context.params.get("runs") or Path("runs")
+    names = [path.parent.name for path in runs.glob("*/plan.json")]
+    return sorted(name for name in ("last", *names) if name.startswith(beginning))
+
+
+RUN = click.argument("run", shell_complete=_complete_run)
+
 HISTORY = click.option(
     "--history",
     metavar="PLACE",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import RUNS, cells_of, fail, find
+from seatrial.cli.options import RUN, RUNS, cells_of, fail, find
 
 if TYPE_CHECKING:
     from seatrial.record import RunFolder
@@ -16,7 +16,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
 @click.command()
-@click.argument("run")
+@RUN
 @RUNS
 @click.option("--cell", metavar="CELL", help="All that is known of it: an id, a glob, axis=value or /hash.")
 @click.option("-v", "--verbose", is_flag=True, help="All that is known of each cell that did not pass.")
