@@ -24,7 +24,7 @@ RUNS = click.option(
 )
 
 
-def _complete_run(context: click.Context, parameter: click.Parameter, beginning: str) -> list[str]:
+def _complete_run(context: click.Context, _parameter: click.Parameter, beginning: str) -> list[str]:
     """The ids of runs, for a shell."""
     runs = context.params.get("runs") or Path("runs")
     names = [path.parent.name for path in runs.glob("*/plan.json")]
