@@ -38,6 +38,37 @@ def log_of(job: Path) -> str:
     return log.read_text() if log.exists() else ""
 
 
+def test_a_run_is_held_to_its_limit_when_its_supervisor_was_stopped(world: World) -> None:
+    suite(world, 'run: ["kill -STOP $PPID; sleep 1404"]\ntimeout: {run: 1s, grace: 100ms}\nretries: 0')
+    world.seatrial("run", "suite.yaml", check=124)
+    (cell,) = world.results().cells
+    assert cell.verdict is Verdict.TIMEOUT
+    (ended,) = [entry for entry in world.journal() if entry["event"] == "stopping"]
+    assert "its target did not end it" in ended["exit"]["message"]
+
+
+def test_reap_leaves_a_job_whose_workspace_is_being_copied(world: World) -> None:
+    workspace = world.folder / "workspace"
+    workspace.mkdir()
+    for number in range(20_000):
+        (workspace / str(number)).touch()
+    world.suite(
+        "name: copying\nruntimes: {r: {workspace: {path: workspace}}}\n"
+        "trials: {t: {kind: runtime, facts: false, matrix: {runtime: r}, run: ['ls | wc -l']}}"
+    )
+    run = world.start("run", "suite.yaml")
+    wait_for(lambda: list(world.state.glob("jobs/*/*/work/*")))
+    os.kill(run.pid, signal.SIGSTOP)
+    copied = len(list(world.state.glob("jobs/*/*/work/*")))
+    told = world.seatrial("reap").stdout
+    os.kill(run.pid, signal.SIGCONT)
+    assert "left, its run goes on" in told
+    assert copied < 20_000
+    run.communicate()
+    assert run.returncode == 0
+    assert "20000" in log_of(next(world.run().path.glob("cells/*/1")))
+
+
 def test_every_check_runs_even_if_the_one_before_failed(world: World) -> None:
     suite(world, 'run: ["exit 3", "true", "kill -9 $$", "echo last"]')
     world.seatrial("run", "suite.yaml", check=1)

@@ -221,6 +221,21 @@ async def test_a_job_of_another_boot_is_lost_and_says_so(site: Site) -> None:
         await target.remove(handle)
 
 
+async def test_a_supervisor_that_was_stopped_is_woken_to_end_its_job(site: Site) -> None:
+    async with opened(site) as target:
+        handle = await target.submit(site.job("echo said; kill -STOP $PPID; sleep 1405"), {})
+        identity = JobFolder(folder_of(site)).identity()
+        assert identity is not None
+        stat_file = Path(f"/proc/{identity.pid}/stat")
+        await until(lambda: stat_file.read_bytes().rpartition(b")")[2].split()[0] == b"T")
+        await target.cancel(handle)
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert (ended.outcome, ended.message) == (Outcome.CANCELLED, "cancelled")  # its own words: it was not killed
+        assert b"said" in await log_of(target, handle)
+        await target.remove(handle)
+
+
 async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_and_ended(site: Site) -> None:
     job = site.job("setsid sleep 1406 & sleep 1407")
     target = site.open()

@@ -25,7 +25,7 @@ from seatrial.target import Found, RunInUse, TargetError, TargetLost
 T = TypeVar("T")
 STOP_AGAIN_S = 5.0
 PREPARING_S = 0.5  # between two looks at what is done before a job can start
-BACKSTOP_S = 60.0  # a target ends a job by its own limits; this long after that, the engine does
+BACKSTOP_S = 5.0  # a target ends a job by its own limits; this long after that, the engine does
 # Ends that a job did not choose: when we were ending it, our own reason says more.
 _NOT_ITS_OWN = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, Outcome.SIGNAL)
 

@@ -60,6 +60,8 @@ async def reap(
 
 
 async def _reaped(name: str, target: Target, found: Found, dry: bool, turn: asyncio.Semaphore) -> Reaped:
+    if not found.labels:  # it may have been about to say whose it is
+        found = next((one for one in await target.list(found.run) if one.handle == found.handle), found)
     in_use = _in_use(found)
     if not dry and not in_use:
         async with turn:

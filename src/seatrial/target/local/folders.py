@@ -67,6 +67,15 @@ class Submission(msgspec.Struct, frozen=True):
     container: str = ""
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """`claim.json`: whose the folder is, before it is known what else will be in it. Making it may take minutes, and
+    nobody may take it for what a dead run left."""
+
+    host: str
+    created_s: float
+    labels: dict[str, str]
+
+
 class JobFolder:
     """`agent/start/supervisor.py` says what each file is. Reading never raises for what a job did to it."""
 
@@ -87,6 +96,13 @@ class JobFolder:
 
     def submission(self) -> Submission | None:
         return self._read("job.json", Submission)
+
+    def claim(self) -> Claim | None:
+        """Also where a job deleted it: its supervisor puts `job.json` back."""
+        claim = self._read("claim.json", Claim)
+        if claim is None and (submission := self.submission()) is not None:
+            return Claim(submission.host, submission.created_s, submission.job.labels)
+        return claim
 
     def identity(self) -> ProcessIdentity | None:
         return self._read("supervisor.json", ProcessIdentity)
@@ -129,6 +145,8 @@ class JobFolder:
     def make(self, submission: Submission) -> None:
         """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
         before is made anew."""
+        claim = Claim(submission.host, submission.created_s, submission.job.labels)
+        self._write("claim.json", msgspec.json.encode(claim))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name("job.json"))
         for name in ("work", "files", "home", "tmp", *(["out"] if submission.container else [])):
@@ -144,10 +162,13 @@ class JobFolder:
             _copy_input(given, self.work)
 
     def write(self, submission: Submission) -> None:
-        partial = self._name("job.json.new")
+        self._write("job.json", msgspec.json.encode(submission))
+
+    def _write(self, name: str, data: bytes) -> None:
+        partial = self._name(f"{name}.new")
         with open(partial, "wb", buffering=0) as file:
-            file.write(msgspec.json.encode(submission))
-        os.rename(partial, self._name("job.json"))
+            file.write(data)
+        os.rename(partial, self._name(name))
 
     def remove_shallow(self) -> bool:
         """Remove it if its folders are empty, as those of most jobs are, which takes no time. False: there is more, or

@@ -62,6 +62,13 @@ async def gone(descriptor: int, within_s: float) -> bool:
         os.close(descriptor)
 
 
+def wake(identity: ProcessIdentity) -> None:
+    """Let a supervisor that was stopped (SIGSTOP) go on: it sees no other signal before."""
+    descriptor = send(identity, signal.SIGCONT)
+    if descriptor is not None:
+        os.close(descriptor)
+
+
 def send(identity: ProcessIdentity, number: signal.Signals) -> int | None:
     """Signal the supervisor; a pidfd to wait for its end by, or None when it was gone already."""
     descriptor = open_process(identity)

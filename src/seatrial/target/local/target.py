@@ -29,7 +29,7 @@ from seatrial.target.local.job_file import job_file
 from seatrial.target.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.ports import reserved
-from seatrial.target.local.processes import alive, gone, send
+from seatrial.target.local.processes import alive, gone, send, wake
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
 from seatrial.target.protocol import Found, Remark, TargetError
@@ -148,6 +148,8 @@ class LocalTarget:
                         return await _to_its_end(asyncio.to_thread(_make, folder, submission, gpus))
                     if free:
                         return _make(folder, submission, gpus)
+            except FileNotFoundError:
+                pass  # whoever cleans up took it for nobody's, before it said whose it is
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
             except (TargetError, GpusTaken):
@@ -205,8 +207,8 @@ class LocalTarget:
         found = []
         for path in sorted(jobs.glob("*/*" if run is None else f"{quote(run)}/*")):
             folder = JobFolder(path)
-            submission, identity = folder.submission(), folder.identity()
-            if submission is not None and submission.host != self._host:
+            claim, identity = folder.claim(), folder.identity()
+            if claim is not None and claim.host != self._host:
                 continue  # a home that several machines share: what is theirs is for them to find
             found.append(
                 Found(
@@ -214,8 +216,8 @@ class LocalTarget:
                     name=path.name,
                     run=path.parent.name,
                     alive=alive(identity),
-                    labels=submission.job.labels if submission else {},
-                    created_s=submission.created_s if submission else path.stat().st_mtime,
+                    labels=claim.labels if claim else {},
+                    created_s=claim.created_s if claim else path.stat().st_mtime,
                 )
             )
         if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
@@ -280,6 +282,7 @@ class LocalTarget:
         within_s = FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
         for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, FORCE_S)):
             descriptor = send(identity, number)
+            wake(identity)
             if descriptor is None or await gone(descriptor, wait_s):
                 return
 
