@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -122,7 +123,15 @@ WHOLE = [
         'YAML reads 3.10 as the number 3.1; write "3.10"',
     ),
     ("trials: {t: {kind: probe}}\nruntimes: {a: {image: x, python: '3'}}", "2:12", "at most one of"),
-    ("trials: {t: {kind: probe}}\nruntimes: {a: {packages: [x]}}", "2:12", "give it `python:"),
+    ("trials: {t: {kind: probe}}\nruntimes: {a: {image: i, packages: [x]}}", "2:12", "`image` is one that is there"),
+    ("trials: {t: {kind: probe, timeout: 5m}}", "1:36", "got '5m'; write {run: 5m}"),
+    ("trials: {t: {kind: probe, run: [{secret: A}]}}", "1:33", "a secret cannot stand here"),
+    ("trials: {t: {kind: probe, matrix: {n: [{secret: A}]}}}", "1:40", "a value of an axis cannot be a secret"),
+    (
+        "trials: {t: {kind: probe}}\nruntimes: {a: {notebooks: [{path: a.ipynb, parameters: {t: [{secret: A}]}}]}}",
+        "2:44",
+        "parameter 't' cannot be a secret",
+    ),
     ("trials: {t: {kind: probe}}\nruntimes: {3.10: {}}", "2:12", 'write "3.10"'),
     ("trials: {t: {kind: probe}}\nsecrets: {A: {}}", "2:14", "exactly one of `env` and `file`"),
     ("trials: {t: {kind: probe}}\nmax_cost: -1", "2:11", "greater than or equal to 0"),
@@ -303,3 +312,48 @@ def test_a_damaged_suite_gives_a_suite_error_or_a_suite_and_nothing_else(
 def test_any_data_gives_a_suite_error_or_a_suite_and_nothing_else(tmp_path: Path, kinds: Any, data: Any) -> None:
     for written in (data, {"trials": {"t": {"kind": "probe", "matrix": data, "exclude": [data], "zip": data}}}):
         _loads_or_says_why(partial(from_data, written, tmp_path, *kinds))
+
+
+# Each has one mistake, and what would follow from it elsewhere.
+ONE_MISTAKE = {
+    "a runtime": """
+        runtimes: {a: {python: "3.11", image: x}}
+        trials:
+          one: {kind: probe, runtime: a, run: [x], exclude: [{runtime: a, why: no}]}
+          two: {kind: probe, matrix: {runtime: [a]}, run: ["echo ${runtime}"], xfail: [{runtime: a, why: no}]}
+        """,
+    "an entry that is no map": """
+        machines: {m: 4}
+        trials: {one: {kind: probe, machine: m, run: [x]}, two: {kind: probe, matrix: {machine: m}, run: [x]}}
+        """,
+    "features": """
+        machines: {m: {features: {ipu: [16]}}}
+        runtimes: {r: {needs: {features.ipu: ">=4"}}}
+        trials: {one: {kind: probe, runtime: r, machine: m, run: [x], needs: {features.ipu: 1}}}
+        """,
+    "a matrix": """
+        trials: {one: {kind: probe, matrix: [a, b], run: ["echo ${a}", "echo ${b}"], exclude: [{a: 1, why: no}]}}
+        """,
+    "a name in a matrix": """
+        runtimes: {base: {}}
+        trials: {one: {kind: probe, runtime: bas, run: [x], xfail: [{runtime: base, why: no}]}}
+        """,
+    "a field that steps are made of": """
+        trials: {one: {kind: probe, run: x, xfail: [{step: run x, why: no}]}}
+        """,
+    "an include": """
+        include: [shraed.yaml]
+        trials: {one: {kind: probe, runtime: base, machine: m, run: [x]}}
+        """,
+    "a target": """
+        targets: {t: {kind: local, parallel: [2]}}
+        machines: {m: {target: t}}
+        trials: {one: {kind: probe, machine: m, run: [x]}}
+        """,
+}
+
+
+@pytest.mark.parametrize("mistake", ONE_MISTAKE)
+def test_one_mistake_is_one_message(problems_of: Problems, mistake: str) -> None:
+    problems = problems_of(dedent(ONE_MISTAKE[mistake]))
+    assert len(problems) == 1, problems

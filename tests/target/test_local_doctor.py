@@ -74,6 +74,16 @@ async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_
     assert "permission denied on the socket" in seen["containers"].why
 
 
+async def test_an_engine_that_answers_and_starts_nothing_is_told_with_its_own_words(bare: Path, tmp_path: Path) -> None:
+    said = f"echo $1 >> {tmp_path}/asked"
+    program(bare, "podman", f"{said}; case $1 in run) echo 'crun: permission denied' >&2; exit 126;; esac")
+    seen = await examined(tmp_path)
+    assert seen["containers"].level is RemarkLevel.WARNING
+    assert "podman does not start a container: crun: permission denied" in seen["containers"].why
+    assert "make `podman run` work" in seen["containers"].fix
+    assert (tmp_path / "asked").read_text().split() == ["info", "import", "run", "rmi"]
+
+
 async def test_one_that_does_not_answer_is_not_waited_for(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,8 +29,8 @@ from seatrial.job import (
     Step,
     read_records,
 )
-from seatrial.target import TargetError
-from seatrial.target.local import kind
+from seatrial.target import RemarkLevel, TargetError
+from seatrial.target.local import doctor, kind
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
 TOOLS = ("sh", "sleep", "tail", "echo", "cat", "tr", "kill", "ls", "dd", "test")
@@ -289,3 +289,17 @@ async def test_a_client_without_an_engine_does_not_count(
         with pytest.raises(TargetError, match="Cannot connect to the Docker daemon") as caught:
             await target.submit(site.job("true", environment=Environment(image="localhost/any:1")), {})
         assert caught.value.outcome is Outcome.REFUSED
+
+
+def images_there() -> bytes:
+    return subprocess.check_output(["podman", "images", "--quiet", "--no-trunc"])
+
+
+async def test_the_doctor_starts_a_container_and_leaves_nothing(tmp_path: Path) -> None:
+    images = images_there()
+    remarks = {one.what.partition(",")[0]: one for one in await doctor.examine(tmp_path, tmp_path, "podman")}
+    assert (remarks["containers"].level, remarks["containers"].why) == (
+        RemarkLevel.OK,
+        f"{shutil.which('podman')} starts one",
+    )
+    assert images_there() == images

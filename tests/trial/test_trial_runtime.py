@@ -3,7 +3,9 @@
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -250,3 +252,81 @@ def test_a_notebook_over_the_machines_memory_is_out_of_memory_and_the_rest_goes_
     assert found["notebook greedy.ipynb fresh"] == ("failed", "memory")
     assert found["notebook greedy.ipynb restart"] == ("failed", "memory")
     assert found["notebook plain.ipynb fresh"] == ("passed", "")
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    """What `plan` and `run` have to say of a suite, without the folder that it is in."""
+    path = tmp_path / "suite.yaml"
+    path.write_text(dedent(text).lstrip())
+    with pytest.raises(SuiteError) as caught:
+        load(path, *models(), look_for_files=True)
+    return [f"{one.where}: {one.message}".replace(f"{tmp_path}/", "") for one in caught.value.problems]
+
+
+def test_notebooks_and_workspaces_that_are_not_there_are_told_at_their_places(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "intro.ipynb").touch()
+    found = problems(
+        tmp_path,
+        """
+        runtimes:
+          a: {workspace: {path: there}, notebooks: [intor.ipynb, intro.ipynb]}
+          b: {workspace: {path: nowhere}, notebooks: [never.ipynb]}
+          c: {workspace: {git: "https://git.example/demo"}, notebooks: [cloned.ipynb]}
+        trials:
+          t: {kind: runtime, runtime: all, notebooks: [intro.ipynb]}
+          u: {kind: runtime, notebooks: [lost.ipynb, "no/*.ipynb", "${x}.ipynb"], matrix: {x: [1, 2]}}
+          v: {kind: runtime, runtime: c, notebooks: ["*.ipynb"]}
+        """,
+    )
+    clone = "a folder or glob is looked for before the job starts, and it clones the workspace itself"
+    assert found == [
+        "suite.yaml:2:45: there is no notebook 'intor.ipynb' in the workspace 'there' of runtime 'a'; "
+        "did you mean 'intro.ipynb'?",
+        "suite.yaml:3:25: there is no 'nowhere' beside the suite to be the workspace",
+        "suite.yaml:7:34: there is no notebook 'lost.ipynb' beside the suite",
+        "suite.yaml:7:46: there is no notebook 'no/*.ipynb' beside the suite",
+        f"suite.yaml:8:46: {clone}: name each notebook of 'c'",
+    ]
+
+
+def test_folders_and_globs_of_notebooks_are_each_of_their_notebooks_once(tmp_path: Path) -> None:
+    for name in ("d/b.ipynb", "d/a.ipynb", "d/in/c.ipynb", "d/.ipynb_checkpoints/a.ipynb", "g[1]x.ipynb", "one.ipynb"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (cell,) = cells(
+        tmp_path,
+        """
+        trials:
+          t:
+            kind: runtime
+            notebooks: [one.ipynb, d, "g[1]*", "d/in/?.ipynb", {path: d/a.ipynb, passes: [restart]}]
+            xfail: [{step: notebook d/b.ipynb fresh, why: x}, {step: notebook d/in/c.ipynb fresh, why: x}]
+        """,
+    )
+    cell = replace(cell, gathered=kind.gather(cell))
+    made = kind.parts(cell, "run-1", 1)[0].job
+    wanted = ["one.ipynb", "d/b.ipynb", "d/in/c.ipynb", "g[1]x.ipynb", "d/a.ipynb"]
+    assert names(made)[1:] == [f"notebook {name}" for name in wanted]
+    assert made.steps[-1].args["passes"] == ["restart"]
+    assert [given.source for given in made.inputs] == [str(tmp_path / name) for name in wanted]
+
+
+def test_packages_without_python_are_for_the_python_that_seatrial_runs_on(tmp_path: Path) -> None:
+    made = job(tmp_path, "runtimes: {r: {packages: [x]}}\ntrials: {t: {kind: runtime, runtime: r, commands: [sh]}}")
+    assert made.environment.python == "{}.{}".format(*sys.version_info)
+
+
+def test_what_only_a_cell_knows_to_be_missing_is_told_before_anything_starts(world: "World") -> None:
+    world.suite(
+        """
+        runtimes: {r: {workspace: {path: "work-${n}"}, notebooks: ["${n}.ipynb"]}}
+        trials: {t: {kind: runtime, runtime: r, matrix: {n: [1, 2]}}}
+        """
+    )
+    (world.folder / "work-1").mkdir()
+    done = world.seatrial("run", "suite.yaml", check=2)
+    assert f"t[runtime=r,n=1]: there is no notebook 1.ipynb in {world.folder}/work-1" in done.stderr
+    assert f"t[runtime=r,n=2]: there is no {world.folder}/work-2" in done.stderr
+    assert "2 problems" in done.stderr
+    assert not (world.folder / "runs").exists()

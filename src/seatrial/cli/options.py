@@ -141,7 +141,7 @@ def plan_of(
     """The suite and its plan; what is wrong with either is said, and ends the command."""
     from seatrial.plan import PlanError, Selection, expand
 
-    suite_read = loaded(suite, target)
+    suite_read = loaded(suite, target, look_for_files=True)
     suite_read = suite_read.repeated(repeat) if repeat else suite_read
     try:
         plan = expand(suite_read, Selection(select, tag, pairwise), _durations(runs, history))
@@ -150,13 +150,13 @@ def plan_of(
     return suite_read, _undone(plan, find(runs, failed)) if failed else plan
 
 
-def loaded(suite: Path, target: str | None = None) -> "Suite":
-    """The suite, with everything on `target` where one is given."""
+def loaded(suite: Path, target: str | None = None, look_for_files: bool = False) -> "Suite":
+    """The suite, with everything on `target` where one is given; `look_for_files`: for one who wants to run it."""
     from seatrial.plugins import models
     from seatrial.suite import SuiteError, choose_target, load
 
     try:
-        read = load(suite, *models(), _read_baseline)
+        read = load(suite, *models(), _read_baseline, look_for_files)
         read = read.on(choose_target(target, read.targets, models()[1])) if target else read
     except SuiteError as error:
         fail(str(error))

@@ -13,7 +13,8 @@ from seatrial.engine.secret import check_written
 from seatrial.job import Bound, Hole
 from seatrial.plan import Plan, PlanError, expand
 from seatrial.record import DamagedRun, RunFolder
-from seatrial.suite import Cell, Suite, SuiteError, from_data, restore_chosen_target
+from seatrial.suite import Cell, Problem, Suite, SuiteError, from_data, restore_chosen_target
+from seatrial.trial.protocol import MISSING
 
 VERSION = 1
 
@@ -80,10 +81,11 @@ class PreparedRun:
 
 
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
-    """A new run folder. Raises SecretError when a secret would stand in it."""
+    """A new run folder. Raises SecretError when a secret would stand in it, SuiteError when a cell lacks a file."""
     check_written(suite)
     kinds = plugins.kinds()
     plan = plan.of(replace(cell, gathered=kinds[cell.model.kind].gather(cell)) for cell in plan.cells)
+    _check_files(plan.cells)
     folder = RunFolder.create(runs, suite.name)
     written = {
         **plan.as_json(),
@@ -116,6 +118,20 @@ def _suite(written: _WrittenSuite) -> Suite:
     if written.moved:
         suite = suite.on(restore_chosen_target(written.moved, suite.targets, plugins.models()[1]))
     return suite
+
+
+def _check_files(cells: Iterable[Cell]) -> None:
+    """All that jobs would get from here is here; each thing that is not is told once, with the first cell that needs
+    it. What the suite names without a placeholder was found, or not, when it was loaded."""
+    problems: dict[str, Problem] = {}
+    for cell in cells:
+        parts = plugins.kinds()[cell.model.kind].parts(cell, "none", 1)
+        sources = {given.source for part in parts for given in part.job.inputs if given.required}
+        missing = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
+        for why in (*cell.gathered.get(MISSING, ()), *missing):
+            problems.setdefault(why, Problem(why, path=cell.id))
+    if problems:
+        raise SuiteError(problems.values())
 
 
 def reopen(folder: RunFolder) -> PreparedRun:

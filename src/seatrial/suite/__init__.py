@@ -3,7 +3,7 @@
 from seatrial.suite.cell import Cell
 from seatrial.suite.chosen_target import choose_target, restore_chosen_target
 from seatrial.suite.conditions import settings_of
-from seatrial.suite.glob import glob_matches
+from seatrial.suite.glob import find_notebooks, glob_matches, names_several
 from seatrial.suite.load import from_data, load
 from seatrial.suite.models import (
     DeclaredFigure,
@@ -14,6 +14,7 @@ from seatrial.suite.models import (
     Machine,
     Model,
     Notebook,
+    Notebooks,
     Requires,
     Runtime,
     SecretRef,
@@ -50,6 +51,7 @@ __all__ = [
     "Money",
     "Need",
     "Notebook",
+    "Notebooks",
     "Problem",
     "Requirement",
     "Requires",
@@ -69,11 +71,13 @@ __all__ = [
     "choose_target",
     "compile_rule",
     "fill",
+    "find_notebooks",
     "format_size",
     "from_data",
     "glob_matches",
     "has_placeholder",
     "load",
+    "names_several",
     "nearest",
     "restore_chosen_target",
     "settings_of",

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from seatrial.suite.models import Machine, Runtime, TrialModel
+from seatrial.suite.models import Machine, Runtime, TrialModel, names_a_secret
 from seatrial.suite.problem import nearest
 from seatrial.suite.substitute import as_text
 from seatrial.suite.suite import HERE, Axis, AxisValue, Group
@@ -95,6 +95,8 @@ class _Maker:
     def _value(self, path: tuple[str | int, ...], value: Any) -> AxisValue:
         if isinstance(value, list):
             self._report(path, "a list inside a list; a value is a scalar or a map")
+        if names_a_secret(value):
+            self._report(path, "a value of an axis cannot be a secret: it would stand in ids and commands; use `env`")
         if not isinstance(value, dict):
             return AxisValue(label_of(value), value, {})
         needs = value.get("needs", {})

@@ -1,7 +1,7 @@
 """pydantic's errors in the words of a suite's user, at their places."""
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -19,7 +19,7 @@ def dotted(path: KeyPath) -> str:
 
 def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[KeyPath, bool, str]]:
     """For each error: its path, whether its key is what is wrong, and the message. `raw_at(path)`: a scalar's text."""
-    for item in error.errors(include_url=False):
+    for item in _merged(error.errors(include_url=False)):
         loc: KeyPath = tuple(item["loc"])
         if loc and loc[-1] == "[key]":
             loc = loc[:-1]
@@ -33,14 +33,46 @@ def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iter
             yield loc, False, _message(kind, item, model, loc, raw_at(loc))
 
 
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+
+
+def _merged(items: Iterable[Any]) -> list[Any]:
+    """A value that fits none of several plain types is one mistake, where pydantic has an error for each of them."""
+    merged: list[Any] = []
+    for item in items:
+        last = merged[-1] if merged else None
+        if last is not None and _is_branch(item) and _is_branch(last) and last["input"] is item["input"]:
+            expected = last.get("expected") or [_EXPECTED[last["type"]]]
+            merged[-1] = {**last, "expected": [*expected, _EXPECTED[item["type"]]]}
+        else:
+            merged.append(item)
+    return [{**item, "loc": item["loc"][:-1]} if "expected" in item else item for item in merged]
+
+
+def _is_branch(item: Any) -> bool:
+    return item["type"] in _EXPECTED and bool(item["loc"]) and item["loc"][-1] in _BRANCHES
+
+
+_BRANCHES = ("int", "float", "str", "bool")  # what pydantic adds to the place of a value, in a union
+
+
 def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: str | None) -> str:
     value, context = item["input"], item.get("ctx", {})
+    if isinstance(value, dict) and set(value) == {"secret"}:
+        return "a secret cannot stand here; hand it to the job as a variable: `env: {NAME: {secret: ...}}`"
     if kind == "string_type" and isinstance(value, int | float):
         written = raw if raw is not None else str(value)
         return f'expected text, but YAML reads {written} as {_named(value)}; write "{written}"'
     if kind in ("model_type", "dict_type", "model_attributes_type"):
-        fields = _field_names(_annotations_at(model, loc))
-        return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {_named(value)}"
+        allowed = _annotations_at(model, loc)
+        fields, meant = _field_names(allowed), next((one.MAIN for one in allowed if hasattr(one, "MAIN")), None)
+        advice = f"; write {{{meant}: {value}}}" if meant and _is_scalar(value) and value is not None else ""
+        return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {_named(value)}{advice}"
     if kind in ("tuple_type", "list_type"):
         return (
             f"expected a list, got {_named(value)}; write [{value}]"
@@ -52,14 +84,9 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
         return f"{value!r} is none of {', '.join(known)}{nearest(value, known) if isinstance(value, str) else ''}"
     if kind == "value_error":
         return str(context.get("error") or item["msg"].removeprefix("Value error, "))
-    words = {
-        "string_type": "text",
-        "int_type": "a whole number",
-        "float_type": "a number",
-        "bool_type": "true or false",
-    }
-    if kind in words:
-        return f"expected {words[kind]}, got {_named(value)}"
+    if kind in _EXPECTED:
+        *others, last = item.get("expected") or [_EXPECTED[kind]]
+        return f"expected {', '.join(others)}{' or ' if others else ''}{last}, got {_named(value)}"
     return f"{item['msg'].replace('Input', 'it').replace('String', 'it')}; got {_named(value)}"
 
 

@@ -1,7 +1,10 @@
-"""The one form of globs for names: of cells, axis values, tags, steps and figures. Globs of files are another thing."""
+"""The one form of globs: of names (cells, axis values, tags, steps, figures), and of the notebooks in a folder."""
 
+import glob
+import os
 import re
 from functools import lru_cache
+from pathlib import Path
 
 
 def glob_matches(pattern: str, name: str) -> bool:
@@ -13,3 +16,23 @@ def glob_matches(pattern: str, name: str) -> bool:
 def _compiled(pattern: str) -> re.Pattern[str]:
     parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", pattern))
     return re.compile("".join(parts), re.DOTALL)
+
+
+def names_several(path: str) -> bool:
+    """Whether the path of a notebook stands for all that a glob matches, or that are in a folder."""
+    return "*" in path or "?" in path or not path.endswith(".ipynb")
+
+
+def find_notebooks(folder: Path, path: str) -> list[str]:
+    """What `path` names in `folder`: a file, all that a glob matches (`**`: also in folders below), or all notebooks in
+    a folder and below it. Checkpoints that Jupyter keeps are none."""
+    there = folder / path
+    if there.is_file():
+        return [path]
+    pattern = f"{glob.escape(path.rstrip('/'))}/**/*.ipynb" if there.is_dir() else path.replace("[", "[[]")
+    found = glob.glob(pattern, root_dir=folder, recursive=True)
+    return sorted(
+        one
+        for one in found
+        if one.endswith(".ipynb") and ".ipynb_checkpoints" not in one.split(os.sep) and (folder / one).is_file()
+    )

@@ -19,6 +19,7 @@ class Written:
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
         self.problems: list[Problem] = []
+        self.incomplete = False  # a file of it could not be read: names may be missing that are in it
         self.owners: dict[tuple[str, ...], Source] = {}  # of an entry (section, name), or of a top-level field
         self.root: Source | None = None
 
@@ -50,6 +51,7 @@ class _Merge:
         self._seen.add(os.path.realpath(path))
         self._written.problems += source.problems
         if not isinstance(source.data, dict):
+            self._written.incomplete = True
             if not source.problems:
                 what = "is empty" if source.data is None else "holds no map"
                 self._problem(source, (), f"the file {what}; a suite is a map with `trials`")
@@ -94,6 +96,7 @@ class _Merge:
     def _include(self, source: Source, index: int, path: Path, chain: tuple[Path, ...]) -> None:
         at = ("include", index)
         if "\0" in str(path) or len(str(path)) > MOST_PATH:
+            self._written.incomplete = True
             self._problem(source, at, "this cannot be the name of a file")
             return
         real = os.path.realpath(path)
@@ -108,6 +111,7 @@ class _Merge:
             try:
                 inner = read_source(path, tuple(str(file) for file in chain))
             except SuiteError as error:
+                self._written.incomplete = True
                 known = _siblings(path)
                 hint = nearest(path.name, known) if known and not path.exists() else ""
                 for problem in error.problems:

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ValidationError
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
 from seatrial.suite.chosen_target import TargetModels
-from seatrial.suite.explain import dotted, explain
+from seatrial.suite.explain import KeyPath, dotted, explain
+from seatrial.suite.glob import find_notebooks, names_several
 from seatrial.suite.include import SECTIONS, Written, read_written
-from seatrial.suite.models import SuiteModel, TrialModel
+from seatrial.suite.models import Runtime, SuiteModel, TrialModel
 from seatrial.suite.problem import Problem, SuiteError, nearest
 from seatrial.suite.substitute import has_placeholder
 from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, TargetEntry
@@ -24,16 +25,24 @@ ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]
 M = TypeVar("M", bound=BaseModel)
 
 
-def load(path: Path | str, kinds: Kinds, targets: TargetModels, read_baseline: ReadBaseline | None = None) -> Suite:
+def load(
+    path: Path | str,
+    kinds: Kinds,
+    targets: TargetModels,
+    read_baseline: ReadBaseline | None = None,
+    look_for_files: bool = False,
+) -> Suite:
     """Read a suite file. Raises SuiteError with every problem that it has.
 
     `read_baseline` reads the files of bounds that trials name, each for those trials; without it none is read.
+    `look_for_files`: also notebooks and workspaces that its jobs are to get must be there.
     """
     path = Path(path)
     written = read_written(path)
     if written.root is None or not isinstance(written.root.data, dict):
         raise SuiteError(written.problems)
-    return _Loader(written, path.absolute().parent, path).suite(kinds, targets, read_baseline)
+    loader = _Loader(written, path.absolute().parent, path, look_for_files)
+    return loader.suite(kinds, targets, read_baseline)
 
 
 def from_data(
@@ -47,8 +56,10 @@ def from_data(
 
 
 class _Loader:
-    def __init__(self, written: Written, directory: Path, path: Path | None) -> None:
+    def __init__(self, written: Written, directory: Path, path: Path | None, look_for_files: bool = False) -> None:
         self._written = written
+        self._look_for_files = look_for_files
+        self._reported: list[KeyPath] = []
         self._data = written.data
         self._problems = list(written.problems)
         self._directory = directory
@@ -60,8 +71,9 @@ class _Loader:
         baselines = self._baselines(trials, read_baseline) if read_baseline else {}
         axes: dict[str, tuple[Group, ...]] = {}
         model = self._validated(SuiteModel, self._known(), (), depth=3)
-        if model is not None:
+        if model is not None and not self._written.incomplete:
             axes = self._names(model, entries, trials)
+            self._find_files(model, trials, axes)
         if self._problems or model is None:
             raise SuiteError(self._problems)
         return Suite(
@@ -84,7 +96,12 @@ class _Loader:
 
     def _report(self, path: tuple[str | int, ...], message: str, key: bool = False) -> None:
         mark, _, chain = self._written.find(path, key)
+        self._reported.append(path)
         self._problems.append(Problem(message, mark, dotted(path), chain))
+
+    def _is_broken(self, *path: str | int) -> bool:
+        """Whether a problem was reported at this place or inside of it: what follows from it is not reported again."""
+        return any(reported[: len(path)] == path for reported in self._reported)
 
     def _report_in(self, base: tuple[str | int, ...], path: tuple[str | int, ...], message: str) -> None:
         self._report((*base, *path), message)
@@ -174,7 +191,7 @@ class _Loader:
             if section != "env":
                 names.check_entry_names(section, self._entries(section), self._report)
         names.check_targets(model.machines, trials, self._data.get("targets") or {}, self._report)
-        capabilities = names.Capabilities(model.machines)
+        capabilities = names.Capabilities(model.machines, self._is_broken("machines"))
         for name, runtime in model.runtimes.items():
             capabilities.check(("runtimes", name, "needs"), runtime.needs, self._report)
         axes = {}
@@ -188,7 +205,7 @@ class _Loader:
             if trial.target is not None and any(axis.name == "machine" for group in axes[name] for axis in group.axes):
                 self._report((*base, "target"), "a trial has a `target` or machines, which have one each; not both")
             self._check_files(base, trial)
-            trial_names = names.TrialNames(name, trial, axes[name], self._report)
+            trial_names = names.TrialNames(name, trial, axes[name], self._report, self._is_broken)
             trial_names.check(self._data["trials"][name], model.runtimes, capabilities)
             trial_names.check_fields([*model.env, *(one for runtime in model.runtimes.values() for one in runtime.env)])
         return axes
@@ -198,6 +215,43 @@ class _Loader:
         for path, text in trial.needed_files():
             if not has_placeholder(text) and not (self._directory / text).is_file():
                 self._report((*base, *path), f"there is no file {text!r} beside the suite")
+
+    def _find_files(
+        self, model: SuiteModel, trials: Mapping[str, TrialModel], axes: Mapping[str, tuple[Group, ...]]
+    ) -> None:
+        """Workspaces and notebooks that jobs get from here. What a placeholder names is looked for with the plan."""
+        if not self._look_for_files:
+            return
+        for name, runtime in model.runtimes.items():
+            path = runtime.workspace.path if runtime.workspace else None
+            if path is not None and not has_placeholder(path) and not (self._directory / path).exists():
+                where = ("runtimes", name, "workspace", "path")
+                self._report(where, f"there is no {path!r} beside the suite to be the workspace")
+            for index, notebook in enumerate(runtime.notebooks):
+                self._find_notebook(("runtimes", name, "notebooks", index, "path"), notebook.path, {name: runtime})
+        for name, trial in trials.items():
+            used = names.used_runtimes(axes[name], model.runtimes)
+            for index, path in enumerate(trial.notebook_paths()):
+                self._find_notebook(("trials", name, "notebooks", index, "path"), path, used)
+
+    def _find_notebook(self, where: KeyPath, path: str, runtimes: Mapping[str, Runtime]) -> None:
+        """Reported once, for the first runtime that would not have it."""
+        for name, runtime in runtimes.items() or [("", None)]:
+            workspace = runtime.workspace if runtime else None
+            if has_placeholder(path) or (workspace and has_placeholder(workspace.path or "")):
+                continue
+            if workspace and workspace.git:
+                if names_several(path):
+                    message = "a folder or glob is looked for before the job starts, and it clones the workspace itself"
+                    return self._report(where, f"{message}: name each notebook of {name!r}")
+                continue
+            folder = self._directory / (workspace.path or "") if workspace else self._directory
+            if folder.is_dir() and not find_notebooks(folder, path):
+                place = f"in the workspace {workspace.path!r} of runtime {name!r}" if workspace else "beside the suite"
+                there = [file.name for file in (folder / path).parent.glob("*.ipynb")]
+                hint = nearest(Path(path).name, there) if there else ""
+                return self._report(where, f"there is no notebook {path!r} {place}{hint}")
+        return None
 
     def _check_bent(self, base: tuple[str | int, ...], groups: tuple[Group, ...]) -> None:
         """`python: [3.9, 3.10]` in a matrix: YAML makes 3.1 of the second, which nobody meant."""
@@ -222,7 +276,9 @@ def _corrected(data: Any, error: ValidationError, depth: int) -> Any:
             continue
         around = _at(data, where[:-1])
         if isinstance(around, dict):
-            if item["type"] == "missing":
+            if where[:-1] in (("machines",), ("runtimes",)):  # the whole entry: its name is still one
+                around[where[-1]] = {}
+            elif item["type"] == "missing":
                 around[where[-1]] = "?"
             else:
                 around.pop(where[-1], None)

@@ -135,6 +135,13 @@ class Workspace(Model):
         return self
 
 
+def names_a_secret(value: Any) -> bool:
+    """Whether a value is, or holds, `{secret: NAME}`."""
+    if isinstance(value, dict):
+        return set(value) == {"secret"} or any(map(names_a_secret, value.values()))
+    return isinstance(value, list) and any(map(names_a_secret, value))
+
+
 Pass = Literal["fresh", "rerun", "restart"]
 
 
@@ -147,7 +154,9 @@ class Requires(Model):
 
 
 class Notebook(Model):
-    path: Text = Field(min_length=1, description="Relative to the work folder of the job.")
+    path: Text = Field(
+        min_length=1, description="In the workspace, or beside the suite: a notebook, a folder of some, or a glob."
+    )
     passes: tuple[Pass, ...] = Field(
         ("fresh",), min_length=1, description="A new kernel; again in the same kernel; after a restart of it."
     )
@@ -173,7 +182,25 @@ class Notebook(Model):
         for name in parameters:
             if not name.isidentifier():
                 raise ValueError(f"parameter {name!r} is not a Python name")
+            if names_a_secret(parameters[name]):
+                raise ValueError(
+                    f"parameter {name!r} cannot be a secret: it would stand in the notebook that is kept; hand it over "
+                    "as a variable, `env: {NAME: {secret: ...}}`"
+                )
         return parameters
+
+
+class _OrPath:
+    """In the JSON Schema: a text does as well."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
+
+
+Notebooks = tuple[
+    Annotated[Notebook, BeforeValidator(lambda value: {"path": value} if isinstance(value, str) else value), _OrPath()],
+    ...,
+]
 
 
 class Runtime(Model):
@@ -183,12 +210,16 @@ class Runtime(Model):
     python: Argument | None = Field(
         None, description="Version of Python; Seatrial builds the environment.", examples=["3.11"]
     )
-    packages: tuple[Text, ...] = Field((), description="Installed beside `python`.", examples=[["numpy==1.26.*"]])
+    packages: tuple[Text, ...] = Field(
+        (),
+        description="Installed into the environment; without `python` into one of the Python that Seatrial runs on.",
+        examples=[["numpy==1.26.*"]],
+    )
     interpreter: Argument | None = Field(None, description="Path or name of an existing Python.")
     image: Argument | None = Field(None, description="Container image.")
     env: Env = Field({}, description="Variables of its jobs.")
     workspace: Workspace | None = Field(None, description="Files that its jobs find in their work folder.")
-    notebooks: tuple[Notebook, ...] = Field((), description="Notebooks of its own, added to those of a runtime trial.")
+    notebooks: Notebooks = Field((), description="Notebooks of its own, added to those of a runtime trial.")
     needs: Needs = Field({}, description="Capabilities that a machine must have to run it.")
     tags: Tags = Field((), description="For --tag.")
 
@@ -197,9 +228,9 @@ class Runtime(Model):
         given = [name for name in ("python", "interpreter", "image") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ValueError(f"at most one of `python`, `interpreter` and `image`; this has {' and '.join(given)}")
-        if self.packages and self.python is None:
+        if self.packages and given and given != ["python"]:
             raise ValueError(
-                '`packages` are installed into an environment that Seatrial builds: give it `python: "3.11"`'
+                f"`packages` are installed into an environment that Seatrial builds; `{given[0]}` is one that is there"
             )
         return self
 
@@ -240,6 +271,8 @@ class Xfail(Rule):
 
 class Timeout(Model):
     """Separate clocks. A field that is null is no limit."""
+
+    MAIN: ClassVar[str] = "run"  # the field that somebody means who writes just a duration
 
     queue_s: Duration | None = Field(None, alias="queue", description="Waiting for a place.")
     run_s: Duration | None = Field(6 * 3600.0, alias="run", description="From start to end.")
@@ -346,6 +379,10 @@ class TrialModel(Model):
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         """Files beside the suite without which the trial cannot be judged: where it names each, and its name."""
+        return ()
+
+    def notebook_paths(self) -> tuple[str, ...]:
+        """Of its field `notebooks`, where the kind has one."""
         return ()
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:

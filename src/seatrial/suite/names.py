@@ -16,6 +16,8 @@ from seatrial.suite.suite import HERE, Axis, Group
 from seatrial.suite.values import Requirement
 
 ReportName = Callable[[KeyPath, str, bool], None]
+IsBroken = Callable[..., bool]  # of the parts of a path
+_MAKES_AXES = ("runtime", "machine", "matrix", "zip", "repeat")
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _ORDERED = (">=", "<=", ">", "<")
@@ -48,7 +50,9 @@ def check_no_placeholder(path: KeyPath, text: str, report: ReportName) -> None:
 class Capabilities:
     """What machines can have: the fixed capabilities, and the features that any machine of the suite declares."""
 
-    def __init__(self, machines: Mapping[str, Machine]) -> None:
+    def __init__(self, machines: Mapping[str, Machine], broken: bool = False) -> None:
+        """`broken`: some machine may have features that could not be read."""
+        self._broken = broken
         features = dict.fromkeys(feature for machine in machines.values() for feature in machine.features)
         self._known = (*Machine.CAPABILITIES, *(f"features.{feature}" for feature in features))
 
@@ -58,6 +62,8 @@ class Capabilities:
             if inside:
                 report((*path, name), f"{name!r} is several capabilities; name one: {', '.join(inside)}", True)
             elif name not in self._known:
+                if self._broken and name.startswith("features."):
+                    continue
                 report((*path, name), f"unknown capability {name!r}{nearest(name, self._known)}", True)
             elif name == "gpu.model" and need.operator in _ORDERED:
                 report((*path, name), f"a model is a name: {need.text!r} cannot be compared with it", False)
@@ -67,12 +73,25 @@ class Capabilities:
                 report((*path, name), f"{need.text!r} is no number of {name}; write >=4, or 4", False)
 
 
+def used_runtimes(groups: Iterable[Group], runtimes: Mapping[str, Runtime]) -> dict[str, Runtime]:
+    """Those that are values of a trial's axis `runtime`."""
+    values = [value for group in groups for axis in group.axes if axis.name == "runtime" for value in axis.values]
+    return {value.label: runtimes[value.label] for value in values if value.label in runtimes}
+
+
 class TrialNames:
     """The checks of one trial's names, against its axes."""
 
-    def __init__(self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: ReportName) -> None:
+    def __init__(
+        self, name: str, trial: TrialModel, groups: tuple[Group, ...], report: ReportName, is_broken: IsBroken
+    ) -> None:
+        """`is_broken` tells what was reported already: nothing is reported that only follows from that."""
         self._path: KeyPath = ("trials", name)
         self._trial = trial
+        self._groups = groups
+        self._sound = not is_broken(*self._path)
+        self._is_broken = is_broken
+        self._axes_are_known = not any(is_broken(*self._path, field) for field in _MAKES_AXES)
         self._axes: dict[str, Axis] = {axis.name: axis for group in groups for axis in group.axes}
         self._report = report
 
@@ -86,15 +105,18 @@ class TrialNames:
             self._check_rule(path, exclude)
             if not exclude.axes:
                 self._report(path, "an exclude names at least one axis; to leave out a whole trial, delete it", True)
-        used = self._runtimes(runtimes)
-        if not any(self._trial.checks_anything(runtime) for runtime in used.values() or [None]):
+        used = used_runtimes(self._groups, runtimes)
+        sound = self._sound and not any(self._is_broken("runtimes", name) for name in used)
+        if sound and not any(self._trial.checks_anything(runtime) for runtime in used.values() or [None]):
             message = f"trial {self._path[1]!r} checks nothing, so it could never fail; say what it is to check"
             self._report(self._path, message, True)
         for index, xfail in enumerate(self._trial.xfail):
             self._check_rule((*self._path, "xfail", index), xfail)
-            self._check_step((*self._path, "xfail", index, "step"), xfail, used)
-        self._check_placeholders(written, used)
-        self._check_benchmark()
+            if sound:
+                self._check_step((*self._path, "xfail", index, "step"), xfail, used)
+        if self._axes_are_known:
+            self._check_placeholders(written, used)
+            self._check_benchmark()
 
     def check_fields(self, variables: Iterable[str]) -> None:
         """Those that the trial calls conditions or under test; `variables` are those of the suite and its runtimes."""
@@ -119,14 +141,10 @@ class TrialNames:
             message = f"cells that differ in {shared[0]!r} would share one entry; put ${{{shared[0]}}} into the name"
             self._report((*self._path, "benchmark"), message, False)
 
-    def _runtimes(self, runtimes: Mapping[str, Runtime]) -> dict[str, Runtime]:
-        axis = self._axes.get("runtime")
-        return {value.label: runtimes[value.label] for value in axis.values if value.label in runtimes} if axis else {}
-
     def _check_rule(self, path: KeyPath, rule: Rule) -> None:
         known = [*self._axes, *(("repeat",) if self._trial.repeat > 1 else ())]
         fields = [*known, "why", *(("step",) if isinstance(rule, Xfail) else ())]
-        for name, wanted in rule.axes.items():
+        for name, wanted in rule.axes.items() if self._axes_are_known else ():
             if name not in known:
                 self._report((*path, name), f"unknown axis {name!r}{nearest(name, fields)}", True)
             elif name == "repeat":

@@ -1,5 +1,6 @@
 """What the jobs of all kinds have in common: name, place, limits, environment, variables and a workspace's files."""
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -38,9 +39,10 @@ def environment_of(cell: Cell) -> Environment:
     interpreter = substitute(runtime.interpreter, cell)
     if interpreter and "/" in interpreter:
         interpreter = str(cell.directory / Path(interpreter).expanduser())
+    own = "{}.{}".format(*sys.version_info) if runtime.packages else None
     return Environment(
         name=cell.runtime_name or "host",
-        python=substitute(runtime.python, cell),
+        python=substitute(runtime.python, cell) or own,
         packages=substitute(runtime.packages, cell),
         interpreter=interpreter,
         image=substitute(runtime.image, cell),

@@ -8,6 +8,8 @@ import msgspec
 from seatrial.job import Finding, Observation, Part
 from seatrial.suite import Cell, TrialModel
 
+MISSING = "missing"  # in what is gathered: sentences about what is not there, without which nothing is run
+
 
 class Judgement(msgspec.Struct, frozen=True):
     """All findings, every check's; and figures by name, for the history."""
@@ -24,7 +26,7 @@ class Kind(Protocol):
 
     def gather(self, cell: Cell) -> dict[str, Any]:
         """What the kind needs to read of this machine, as JSON can hold it. Called once, before the plan is written:
-        the plan keeps it, and the cell has it from then on as `cell.gathered`."""
+        the plan keeps it, and the cell has it from then on as `cell.gathered`. What is `MISSING` refuses the run."""
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         """The parts of one attempt, the one under test first. Pure."""

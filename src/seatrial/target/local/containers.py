@@ -4,6 +4,9 @@ import asyncio
 import os
 import re
 import shutil
+import subprocess
+import tarfile
+import tempfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,6 +100,36 @@ async def working_engine(preferred: str | None) -> str:
             return path
         problems.append(f"{path} does not work: {error}")
     raise TargetError("there is nothing here to run an image with: " + "; ".join(problems), Outcome.REFUSED)
+
+
+async def start_container(engine: str) -> None:
+    """Start a container of a shell of this machine, and see it run; afterwards nothing of it is left. Raises
+    TargetError. That an engine answers says little: what it lacks is told when it starts something."""
+    name = f"localhost/seatrial-doctor:{os.getpid()}"
+    confined = ("--network", "none", "--security-opt", "label=disable")
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        archive = Path(folder, "shell.tar")
+        await asyncio.to_thread(_write_shell, archive)
+        try:
+            for arguments in (("import", str(archive), name), ("run", "--rm", *confined, name, "/bin/sh", "-c", ":")):
+                code, _, error = await _run(engine, *arguments)
+                if code != 0:
+                    last = error.splitlines()[-1] if error else f"exit code {code}"
+                    raise TargetError(f"{engine} does not start a container: {last}")
+        finally:
+            await _run(engine, "rmi", "--force", name)
+
+
+def _write_shell(archive: Path) -> None:
+    """A file system with nothing but /bin/sh, and the libraries that it is started with here."""
+    ldd = shutil.which("ldd", path=os.defpath)
+    if ldd is None:
+        raise TargetError("no container was tried: there is no `ldd` here to make one of a shell with")
+    listed = subprocess.run([ldd, "/bin/sh"], capture_output=True, text=True, check=False).stdout
+    libraries = re.findall(r"(?:=> )?(/\S+) \(0x", listed)  # none for one that is linked with all that it needs
+    with tarfile.open(archive, "w", dereference=True) as file:
+        for path in ("/bin/sh", *libraries):
+            file.add(path, path.lstrip("/"))
 
 
 def container_name(job: Path) -> str:

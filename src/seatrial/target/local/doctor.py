@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from seatrial.target.agent_file import agent_file
-from seatrial.target.local.containers import working_engine
-from seatrial.target.local.processes import PATIENCE_S, ask
+from seatrial.target.local.containers import start_container, working_engine
+from seatrial.target.local.processes import ask
 from seatrial.target.local.uv import uv_path
 from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
+CONTAINER_S = 60.0  # for an engine to start its first container
 LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
 MESSAGE_CHARACTERS = 500
 # The agent's own code, from the file that jobs get: what it cannot do here, it cannot do for a job.
@@ -110,12 +111,17 @@ async def _engine(preferred: str | None) -> Remark:
     what = "containers, for runtimes with `image:`"
     fix = "install podman or docker, and let this user use it; runtimes without an image need neither"
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            return Remark(RemarkLevel.OK, what, await working_engine(preferred))
+        async with asyncio.timeout(CONTAINER_S):
+            engine = await working_engine(preferred)
+            fix = f"make `{Path(engine).name} run` work for this user; runtimes without an image need no containers"
+            await start_container(engine)
+            return Remark(RemarkLevel.OK, what, f"{engine} starts one")
     except TargetError as error:
         return Remark(RemarkLevel.WARNING, what, str(error), fix)
+    except OSError as error:
+        return Remark(RemarkLevel.WARNING, what, f"none could be tried: {error}", "free room for temporary files")
     except TimeoutError:
-        return Remark(RemarkLevel.WARNING, what, f"it does not answer within {PATIENCE_S:g} s", fix)
+        return Remark(RemarkLevel.WARNING, what, f"it does not start one within {CONTAINER_S:g} s", fix)
 
 
 async def _gpus() -> Remark:

@@ -5,11 +5,11 @@ from typing import Any
 
 from seatrial.check import check_job
 from seatrial.job import Finding, Input, Observation, ObservedStep, Part
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell, find_notebooks, names_several, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
-from seatrial.trial.protocol import Judgement
+from seatrial.trial.protocol import MISSING, Judgement
 from seatrial.trial.runtime.model import RuntimeTrial
-from seatrial.trial.runtime.steps import notebook_path, plan_steps
+from seatrial.trial.runtime.steps import NOTEBOOKS, notebook_path, notebooks_of, plan_steps
 
 
 class RuntimeKind:
@@ -17,7 +17,19 @@ class RuntimeKind:
     model = RuntimeTrial
 
     def gather(self, cell: Cell) -> dict[str, Any]:
-        return {}
+        """What folders and globs of notebooks name now, and what is not there; a clone is for the job to look into."""
+        assert isinstance(cell.model, RuntimeTrial)
+        workspace = cell.runtime.workspace if cell.runtime else None
+        if workspace and workspace.git:
+            return {}
+        folder = cell.directory / (substitute(workspace.path, cell) if workspace else "")
+        if not folder.is_dir():  # which is told of the workspace itself
+            return {}
+        paths = [substitute(one.path, cell) for one in cell.model.all_notebooks(cell.runtime)]
+        found = {path: find_notebooks(folder, path) for path in paths}
+        several = {path: some for path, some in found.items() if names_several(path)}
+        missing = [f"there is no notebook {path} in {folder}" for path, some in found.items() if not some]
+        return {key: value for key, value in ((NOTEBOOKS, several), (MISSING, missing)) if value}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         steps = (planned.step for planned in plan_steps(cell))
@@ -44,10 +56,9 @@ def _inputs(cell: Cell) -> list[Input]:
     workspace = cell.runtime.workspace if cell.runtime else None
     if workspace:
         return workspace_inputs(cell, workspace)
-    assert isinstance(cell.model, RuntimeTrial)
     return [
-        Input(str(cell.directory / substitute(notebook.path, cell)), notebook_path(cell, notebook), required=False)
-        for notebook in cell.model.all_notebooks(cell.runtime)
+        Input(str(cell.directory / notebook.path), notebook_path(notebook), required=False)
+        for notebook in notebooks_of(cell)
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema, field_validator
 
-from seatrial.suite import Duration, Model, Notebook, Runtime, Text, TrialModel
+from seatrial.suite import Duration, Model, Notebook, Notebooks, Runtime, Text, TrialModel, names_several
 
 _TEXTS_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 Texts = Annotated[
@@ -99,12 +99,17 @@ def _name(entry: Import | RunStep | Notebook) -> str:
     return entry.path if isinstance(entry, Notebook) else entry.name or entry.command.strip()
 
 
+def _as_glob(path: str) -> str:
+    """Of a folder, what its notebooks are called."""
+    return f"{path.rstrip('/')}/*" if names_several(path) and "*" not in path and "?" not in path else path
+
+
 class RuntimeTrial(TrialModel):
     kind: Literal["runtime"] = "runtime"
     commands: tuple[Text, ...] = Field((), description="Commands that must be on PATH.")
     imports: tuple[_Import, ...] = Field((), description="Modules that must import: a name, or one with its versions.")
     run: tuple[_Run, ...] = Field((), description="Command lines: a text, or one with what it should do.")
-    notebooks: tuple[Notebook, ...] = Field((), description="Notebooks that must run; those of the runtime are added.")
+    notebooks: Notebooks = Field((), description="Notebooks that must run; those of the runtime are added.")
     facts: _Facts = Field(
         None, description="Facts against the machine's declaration; default: unless there is nothing but `run`."
     )
@@ -135,11 +140,16 @@ class RuntimeTrial(TrialModel):
         more = runtime.notebooks if runtime else ()
         return self.notebooks + tuple(notebook for notebook in more if notebook.path not in named)
 
+    def notebook_paths(self) -> tuple[str, ...]:
+        return tuple(notebook.path for notebook in self.notebooks)
+
     def checks_anything(self, runtime: Runtime | None) -> bool:
         return bool(self.facts or self._plain_names() or self.all_notebooks(runtime))
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
-        notebooks = [f"notebook {one.path} {name}" for one in self.all_notebooks(runtime) for name in one.passes]
+        notebooks = [
+            f"notebook {_as_glob(one.path)} {name}" for one in self.all_notebooks(runtime) for name in one.passes
+        ]
         workspace = ["workspace"] if runtime and runtime.workspace and runtime.workspace.git else []
         return ("job", "facts", *workspace, *self._plain_names(), *notebooks)
 

@@ -1,6 +1,6 @@
 """The steps of a runtime trial's cell, each with the check that judges it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +23,7 @@ from seatrial.trial.runtime.model import Facts, RuntimeTrial
 COMMAND_S = 30.0
 IMPORT_S = 900.0
 FACTS_S = 300.0
+NOTEBOOKS = "notebooks"  # in what is gathered: by folder or glob, what it names
 PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
 
 
@@ -30,7 +31,7 @@ def plan_steps(cell: Cell) -> tuple[Planned, ...]:
     """In the order in which they run. The workspace is first, because the others may need what is in it."""
     model = cell.model
     assert isinstance(model, RuntimeTrial)
-    notebooks = model.all_notebooks(cell.runtime)
+    notebooks = notebooks_of(cell)
     return (
         *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
         *_facts(cell, model, bool(notebooks)),
@@ -83,15 +84,33 @@ def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[Planned]:
         yield Planned(step, partial(check_run, expected=expected))
 
 
-def notebook_path(cell: Cell, notebook: Notebook) -> str:
+def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
+    """Each one that the cell runs, once: those that a folder or glob names as they were found when the plan was made.
+    What is named by itself goes by its own entry."""
+    assert isinstance(cell.model, RuntimeTrial)
+    written = cell.model.all_notebooks(cell.runtime)
+    found: Mapping[str, list[str]] = cell.gathered.get(NOTEBOOKS, {})
+    single = {path for one in written if (path := substitute(one.path, cell)) not in found}
+    taken: set[str] = set()
+    notebooks = []
+    for one in written:
+        path = substitute(one.path, cell)
+        for each in found.get(path) or [path]:
+            if each not in taken and (path in single or each not in single):
+                taken.add(each)
+                notebooks.append(one.model_copy(update={"path": each}))
+    return tuple(notebooks)
+
+
+def notebook_path(notebook: Notebook) -> str:
     """Where the job finds it in its work folder; one from outside the suite's folder loses what leads there."""
-    path = PurePosixPath(substitute(notebook.path, cell))
+    path = PurePosixPath(notebook.path)
     parts = [part for part in path.parts if part not in ("..", ".", "/")]
     return str(PurePosixPath(*parts)) if parts else str(path)
 
 
 def _notebook(cell: Cell, notebook: Notebook) -> Planned:
-    path = notebook_path(cell, notebook)
+    path = notebook_path(notebook)
     args: dict[str, Any] = {
         "path": path,
         "passes": list(notebook.passes),
@@ -105,5 +124,5 @@ def _notebook(cell: Cell, notebook: Notebook) -> Planned:
     limit_s = None
     if notebook.timeout_s is not None:  # rerun and restart bring a fresh pass with them
         limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
-    step = Step(f"notebook {substitute(notebook.path, cell)}", "notebook", args, limit_s)
+    step = Step(f"notebook {notebook.path}", "notebook", args, limit_s)
     return Planned(step, check_notebook)
