@@ -47,8 +47,17 @@ def test_a_processor_has_a_name_on_every_machine(
     assert seen.hardware()["cpu"] == model
 
 
+def test_a_tpu_is_told_with_its_type_and_topology(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        (tmp_path / f"accel{number}").touch()
+    monkeypatch.setattr(seen, "TPU_FILES", str(tmp_path / "accel[0-9]*"))
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-16")
+    monkeypatch.setenv("TPU_TOPOLOGY", "4x4")
+    assert seen.hardware()["tpu"] == {"type": "v5litepod-16", "topology": "4x4", "chips": 4}
+
+
 def test_without_the_kernels_files_it_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CPU_FILE", "MEMORY_FILE", "GPU_FILES"):
+    for name in ("CPU_FILE", "MEMORY_FILE", "GPU_FILES", "TPU_FILES"):
         monkeypatch.setattr(seen, name, str(tmp_path / "none"))
     assert seen.hardware() == {
         "cpu": os.uname().machine, "cores": len(os.sched_getaffinity(0)), "memory_bytes": None, "gpu": [],

@@ -13,7 +13,7 @@ from reads import LOSS, STEP, STEP_TIME, pattern, read_log, values
 
 from seatrial.agent.logs.figures import all_plain, number
 from seatrial.agent.logs.lines import LINE_BYTES, Block, Lines
-from seatrial.agent.logs.long_line import OVERLAP_BYTES, WINDOW_BYTES
+from seatrial.agent.logs.long_line import OVERLAP_BYTES, WINDOW_BYTES, rank_of
 from seatrial.agent.logs.patterns import Pattern
 from seatrial.agent.logs.reading import LINGER_S, QUIET_S, Reading
 from seatrial.agent.logs.series import FULL
@@ -44,12 +44,33 @@ def test_pieces_of_any_size_read_the_same(chunk: int) -> None:
         ("2.31,", 2.31), ("'2.31'", 2.31), ('"2.31",', 2.31), ("(2.31)", 2.31), ("2.31.", 2.31), ("1e999", math.inf),
         ("tensor(2.31,", 2.31), ("tensor(nan,", math.nan), ("np.float32(1.5)", 1.5), ("1_000", None), ("3.2s", None),
         ("", None), ("fast", None), ("1.2.3", None), ("--1", None), ("0x10", None), ("1" * 500, None), ("nano", None),
-        ("info", None), ("1,000.5", None), ("١", None),
+        ("info", None), ("1,000.5", 1000.5), ("1,234,567", 1234567.0), ("1,23", None), ("1,2345", None),
+        ("-1,234.5,", -1234.5), ("١", None),
     ],
 )  # fmt: skip
 def test_numbers_are_read_as_programs_print_them(text: str, expected: float | None) -> None:
     found = number(text.encode())
     assert found is expected or found == expected or (expected is not None and math.isnan(expected) and found != found)
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"),
+    [
+        ("[rank1]: step: 3", 1), ("[Rank 12] step: 3", 12), ("rank=0 step: 3", 0), ("INFO local_rank: 2 step: 3", 2),
+        ("[default3]:step: 3", 3), ("[1,5]<stdout>:step: 3", 5), ('{"rank": 4, "step": 3}', 4), ("step: 3", None),
+        ("[3] step: 3", None), ("frank 3 step: 3", None), ("ranking 3", None), ("x" * 500 + " rank 1", None),
+    ],
+)  # fmt: skip
+def test_a_line_is_of_the_rank_that_it_names(line: str, rank: int | None) -> None:
+    assert rank_of(line.encode()) == rank
+
+
+def test_the_values_of_each_rank_are_known_by_it() -> None:
+    log = b"".join(b"[rank%d]: step: %d\n" % (rank, step) for rank, step in ((0, 1), (0, 2), (1, 1), (1, 2)))
+    _, notes = read_log(log, values={"step": STEP})
+    assert values(notes, "step", field="ranks") == [0, 0, 1, 1]
+    _, plain = read_log(LOG, values={"step": STEP})
+    assert all("ranks" not in note for note in plain)
 
 
 @given(st.lists(st.sampled_from([b"1.5", b"2,", b"-3e-5", b"nan", b"inf", b"1e999", b"", b"x", b"1e5", b"'7'"])))

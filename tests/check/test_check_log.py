@@ -106,6 +106,26 @@ def test_a_forbidden_line_of_a_killed_job_is_known_from_its_note() -> None:
     assert clean.verdict is Verdict.SKIPPED  # how the log went on is not known
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
+        "RuntimeError: CUDA error: out of memory",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.",
+        "MemoryError",
+    ],
+)
+def test_a_job_that_ran_out_of_memory_is_of_that_class(line: str) -> None:
+    seen = train(code=1, output=f"Traceback (most recent call last):\n  File x\n{line}\nand more\n")
+    (finding,) = check_exit(seen, EXITED)
+    assert (finding.verdict, finding.class_) == (Verdict.FAILED, "memory")
+    assert line[:40] in finding.message
+    note = {"note": "never", "pattern": "Error", "host": 0, "line": 3, "text": line}
+    (forbidden,) = check_log(train(note, outcome=None, code=None), LogExpected(never=("Error",)))
+    assert forbidden.class_ == "memory"
+    assert check_exit(train(code=1, output="never out of memory: ok"), EXITED)[0].class_ == "exit"
+
+
 def test_a_pattern_that_never_ends_is_the_suites_fault() -> None:
     seen = train(dropped=[{"pattern": "(a+)+b", "why": "took 1 s on line 4"}])
     for expected in (LogExpected(must=("(a+)+b",)), LogExpected(never=("(a+)+b",))):

@@ -27,6 +27,47 @@ def test_a_first_step_that_compiles_is_left_out_and_the_median_is_the_steady_one
     assert median(steps[left_out:]) == pytest.approx(1.0, rel=0.02)
 
 
+def ranked(name: str, *lines: tuple[int, float, float]) -> dict[str, object]:
+    """A note of values of several ranks in one log: rank, value and when it came."""
+    note = values(name, [value for _, value, _ in lines])
+    return {**note, "ranks": [rank for rank, _, _ in lines], "at": [at_s for _, _, at_s in lines]}
+
+
+def test_ranks_in_one_log_make_the_same_steps_and_each_has_its_own_time() -> None:
+    lines = [(rank, step, step + 0.9 * rank) for step in range(12) for rank in (0, 1)]
+    for ordered in (lines, sorted(lines), sorted(lines, key=lambda line: line[2])):
+        observed = train(ranked("step", *ordered))
+        (finding,) = check_steps(observed, "step", parse_requirement("12"), None)
+        assert finding.message.startswith("12 steps")
+        taken = from_lines(observed)
+        assert taken is not None
+        assert taken.seconds == pytest.approx(1.0)
+
+
+def test_the_slowest_rank_is_the_step_time() -> None:
+    lines = [(rank, 1.0 + rank, float(step)) for step in range(12) for rank in (0, 1)]
+    taken = from_log(train(ranked("step_time", *lines)))
+    assert taken is not None
+    assert (taken.seconds, taken.source) == (2.0, "the log of rank 1")
+
+
+def test_ranks_that_do_not_name_themselves_make_no_step_shorter() -> None:
+    numbers = [step for step in range(12) for _ in range(2)]
+    note = {**values("step", numbers), "at": [step + 0.9 * (place % 2) for place, step in enumerate(numbers)]}
+    taken = from_lines(train(note))
+    assert taken is not None
+    assert taken.seconds == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "made"),
+    [([1, 2, 3], 3), ([1, 1, 2, 2], 2), ([1, 2, 3, 1, 2, 3], 6), ([0, 1, 2, 1, 2, 3], 4), ([], 0), ([5, 6, 1, 2], 4)],
+)
+def test_steps_that_come_again_count_once_unless_the_count_began_anew(numbers: list[int], made: int) -> None:
+    (finding,) = check_steps(train(values("step", numbers)), "step", parse_requirement(str(made)), None)
+    assert finding.message.startswith(f"{made} steps")
+
+
 def test_a_long_warmup_is_found_whole() -> None:
     steps = [35.0, *(1 + 0.5 * 0.85**n for n in range(20)), *noisy(80, seed=3)]
     assert 9 <= warmup(steps) <= 21

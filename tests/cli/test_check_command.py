@@ -82,6 +82,7 @@ def test_their_five_checks_pass_on_their_layout(tmp_path: Path, theirs: Path) ->
         "files profile steps": "passed",
         "files profile agrees": "skipped",
         "train metric step_time": "passed",
+        "files profile agrees step_time": "passed",
         "figures bounds step_time": "passed",
         "figures bounds loss": "passed",
     }
@@ -101,8 +102,16 @@ def lose_metrics(job: Path) -> None:
     (job / "outputs" / "0-1" / "train_metrics.json").unlink()
 
 
+def profiled(seconds: float) -> Callable[[Path], None]:
+    return rewrite("profile/*/**/*.pb", tpu_profile([number * seconds for number in range(5)], devices=4))
+
+
 def slower(seconds: float) -> Callable[[Path], None]:
-    return rewrite("outputs/*/train_metrics.json", json.dumps({"step_execution_time": seconds}))
+    def both(job: Path) -> None:
+        rewrite("outputs/*/train_metrics.json", json.dumps({"step_execution_time": seconds}))(job)
+        profiled(seconds)(job)
+
+    return both
 
 
 @pytest.mark.parametrize(
@@ -116,6 +125,7 @@ def slower(seconds: float) -> Callable[[Path], None]:
         ),
         (rewrite("pod.log", "val_loss: 0.4735\nFinished training run\n"), {"train loss": "failed"}),
         (copy_profile, {"files profile count": "failed"}),
+        (profiled(3.0), {"files profile agrees step_time": "failed"}),
         (slower(2.7), {"figures bounds step_time": "slower"}),
         (slower(2.3), {"figures bounds step_time": "faster"}),
         (rewrite("outputs/0-1/*.json", '{"step_execution_time": null}'), {"train metric step_time": "failed"}),

@@ -117,7 +117,7 @@ def test_limits_names_and_tags_do_not_count(suite_of: Make) -> None:
 def test_hardware_counts_but_not_memory_to_the_byte(suite_of: Make) -> None:
     cell = one(suite_of({"run": ["true"]}))
     assert fingerprint(cell, HARDWARE) == fingerprint(cell, {**HARDWARE, "memory_bytes": 2})
-    for other in ({"cores": 4}, {"cpu": "y"}, {"gpu": ["A100"]}):
+    for other in ({"cores": 4}, {"cpu": "y"}, {"gpu": ["A100"]}, {"tpu": {"type": "v6e-8", "topology": "2x4"}}):
         assert fingerprint(cell, HARDWARE) != fingerprint(cell, {**HARDWARE, **other})
 
 

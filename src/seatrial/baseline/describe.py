@@ -146,6 +146,9 @@ def hardware_text(found_hardware: dict[str, Any]) -> str:
     gpus = found_hardware.get("gpu")
     models = Counter(map(str, gpus)) if isinstance(gpus, list) else Counter()
     parts += [f"{count} × {model}" for model, count in models.items()]
+    tpu = found_hardware.get("tpu")
+    if isinstance(tpu, dict):
+        parts.append(" ".join(str(tpu[key]) for key in ("type", "topology") if tpu.get(key)) or "TPU")
     if others := found_hardware.get("others"):
         parts.append(f"{len(others)} of its hosts other than that")
     return ", ".join(parts)

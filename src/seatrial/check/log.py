@@ -20,6 +20,11 @@ ONE_IS_ENOUGH = "where one is enough: `log: {hosts: any}`"
 SHELL_SIGNAL = 128
 _KILLING = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM}
 _HOST = re.compile(r"^\[\d+\] (?:--- host \d+ ended .*\n?)?", re.MULTILINE)
+_MEMORY = re.compile(
+    r"^.*(?:(?:CUDA|HIP|XLA|GPU|ROCm|CUBLAS|cuDNN|device)\b.*\bout of memory|RESOURCE_EXHAUSTED|OutOfMemoryError"
+    r"|cudaErrorMemoryAllocation|hipErrorOutOfMemory|\bMemoryError\b|std::bad_alloc).*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _ENDED = re.compile(r"^\[\d+\] --- host (\d+) ended", re.MULTILINE)
 
 
@@ -56,11 +61,20 @@ def _bad_code(observed: ObservedStep, code: int) -> Finding:
     """A shell reports a signal that killed its command by an exit code above 128."""
     host = _ENDED.search(observed.output) if _several(observed) else None
     place = f" on host {host[1]}" if host else ""
+    if short := out_of_memory(observed.output):
+        message = f"out of memory{place} (exit code {code}): {short}"
+        return failed(observed, "exit", "memory", message, relevant_output(observed))
     if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
         name = signal.Signals(code - SHELL_SIGNAL).name
         message = f"it was killed{place} by {name} (exit code {code} of its shell)"
         return failed(observed, "exit", "signal", message, relevant_output(observed))
     return failed(observed, "exit", "exit", f"exit code {code}{place}, and should be 0", relevant_output(observed))
+
+
+def out_of_memory(output: str) -> str:
+    """The line which says that a program, or its GPU, had not enough memory; empty when none does."""
+    found = _MEMORY.search(output)
+    return _HOST.sub("", found[0]).strip()[:200] if found else ""
 
 
 def _several(observed: ObservedStep) -> bool:
@@ -167,7 +181,9 @@ def _never(observed: ObservedStep, pattern: str) -> Finding:
     stopped = stopped_by(observed)
     if stopped.get("what") == "never" and stopped.get("pattern") == pattern:
         message += f"; it was ended{_after(stopped)}"
-    return failed(observed, check, "log", message, with_heading(str(first.get("text") or ""), observed.output))
+    text = str(first.get("text") or "")
+    class_ = "memory" if out_of_memory(text) or out_of_memory(observed.output) else "log"
+    return failed(observed, check, class_, message, with_heading(text, observed.output))
 
 
 def _stall(observed: ObservedStep, stopped: dict[str, Any]) -> Finding:

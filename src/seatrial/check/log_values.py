@@ -19,6 +19,7 @@ class LogValue(msgspec.Struct, frozen=True):
     step: int | None = None
     line: int | None = None
     at_s: float | None = None
+    rank: int | None = None  # of several processes that write into the log of one host
 
 
 class LogValues(msgspec.Struct, frozen=True):
@@ -40,6 +41,13 @@ class LogValues(msgspec.Struct, frozen=True):
 
     def of(self, host: int) -> list[LogValue]:
         return self.by_host.get(host, [])
+
+    def by_rank(self, host: int) -> dict[int | None, list[LogValue]]:
+        """Those of one host, apart for each of its ranks; None: of lines that name no rank."""
+        found: dict[int | None, list[LogValue]] = {}
+        for one in self.of(host):
+            found.setdefault(one.rank, []).append(one)
+        return found
 
     @property
     def readings(self) -> Iterator[LogValue]:
@@ -127,13 +135,14 @@ def _readings(note: dict[str, Any]) -> Iterator[LogValue]:
     for index, item in enumerate(note["values"]):
         value = as_number(item)
         if value is not None:
-            step, line, at_s = (_at(note.get(key), index) for key in ("steps", "lines", "at"))
+            step, line, at_s, rank = (_at(note.get(key), index) for key in ("steps", "lines", "at", "ranks"))
             yield LogValue(
                 value,
                 host,
                 int(step) if isinstance(step, int | float) else None,
                 int(line) if isinstance(line, int | float) else None,
                 as_number(at_s),
+                rank if isinstance(rank, int) else None,
             )
 
 

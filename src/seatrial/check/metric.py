@@ -140,8 +140,8 @@ def _is_number(text: str) -> bool:
 
 
 def _from_log(train: ObservedStep, expected: MetricExpected) -> Measured:
-    """Of each host's values, then the worst host's. One that is no number hides what it should have been: it is never
-    left out to make a figure of the others."""
+    """Of each host's values, and of each rank's where lines name it, then the worst one's. A value that is no number
+    hides what it should have been: it is never left out to make a figure of the others."""
     taken = log_values(train, expected.log)
     if not taken.hosts:
         raise NotMeasured(f"no line matches {expected.match!r}")
@@ -152,11 +152,12 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> Measured:
     for host in taken.hosts:
         if odd := no_numbers(taken, host):
             raise NotMeasured(odd + (f" (host {host})" if len(taken.hosts) > 1 else ""))
-        values = [one.value for one in taken.of(host)]
-        left_out = _warmup(values, expected)
         if how == "last":
             by_host.append((taken.last[host], 1, 0))
-        elif values:
+            continue
+        for readings in taken.by_rank(host).values():
+            values = [one.value for one in readings]
+            left_out = _warmup(values, expected)
             by_host.append((_one_of(values[left_out:], how), len(values) - left_out, left_out))
     if not by_host:
         raise NotMeasured("none of its values was kept")

@@ -1,5 +1,6 @@
 """Findings for profiles that were opened: they hold events, of the right devices, and the steps of the log."""
 
+import math
 from collections.abc import Iterable
 from statistics import median
 from typing import Any
@@ -8,7 +9,7 @@ import msgspec
 
 from seatrial.check.files import entry_files, host_in_path, several
 from seatrial.check.log_values import log_values
-from seatrial.check.step_time import SECONDS, profile_steps
+from seatrial.check.step_time import SECONDS, from_profile, profile_steps
 from seatrial.check.threshold import Threshold
 from seatrial.job import Finding, ObservedStep, Verdict
 
@@ -44,6 +45,21 @@ def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected:
     if expected.window is not None:
         findings.append(_window(step, opened, expected.window))
     return [*findings, _agrees(step, opened, train, expected)]
+
+
+def check_profile_figure(
+    files: ObservedStep, name: str, agrees: float, metric: str, seconds: float, source: str
+) -> list[Finding]:
+    """Whether a step time that the job wrote into a file is that of its profile; nothing where there is no profile."""
+    taken = from_profile(profiles(files, name))
+    if taken is None:
+        return []
+    check, apart = f"agrees {metric}", abs(taken.seconds / seconds - 1) if seconds else math.inf
+    message = f"a step takes {taken.seconds:.4g} s in the profile and {seconds:.4g} s by {metric} ({source})"
+    if apart <= agrees:
+        return [Finding(f"files {name}", check, Verdict.PASSED, message=f"{message}, {apart:.2%} apart")]
+    wrong = f"{message}: {apart:.1%} apart, and should be within {agrees * 100:.4g}%"
+    return [Finding(f"files {name}", check, Verdict.FAILED, "profile", wrong)]
 
 
 def _whole(step: str, opened: list[tuple[str, dict[str, Any]]]) -> Finding:

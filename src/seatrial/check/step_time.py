@@ -2,7 +2,7 @@
 from a profile. The first steps compile; they are left out, by what the values themselves say."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any, Literal
@@ -72,8 +72,8 @@ def from_log(observed: ObservedStep, unit: str = "s") -> StepTime | None:
     """From what the log says of each step."""
     return _slowest(
         {
-            host: [one.value * SECONDS[unit] for one in readings if math.isfinite(one.value) and one.value > 0]
-            for host, readings in log_values(observed, "step_time").by_host.items()
+            writer: [one.value * SECONDS[unit] for one in readings if math.isfinite(one.value) and one.value > 0]
+            for writer, readings in _by_writer(log_values(observed, "step_time"))
         },
         "the log",
     )
@@ -82,10 +82,14 @@ def from_log(observed: ObservedStep, unit: str = "s") -> StepTime | None:
 def from_lines(observed: ObservedStep) -> StepTime | None:
     """From when the lines of steps came, by the agent's one clock; None where a buffer let them come in heaps."""
     taken = {}
-    for host, readings in log_values(observed, "step").by_host.items():
-        values = [value for one, after in pairwise(readings) if (value := _between(one, after)) is not None]
+    for writer, readings in _by_writer(log_values(observed, "step")):
+        # From the first line of a step to the first of the next: ranks that name themselves nowhere each write one.
+        first = [
+            one for before, one in pairwise([None, *readings]) if one and not (before and before.value == one.value)
+        ]
+        values = [value for one, after in pairwise(first) if (value := _between(one, after)) is not None]
         if values and sum(value <= 0 for value in values) <= len(values) // 10:
-            taken[host] = values
+            taken[writer] = values
     return _slowest(taken, "the times at which the lines of steps came")
 
 
@@ -146,11 +150,27 @@ def _highest(steps: LogValues, host: int) -> float:
 
 
 def _made(steps: LogValues, host: int) -> int:
-    """Steps that a host reported; one that is reported twice in a row, by a progress bar say, is one."""
+    """Steps that a host reported: those of the rank that reports most, for its ranks make the same ones."""
+    by_rank = steps.by_rank(host)
     if steps.thinned(host):
-        return steps.counts[host]
-    readings = [one for one in steps.of(host) if math.isfinite(one.value)]
-    return sum(before is None or one.value != before.value for before, one in pairwise([None, *readings]) if one)
+        return steps.counts[host] // max(1, len(by_rank))
+    return max((_distinct([one.value for one in readings]) for readings in by_rank.values()), default=0)
+
+
+def _distinct(numbers: Sequence[float]) -> int:
+    """Steps that differ. One that comes again is a new one only where the count began anew, at its first number or
+    below, as many programs do in each epoch; else it is a progress bar, or a rank that does not name itself."""
+    made, highest, first = 0, -math.inf, math.inf
+    before = math.nan
+    for number in filter(math.isfinite, numbers):
+        if number != before and number <= first and made:
+            highest = -math.inf
+        if number > highest:
+            made += 1
+            highest = number
+        first = min(first, number)
+        before = number
+    return made
 
 
 def _judged(observed: ObservedStep, check: str, wanted: Threshold, have: float, message: str) -> Finding:
@@ -168,12 +188,24 @@ def _between(one: LogValue, after: LogValue) -> float | None:
     return (after.at_s - one.at_s) / (after.value - one.value)
 
 
-def _slowest(by_host: dict[int, list[float]], source: str) -> StepTime | None:
+Writer = tuple[int, int | None]  # host and rank
+
+
+def _by_writer(values: LogValues) -> Iterator[tuple[Writer, list[LogValue]]]:
+    for host in values.by_host:
+        for rank, readings in values.by_rank(host).items():
+            yield (host, rank), readings
+
+
+def _slowest(taken: dict[Writer, list[float]], source: str) -> StepTime | None:
+    """Of one process: what several of them print is not mixed."""
     best: StepTime | None = None
-    for host, values in by_host.items():
+    several = len({host for host, _ in taken}) > 1
+    for (host, rank), values in taken.items():
         left_out = warmup(values)
         kept = values[left_out:]
         if kept and (best is None or median(kept) > best.seconds):
-            place = f" of host {host}" if len(by_host) > 1 else ""
+            place = f" of host {host}" if several else ""
+            place += f" of rank {rank}" if rank is not None else ""
             best = StepTime(median(kept), len(kept), left_out, source + place)
     return best

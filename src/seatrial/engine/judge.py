@@ -13,7 +13,6 @@ import msgspec
 
 from seatrial.check import UNJUDGED, apply_xfails, check_bounds, headline, with_log_error
 from seatrial.job import (
-    COUNTED,
     AttemptResult,
     Exit,
     Finding,
@@ -130,7 +129,8 @@ def reason(findings: list[Finding], verdict: Verdict) -> str:
 def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
     """As Seatrial 0.1 made it, of conditions and what is under test together: bounds of that time still judge the
     cells that they were made for."""
-    counted = {key: hardware.get(key) for key in (*COUNTED, *(["others"] if "others" in hardware else []))}
+    others = ["others"] if "others" in hardware else []
+    counted = {key: hardware.get(key) for key in ("cpu", "cores", "gpu", *others)}
     return hashlib.sha256((cell.work + json.dumps(counted, sort_keys=True, default=str)).encode()).hexdigest()[:8]
 
 

@@ -8,7 +8,7 @@ depend on whether its hosts were processes of one machine.
 - What a log must and must not say, and the values in it, are kept by host. A line's number is that in its host's log.
 - Files are counted as if all hosts had one folder: what two hosts have under the same path counts once. Each is told
   below `hosts/N/`; one that several hosts see as the same (a shared folder) is told once, under its plain path.
-- The hardware is host 0's; `others` has what another host has instead, where cpu, cores or gpu are not the same.
+- The hardware is host 0's; `others` has what another host has instead, where cpu, cores, gpu or tpu are not the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from seatrial.job.lifecycle import Outcome
 from seatrial.job.observation import ObservedStep, Records
 
 # Of the hardware: the rest (memory to the byte) differs between machines that are the same.
-COUNTED = ("cpu", "cores", "gpu")
+COUNTED = ("cpu", "cores", "gpu", "tpu")
 # What becomes of a host when another one failed, or when nobody saw what did.
 _FOLLOWS = (Outcome.CANCELLED, Outcome.EVICTED, Outcome.LOST, None)
 
@@ -175,7 +175,7 @@ _RESULTS = {"train": _train_result, "files": _files_result}
 def _hardware(found: list[dict[str, Any]]) -> dict[str, Any]:
     first = found[0]
     others = {
-        str(host): {key: one.get(key) for key in COUNTED}
+        str(host): {key: one.get(key) for key in COUNTED if key in one or key in first}
         for host, one in enumerate(found)
         if one and any(one.get(key) != first.get(key) for key in COUNTED)
     }

@@ -70,8 +70,7 @@ def _fields(cell: Cell, hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]
     yield from flat_fields({name: _env_text(value) for name, value in cell.env.items()}, ENV)
     yield from flat_fields(cell.machine.content(), MACHINE)
     yield from flat_fields({axis: value for axis, value in cell.values.items() if axis not in APART}, AXES)
-    counted = (*COUNTED, *([OTHERS] if OTHERS in hardware else []))
-    yield from flat_fields({key: hardware.get(key) for key in counted}, HARDWARE)
+    yield from flat_fields({key: hardware[key] for key in (*COUNTED, OTHERS) if key in hardware}, HARDWARE)
 
 
 def _of_trial(trial: TrialModel) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Numbers as programs print them. What is none is not taken for one: `1_000`, `3.2s` and `fast` are not."""
+"""Numbers as programs print them, `1,234.5` too. What is none is not taken for one: `1_000`, `3.2s`, `fast`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _BEFORE = rb"[%s]*(?:(?:tensor|[Aa]rray|np\.\w+|jnp?\.\w+)\()?" % re.escape(_ARO
 _NUMBER = rb"([-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|inf(?:inity)?|nan))"
 _AFTER = rb"(?:[%s.]*|,.*\))" % re.escape(_AROUND)
 _TOKEN = re.compile(_BEFORE + _NUMBER + _AFTER, re.IGNORECASE)
+# The commas of 1,234,567.8: groups of three digits to the end of the whole part, and not the items of a list.
+_THOUSANDS = re.compile(rb"(?<=\d),(?=\d{3}(?:,\d{3})*(?!\d|,))")
 LONGEST = 400  # characters of what may be a number
 _PLAIN = b"0123456789.+-" + _AROUND
 _OVERFLOW = re.compile(rb"[eE]\+?\d{3}")
@@ -23,7 +25,7 @@ def number(token: Optional[bytes]) -> Optional[float]:
     try:
         return float(token.rstrip(b","))
     except ValueError:
-        found = _TOKEN.fullmatch(token)
+        found = _TOKEN.fullmatch(_THOUSANDS.sub(b"", token))
         return None if found is None else float(found.group(1))
 
 

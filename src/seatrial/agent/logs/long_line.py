@@ -20,6 +20,10 @@ TEXT_BEFORE = 40  # bytes of a line that are shown before what was found in it
 TEXT_CHARACTERS = 500
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 _PREFIX = re.compile(rb"\[(\d{1,6})\] ?")
+RANK_BYTES = 400  # of a line: what names its rank is near its beginning
+_RANK = re.compile(
+    rb"(?:\b|_)rank['\"]?\s*[:=#]?\s*(\d{1,6})\b|^\[default(\d{1,6})\]|^\[\d+,(\d{1,6})\]<std", re.IGNORECASE
+)
 
 
 def plain(data: bytes) -> bytes:
@@ -31,6 +35,13 @@ def host_of(line: bytes) -> Tuple[int, int]:
     """The host that a line is of (`[h] text`), and how long what says so is. A line that does not say is host 0's."""
     prefix = _PREFIX.match(line)
     return (int(prefix.group(1)), prefix.end()) if prefix else (0, 0)
+
+
+def rank_of(line: bytes) -> Optional[int]:
+    """The rank that a line is of, where several processes of a host write into one log: `[rank1]: text`, `rank=1`, and
+    what torchrun (`[default1]:`) and mpirun (`[1,1]<stdout>:`) put before it."""
+    found = _RANK.search(line, 0, RANK_BYTES) if b"ank" in line or b"ANK" in line or line[:1] == b"[" else None
+    return None if found is None else int(found.group(found.lastindex or 0))
 
 
 def shown(data: bytes, start: int, mask: Mask) -> str:

@@ -33,6 +33,7 @@ class ValueSeries:
         self._values: List[Optional[float]] = []
         self._lines: List[int] = []
         self._at: List[float] = []
+        self._ranks: List[Optional[int]] = []
 
     @property
     def thinned(self) -> bool:
@@ -50,7 +51,9 @@ class ValueSeries:
         """So many that are surely finite numbers, and are not kept."""
         self.count += count
 
-    def add(self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float]) -> None:
+    def add(
+        self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float], rank: Optional[int] = None
+    ) -> None:
         keep = self.count % self._stride == 0
         if self.count == 0:
             self.first = value
@@ -61,7 +64,7 @@ class ValueSeries:
             self._odd += 1
             keep = keep or self._odd < FULL
         if keep:
-            self._keep(value, line, step, at_s)
+            self._keep(value, line, step, at_s, rank)
             if self.kept - self._of_wanted >= self._stride_ends:
                 self._stride *= 2
                 self._stride_ends += MORE
@@ -74,8 +77,11 @@ class ValueSeries:
             self._of_wanted += 1
             self._keep(value, line, step, at_s)
 
-    def _keep(self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float]) -> None:
+    def _keep(
+        self, value: Optional[float], line: int, step: Optional[int], at_s: Optional[float], rank: Optional[int] = None
+    ) -> None:
         self.kept += 1
+        self._ranks.append(rank)
         self._steps.append(step)
         self._values.append(value)
         self._lines.append(line)
@@ -84,7 +90,7 @@ class ValueSeries:
 
     def note(self) -> Dict[str, Any]:
         """What has been kept since the last note. `at` is empty where it is not known when a line was written."""
-        made = {
+        made: Dict[str, Any] = {
             "note": "values",
             "name": self.name,
             "host": self.host,
@@ -93,7 +99,9 @@ class ValueSeries:
             "lines": self._lines,
             "at": self._at,
         }
-        self._steps, self._values, self._lines, self._at = [], [], [], []
+        if any(rank is not None for rank in self._ranks):
+            made["ranks"] = self._ranks
+        self._steps, self._values, self._lines, self._at, self._ranks = [], [], [], [], []
         return made
 
     def result(self) -> Dict[str, Any]:

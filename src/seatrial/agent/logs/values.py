@@ -9,7 +9,7 @@ from typing import AbstractSet, Any, Callable, Dict, Iterable, List, Optional, S
 from ..masking.mask import Mask
 from .figures import all_plain, number, to_json, whole
 from .lines import Block, LogPart
-from .long_line import Window
+from .long_line import Window, rank_of
 from .patterns import Match, Pattern
 from .progress import StepProgress
 from .series import ValueSeries
@@ -155,7 +155,8 @@ class Values:
             if series.name == self._counts_steps:
                 self._progress.saw(series.host, None, now_s)
         line = block.line_at(offset)
-        series.add(value, line, step, self._since_begin(now_s))
+        rank = None if isinstance(block, Window) else rank_of(block.data[slice(*block.bounds(offset))])
+        series.add(value, line, step, self._since_begin(now_s), rank)
         if series.name in self._finite and value is not None and not math.isfinite(value):
             reading = {"name": series.name, "host": series.host, "line": line, "step": step, "value": to_json(value)}
             self._stop("value", dict(reading, text=block.text_at(offset, self._mask)), now_s)

@@ -13,6 +13,11 @@ GPU_FILES = "/proc/driver/nvidia/gpus/*/information"
 # The first of these that is there names the processor: x86, then what ARM, POWER and others write instead.
 CPU_NAMES = ("model name", "Model", "cpu", "Hardware", "CPU part")
 MOST_GPUS = 64
+TPU_FILES = "/dev/accel[0-9]*"
+TPU_VARIABLES = {
+    "type": ("TPU_ACCELERATOR_TYPE", "TORCHPRIME_TPU_TYPE"),
+    "topology": ("TPU_TOPOLOGY",),
+}
 
 
 def hardware(
@@ -25,7 +30,21 @@ def hardware(
         "cores": len(cpus) if cpus else len(os.sched_getaffinity(0)),
         "memory_bytes": memory_bytes or _memory_bytes(),
         "gpu": _gpu_models(gpus),
+        **_tpu(),
     }
+
+
+def _tpu() -> Dict[str, Dict[str, Any]]:
+    """What the host of a TPU says of it: its type (v5litepod-16), the topology of its slice (4x4), and the chips here.
+    Nothing where there is none."""
+    named = {
+        field: value
+        for field, names in TPU_VARIABLES.items()
+        for value in [next((os.environ[name] for name in names if os.environ.get(name)), None)]
+        if value
+    }
+    chips = len(glob.glob(TPU_FILES))
+    return {"tpu": dict(named, chips=chips)} if named or chips else {}
 
 
 def _fields(path: str) -> Dict[str, str]:

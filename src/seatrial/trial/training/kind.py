@@ -12,9 +12,9 @@ from seatrial.check.log import LogExpected, check_exit, check_log
 from seatrial.check.log_values import log_values
 from seatrial.check.loss import LossExpected, check_loss
 from seatrial.check.metric import MetricExpected, check_metric, figure_data, step_time_figure
-from seatrial.check.profile import AGREES, ProfileExpected, check_profile, profiles
+from seatrial.check.profile import AGREES, ProfileExpected, check_profile, check_profile_figure, profiles
 from seatrial.check.step_time import StepTime, check_steps, from_lines, from_log, from_profile, times_broken
-from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict
+from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict, unit_factor
 from seatrial.suite import Cell, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
@@ -81,6 +81,7 @@ class TrainingKind:
                 findings.append(finding)
             if made:
                 metrics[name] = made
+                findings += _against_profile(model, files, name, metric, made)
         return Judgement(findings, _figures(train) | metrics)
 
 
@@ -132,6 +133,23 @@ def _profile(cell: Cell, model: TrainingTrial, entry: Files) -> ProfileExpected:
         agrees=AGREES if entry.agrees is None else entry.agrees,
         log_unit=model.steps.unit,
     )
+
+
+def _against_profile(
+    model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: dict[str, Any]
+) -> list[Finding]:
+    """What the job itself says of its step time, against what its profile shows."""
+    if name != STEP_TIME or metric.file is None or metric.aggregate is not None:
+        return []
+    seconds = made["value"] * (unit_factor(metric.unit, "s") or 0.0)
+    profiled = ((one, entry) for one, entry in model.files.items() if entry.profile)
+    return [
+        finding
+        for one, entry in profiled
+        for finding in check_profile_figure(
+            files, one, AGREES if entry.agrees is None else entry.agrees, name, seconds, made["source"]
+        )
+    ]
 
 
 def _metric(cell: Cell, name: str, metric: Metric, hosts: int) -> MetricExpected:

@@ -9,7 +9,8 @@ from seatrial.suite import Cell, fill
 # Nothing here needs a newer `re` than that of Python 3.8. Each begins with a literal and then looks back at what is
 # before it: `re` finds a literal twenty times as quickly as anything else.
 _NUMBER = (
-    r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF(?:INITY)?)\b)"
+    r"[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d*)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
+    r"|(?:[nN]a[nN]|NAN|[iI]nf(?:inity)?|INF(?:INITY)?)\b)"
 )
 _OTHERS = ("[vV]al", "[vV]alidation", "[eE]val", "[tT]est", "[dD]ev", "[bB]est")  # losses that are another one
 _NOT_THEM = "".join(rf"(?<!{word} [lL]oss)" for word in _OTHERS)
