@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from cut import cut_line
 from on_cluster import job, nothing_left, objects, opened
 
 from cluster.cluster import Cluster
@@ -199,3 +200,33 @@ async def until_counted(cluster: Cluster, namespace: str, jobs: str) -> None:
     async with asyncio.timeout(60):
         while (await asyncio.to_thread(cluster.kubectl, *get)).stdout != jobs:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+
+
+async def test_a_way_that_freezes_open_connections_delays_a_job_and_loses_nothing_of_it(
+    real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.kubernetes.http.http1.SILENT_S", 1.0)
+    monkeypatch.setattr("seatrial.kubernetes.watch.SILENCE_S", 2.0)
+    async with (
+        cut_line(real_cluster, tmp_path) as (kubeconfig, way),
+        opened(real_cluster, namespace, kubeconfig=kubeconfig) as target,
+    ):
+        waits = "while ! test -e /tmp/go; do sleep 0.1; done; echo done > $SEATRIAL_FILES/kept"
+        wanted = job(waits)
+        handle = await target.submit(wanted, {})
+        async for event in target.watch():
+            if event.time is not None and event.time.stage is Stage.STARTED:
+                break
+        assert way.freeze() > 2
+        pod = target._watcher.pods(handle)[0].name
+        await asyncio.to_thread(
+            real_cluster.kubectl, "-n", namespace, "exec", pod, "-c", "trial", "--", "touch", "/tmp/go"
+        )
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert (ended.outcome, ended.code) == (Outcome.EXITED, 0)
+        way.freeze()
+        assert await target.fetch(handle, "files", tmp_path / "files")
+        assert (tmp_path / "files/kept").read_text() == "done\n"
+        way.freeze()
+        await target.remove(handle)

@@ -27,7 +27,11 @@ ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 @pytest.mark.cluster
 async def test_a_way_that_is_cut_again_and_again_loses_and_doubles_nothing(cluster: Cluster) -> None:
     access = load_access(cluster.kubeconfig)
-    async with cutting(access) as cutter, watching(cluster) as watched, Kubernetes(cutter.access) as far:
+    async with (
+        cutting(access) as cutter,
+        watching(cluster) as watched,
+        Kubernetes(replace(cutter.access, namespace=watched.namespace)) as far,
+    ):
         over = Watched(watched.client, watched.namespace, JobWatcher(far), run=watched.run)
         reading = asyncio.create_task(over.read())
         cutter.least_bytes, cutter.most_bytes = 8_000, 40_000
