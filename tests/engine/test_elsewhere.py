@@ -131,4 +131,4 @@ def test_reap_of_a_suite_reaches_its_targets_and_one_that_is_closed_hides_no_oth
     done = far.seatrial("reap", "--suite", "both.yaml", check=3)
     assert "nothing is known of target gone: the door is locked" in done.stderr
     assert done.stdout.count("removed: local://far/") == 2
-    assert far.seatrial("reap", "--suite", "both.yaml", "--target", "far", check=0).stdout == "nothing is left\n"
+    assert far.seatrial("reap", "--suite", "both.yaml", "--target", "far", check=0).stdout == "nothing was found\n"

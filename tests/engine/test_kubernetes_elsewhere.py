@@ -99,7 +99,7 @@ def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert removed.stdout.count("removed: kubernetes://") == 2
     # What holds the run together goes with its last job.
-    assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing is left\n"
+    assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing was found\n"
     far.gone()
 
 
@@ -107,7 +107,7 @@ def test_reap_of_the_machine_whose_process_was_killed_need_not_wait_for_the_hear
     killed(far)
     removed = far.seatrial("reap", "--target", far.on_target, check=0)
     assert removed.stdout.count("removed: kubernetes://") == 2
-    assert far.seatrial("reap", "--target", far.on_target, check=0).stdout == "nothing is left\n"
+    assert far.seatrial("reap", "--target", far.on_target, check=0).stdout == "nothing was found\n"
     far.gone()
 
 

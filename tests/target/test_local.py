@@ -255,6 +255,48 @@ async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_a
         assert await later.list() == []
 
 
+# Leaves the job's control groups, where the tests may do that.
+LEAVE = 'for group in $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do echo $$ 2>/dev/null >"$group"; done'
+
+
+@pytest.mark.parametrize(
+    ("keeping", "found"),
+    [("true", True), ("exec 7>$SEATRIAL_FILES/x; cd /", True), ("cd /", False)],
+    ids=["its working directory", "a file that it writes", "nothing"],
+)
+async def test_a_daemon_that_outlived_its_supervisor_is_found_by_what_it_still_has(
+    site: Site, keeping: str, found: bool
+) -> None:
+    seconds = f"14{os.getpid()}"
+    (site.shared / "daemon").write_text(f"{LEAVE}\n{keeping}\nexec env -i setsid sleep {seconds}\n")
+    start = f"sh {site.shared}/daemon </dev/null >/dev/null 2>&1 &"
+    async with opened(site) as target:
+        handle = await target.submit(site.job(f"{start} sleep 1403"), {})
+        await until(lambda: bool(sleeping(seconds)))
+        identity = JobFolder(folder_of(site)).identity()
+        assert identity is not None
+        os.kill(identity.pid, signal.SIGKILL)
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert "what left its folder, environment and control group" in ended.message
+        left = sleeping(seconds)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert bool(left) is not found
+        await target.remove(handle)
+
+
+def sleeping(seconds: str) -> list[int]:
+    """Processes that sleep for just so long."""
+    wanted = f"sleep\0{seconds}\0"
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cmdline").read_text(errors="replace") == wanted:
+                found.append(int(entry.name))
+    return found
+
+
 @pytest.mark.parametrize("supervised", [False, True], ids=["whose supervisor was killed", "with its supervisor"])
 async def test_a_job_that_lost_the_name_of_its_supervisor_is_removed_with_its_processes(
     site: Site, supervised: bool

@@ -34,6 +34,6 @@ def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older
     for name, why in reaping.unreached.items():
         click.echo(f"seatrial: nothing is known of target {name}: {why}", err=True)
     if not reaping.reaped and reaping.done:
-        click.echo("nothing is left")
+        click.echo("nothing was found")
     if not reaping.done:
         raise SystemExit(ExitCode.INFRA)

@@ -1,5 +1,5 @@
 """What a job leaves behind when its supervisor was killed, or when its folder is gone: found by its control groups, by
-the mark of its processes and by the label of its container, and ended."""
+what its processes still have of it and by the label of its container, and ended."""
 
 import asyncio
 import contextlib
@@ -8,10 +8,11 @@ import shutil
 import signal
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.target.local.containers import ENGINES, container_name, labelled_containers, remove_container
+from seatrial.target.local.traces import ended, jobs_traced, of_job
 from seatrial.target.protocol import TargetError
 
 END_S = 30.0
@@ -19,17 +20,18 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
-    """Returns when nothing of the job in this folder runs any more, with how many processes there were. Blocks."""
+    """Returns when nothing of the job in this folder runs any more, with how many processes there were. Blocks. What
+    is at a terminal is left: it may be a person who looks at the job."""
     folders = [Path(folder) for folder in cgroups]
     seen: set[int] = set()
     until_s = time.monotonic() + END_S
-    while there := _members(folders) | _marked(job):
+    while there := _members(folders) | {trace.pid for trace in of_job(job) if not trace.at_terminal}:
         seen |= there
         for folder in folders:
             _write(folder / "cgroup.kill", "1")
             _write(folder / "pids.max", "0")
         for pid in there:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > until_s:
             raise TargetError(
@@ -39,6 +41,12 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
     for folder in folders:
         _remove_group(folder)
     return len(seen)
+
+
+def at_terminals(job: Path) -> str:
+    """Processes that were not ended, in words, for there may be a person before them; else nothing."""
+    found = [f"{trace.pid} ({trace.name})" for trace in of_job(job) if trace.at_terminal]
+    return f"left, for they are at a terminal and in its folder: {', '.join(found)}" if found else ""
 
 
 def end_unsupervised(job: Path) -> int:
@@ -51,29 +59,7 @@ def _members(folders: Iterable[Path]) -> set[int]:
     for folder in folders:
         with contextlib.suppress(OSError):
             found.update(map(int, (folder / "cgroup.procs").read_text().split()))
-    return {pid for pid in found if not _ended(pid)}
-
-
-def _marked(job: Path) -> set[int]:
-    """Processes that were started with the job's mark in their environment: its folder, for that is only one."""
-    mark = f"SEATRIAL_FILES={job}/files".encode()
-    found = {pid for pid, text in _process_environments() if mark in text and mark in text.split(b"\0")}
-    return {pid for pid in found if not _ended(pid)}
-
-
-def _process_environments() -> Iterator[tuple[int, bytes]]:
-    """The environment of each process that may be ours, as it was started with."""
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # gone, or another user's: then it is not ours
-            yield int(entry), Path("/proc", entry, "environ").read_bytes()
-
-
-def _ended(pid: int) -> bool:
-    """Gone, or only waiting for its parent to ask how it ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
-    except OSError:
-        return True
+    return {pid for pid in found if not ended(pid)}
 
 
 def _remove_group(folder: Path) -> None:
@@ -94,7 +80,7 @@ def _write(path: Path, text: str) -> None:
 
 async def strays(jobs: Path) -> set[Path]:
     """Folders, not there any more, of jobs of which processes or containers still are. `jobs`: where they would be."""
-    found = await asyncio.to_thread(_of_processes, jobs)
+    found = await asyncio.to_thread(jobs_traced, jobs)
     for engine in filter(None, map(shutil.which, ENGINES)):
         for name, run, job in await labelled_containers(engine):
             folder = jobs / run / job
@@ -106,6 +92,8 @@ async def strays(jobs: Path) -> set[Path]:
 async def remove_stray(folder: Path) -> None:
     """Nothing of that job is there any more afterwards."""
     await asyncio.to_thread(end_unsupervised, folder)
+    if left := await asyncio.to_thread(at_terminals, folder):
+        raise TargetError(left)
     for engine in filter(None, map(shutil.which, ENGINES)):
         if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
             await remove_container(engine, container_name(folder))
@@ -115,14 +103,3 @@ def _groups(job: Path) -> list[str]:
     """By their name, which is as `agent/contain/cgroup.py` makes it. os.walk minds no folder that goes meanwhile."""
     wanted = f"seatrial-{job.name[:200]}-{zlib.crc32(str(job).encode()):08x}"
     return [os.path.join(at, wanted) for at, names, _ in os.walk(CGROUPS) if wanted in names]
-
-
-def _of_processes(jobs: Path) -> set[Path]:
-    mark = f"SEATRIAL_FILES={jobs}/".encode()
-    return {
-        Path(os.fsdecode(line.removeprefix(b"SEATRIAL_FILES="))).parent
-        for _, environment in _process_environments()
-        if mark in environment
-        for line in environment.split(b"\0")
-        if line.startswith(mark)
-    }

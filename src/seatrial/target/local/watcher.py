@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.target.local.containers import remove_container
 from seatrial.target.local.folders import JobFolder, ProcessIdentity, Submission
-from seatrial.target.local.leftovers import end_leftovers
+from seatrial.target.local.leftovers import at_terminals, end_leftovers
 from seatrial.target.local.processes import boot_id, open_process
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
+UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
 PROGRESS_S = 0.25
 READ_BYTES = 1 << 20
 
@@ -103,7 +104,7 @@ class Watcher:
 
     async def _lost(self, watched: _Watched) -> None:
         """The supervisor was killed: end what it watched over, then say that the end is not known."""
-        identity, message = watched.identity, "its supervisor was killed"
+        identity, message = watched.identity, f"its supervisor was killed; {UNSEEN}"
         if identity.boot_id != boot_id():
             message = "the machine was started anew while it ran"
         elif not watched.folder.path.exists():
@@ -114,6 +115,8 @@ class Watcher:
                 await remove_container(watched.submission.engine, watched.submission.container)
             if count:
                 message += f"; {count} of its processes were still running and have been ended"
+            if left := await asyncio.to_thread(at_terminals, watched.folder.path):
+                message += f"; {left}"
         except TargetError as error:
             message += f"; {error}"
         outcome = Outcome.CANCELLED if watched.cancelled else Outcome.LOST
