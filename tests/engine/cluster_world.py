@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,15 @@ from world import SEATRIAL, World
 WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
 LOOK_S = 0.1
 SHARED = "/shared"  # the folder, as pods see it
+
+# `seatrial` with a clock that is so many seconds ahead.
+AHEAD = """
+import sys, time
+ahead_s, right = float(sys.argv.pop(1)), time.time
+time.time = lambda: right() + ahead_s
+from seatrial.__main__ import main
+main()
+"""
 
 HEAD = """
 name: NAME
@@ -126,10 +136,13 @@ class ClusterWorld(World):
     # ---- other machines
 
     def elsewhere(
-        self, *args: str, host: str = "elsewhere", cwd: Path | None = None
+        self, *args: str, host: str = "elsewhere", cwd: Path | None = None, ahead_s: float = 0, container: bool = False
     ) -> "subprocess.CompletedProcess[str]":
-        """Seatrial on a machine of another name, with state of its own."""
-        command = ["unshare", "--uts", "/bin/sh", "-c", 'hostname "$0" && exec "$@"', host, SEATRIAL, *args]
+        """Seatrial on a machine of another name, with state of its own; with a clock that is ahead; in a container,
+        where processes have other numbers."""
+        spaces = ["--pid", "--fork", "--mount-proc"] if container else []
+        program = [sys.executable, "-c", AHEAD, str(ahead_s)] if ahead_s else [SEATRIAL]
+        command = ["unshare", "--uts", *spaces, "/bin/sh", "-c", 'hostname "$0" && exec "$@"', host, *program, *args]
         env = {**self.env, "SEATRIAL_STATE": str(self.folder / f"state-{host}")}
         return subprocess.run(
             command, cwd=cwd or self.folder, env=env, capture_output=True, text=True, timeout=WITHIN_S

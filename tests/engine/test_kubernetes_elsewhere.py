@@ -93,13 +93,36 @@ def test_reap_from_another_machine_removes_a_run_by_its_label_once_its_heartbeat
     assert left.stdout.count("left, its run goes on") == 2, left.stdout + left.stderr
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
     far.forgotten()
-    output = far.elsewhere("reap", "--target", far.on_target, "--dry-run")
+    left = far.elsewhere("reap", "--target", far.on_target)
+    assert left.stdout.count("left, it still runs and its machine may be asleep") == 2, left.stdout + left.stderr
+    assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
+    output = far.elsewhere("reap", "--target", far.on_target, "--running", "--dry-run")
     assert output.stdout.count("would be removed: kubernetes://") == 2, output.stdout + output.stderr
-    removed = far.elsewhere("reap", "--target", far.on_target)
+    removed = far.elsewhere("reap", "--target", far.on_target, "--running")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert removed.stdout.count("removed: kubernetes://") == 2
     # What holds the run together goes with its last job.
     assert far.elsewhere("reap", "--target", far.on_target).stdout == "nothing was found\n"
+    far.gone()
+
+
+def test_reap_leaves_what_runs_whatever_its_clock_its_process_numbers_or_a_sleep_of_the_submitter_say(
+    far: ClusterWorld,
+) -> None:
+    with far.begun(2) as process:
+        ahead = far.elsewhere("reap", "--target", far.on_target, ahead_s=3600)
+        assert ahead.stdout.count("left, its run goes on") == 2, ahead.stdout + ahead.stderr
+        inside = far.elsewhere("reap", "--target", far.on_target, host=socket.gethostname(), container=True)
+        assert inside.stdout.count("left, its run goes on") == 2, inside.stdout + inside.stderr
+        process.send_signal(signal.SIGSTOP)
+        far.forgotten()
+        asleep = far.elsewhere("reap", "--target", far.on_target)
+        assert asleep.stdout.count("left, it still runs and its machine may be asleep") == 2, asleep.stdout
+        process.send_signal(signal.SIGCONT)
+        far.go()
+        output = process.communicate(timeout=120)[0]
+        assert process.returncode == 0, output
+    assert far.ran() == {"1": 1, "2": 1}
     far.gone()
 
 
@@ -119,7 +142,7 @@ def test_a_run_goes_on_while_another_of_its_namespace_is_lost_and_reaped(far: Cl
     with far.begun(2):
         mine = far.run().run
         assert mine != lost
-        removed = far.elsewhere("reap", "--target", far.on_target)
+        removed = far.elsewhere("reap", "--target", far.on_target, "--running")
         assert removed.returncode == 0, removed.stdout + removed.stderr
         assert removed.stdout.count("left, its run goes on") == 2
         gone = [line for line in removed.stdout.splitlines() if line.startswith("removed: ")]

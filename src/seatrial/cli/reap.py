@@ -13,8 +13,11 @@ import click
 )
 @click.option("--target", metavar="T", help="Look on this one only: of the suite, a kind, kind:key=value,… or a file.")
 @click.option("--older-than", "older", metavar="TIME", help="Only what was created longer ago: 90s, 2h, 1d.")
+@click.option("--running", is_flag=True, help="Also what still runs and was submitted by a machine that may be asleep.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, dry_run: bool) -> None:
+def command(
+    runs: tuple[str, ...], suite: Path | None, target: str | None, older: str | None, running: bool, dry_run: bool
+) -> None:
     """Remove the jobs of RUNs, or of all runs that no process works on. They are found by their label alone."""
     import asyncio
 
@@ -25,9 +28,11 @@ def command(runs: tuple[str, ...], suite: Path | None, target: str | None, older
     now_s = time.time()
     older_s = duration(older) if older else 0.0
     wanted = targets_of(loaded(suite) if suite else None, target)
-    reaping = asyncio.run(reap(wanted, runs, older_s, now_s, dry_run))
+    reaping = asyncio.run(reap(wanted, runs, older_s, now_s, dry_run, running))
     for one in reaping.reaped:
         what = "left, its run goes on" if one.in_use else "would be removed" if dry_run else "removed"
+        if one.asleep:
+            what = "left, it still runs and its machine may be asleep (--running removes it)"
         what = f"could not be removed ({one.problem})" if one.problem else what
         state = "running" if one.found.alive else "ended"
         click.echo(f"{what}: {one.found.handle} ({state}, {max(0.0, now_s - one.found.created_s):.0f} s old)")

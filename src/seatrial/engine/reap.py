@@ -19,6 +19,7 @@ class Reaped(msgspec.Struct, frozen=True):
     target: str
     found: Found
     in_use: bool  # its run is being worked on: left alone
+    asleep: bool = False  # it still runs, and whoever works on it was not heard of for a while: left alone, too
     problem: str = ""  # why it could not be removed
 
 
@@ -34,13 +35,20 @@ class Reaping(msgspec.Struct, frozen=True):
 
 
 async def reap(
-    targets: Mapping[str, TargetEntry], runs: Iterable[str], older_s: float, now_s: float, dry: bool
+    targets: Mapping[str, TargetEntry],
+    runs: Iterable[str],
+    older_s: float,
+    now_s: float,
+    dry: bool,
+    running: bool = False,
 ) -> Reaping:
-    """Everything that carries a run's label on these targets, oldest first. One that fails hides no other."""
+    """Everything that carries a run's label on these targets, oldest first. One that fails hides no other. What still
+    runs where other machines submit jobs, too, is only removed with `running`: theirs may be asleep."""
     wanted = set(runs)
     reaping = Reaping([], {})
     for name, entry in targets.items():
-        target = plugins.targets()[entry.kind].open(name, entry.options)
+        kind = plugins.targets()[entry.kind]
+        target = kind.open(name, entry.options)
         try:
             await target.open()
             try:
@@ -50,8 +58,9 @@ async def reap(
                     # What has lost its folder was created, as far as is known, when it was found: after `now_s`.
                     if (not wanted or found.run in wanted) and max(0.0, now_s - found.created_s) >= older_s
                 ]
-                turn = asyncio.Semaphore(AT_ONCE)
-                reaping.reaped.extend(await asyncio.gather(*(_reaped(name, target, one, dry, turn) for one in chosen)))
+                turn, all_ = asyncio.Semaphore(AT_ONCE), running or kind.one_machine
+                reaped = (_reaped(name, target, one, dry, all_, turn) for one in chosen)
+                reaping.reaped.extend(await asyncio.gather(*reaped))
             finally:
                 await target.close()
         except TargetError as error:
@@ -59,16 +68,18 @@ async def reap(
     return reaping
 
 
-async def _reaped(name: str, target: Target, found: Found, dry: bool, turn: asyncio.Semaphore) -> Reaped:
+async def _reaped(name: str, target: Target, found: Found, dry: bool, running: bool, turn: asyncio.Semaphore) -> Reaped:
     if not found.labels:  # it may have been about to say whose it is
         found = next((one for one in await target.list(found.run) if one.handle == found.handle), found)
     in_use = _in_use(found)
+    if found.alive and found.in_use is None and not in_use and not running:
+        return Reaped(name, found, in_use, asleep=True)
     if not dry and not in_use:
         async with turn:
             try:
                 await target.remove(found.handle)
             except TargetError as error:
-                return Reaped(name, found, in_use, str(error))
+                return Reaped(name, found, in_use, problem=str(error))
     return Reaped(name, found, in_use)
 
 

@@ -76,7 +76,7 @@ class Found(msgspec.Struct, frozen=True):
     alive: bool
     labels: dict[str, str]
     created_s: float  # wall time
-    in_use: bool | None = None  # whether somebody works on its run, by the target's own word; None: it cannot tell
+    in_use: bool | None = None  # whether a process works on its run, by the target's own word; None: it cannot tell
 
 
 class RemarkLevel(StrEnum):

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any
 
 import msgspec
@@ -26,15 +27,22 @@ class Server:
     def __init__(self) -> None:
         self.job: dict[str, Any] | None = None
         self.version = 1
+        self.ahead_s = 0.0  # of this machine
+
+    @property
+    def clock(self) -> datetime:
+        return datetime.fromtimestamp(time.time() + self.ahead_s, UTC)
 
     def holds(self, holder: dict[str, Any], age_s: float = 0.0, ttl_s: int = 3 * DAY_S, beat_s: float = 0.0) -> None:
         made = datetime.fromtimestamp(time.time() - age_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        beats = {names.HOLDER: json.dumps(holder), names.RENEWED: f"{time.time() - beat_s:.0f}"}
+        beats = {names.HOLDER: json.dumps(holder), names.RENEWED: f"{self.clock.timestamp() - beat_s:.0f}"}
         metadata = {"name": "seatrial-r", "uid": "u", "creationTimestamp": made, "annotations": beats}
         self.job = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": ttl_s}}
 
     async def answer(self, request: Request, wire: Wire) -> None:
-        if request.method == "GET" and request.path.endswith("/jobs"):
+        if request.path == "/version":
+            wire.json(200, {"gitVersion": "v1"}, Date=format_datetime(self.clock, usegmt=True))
+        elif request.method == "GET" and request.path.endswith("/jobs"):
             wire.json(200, {"metadata": {"resourceVersion": "1"}, "items": []})
         elif request.method == "POST" and self.job is None:
             self.job = json.loads(request.body)
@@ -83,6 +91,22 @@ async def test_a_run_that_another_machine_works_on_is_not_removed_by_who_was_ref
             await run.owner()
         await run.close()
     assert server.job is not None
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+async def test_a_heartbeat_is_written_and_read_by_the_servers_clock(ahead_s: float) -> None:
+    server = Server()
+    server.ahead_s = ahead_s
+    async with run_on(server) as run:
+        await run.owner()
+        assert server.job is not None
+        renewed_s = float(server.job["metadata"]["annotations"][names.RENEWED])
+        assert renewed_s - server.clock.timestamp() == pytest.approx(0, abs=60)
+        await run.close()
+    server.holds(FAR)
+    async with run_on(server) as run:
+        with pytest.raises(RunInUse):
+            await run.owner()
 
 
 async def test_a_run_that_is_taken_over_is_kept_for_as_long_as_its_jobs_may_live() -> None:

@@ -56,6 +56,7 @@ FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 class ApiAnswer(NamedTuple):
     body: bytes
     uncertain: bool  # an earlier try of the same request may have been done already
+    date: str = ""  # when the server answered, by its own clock, in the words of HTTP
 
 
 class Connection:
@@ -137,7 +138,7 @@ class Connection:
                 delay = self._delay_after_break(request, broken, attempt, until if retry else 0.0, again)
             else:
                 if reply.status < 300:
-                    return ApiAnswer(reply.body, uncertain)
+                    return ApiAnswer(reply.body, uncertain, reply.headers.get("date", ""))
                 refused = self._refusal(request, reply.status, reply.headers, reply.body)
                 if reply.status == 401 and not renewed and await self.credentials.renew(generation):
                     renewed = True

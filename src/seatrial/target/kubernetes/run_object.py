@@ -2,7 +2,8 @@
 itself.
 
 It is a Job without pods, because Jobs are what Kubernetes itself removes some time after their end
-(`ttlSecondsAfterFinished`), and this one ends at once. While a process works on the run, a heartbeat keeps it.
+(`ttlSecondsAfterFinished`), and this one ends at once. While a process works on the run, a heartbeat keeps it: the time
+of the API server, which is the only clock that its readers share with its writer.
 """
 
 import asyncio
@@ -40,9 +41,7 @@ from seatrial.target.protocol import RunInUse, TargetError
 
 BEAT_S = 30.0
 AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
-STALE_S = (
-    120.0  # without a heartbeat for so long, no process works on the run; clocks of machines may differ by some of it
-)
+STALE_S = 120.0  # without a heartbeat for so long, the process is gone, cut off or asleep
 LEAST_TTL_S = 3 * 24 * 3600
 WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
 
@@ -69,25 +68,28 @@ class _RunJob(Annotated, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The process that works on a run, on a machine since its last start."""
+    """The process that works on a run, on a machine since its last start; `space` is where its number counts."""
 
     host: str
     boot: str
     pid: int
+    space: str = ""
 
     @classmethod
     def me(cls) -> "Holder":
         with contextlib.suppress(OSError):
-            return cls(socket.gethostname(), Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.getpid())
+            boot, space = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")
+            return cls(socket.gethostname(), boot, os.getpid(), space)
         return cls(socket.gethostname(), "", os.getpid())
 
     def elsewhere(self) -> bool:
-        """On another machine. Which process of one machine works on a run is settled by the lock of its folder."""
+        """On another machine, or in another container of this one. Which process of one place works on a run is settled
+        by the lock of its folder."""
         me = Holder.me()
-        return (self.host, self.boot) != (me.host, me.boot)
+        return (self.host, self.boot, self.space) != (me.host, me.boot, me.space)
 
     def gone(self) -> bool:
-        """Whether it was a process of this machine, and is not any more."""
+        """Whether it was a process of this place, and is not any more."""
         if self.elsewhere():
             return False
         try:
@@ -97,16 +99,27 @@ class Holder(msgspec.Struct, frozen=True):
         return False
 
 
-def beating(found: Annotated) -> Holder | None:
-    """The process that works on the run of this object; None: none has for some time, or it was one of this machine
-    that is gone."""
+def beating(found: Annotated, now_s: float) -> Holder | None:
+    """The process that works on the run of this object; None: none has for some time, or it was one of this place
+    that is gone. `now_s` is the server's."""
+    holder, renewed_s = _heartbeat(found)
+    return None if holder is None or holder.gone() or now_s - renewed_s > STALE_S else holder
+
+
+def in_use_by(found: Annotated | None, now_s: float) -> bool | None:
+    """Whether a process works on the run of this object; None: it was not heard of for some time, and may be asleep."""
+    holder, _ = _heartbeat(found) if found is not None else (None, 0.0)
+    if found is None or holder is None or holder.gone():
+        return False
+    return True if beating(found, now_s) is not None else None
+
+
+def _heartbeat(found: Annotated) -> tuple[Holder | None, float]:
     try:
-        if time.time() - float(found.metadata.annotations[names.RENEWED]) > STALE_S:
-            return None
-        holder = decode(found.metadata.annotations[names.HOLDER], Holder)
+        renewed_s = float(found.metadata.annotations[names.RENEWED])
+        return decode(found.metadata.annotations[names.HOLDER], Holder), renewed_s
     except (LookupError, ValueError, Unreadable):
-        return None
-    return None if holder.gone() else holder
+        return None, 0.0
 
 
 def in_use(run: str, holder: Holder) -> RunInUse:
@@ -177,8 +190,8 @@ class RunObject:
 
     async def _make(self) -> dict[str, Any]:
         wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace)
-        wanted["metadata"].setdefault("annotations", {}).update(self._beats())
         with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
+            wanted["metadata"].setdefault("annotations", {}).update(await self._beats())
             try:
                 found = await self._client.create(wanted, Annotated, resource=JOBS)
             except AlreadyExists:
@@ -193,7 +206,7 @@ class RunObject:
         """From a process that is gone. Of several who try at the same time one gets it."""
         while True:
             found = await self._client.get(JOBS, self.name, _RunJob)
-            self._refuse_another(found)
+            await self._refuse_another(found)
             # The cluster counts from the object's own end, and its time to live must not become shorter.
             self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
             self._until_s = max(self._until_s, self._made_s + found.spec.ttl_seconds_after_finished)
@@ -201,8 +214,8 @@ class RunObject:
                 await self._renew(found.metadata.resource_version)
                 return found
 
-    def _refuse_another(self, found: Annotated) -> None:
-        holder = beating(found)
+    async def _refuse_another(self, found: Annotated) -> None:
+        holder = beating(found, await self._client.now_s())
         if holder is not None and holder.elsewhere():
             raise in_use(self.run, holder)
 
@@ -223,8 +236,9 @@ class RunObject:
         with target_errors(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
             await self._client.create(config, resource=CONFIG_MAPS)
 
-    def _beats(self) -> dict[str, str]:
-        return {names.HOLDER: msgspec.json.encode(Holder.me()).decode(), names.RENEWED: f"{time.time():.0f}"}
+    async def _beats(self) -> dict[str, str]:
+        now_s = await self._client.now_s()
+        return {names.HOLDER: msgspec.json.encode(Holder.me()).decode(), names.RENEWED: f"{now_s:.0f}"}
 
     def _ttl_s(self) -> int:
         return seconds(self._until_s - self._made_s)
@@ -232,7 +246,7 @@ class RunObject:
     async def _renew(self, version: str = "") -> None:
         """With `version` only if it has not changed since."""
         self._until_s = max(self._until_s, time.time() + WORKED_ON_S)
-        metadata = {"annotations": self._beats(), **({"resourceVersion": version} if version else {})}
+        metadata = {"annotations": await self._beats(), **({"resourceVersion": version} if version else {})}
         patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": self._ttl_s()}}
         await self._client.patch(JOBS, self.name, patch)
 
@@ -242,7 +256,7 @@ class RunObject:
             await asyncio.sleep(AGAIN_S if refused else BEAT_S)
             try:
                 # After a long absence (asleep, cut off), another machine may have taken the run over.
-                self._refuse_another(await self._client.get(JOBS, self.name, Annotated))
+                await self._refuse_another(await self._client.get(JOBS, self.name, Annotated))
                 await self._renew()
                 refused = False
             except (NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
@@ -267,9 +281,9 @@ async def remove_unused(client: Kubernetes, root: Resource, run: str) -> None:
     """The object of a run, named by the label's value, when that has no jobs any more and no process works on it."""
     if await client.has_any(root, labels=names.selector(run=run, part="job")):
         return
-    labels = names.selector(run=run, part="run")
+    labels, now_s = names.selector(run=run, part="run"), await client.now_s()
     for found in [one async for one in client.list(JOBS, Annotated, labels=labels)]:
-        if beating(found) is None:
+        if beating(found, now_s) is None:
             await client.delete(JOBS, found.metadata.name)
 
 

@@ -33,7 +33,7 @@ from seatrial.target.kubernetes.files.live_log import LiveLog
 from seatrial.target.kubernetes.files.progress import ProgressFollower
 from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating, in_use, remove_unused
+from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating, in_use, in_use_by, remove_unused
 from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
 from seatrial.target.kubernetes.watch.waiting import over_whole_quota
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
@@ -228,7 +228,7 @@ class KubernetesTarget:
         """The object of a run is no job, and can only be removed; not while another machine works on that run."""
         with contextlib.suppress(NotFound):
             run = await self._client.get(JOBS, name, Annotated)
-            holder = beating(run)
+            holder = beating(run, await self._client.now_s())
             if holder is not None and holder.elsewhere():
                 raise in_use(run.metadata.labels.get(names.RUN, name), holder)
 
@@ -297,15 +297,17 @@ class KubernetesTarget:
         chosen = {"run": names.label_value(run)} if run else {}
         found = []
         with target_errors("cannot list jobs"):
+            now_s = await self._client.now_s()
             objects = self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen))
             holders = {one.metadata.labels.get(names.RUN, ""): one async for one in objects}
             labels = names.selector(part="job", **chosen)
             async for root in self._client.list(self._resource, Root, labels=labels):
                 if root.metadata.deletion_timestamp is None:
-                    found.append(self._found(root, holders.get(root.metadata.labels.get(names.RUN, ""))))
-        return found + self._without_jobs(holders, {one.run for one in found})
+                    used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, "")), now_s)
+                    found.append(self._found(root, used))
+        return found + self._without_jobs(holders, {one.run for one in found}, now_s)
 
-    def _found(self, root: Root, run: Annotated | None) -> Found:
+    def _found(self, root: Root, used: bool | None) -> Found:
         try:
             annotation = JobAnnotation.read(root)
         except TargetError:  # it has our labels, and so is ours to remove; it hides no other
@@ -317,16 +319,16 @@ class KubernetesTarget:
             alive=root.status.active > 0,
             labels=annotation.labels,
             created_s=_created(root).wall_s,
-            in_use=run is not None and beating(run) is not None,
+            in_use=used,
         )
 
-    def _without_jobs(self, runs: Mapping[str, Annotated], with_jobs: set[str]) -> "builtins.list[Found]":
+    def _without_jobs(self, runs: Mapping[str, Annotated], with_jobs: set[str], now_s: float) -> "builtins.list[Found]":
         """Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet."""
         mine = {names.label_value(run) for run in (*self._runs, *with_jobs)}
         found = []
         for label, one in runs.items():
             if label not in mine and one.metadata.deletion_timestamp is None:
-                name, held = one.metadata.name, beating(one) is not None
+                name, held = one.metadata.name, in_use_by(one, now_s)
                 found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
         return found
 
