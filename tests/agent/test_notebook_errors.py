@@ -1,5 +1,9 @@
 """What a cell shows, raises, allows and survives: errors that the kernel does not reply with, and what comes after."""
 
+import importlib.util
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,3 +125,19 @@ def test_a_process_killed_for_memory_fails_a_cell_that_did_not_notice(runner: St
     seen = driven.passes["fresh"]
     assert seen["class"] == "memory"
     assert seen["message"].startswith("cell 1: a process of this cell was killed for memory")
+
+
+def test_the_cells_of_the_gradient_example_each_have_their_verdict(runner: StepRunner, tmp_path: Path) -> None:
+    """In a Python that has some of the modules: an absent one fails in its own cell, and hides no other."""
+    (tmp_path / "work").mkdir()
+    example = Path(__file__).parents[2] / "examples" / "gradient" / "run_testing.ipynb"
+    shutil.copy(example, tmp_path / "work")
+    runner.env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    cells = runner.do("notebook", path=example.name, keep_going=True, parameters={"runtime": "rapids"}).cells()
+    assert [cell["state"] for cell in cells[:4]] == ["passed"] * 4  # Python is the terminal's, GPUs are counted
+    imports = {cell["source"].split()[1]: cell for cell in cells if cell["source"].startswith("import ")}
+    for module in set(imports) - {"os", "torch", "torchaudio", "tensorflow"}:
+        found = importlib.util.find_spec(module) is not None
+        assert imports[module]["state"] == ("passed" if found else "failed"), module
+    assert "numpy" in imports
+    assert cells[-1]["state"] == "passed"  # gradient is not asked of a partner's image

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from seatrial.plugins import models
+from seatrial.suite import load
+
 ROOT = Path(__file__).resolve().parents[2]
 GRADIENT = ROOT / "examples" / "gradient" / "suite.yaml"
 
@@ -43,6 +46,24 @@ def test_the_matrix_of_the_gradient_service_has_its_102_pairs(world: Any) -> Non
     text = world.seatrial("plan", str(GRADIENT), "--tag", "tested", check=0).stdout
     assert "102 cells, 270 holes of 372 combinations" in text
     assert len(text.splitlines()) < 60
+
+
+def test_every_notebook_that_the_gradient_service_executed_is_in_the_example() -> None:
+    """By the number of each runtime; and all runtimes have the tool's own."""
+    suite = load(GRADIENT, *models(), look_for_files=True)
+    counts = {
+        name: len([one for one in runtime.notebooks if "/" in one.path or "shared" not in one.path])
+        for name, runtime in suite.runtimes.items()
+    }
+    assert counts == {
+        "pytorch": 1, "tensorflow": 2, "fastai": 1, "dalle-mini": 1, "transformers-nlp": 3, "scratch": 0, "clipit": 1,
+        "rapids": 7, "hf-ipu": 3, "pytorch-ipu": 6, "tf2-ipu": 4, "stable-diffusion": 1,
+    }  # fmt: skip
+    assert sum(counts.values()) == 30
+    trial = suite.trials["generic"]
+    assert trial.notebook_paths() == ("run_testing.ipynb",)
+    assert suite.runtimes["fastai"].notebooks[0].path == "shared_dataset.ipynb"
+    assert {"run nvidia-smi", "run CUDA"} <= set(trial.step_names(suite.runtimes["pytorch"]))
 
 
 def test_a_list_of_cells_has_their_hashes(world: Any) -> None:

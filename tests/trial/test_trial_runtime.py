@@ -281,8 +281,8 @@ def test_notebooks_and_workspaces_that_are_not_there_are_told_at_their_places(tm
     )
     clone = "a folder or glob is looked for before the job starts, and it clones the workspace itself"
     assert found == [
-        "suite.yaml:2:45: there is no notebook 'intor.ipynb' in the workspace 'there' of runtime 'a'; "
-        "did you mean 'intro.ipynb'?",
+        "suite.yaml:2:45: there is no notebook 'intor.ipynb' in the workspace 'there' of runtime 'a', nor beside "
+        "the suite; did you mean 'intro.ipynb'?",
         "suite.yaml:3:25: there is no 'nowhere' beside the suite to be the workspace",
         "suite.yaml:7:34: there is no notebook 'lost.ipynb' beside the suite",
         "suite.yaml:7:46: there is no notebook 'no/*.ipynb' beside the suite",
@@ -310,6 +310,23 @@ def test_folders_and_globs_of_notebooks_are_each_of_their_notebooks_once(tmp_pat
     assert names(made)[1:] == [f"notebook {name}" for name in wanted]
     assert made.steps[-1].args["passes"] == ["restart"]
     assert [given.source for given in made.inputs] == [str(tmp_path / name) for name in wanted]
+
+
+def test_a_notebook_that_is_beside_the_suite_goes_along_with_a_workspace(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    for name in ("own.ipynb", "both.ipynb", "ws/both.ipynb", "ws/in.ipynb"):
+        (tmp_path / name).touch()
+    text = """
+        runtimes:
+          copied: {{workspace: {{path: ws}}}}
+          cloned: {{workspace: {{git: "https://git.example/demo"}}}}
+        trials: {{t: {{kind: runtime, runtime: {0}, notebooks: [own.ipynb, both.ipynb, in.ipynb]}}}}
+        """
+    for runtime, inputs in (("copied", ["ws", "own.ipynb"]), ("cloned", ["own.ipynb", "both.ipynb"])):
+        (cell,) = cells(tmp_path, text.format(runtime))
+        cell = replace(cell, gathered=kind.gather(cell))
+        made = kind.parts(cell, "run-1", 1)[0].job
+        assert [given.source for given in made.inputs] == [str(tmp_path / name) for name in inputs]
 
 
 def test_packages_without_python_are_for_the_python_that_seatrial_runs_on(tmp_path: Path) -> None:

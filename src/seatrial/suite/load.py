@@ -235,22 +235,22 @@ class _Loader:
                 self._find_notebook(("trials", name, "notebooks", index, "path"), path, used)
 
     def _find_notebook(self, where: KeyPath, path: str, runtimes: Mapping[str, Runtime]) -> None:
-        """Reported once, for the first runtime that would not have it."""
+        """In the workspace, else beside the suite. Reported once, for the first runtime that would not have it."""
+        if has_placeholder(path) or find_notebooks(self._directory, path):
+            return None
         for name, runtime in runtimes.items() or [("", None)]:
             workspace = runtime.workspace if runtime else None
-            if has_placeholder(path) or (workspace and has_placeholder(workspace.path or "")):
-                continue
             if workspace and workspace.git:
                 if names_several(path):
                     message = "a folder or glob is looked for before the job starts, and it clones the workspace itself"
                     return self._report(where, f"{message}: name each notebook of {name!r}")
-                continue
-            folder = self._directory / (workspace.path or "") if workspace else self._directory
-            if folder.is_dir() and not find_notebooks(folder, path):
-                place = f"in the workspace {workspace.path!r} of runtime {name!r}" if workspace else "beside the suite"
-                there = [file.name for file in (folder / path).parent.glob("*.ipynb")]
-                hint = nearest(Path(path).name, there) if there else ""
-                return self._report(where, f"there is no notebook {path!r} {place}{hint}")
+            elif not (workspace and has_placeholder(workspace.path or "")):
+                folder = self._directory / (workspace.path or "") if workspace else self._directory
+                if folder.is_dir() and not find_notebooks(folder, path):
+                    owner = f"in the workspace {workspace.path!r} of runtime {name!r}, nor " if workspace else ""
+                    there = [file.name for file in (folder / path).parent.glob("*.ipynb")]
+                    hint = nearest(Path(path).name, there) if there else ""
+                    return self._report(where, f"there is no notebook {path!r} {owner}beside the suite{hint}")
         return None
 
     def _check_bent(self, base: tuple[str | int, ...], groups: tuple[Group, ...]) -> None:

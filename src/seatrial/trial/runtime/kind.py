@@ -9,7 +9,7 @@ from seatrial.suite import Cell, find_notebooks, names_several, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import MISSING, Judgement
 from seatrial.trial.runtime.model import RuntimeTrial
-from seatrial.trial.runtime.steps import NOTEBOOKS, notebook_path, notebooks_of, plan_steps
+from seatrial.trial.runtime.steps import BESIDE, NOTEBOOKS, notebook_path, notebooks_of, plan_steps
 
 
 class RuntimeKind:
@@ -17,19 +17,27 @@ class RuntimeKind:
     model = RuntimeTrial
 
     def gather(self, cell: Cell) -> dict[str, Any]:
-        """What folders and globs of notebooks name now, and what is not there; a clone is for the job to look into."""
+        """What folders and globs of notebooks name now, which notebooks are beside the suite and not in the workspace,
+        and what is in neither; a clone is for the job to look into."""
         assert isinstance(cell.model, RuntimeTrial)
         workspace = cell.runtime.workspace if cell.runtime else None
-        if workspace and workspace.git:
+        folder = cell.directory / substitute(workspace.path, cell) if workspace and workspace.path else None
+        if folder and not folder.is_dir():  # which is told of the workspace itself
             return {}
-        folder = cell.directory / (substitute(workspace.path, cell) if workspace else "")
-        if not folder.is_dir():  # which is told of the workspace itself
-            return {}
-        paths = [substitute(one.path, cell) for one in cell.model.all_notebooks(cell.runtime)]
-        found = {path: find_notebooks(folder, path) for path in paths}
-        several = {path: some for path, some in found.items() if names_several(path)}
-        missing = [f"there is no notebook {path} in {folder}" for path, some in found.items() if not some]
-        return {key: value for key, value in ((NOTEBOOKS, several), (MISSING, missing)) if value}
+        several: dict[str, list[str]] = {}
+        beside: list[str] = []
+        missing: list[str] = []
+        for path in [substitute(one.path, cell) for one in cell.model.all_notebooks(cell.runtime)]:
+            found = find_notebooks(folder, path) if folder else []
+            if not found:
+                found = find_notebooks(cell.directory, path)
+                beside += found
+            if names_several(path):
+                several[path] = found
+            if not found and not (workspace and workspace.git):
+                missing.append(f"there is no notebook {path} in {folder or cell.directory}")
+        gathered = {NOTEBOOKS: several, BESIDE: beside if workspace else [], MISSING: missing}
+        return {key: value for key, value in gathered.items() if value}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         steps = (planned.step for planned in plan_steps(cell))
@@ -52,14 +60,13 @@ class RuntimeKind:
 
 
 def _inputs(cell: Cell) -> list[Input]:
-    """The workspace's files; without a workspace, the notebooks themselves."""
+    """The workspace's files, and the notebooks that are beside the suite."""
     workspace = cell.runtime.workspace if cell.runtime else None
+    notebooks = notebooks_of(cell)
     if workspace:
-        return workspace_inputs(cell, workspace)
-    return [
-        Input(str(cell.directory / notebook.path), notebook_path(notebook), required=False)
-        for notebook in notebooks_of(cell)
-    ]
+        notebooks = tuple(one for one in notebooks if one.path in cell.gathered.get(BESIDE, ()))
+    beside = [Input(str(cell.directory / one.path), notebook_path(one), required=False) for one in notebooks]
+    return [*workspace_inputs(cell, workspace), *beside]
 
 
 def _figures(observed_step: ObservedStep) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from seatrial.trial.runtime.model import Facts, RuntimeTrial
 COMMAND_S = 30.0
 IMPORT_S = 900.0
 FACTS_S = 300.0
-NOTEBOOKS = "notebooks"  # in what is gathered: by folder or glob, what it names
+NOTEBOOKS = "notebooks"  # in what is gathered: by folder or glob, what it names,
+BESIDE = "beside"  # and those that are beside the suite, of a cell that has a workspace
 PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
 
 
