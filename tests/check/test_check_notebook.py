@@ -41,7 +41,7 @@ def test_each_pass_has_a_finding_with_the_figures_of_its_cells() -> None:
         over("rerun", "failed", "error", "cell 2: ValueError: no"),
     ]
     fresh, rerun = check_notebook(seen(*notes, passes=("fresh", "rerun")), EXITED)
-    assert (fresh.step, fresh.verdict, fresh.message) == ("notebook a.ipynb fresh", Verdict.PASSED, "1 cells in 2.5 s")
+    assert (fresh.step, fresh.verdict, fresh.message) == ("notebook a.ipynb fresh", Verdict.PASSED, "1 cell in 2.5 s")
     assert fresh.data["cells"] == [{"cell": 2, "state": "passed", "seconds": 0.5, "peak_memory_bytes": 1000}]
     assert (rerun.step, rerun.verdict, rerun.class_) == ("notebook a.ipynb rerun", Verdict.FAILED, "error")
     assert rerun.evidence == "ValueError: no\nTraceback\nValueError: no"

@@ -1,4 +1,4 @@
-"""`seatrial runs`: what each run came to, or how far it is."""
+"""`seatrial runs`: what each run came to, or how far it is; and tables, which are the same in plan and run."""
 
 import json
 
@@ -21,8 +21,8 @@ def test_runs_are_listed_with_what_they_came_to_or_how_far_they_are(world: World
     (world.folder / "runs" / first / "results.json").unlink()
     lines = world.seatrial("runs", check=0).stdout.splitlines()
     assert [line.split()[:3] for line in lines] == [["✓", "passed", second], ["◌", "unfinished", first]]
-    assert lines[0].endswith("1 cell  ✓ 1 passed")
-    assert lines[1].endswith("2 of 2 cells done, `seatrial attach` finishes it")
+    assert lines[0].endswith("1 cell  ✓ 1")
+    assert lines[1].endswith("2/2 done, attach finishes it")
     ownership = Ownership.take(world.folder / "runs" / first)
     told = json.loads(world.seatrial("runs", "--json", check=0).stdout)
     assert [(one["run"], one["state"]) for one in told["runs"]] == [(second, "finished"), (first, "running")]
@@ -39,3 +39,23 @@ def test_a_run_that_cannot_be_read_hides_no_other(world: World) -> None:
     (broken / "plan.json").write_text("nonsense")
     lines = world.seatrial("runs", check=0).stdout.splitlines()
     assert [line.split()[1] for line in lines] == ["damaged", "damaged"]
+
+
+ORDER = """
+name: order
+machines: {small: {memory: 1Gi}, large: {memory: 2Gi}, huge: {memory: 3Gi}}
+runtimes: {big: {needs: {memory: ">=2Gi"}}, any: {}}
+trials:
+  t: {kind: runtime, matrix: {machine: all, runtime: all}, run: ["true"]}
+"""
+
+
+def test_rows_and_columns_stand_alike_in_plan_and_run(world: World) -> None:
+    world.suite(ORDER)
+    planned = world.seatrial("plan", "suite.yaml", check=0).stdout.splitlines()
+    world.seatrial("run", "suite.yaml", check=0)
+    shown = world.seatrial("report", "last", check=0).stdout.splitlines()
+    heads = [next(line.split()[-3:] for line in lines if "small" in line) for lines in (planned, shown)]
+    assert heads == [["small", "large", "huge"]] * 2
+    rows = [[line.split()[0] for line in lines if line.startswith(("big ", "any "))] for lines in (planned, shown)]
+    assert rows == [["big", "any"]] * 2

@@ -201,8 +201,13 @@ def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_th
     run = world.run().run
     assert f"seatrial run suite.yaml --failed {run}" in told
     suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["true"]')  # mended: other hashes, the same ids
-    world.seatrial("run", "suite.yaml", "--failed", run, "--select", "n=2", check=0)
+    selected = world.seatrial("run", "suite.yaml", "--failed", run, "--select", "n=2", check=0)
+    assert "any more" not in selected.stderr  # the others are in the suite, and were not selected
     assert list(world.verdicts()) == ["t[n=2]"]
+    suite(world, 'matrix: {n: [2, 3]}\nrun: ["true"]')
+    fewer = world.seatrial("run", "suite.yaml", "--failed", run, check=0)
+    assert f"1 of the 3 cells that did not pass in {run} is not in the suite any more: t[n=1]" in fewer.stderr
+    suite(world, 'matrix: {n: [1, 2, 3]}\nrun: ["true"]')
     world.seatrial("run", "suite.yaml", "--failed", run, check=0)
     assert list(world.verdicts()) == ["t[n=1]", "t[n=2]", "t[n=3]"]
 
@@ -252,8 +257,9 @@ timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=200)
+    told, _ = process.communicate(timeout=200)
     assert process.returncode == 130
+    assert told.endswith(f"left: `seatrial attach {world.run().run}` goes on with what was not done\n")
     (world.folder / "go").touch()
     world.seatrial("attach", "last", check=0)
     results = world.results()

@@ -73,3 +73,14 @@ def test_a_cell_wins_over_a_hole_of_the_same_place() -> None:
 def test_ten_thousand_holes_do_not_make_ten_thousand_rows() -> None:
     holes = tuple(Hole("t", {"runtime": f"r{n}", "machine": "m1"}, "cut") for n in range(10_000))
     assert len(only({"runtime": "a", "machine": "m1"}, holes=holes).rows) <= 200
+
+
+def test_values_stand_in_the_order_of_the_suite_whatever_cells_there_are() -> None:
+    """The first runtime has no cell on the first machine; rows and columns begin with them all the same."""
+    labels = {"t": {"runtime": ("r1", "r2"), "machine": ("m1", "m2", "m3")}}
+    placed = cells({"runtime": "r2", "machine": "m1"}, {"runtime": "r1", "machine": "m2"})
+    holes = (Hole("t", {"runtime": "r1", "machine": "m1"}, "too small", "needs"),)
+    (matrix,) = matrices(placed, holes, labels)
+    assert (matrix.rows, matrix.columns) == (("r1", "r2"), ("m1", "m2"))
+    assert matrix.cells == {(1, 0): placed[0].id, (0, 1): placed[1].id}
+    assert matrix.holes == {(0, 0): "too small"}

@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.threshold import Threshold
-from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
 
 MOST_NAMED = 10  # files that a finding names
 CLOCKS_S = 2.0  # that a file's time and the job's may be apart: file systems round, clocks differ
@@ -116,10 +116,10 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
     if wrong:
         host, have = wrong[0]
         place = f" in the folder of host {host}" if host else ""
-        message = f"{_files(have)} match {expected.match!r}{place}, and should be {wanted}"
+        message = f"{count(have, 'file')} match {expected.match!r}{place}, and should be {wanted}"
         return Finding(step, "count", Verdict.FAILED, "files", message, names)
     each = f" of each of {len(counts)} hosts" if len(counts) > 1 else ""
-    shown = str(files[0].get("path")) if total == 1 and files else _files(next(iter(counts.values()))) + each
+    shown = str(files[0].get("path")) if total == 1 and files else count(next(iter(counts.values())), "file") + each
     return Finding(step, "count", Verdict.PASSED, message=shown)
 
 
@@ -155,7 +155,3 @@ def _valid(step: str, files: list[dict[str, Any]], reader: str) -> Finding:
     if wrong:
         return several(step, "valid", "broken", wrong, len(files))
     return Finding(step, "valid", Verdict.PASSED, message=f"read as {reader}")
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"

@@ -9,7 +9,7 @@ from typing import Protocol
 from seatrial.check.finding import failed, passed
 from seatrial.check.log import cut_short, relevant_output
 from seatrial.check.log_values import LogValue, LogValues, value_text
-from seatrial.job import Finding, ObservedStep
+from seatrial.job import Finding, ObservedStep, count
 
 CHECK = "loss curve"
 SURE = 3  # steps from which on it is known that a log prints every Nth
@@ -46,7 +46,9 @@ def check_curve(
             return failed(observed, CHECK, "loss", lacks, relevant_output(observed))
     compared = len({one.step for one in common})
     part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
-    message = f"{compared:,} of {_steps(len(recorded))} of the recorded curve compared, within {tolerance.width}{part}"
+    message = (
+        f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve compared, within {tolerance.width}{part}"
+    )
     return passed(observed, CHECK, message)
 
 
@@ -59,7 +61,7 @@ def _off(
 ) -> Finding:
     first = min(off, key=lambda one: one.step or 0)
     message = (
-        f"{len(off)} of {_steps(compared)} are off the recorded curve, first step {first.step}: "
+        f"{len(off)} of {count(compared, 'step')} are off the recorded curve, first step {first.step}: "
         f"{value_text(first.value)}, and should be {tolerance.about(recorded[first.step or 0])}"
     )
     return failed(observed, CHECK, "loss", message)
@@ -84,9 +86,8 @@ def _lacks(
     if not lacking:
         return ""
     here = sum(step in there for step in recorded)
-    return (
-        f"{here:,} of {_steps(len(recorded))} of the recorded curve are in the log{place}; step {min(lacking)} is not"
-    )
+    steps = f"{here:,} of {count(len(recorded), 'step')} of the recorded curve"
+    return f"{steps} are in the log{place}; step {min(lacking)} is not"
 
 
 def _left_out(step: int, logged_steps: list[int], every: int) -> bool:
@@ -102,7 +103,3 @@ def _every(steps: list[int]) -> int:
     if len(steps) < SURE:
         return 1
     return int(median(high - low for low, high in pairwise(steps)))
-
-
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count:,} steps"

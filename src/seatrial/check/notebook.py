@@ -5,7 +5,7 @@ from typing import Any
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first, with_heading
-from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, count
 
 CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
 _RAISING = re.compile(r"\s*-+> *\d+ ")  # the arrow of IPython: the first one is in the notebook, the others below it
@@ -55,7 +55,9 @@ def _pass(
     if note.get("seconds"):
         data["seconds"] = note["seconds"]
     if state == "passed":
-        cells_text = f"{sum(cell.get('state') == 'passed' for cell in cells)} cells in {note.get('seconds') or 0:.3g} s"
+        cells_text = (
+            f"{count(sum(cell.get('state') == 'passed' for cell in cells), 'cell')} in {note.get('seconds') or 0:.3g} s"
+        )
         return Finding(
             step, "notebook", Verdict.PASSED, message="; ".join(filter(None, [cells_text, message])), data=data
         )

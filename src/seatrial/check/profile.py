@@ -11,7 +11,7 @@ from seatrial.check.files import entry_files, host_in_path, several
 from seatrial.check.log_values import log_values
 from seatrial.check.step_time import SECONDS, from_profile, profile_steps
 from seatrial.check.threshold import Threshold
-from seatrial.job import Finding, ObservedStep, Verdict
+from seatrial.job import Finding, ObservedStep, Verdict, count
 
 STEPS = 3  # that a profile has at the least, where nothing else is asked
 AGREES = 0.05
@@ -92,12 +92,15 @@ def _steps(step: str, opened: list[tuple[str, dict[str, Any]]], wanted: Threshol
         elif not (wanted.met_by(have) if wanted else have >= STEPS):
             asked = wanted.text if wanted else f">={STEPS}"
             marks = "" if have else ": no step is marked in it"
-            wrong.append(f"{path} has {have} steps, and should have {asked}{marks}")
+            wrong.append(f"{path} has {count(have, 'step')}, and should have {asked}{marks}")
     if wrong:
         return several(step, "steps", "profile", wrong, len(opened))
     first = opened[0][1]
     return Finding(
-        step, "steps", Verdict.PASSED, message=f"{len(profile_steps(first))} steps, by {first.get('step_source')}"
+        step,
+        "steps",
+        Verdict.PASSED,
+        message=f"{count(len(profile_steps(first)), 'step')}, by {first.get('step_source')}",
     )
 
 

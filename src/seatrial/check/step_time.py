@@ -13,7 +13,7 @@ from seatrial.check.finding import failed, passed
 from seatrial.check.log import cut_short, dropped, relevant_output, skipped
 from seatrial.check.log_values import LogValue, LogValues, log_values
 from seatrial.check.threshold import Threshold
-from seatrial.job import Finding, ObservedStep
+from seatrial.job import Finding, ObservedStep, count
 
 FIRST = 2  # steps that are left out in any case, where enough others stay
 LEAST = 3  # steps that stay
@@ -130,7 +130,7 @@ def check_steps(
     asked = sorted({*steps.hosts, *range(hosts)})
     if count is not None:
         have, place = _least({host: _made(steps, host) for host in asked}, 0)
-        findings.append(_judged(observed, "steps", count, have, f"{have:.0f} steps{place}"))
+        findings.append(_judged(observed, "steps", count, have, f"{_steps(have)}{place}"))
     if last is not None:
         reached, place = _least({host: _highest(steps, host) for host in asked}, -1)
         message = f"the last is step {reached:.0f}{place}" if reached >= 0 else f"no step at all{place}"
@@ -209,3 +209,7 @@ def _slowest(taken: dict[Writer, list[float]], source: str) -> StepTime | None:
             place += f" of rank {rank}" if rank is not None else ""
             best = StepTime(median(kept), len(kept), left_out, source + place)
     return best
+
+
+def _steps(number: float) -> str:
+    return count(round(number), "step")

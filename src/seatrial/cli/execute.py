@@ -54,7 +54,7 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
     gc.freeze()
     gc.set_threshold(GARBAGE)
     try:
-        with watching(plan.cells, plan.holes, expected) as shown, closing(LiveWriter(folder.path)) as live:
+        with watching(plan.cells, plan.holes, expected, plan.labels) as shown, closing(LiveWriter(folder.path)) as live:
             results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute())
     except (SecretError, Owned, RunRefused) as error:
         fail(str(error), ExitCode.USAGE)
@@ -121,7 +121,7 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
     plan = planned(folder)
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     reader = LiveReader(folder.path)
-    with watching(plan.cells, plan.holes, expected) as shown:
+    with watching(plan.cells, plan.holes, expected, plan.axes) as shown:
         working = True
         while working:
             working = owner.works_on(folder.path)  # before the last look: what it wrote is then all there

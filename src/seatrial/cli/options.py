@@ -196,7 +196,8 @@ def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
     """Those cells that did not pass in that run, or were not done. By id: fixing a suite changes hashes."""
     from dataclasses import replace
 
-    from seatrial.job import Hole
+    from seatrial.job import Hole, count
+    from seatrial.plan.select import hole_id
 
     results = folder.read_results()
     if results is None:
@@ -204,10 +205,12 @@ def _undone(plan: "Plan", folder: "RunFolder") -> "Plan":
     wanted = {cell.id for cell in results.cells if not cell.done}
     if not wanted:
         fail(f"in {folder.run} nothing failed, and nothing was left out", 0)
-    gone = wanted - {cell.id for cell in plan.cells} - {cell.id for cell in results.cells if cell.done}
+    left_out = {hole_id(hole) for hole in plan.holes if hole.cause in ("select", "tag", "pairwise")}
+    gone = wanted - {cell.id for cell in plan.cells} - left_out
     if gone:
-        first = f"{len(gone)} of the {len(wanted)} cells that did not pass in {folder.run} are not in the plan any more"
-        click.echo(f"seatrial: {first}: {', '.join(sorted(gone)[:3])}", err=True)
+        some = f"{', '.join(sorted(gone)[:3])}{', …' if len(gone) > 3 else ''}"
+        cells = f"{len(gone)} of the {count(len(wanted), 'cell')} that did not pass in {folder.run}"
+        click.echo(f"seatrial: {cells} {'is' if len(gone) == 1 else 'are'} not in the suite any more: {some}", err=True)
     others = [
         Hole(cell.trial, cell.axes, f"passed in {folder.run}", "select") for cell in plan.cells if cell.id not in wanted
     ]

@@ -58,6 +58,7 @@ def _print(plan: "Plan", list_cells: bool) -> None:
 
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
+    from seatrial.job import count
     from seatrial.plan import show
 
     grids = show.grids(plan)
@@ -75,7 +76,7 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     for group in groups:
         lines.append([(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}", "")])
     for why, number in show.unbounded(plan).items():
-        lines += [[], [(f"figures of {number:,} cells will not be judged: {why}", "yellow")]]
+        lines += [[], [(f"figures of {count(number, 'cell')} will not be judged: {why}", "yellow")]]
     return [*lines, [], *([(line, "bold")] for line in show.totals(plan).splitlines())]
 
 

@@ -27,7 +27,7 @@ from seatrial.engine.secret import Secrets
 from seatrial.engine.state import VERSION as JOURNAL_VERSION
 from seatrial.engine.state import AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
-from seatrial.job import VERSION, CellResult, Environment, Part, RunResults
+from seatrial.job import VERSION, CellResult, Environment, Part, RunResults, count
 from seatrial.record import DamagedFile, Journal, JournalError, Ownership, write_whole
 from seatrial.suite import Cell
 from seatrial.target import RunInUse, Target, TargetError
@@ -37,7 +37,8 @@ _STOPPING = (JournalError, TargetError, OSError)
 
 
 class Listener(Protocol):
-    """Is told of each change of a cell, to show it to a person."""
+    """Is told of each change of a cell, to show it to a person; without a cell, of what concerns all: after `left` the
+    process ends at once."""
 
     def update(self, cell: str, state: str, progress: str = "") -> None: ...
 
@@ -260,7 +261,7 @@ class Run:
         if self._stop_why:
             return self._stop_why
         if limit is not None and self._failures >= limit:
-            return f"not started: {self._failures} cells had failed (max failures {limit})"
+            return f"not started: {count(self._failures, 'cell')} had failed (max failures {limit})"
         most = self._options.max_cost
         expected = _expected_cost(cell)
         if most is not None and self._spent + self._reserved + expected > most:
@@ -329,6 +330,7 @@ class Run:
             seatrial=__version__,
             commit=self._options.commit,
             target=self._prepared.suite.moved.text if self._prepared.suite.moved else "",
+            axes={trial: {axis: [*found] for axis, found in of.items()} for trial, of in plan.labels.items()},
         )
 
     @contextlib.contextmanager
@@ -346,6 +348,7 @@ class Run:
     def _interrupt(self) -> None:
         """First: nothing new starts, what runs is cancelled. Second: leave at once; attach finds the rest."""
         if self._interrupted:
+            self._listener.update("", "left", f"`seatrial attach {self._folder.run}` goes on with what was not done")
             os._exit(130)
         self._interrupted = True
         self._stop_why = "not started: interrupted"

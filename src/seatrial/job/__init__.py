@@ -17,6 +17,7 @@ from seatrial.job.settings import (
     other_conditions,
 )
 from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
+from seatrial.job.table import count, table_axes
 from seatrial.job.units import unit_factor
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell
 
@@ -67,6 +68,7 @@ __all__ = [
     "Unreadable",
     "Verdict",
     "convert",
+    "count",
     "decode",
     "differences",
     "differences_text",
@@ -81,6 +83,7 @@ __all__ = [
     "read_json",
     "read_records",
     "read_regular",
+    "table_axes",
     "unit_factor",
     "worst",
     "worst_cell",

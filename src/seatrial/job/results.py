@@ -97,6 +97,7 @@ class RunResults(msgspec.Struct, frozen=True):
     seatrial: str = ""
     commit: str = ""  # of what was tested
     target: str = ""  # what everything was moved to, as it was asked for
+    axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
 
     @property
     def exit_code(self) -> ExitCode:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import Hole
+from seatrial.job import Hole, count
 from seatrial.plan.pairwise import Coverage
 from seatrial.suite import Cell
 
@@ -46,7 +46,7 @@ class OverCost(PlanError):
         else:
             why = f"what the plan may cost has no bound, and the limit is {max_cost:,.2f}"
         if unbounded:
-            why += f"; {plural(unbounded, 'cell')} on priced machines without `estimate` or run limit"
+            why += f"; {count(unbounded, 'cell')} on priced machines without `estimate` or run limit"
         super().__init__(f"{why}. Select fewer cells, give estimates, or raise the limit")
 
 
@@ -130,6 +130,7 @@ class Plan:
             "holes": [
                 {"trial": hole.trial, "axes": hole.axes, "why": hole.why, "cause": hole.cause} for hole in self.holes
             ],
+            "axes": self.labels,
             "counts": self.counts,
             "hours": round(self.hours, 6),
             "price": round(self.price, 6),
@@ -151,7 +152,3 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "estimate_s": cell.estimate_s,
         "price_per_hour": cell.price_per_hour,
     }
-
-
-def plural(count: int, thing: str) -> str:
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"

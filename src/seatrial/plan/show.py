@@ -4,10 +4,10 @@ from collections import Counter
 
 import msgspec
 
-from seatrial.job import Hole
+from seatrial.job import Hole, count, table_axes
 from seatrial.plan.needs import short_need
 from seatrial.plan.pairwise import REPEAT
-from seatrial.plan.plan import Plan, plural
+from seatrial.plan.plan import Plan
 
 RUNS = "●"
 MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
@@ -16,7 +16,7 @@ LEGEND = f"{RUNS} runs   {MARKS['needs']} lacks a capability   {MARKS['exclude']
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """A trial of two axes; the longer one gives the rows."""
+    """A trial of two axes."""
 
     trial: str
     row_axis: str
@@ -48,12 +48,15 @@ def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
 
 
 def _grid(trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, ...], str]) -> Grid:
-    (first, firsts), (second, seconds) = axes.items()
-    if len(seconds) > len(firsts):
-        turned = [(row, tuple(marks.get((trial, column, row), " ") for column in firsts)) for row in seconds]
-        return Grid(trial, second, first, firsts, tuple(turned))
-    rows = [(row, tuple(marks.get((trial, row, column), " ") for column in seconds)) for row in firsts]
-    return Grid(trial, first, second, seconds, tuple(rows))
+    """Rows and columns are those of the tables of a run."""
+    (row_axis,), column_axis = table_axes({axis: len(labels) for axis, labels in axes.items()})
+    turned = next(iter(axes)) == column_axis
+    rows = [
+        (row, tuple(marks.get((trial, column, row) if turned else (trial, row, column), " ") for column in columns))
+        for columns in [axes[column_axis]]
+        for row in axes[row_axis]
+    ]
+    return Grid(trial, row_axis, column_axis, axes[column_axis], tuple(rows))
 
 
 def hole_groups(plan: Plan) -> list[HoleGroup]:
@@ -92,20 +95,20 @@ def unbounded(plan: Plan) -> dict[str, int]:
 def totals(plan: Plan) -> str:
     """`102 cells, 42 holes of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
     counts = plan.counts
-    text = f"{plural(counts['cells'], 'cell')}, {plural(counts['holes'], 'hole')}"
-    text += f" of {plural(counts['combinations'], 'combination')}"
+    text = f"{count(counts['cells'], 'cell')}, {count(counts['holes'], 'hole')}"
+    text += f" of {count(counts['combinations'], 'combination')}"
     known = counts["cells"] - plan.cost.unknown
     if known:
         text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
     if plan.cost.unknown:
-        text += f"; {plural(plan.cost.unknown, 'cell')} without an estimate"
+        text += f"; {count(plan.cost.unknown, 'cell')} without an estimate"
         if plan.cost.unbounded:
             text += ", and what they may cost has no bound"
         elif plan.cost.bound > plan.price:
             text += f", with the limits of their runs up to {plan.cost.bound:,.2f}"
     if plan.coverage is not None:
         pairs = plan.coverage
-        text += f"\npairwise: {len(plan.cells):,} of {plural(pairs.of_cells, 'cell')}"
+        text += f"\npairwise: {len(plan.cells):,} of {count(pairs.of_cells, 'cell')}"
         text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
         text += f"; {len(pairs.impossible):,} pairs no valid cell has"
     return text

@@ -52,6 +52,7 @@ class PlannedCells(msgspec.Struct, frozen=True):
 
     cells: list[PlannedCell]
     holes: list[Hole]
+    axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
 
 
 class RunFolder:

@@ -138,7 +138,7 @@ def _causes(results: RunResults) -> list[str]:
 def _matrices(results: RunResults) -> list[str]:
     cells = {cell.id: cell for cell in results.cells}
     lines: list[str] = []
-    for matrix in matrices(results.cells, results.holes):
+    for matrix in matrices(results.cells, results.holes, results.axes):
         lines += [f"### {escape_text(matrix.trial)}" + (f" ({escape_text(matrix.fixed)})" if matrix.fixed else ""), ""]
         if len(matrix.rows) * len(matrix.columns) > MOST_PLACES:
             lines += [f"_{len(matrix.rows)} × {len(matrix.columns)}: too large for this page, see `report.html`._", ""]

@@ -1,26 +1,32 @@
 """Cells laid out as rows and columns: one matrix for each trial, with its holes in their places."""
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from seatrial.job import Hole
+from seatrial.job import Hole, table_axes
 from seatrial.report.text import axes_text
 
 NOT_WANTED = frozenset({"tag", "select"})  # causes of holes that are so for this run only; they would hide the others
 MOST_HOLE_ROWS = 200  # rows that hold nothing but holes are left out of a matrix when there are more rows than this
 
 
-class Placed(Protocol):
+class _OnAxes(Protocol):
+    @property
+    def axes(self) -> dict[str, str]: ...
+
+
+T = TypeVar("T", bound=_OnAxes)
+
+
+class Placed(_OnAxes, Protocol):
     """Anything that stands somewhere on axes: a planned cell, a cell's result."""
 
     @property
     def id(self) -> str: ...
     @property
     def trial(self) -> str: ...
-    @property
-    def axes(self) -> dict[str, str]: ...
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -40,7 +46,11 @@ def trial_of(cell: Placed) -> str:
     return cell.trial or cell.id.partition("[")[0]
 
 
-def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = ()) -> list[Matrix]:
+Labels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
+
+
+def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = (), labels: Labels | None = None) -> list[Matrix]:
+    """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
     by_trial: dict[str, tuple[list[Placed], list[Hole]]] = {}
     for cell in cells:
         by_trial.setdefault(trial_of(cell), ([], []))[0].append(cell)
@@ -50,7 +60,7 @@ def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = ()) -> list[Matrix
         if hole.cause not in NOT_WANTED:
             by_trial.setdefault(hole.trial, ([], []))[1].append(hole)
     return [
-        _matrix(trial, cells, _beside(cells, holes) if selected else holes)
+        _matrix(trial, cells, _beside(cells, holes) if selected else holes, (labels or {}).get(trial, {}))
         for trial, (cells, holes) in by_trial.items()
         if cells or not selected
     ]
@@ -62,12 +72,9 @@ def _beside(cells: list[Placed], holes: list[Hole]) -> list[Hole]:
     return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
 
 
-def _matrix(trial: str, cells: list[Placed], holes: list[Hole]) -> Matrix:
-    values: dict[str, dict[str, None]] = {}
-    for axes in (*(cell.axes for cell in cells), *(hole.axes for hole in holes)):
-        for axis, value in axes.items():
-            values.setdefault(axis, {})[value] = None
-    row_axes, column_axis = _choose({axis: len(found) for axis, found in values.items()})
+def _matrix(trial: str, cells: list[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix:
+    values = _values(cells, holes, labels)
+    row_axes, column_axis = table_axes({axis: len(labels.get(axis, found)) for axis, found in values.items()})
     rows: dict[str, int] = {}
     columns: dict[str, int] = {}
     placed: dict[tuple[int, int], str] = {}
@@ -81,9 +88,9 @@ def _matrix(trial: str, cells: list[Placed], holes: list[Hole]) -> Matrix:
     complete = {*row_axes, column_axis} - {""}
     if column_axis:
         columns.update({value: number for number, value in enumerate(values[column_axis])})
-    for cell in cells:
+    for cell in _in_order(cells, row_axes, values):
         placed[spot(cell.axes)] = cell.id
-    for hole in holes:
+    for hole in _in_order(holes, row_axes, values):
         known = len(rows) < MOST_HOLE_ROWS or (_row_label(hole.axes, row_axes) or trial) in rows
         if complete <= hole.axes.keys() and known:
             reasons.setdefault(spot(hole.axes), hole.why)
@@ -101,23 +108,22 @@ def _matrix(trial: str, cells: list[Placed], holes: list[Hole]) -> Matrix:
     )
 
 
-def _choose(sizes: dict[str, int]) -> tuple[tuple[str, ...], str]:
-    """The axes of the rows and the axis of the columns ("" for a plain list).
+def _values(cells: list[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, None]]:
+    """Of each axis those that there are, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for axes in (*(cell.axes for cell in cells), *(hole.axes for hole in holes)):
+        for axis, value in axes.items():
+            found.setdefault(axis, {})[value] = None
+    return {
+        axis: dict.fromkeys([*(value for value in labels.get(axis, ()) if value in seen), *seen])
+        for axis, seen in found.items()
+    }
 
-    Machines make the columns where there are any: what people ask is which runtime works on which machine, and a suite
-    has more of everything else. Else it is the last axis. All other axes that vary make the rows together.
-    """
-    if len(sizes) < 2:
-        return tuple(sizes), ""
-    varying = [axis for axis, size in sizes.items() if size > 1]
-    if "machine" in sizes:
-        column = "machine"
-    elif len(varying) == 1:
-        column = next(axis for axis in reversed(sizes) if axis != varying[0])
-    else:
-        column = (varying or list(sizes))[-1]
-    rows = tuple(axis for axis in varying if axis != column)
-    return rows or (next(axis for axis in sizes if axis != column),), column
+
+def _in_order(items: list[T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[T]:
+    """As their rows are to stand."""
+    places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
+    return sorted(items, key=lambda item: [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes])
 
 
 def _row_label(axes: Mapping[str, str], row_axes: tuple[str, ...]) -> str:

@@ -26,6 +26,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "interrupted": "Whether the run was ended before all cells were done.",
         "seatrial": "Version of Seatrial that ran it.",
         "target": "The target that everything was run on, as --target asked for it; empty: as the suite says.",
+        "axes": "By trial and axis: the values that the suite has, in its order; also those that only holes have.",
         "commit": "Commit of what was tested, where it is known; with a + behind it, and changes on top.",
     },
     "CellResult": {

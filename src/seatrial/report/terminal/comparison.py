@@ -39,7 +39,7 @@ def headline(found: Comparison) -> str:
     if not found.cells and not found.figures:
         return "The two runs have no cell in common."
     if not found.figures:
-        figures = "No figure is in both runs" if not found.fingerprints else "No figure can be compared"
+        figures = "No judged figure is in both runs" if not found.fingerprints else "No figure can be compared"
     elif not moved:
         maybe = sum(one.maybe for one in found.figures)
         figures = f"None of {count(len(found.figures), 'figure')} surely moved{f', {maybe} perhaps' if maybe else ''}"

@@ -5,11 +5,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole
-from seatrial.report.matrix import Placed, matrices
+from seatrial.report.matrix import Labels, Placed, matrices
 from seatrial.report.symbols import to_ascii
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines
 from seatrial.report.terminal.plain import Plain
@@ -29,7 +29,8 @@ class Watching(Protocol):
     its end, a verdict.
 
     `progress` is the step that it is at, what it waits for, or the reason of its verdict. A change without a cell is
-    for everybody. `at_s` is when it was, by `time.monotonic`, where that is not now.
+    for everybody; after `left` the process ends at once. `at_s` is when it was, by `time.monotonic`, where that is not
+    now.
     """
 
     def update(self, cell: str, state: str, progress: str = "", at_s: float | None = None) -> None: ...
@@ -40,6 +41,7 @@ def watching(
     cells: Sequence[Placed],
     holes: Iterable[Hole] = (),
     expected: Mapping[str, float] | None = None,
+    labels: Labels | None = None,
     stream: TextIO | None = None,
 ) -> Iterator[Watching]:
     """Show a run on `stream` (standard output) until the block ends. Nothing that fails in showing reaches the run.
@@ -47,7 +49,7 @@ def watching(
     `expected` is by cell id: the seconds that it took before."""
     out = stream or sys.stdout
     if out.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
-        board = Board(cells, holes, expected)
+        board = Board(cells, holes, expected, labels)
         with board.shown(out):
             yield board
     else:
@@ -60,9 +62,13 @@ class Board:
     """The matrix of a run that goes on. `update` only notes; drawing is done by a clock of its own, twice a second."""
 
     def __init__(
-        self, cells: Sequence[Placed], holes: Iterable[Hole] = (), expected: Mapping[str, float] | None = None
+        self,
+        cells: Sequence[Placed],
+        holes: Iterable[Hole] = (),
+        expected: Mapping[str, float] | None = None,
+        labels: Labels | None = None,
     ) -> None:
-        self._matrices = matrices(cells, holes)
+        self._matrices = matrices(cells, holes, labels)
         self._where = {
             cell: (number, row)
             for number, matrix in enumerate(self._matrices)
@@ -73,12 +79,15 @@ class Board:
         self._began_s = time.monotonic()
         self._note = ""
         self._lock = threading.Lock()
+        self._take_away: Callable[[str], None] | None = None
         self.drawn = 0
 
     def update(self, cell: str, state: str, progress: str = "", at_s: float | None = None) -> None:
         with self._lock:
             if cell not in self._tally.state:
                 self._note = one_line(f"{state}: {progress}")
+                if state == "left" and self._take_away is not None:
+                    self._take_away(self._note)
                 return
             at_s = time.monotonic() if at_s is None else at_s
             self._began_s = min(self._began_s, at_s)
@@ -184,13 +193,22 @@ class Board:
             self.drawn += 1
             return _text(self.lines(console.size.width, console.size.height - 1), ascii_only)
 
-        with Live(
+        live = Live(
             console=console,
             get_renderable=draw,
             refresh_per_second=REDRAWS_PER_SECOND,
             transient=True,
             vertical_overflow="crop",
-        ):
+        )
+
+        def take_away(last: str) -> None:
+            """Leaves the terminal as it was, with one line: nobody will tidy up any more."""
+            console.show_cursor()
+            out.write(f"\n{to_ascii(last) if ascii_only else last}\n")
+            out.flush()
+
+        self._take_away = take_away
+        with live:
             yield
 
 

@@ -34,10 +34,10 @@ def _cells(run: RunOverview) -> Line:
     if run.state is RunState.DAMAGED:
         return [(one_line(run.why), "")]
     if run.state is not RunState.FINISHED:
-        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "`seatrial attach` finishes it"
-        return [(f"{run.done} of {count(run.cells, 'cell')} done, {who}", "")]
+        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "attach finishes it"
+        return [(f"{run.done}/{run.cells} done, {who}", "")]
     line: Line = [(count(run.cells, "cell"), "")]
     for verdict in (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky"):
         if number := run.counts.get(verdict, 0):
-            line.append((f"  {glyph(verdict)[0]} {number} {verdict}", glyph(verdict)[1]))
+            line.append((f"  {glyph(verdict)[0]} {number}", glyph(verdict)[1]))
     return line

@@ -80,7 +80,7 @@ def _matrix(results: RunResults, columns: int) -> list[Line]:
     states = {cell.id: _state(cell) for cell in results.cells}
     bad_cells = {cell.id for cell in results.cells if not cell.verdict.good}
     lines: list[Line] = []
-    for matrix in matrices(results.cells, results.holes):
+    for matrix in matrices(results.cells, results.holes, results.axes):
         rows = _rows(matrix, bad_cells)
         lines.append([(one_line(matrix.trial), "bold"), (f"  {one_line(matrix.fixed)}", "dim")])
         lines += matrix_lines(matrix, states, columns, rows)
