@@ -99,7 +99,7 @@ class Driver:
     @contextlib.asynccontextmanager
     async def endpoint(self, port: str) -> AsyncIterator[str]:
         """The address of a port of the part that this one comes after. The connection is this process's own: it lives
-        and dies with the driver, whatever becomes of the engine."""
+        and dies with the driver, whatever becomes of the engine. What the way adds to every answer is recorded."""
         from seatrial import plugins
         from seatrial.target import TargetError
 
@@ -111,6 +111,7 @@ class Driver:
             await target.open()
             try:
                 async with target.endpoint(self.peer.handle, port) as address:
+                    self.note("endpoint", port=port, way=address.way, adds_s=address.adds_s)
                     yield address
             finally:
                 await target.close()

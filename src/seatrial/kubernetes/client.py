@@ -82,10 +82,10 @@ class Kubernetes:
     async def close(self) -> None:
         await self.connection.close()
 
-    async def version(self) -> str:
+    async def version(self, **how: Unpack[Measured]) -> str:
         """Such as v1.35.4: whether the server is there and speaks to us."""
         request = Request("get", bare_path="/version")
-        answer = await self.connection.request(request)
+        answer = await self.connection.request(request, **how)
         return decode(request, Version, answer.body).git_version
 
     async def now_s(self) -> float:

@@ -1,5 +1,25 @@
 """Where jobs run. One package a target, behind one protocol; found by the entry-point group `seatrial.targets`."""
 
-from seatrial.target.protocol import Found, Remark, RemarkLevel, RunInUse, Target, TargetError, TargetKind, TargetLost
+from seatrial.target.protocol import (
+    Endpoint,
+    Found,
+    Remark,
+    RemarkLevel,
+    RunInUse,
+    Target,
+    TargetError,
+    TargetKind,
+    TargetLost,
+)
 
-__all__ = ["Found", "Remark", "RemarkLevel", "RunInUse", "Target", "TargetError", "TargetKind", "TargetLost"]
+__all__ = [
+    "Endpoint",
+    "Found",
+    "Remark",
+    "RemarkLevel",
+    "RunInUse",
+    "Target",
+    "TargetError",
+    "TargetKind",
+    "TargetLost",
+]

@@ -67,6 +67,18 @@ class TargetLost(TargetError):
     there go on, and nothing is known of them by this: the run stops, and is taken up when that is mended."""
 
 
+class Endpoint(str):
+    """An address (`host:port`), and what lies on the way there: a figure that was measured over it says so."""
+
+    way: str
+    adds_s: float  # the least that the way adds to every answer
+
+    def __new__(cls, address: str, way: str = "direct", adds_s: float = 0.0) -> "Endpoint":
+        made = super().__new__(cls, address)
+        made.way, made.adds_s = way, adds_s
+        return made
+
+
 class Found(msgspec.Struct, frozen=True):
     """A job that the target has, by its labels."""
 
@@ -134,8 +146,8 @@ class Target(Protocol):
         another host than the first is below `hosts/N/`. False: none. What is not whole yet lies beside `into`, under
         a hidden name; a process that is killed leaves it there."""
 
-    def endpoint(self, handle: str, port: str) -> AbstractAsyncContextManager[str]:
-        """An address (`host:port`) under which the job's port of that name can be reached from here."""
+    def endpoint(self, handle: str, port: str) -> AbstractAsyncContextManager[Endpoint]:
+        """The address under which the job's port of that name can be reached from here."""
 
     async def cancel(self, handle: str) -> None: ...
 

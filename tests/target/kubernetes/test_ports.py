@@ -278,6 +278,8 @@ async def test_the_port_of_a_job_whose_run_another_machine_works_on_can_be_opene
     async with opened(real_cluster, namespace) as other:
         async with other.endpoint(handle, "http") as address:
             assert await status(address) == 200
+            assert address.way == "port-forward through the API server"
+            assert 0 < address.adds_s < 60
         assert [found.in_use for found in await other.list()] == [True]
     await target.remove(handle)
 
@@ -289,6 +291,7 @@ async def test_a_port_of_a_job_is_reached_by_a_service_from_inside_the_cluster(
     async with opened(real_cluster, namespace, endpoint="service") as target:
         served = await target.submit(server(), {})
         async with target.endpoint(served, "http") as address:
+            assert (address.way, address.adds_s) == ("service", 0.0)
             ask = f"until wget -q -O - http://{address}/; do sleep 0.2; done"
             asking = await target.submit(job(ask, image=BUSYBOX), {})
             assert (await until_exit(target, asking))[-1].exit.code == 0  # type: ignore[union-attr]

@@ -6,19 +6,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from seatrial.job import Outcome
-from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes
+from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Kubernetes
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_errors
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.watch.objects import INDEX_LABEL, PodObject
-from seatrial.target.protocol import TargetError
+from seatrial.target.protocol import Endpoint, TargetError
+
+ROUND_TRIPS = 5  # of which the middle one counts
 
 
 @asynccontextmanager
 async def opened_port(
     client: Kubernetes, options: KubernetesOptions, job: JobAnnotation, root: dict[str, Any], port: str
-) -> AsyncIterator[str]:
+) -> AsyncIterator[Endpoint]:
     """`root` is the reference to the owner of what has to be made; it goes with the job."""
     if port not in job.ports:
         listed = ", ".join(job.ports) or "none"
@@ -27,16 +29,28 @@ async def opened_port(
     if options.endpoint == "port-forward":
         with target_errors(f"cannot reach port {port} of {job.name}"):
             pod = await _running_pod(client, job)
+            adds_s = await _round_trip_s(client)
         if pod is None:
             raise TargetError(f"{job.name} does not run: its port {port} cannot be reached")
         async with client.pod(pod).forward(number) as forward:
-            yield forward.address
+            yield Endpoint(forward.address, "port-forward through the API server", adds_s)
         return
     with target_errors(f"cannot open port {port} of {job.name}"):
         for one in _objects(job, options, namespace, root, number):
             with contextlib.suppress(AlreadyExists):
                 await client.create(one)
-    yield _address(job, options, namespace, number)
+    yield Endpoint(_address(job, options, namespace, number), options.endpoint)
+
+
+async def _round_trip_s(client: Kubernetes) -> float:
+    """To the API server and back: what is forwarded goes there first, and from there to the node."""
+    times = []
+    for _ in range(ROUND_TRIPS):
+        attempts: list[Attempt] = []
+        await client.version(attempts=attempts)
+        last = attempts[-1]
+        times.append((last.answered_s or 0.0) - (last.sent_s or 0.0))
+    return sorted(times)[ROUND_TRIPS // 2]
 
 
 async def _running_pod(client: Kubernetes, job: JobAnnotation) -> str | None:

@@ -37,7 +37,7 @@ from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating,
 from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
 from seatrial.target.kubernetes.watch.waiting import over_whole_quota
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
-from seatrial.target.protocol import Found, Remark, RunInUse, TargetError, TargetLost
+from seatrial.target.protocol import Endpoint, Found, Remark, RunInUse, TargetError, TargetLost
 
 FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 GONE_S = 120.0
@@ -284,7 +284,7 @@ class KubernetesTarget:
         return await self._collector.fetch(handle, await self._annotation(handle), path, into)
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
         """Takes nothing of the run over: the process that works on it goes on, here or on another machine."""
         with target_errors(f"cannot reach {handle}"):
             root = await self._client.get(self._resource, self._parsed(handle).name, Root)

@@ -32,7 +32,7 @@ from seatrial.target.local.ports import reserved
 from seatrial.target.local.processes import alive, gone, send, wake
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
-from seatrial.target.protocol import Found, Remark, TargetError
+from seatrial.target.protocol import Endpoint, Found, Remark, TargetError
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ class LocalTarget:
         return fetch(folder.path, path, into)
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
         folder = self._folder(handle)
         submission = folder.submission()
         ports = submission.ports if submission is not None else {}
@@ -200,7 +200,7 @@ class LocalTarget:
             raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
         if folder.end() is not None or not alive(folder.identity()):
             raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
-        yield f"127.0.0.1:{ports[port]}"
+        yield Endpoint(f"127.0.0.1:{ports[port]}")
 
     async def list(self, run: str | None = None) -> list[Found]:
         jobs = self._state / "jobs"
