@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OWN_KINDS = ("runtime", "serving", "training")  # each is seatrial.trial.NAME:kind
+OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.trial.NAME:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
-OWN_DRIVERS = ("serving",)  # each is seatrial.drive.NAME:drive
+OWN_DRIVERS = ("scale", "serving")  # each is seatrial.drive.NAME:drive
 
 
 class Registry(Mapping[str, T]):

@@ -1,82 +1,68 @@
-"""When things are sent, whatever becomes of those before them: the times of an open loop, in seconds from its start.
+"""When each thing of a load is to begin, in seconds from its start: the times of an open loop. Pure, by a seed.
 
 A generator that waits for answers slows down with what it measures, and then measures too little."""
 
 import math
 import random
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count, islice, takewhile
 
-import msgspec
+from seatrial.drive.driver import DriverError
+from seatrial.job.arrivals import Arrivals
 
-
-class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Exactly one of its forms is given; rates are per second."""
-
-    rate: float | None = None  # evenly
-    poisson: float | None = None  # at random, so many a second on average
-    burst: bool = False  # all at once
-    waves: int | None = None  # so many at once, again every `every_s`
-    every_s: float = 1.0
-    ramp: tuple[float, float] | None = None  # from one rate to another, over `over_s`; then on at the last
-    steps: tuple[float, ...] = ()  # rates, one after the other, each for `over_s`; then on at the last
-    over_s: float = 60.0
-    trace: tuple[float, ...] = ()  # the times themselves
+MOST = 5_000_000
 
 
-def offsets(arrivals: Arrivals, count: int, seed: int = 0) -> list[float]:
-    """`count` times, in order; of a trace, as many as it has."""
-    return list(islice(_times(arrivals, random.Random(seed)), count))
+def offsets(arrivals: Arrivals, most: int | None, seconds: float | None = None, seed: int = 0) -> list[float]:
+    """In order: at most so many, and none that would begin after `seconds`."""
+    times = _times(arrivals, seed)
+    if seconds is not None:
+        limit_s = seconds
+        times = takewhile(lambda at_s: at_s < limit_s, times)
+    found = list(islice(times, min(most or MOST, MOST)))
+    if not found:
+        raise DriverError("the load is empty: none of its arrivals is before its end")
+    return found
 
 
-def _times(arrivals: Arrivals, chance: random.Random) -> Iterator[float]:
-    if arrivals.trace:
-        yield from sorted(arrivals.trace)
-    elif arrivals.burst:
+def _times(arrivals: Arrivals, seed: int) -> Iterator[float]:
+    if arrivals.shape == "trace":
+        yield from arrivals.times
+    elif arrivals.shape == "rate":
+        yield from (number / arrivals.rate for number in count())
+    elif arrivals.shape == "burst":
+        yield from (number // arrivals.burst * arrivals.every_s for number in count())
+    elif arrivals.shape == "poisson":
+        chance, at_s = random.Random(seed), 0.0
         while True:
-            yield 0.0
-    elif arrivals.waves is not None:
-        yield from _waves(arrivals.waves, arrivals.every_s)
-    elif arrivals.poisson is not None:
-        at_s = 0.0
-        while True:
-            at_s += chance.expovariate(arrivals.poisson)
+            at_s += chance.expovariate(arrivals.rate)
             yield at_s
-    elif arrivals.ramp is not None:
-        yield from _ramp(*arrivals.ramp, arrivals.over_s)
+    elif arrivals.shape == "ramp":
+        yield from (_ramp_s(number, arrivals) for number in count())
+    elif arrivals.shape == "steps":
+        yield from _steps(arrivals.rates, arrivals.every_s)
     else:
-        rates = arrivals.steps or (arrivals.rate or 1.0,)
-        yield from _steps(rates, arrivals.over_s)
+        raise DriverError(f"this Seatrial has no arrivals {arrivals.shape!r}")
 
 
-def _waves(at_once: int, every_s: float) -> Iterator[float]:
-    at_s = 0.0
-    while True:
-        for _ in range(at_once):
-            yield at_s
-        at_s += every_s
+def _ramp_s(number: int, arrivals: Arrivals) -> float:
+    """When so many have come: the rate goes from one to the other in `every_s`, and stays there."""
+    first, last, over_s = arrivals.rate, arrivals.to_rate, arrivals.every_s
+    within = (first + last) / 2 * over_s
+    if number >= within:
+        return over_s + (number - within) / last
+    growth = (last - first) / over_s
+    if growth == 0:
+        return number / first
+    return (math.sqrt(first * first + 2 * growth * number) - first) / growth
 
 
 def _steps(rates: tuple[float, ...], over_s: float) -> Iterator[float]:
     """A step begins where the one before ends, whatever is left of its last gap: the offered rate is exact."""
-    begun_s = 0.0
-    for number, rate in enumerate(rates):
-        last = number == len(rates) - 1
-        sent = 0
-        while last or sent / rate < over_s - 1e-9:
-            yield begun_s + sent / rate
-            sent += 1
-        begun_s += over_s
-
-
-def _ramp(first: float, last: float, over_s: float) -> Iterator[float]:
-    """The n-th comes when the rate, summed up from the start, has reached n."""
-    gain = (last - first) / over_s
-    in_all = (first + last) / 2 * over_s
-    sent = 0
-    while True:
-        if sent >= in_all or gain == 0:
-            yield over_s + (sent - in_all) / last if gain else sent / first
-        else:
-            yield (math.sqrt(first * first + 2 * gain * sent) - first) / gain
-        sent += 1
+    for step, rate in enumerate(rates):
+        end_s = math.inf if step == len(rates) - 1 else (step + 1) * over_s - 1e-9
+        for number in count():
+            at_s = step * over_s + number / rate
+            if at_s >= end_s:
+                break
+            yield at_s

@@ -223,6 +223,11 @@ class Attempt:
         job = part.job
         if part.part.after:
             job = self._with_peer(job, self._parts[part.part.after])
+        elif part.part.uses:
+            used = await self._around.follower(part.part.uses)
+            job = self._with_way(
+                job, Peer("", part.part.uses, self._around.kinds[part.part.uses], used.target.address(), "")
+            )
         part.since_s = asyncio.get_running_loop().time()
         part.maybe_known = True
         part.submitting = asyncio.create_task(part.follower.target.submit(job, self._around.secrets.of(job)))
@@ -257,7 +262,9 @@ class Attempt:
         assert other.record.handle
         name = other.record.target
         address = other.follower.target.address()
-        peer = Peer(other.name, name, self._around.kinds[name], address, other.record.handle)
+        return self._with_way(job, Peer(other.name, name, self._around.kinds[name], address, other.record.handle))
+
+    def _with_way(self, job: Job, peer: Peer) -> Job:
         return msgspec.structs.replace(job, env={**job.env, PEER: msgspec.json.encode(peer).decode()})
 
     def _refuse_elsewhere(self, part: _Part) -> None:

@@ -47,6 +47,8 @@ async def verify(
         async with turn:
             try:
                 await (await follower(part.target)).target.verify(part.job)
+                if part.uses:
+                    await follower(part.uses)  # that it can be reached is all that can be said before
             except TargetError as error:
                 return cell, part.target, error
         return None

@@ -122,3 +122,4 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     target: str  # the name of one of the suite's targets
     after: str = ""  # the part that must be ready before this one is submitted, and whose end ends this one
     leads: bool = True
+    uses: str = ""  # a target that the job itself works with: it gets the way there as its Peer, without a job

@@ -53,19 +53,19 @@ class Belongings:
             problem = f"is in namespace {metadata['namespace']}, and its run in {self._namespace}"
             raise TargetError(f"{what} {problem}: it cannot belong to it", Outcome.REFUSED)
         metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owner]
-        for one in (metadata, *_pod_metadata(made.get("spec"))):
+        for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
         return made
 
 
-def _pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
+def pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
     """Of each pod template, however deep: of a Job in a JobSet, of the replicas of a training job."""
     if isinstance(spec, list):
         for one in spec:
-            yield from _pod_metadata(one)
+            yield from pod_metadata(one)
     elif isinstance(spec, dict):
         for key, value in spec.items():
             if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
                 yield value.setdefault("metadata", {})
             else:
-                yield from _pod_metadata(value)
+                yield from pod_metadata(value)

@@ -1,0 +1,126 @@
+"""Findings on a scale trial: whether it measured what it was meant to, and whether its bounds hold.
+
+A bound is judged only by a measurement that can be trusted. When the driver itself was late, the watch lagged behind,
+or the open loop was broken by a kill, what it measured is `invalid`, not slow."""
+
+from typing import Any
+
+from seatrial.check.ended import ended_badly
+from seatrial.check.evidence import most_relevant_first
+from seatrial.check.finding import failed, passed
+from seatrial.job import Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
+from seatrial.job.scale import ScaleBound, StageFigures, WholeScale
+
+LATE_S, LATE_SHARE = 0.05, 0.1  # the driver or its watch may be so late, or a tenth of the tightest bound
+LEAST_RATE = 0.95  # of the offered rate
+
+
+def check_scale(
+    step: ObservedStep, ended: Exit, bounds: tuple[ScaleBound, ...]
+) -> tuple[list[Finding], dict[str, Any]]:
+    """Findings and figures. What should have been measured and was not is a finding of its own."""
+    bad = ended_badly(step, "driver", ended)
+    findings = [bad] if bad else []
+    if step.code and bad is None:
+        findings.append(failed(step, "driver", "exit", _last_line(step.output), most_relevant_first(step.output)))
+    try:
+        whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
+        stages = {one.stage: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
+    except Unreadable as error:
+        findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
+        return findings, {}
+    if whole is None:
+        if not findings:
+            findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "it reported nothing of the whole"))
+        return findings, {}
+    findings.append(_trust(step, whole, bounds))
+    trusted = findings[-1].verdict is Verdict.PASSED
+    findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
+    findings.append(_clean(step))
+    return findings, _metrics(whole, stages)
+
+
+def _notes(step: ObservedStep, name: str) -> list[dict[str, Any]]:
+    return [note for note in step.notes if note.get("note") == name]
+
+
+def _of(note: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in note.items() if key not in ("note", "at_s")}
+
+
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it failed without a word"
+
+
+def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[ScaleBound, ...]) -> Finding:
+    """Whether what was measured is the cluster, and not the one who measured."""
+    tightest = min((bound.value for bound in bounds if bound.part), default=0.0)
+    allowed_s = max(LATE_S, LATE_SHARE * tightest)
+    doubts = []
+    if whole.again:
+        doubts.append("the driver was killed and began again, so the arrivals were not those that were asked for")
+    if whole.stopped:
+        doubts.append("it was stopped before it was done")
+    if whole.late_p99_s > allowed_s:
+        doubts.append(f"the driver itself was late: p99 {figure_text(whole.late_p99_s, 's')}")
+    if whole.lag_p99_s > allowed_s:
+        doubts.append(f"its watch was late: p99 {figure_text(whole.lag_p99_s, 's')}")
+    if not whole.lags:
+        doubts.append("how late its watch was could not be measured")
+    lag = f"watch lag p50 {figure_text(whole.lag_p50_s, 's')}, p99 {figure_text(whole.lag_p99_s, 's')}"
+    if not doubts:
+        late = f"sent late by p99 {figure_text(whole.late_p99_s, 's')}"
+        return passed(step, "measurement", f"{lag}; {late}")
+    limit = f"at most {figure_text(allowed_s, 's')} is allowed"
+    return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
+
+
+def _bound(
+    step: ObservedStep, bound: ScaleBound, whole: WholeScale, stages: dict[str, StageFigures], trusted: bool
+) -> Finding:
+    check = f"bound {bound.name}"
+    if not bound.part:
+        value = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused, "rate": whole.rate}
+        have = value[bound.figure]
+        if have is None:
+            return failed(step, check, "absent", f"{bound.name} was not measured")
+        return _judged(step, check, bound, float(have), f"{have:g} of {whole.count}", "; ".join(whole.problems))
+    stage = stages.get(bound.figure)
+    found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
+    if stage is None or found is None:
+        return failed(step, check, "absent", f"{bound.name}: no workload came to that stage")
+    counts = f"{stage.reached} of {stage.count} workloads, {stage.unfinished} unfinished, {stage.censored} censored"
+    if found.value is None:
+        return failed(step, check, "unfinished", f"{bound.name} is above {figure_text(found.lower, 's')} ({counts})")
+    upper = "?" if found.upper is None else figure_text(found.upper, "s")
+    text = f"{figure_text(found.value, 's')}, 95 % between {figure_text(found.lower, 's')} and {upper} ({counts})"
+    if not trusted:
+        return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not judged: {text}")
+    return _judged(step, check, bound, found.value, text)
+
+
+def _judged(step: ObservedStep, check: str, bound: ScaleBound, value: float, text: str, evidence: str = "") -> Finding:
+    if bound.met_by(value):
+        return passed(step, check, f"{bound.name}: {text}, within {bound.text}")
+    return failed(step, check, "bounds", f"{bound.name}: {text}, and should be {bound.operator} {bound.text}", evidence)
+
+
+def _clean(step: ObservedStep) -> Finding:
+    note = next(iter(_notes(step, "clean")), None)
+    if note is None or note.get("left"):
+        why = "it did not get to it" if note is None else "some are still there"
+        message = f"its workloads are not all removed: {why}; `seatrial reap` tries again"
+        return Finding(step.name, "clean-up", Verdict.INFRA, "infra", message)
+    return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")
+
+
+def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, Any]:
+    """Figures for history and baselines; a quantile that is not known is none."""
+    made: dict[str, Any] = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused}
+    if whole.rate is not None:
+        made["rate"] = {"value": whole.rate, "unit": "1/s", "better": "higher"}
+    for stage in stages.values():
+        known = {one.name: one.value for one in stage.quantiles if one.value is not None}
+        made[stage.stage] = {name: {"value": value, "unit": "s", "better": "lower"} for name, value in known.items()}
+    return made

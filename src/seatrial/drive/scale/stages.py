@@ -1,0 +1,144 @@
+"""From stamps to figures: how long workloads took to each stage, with what is not known counted beside it.
+
+Durations are from when a workload was meant to be sent, by the one clock of this machine: a generator or a server that
+falls behind makes them longer, never shorter. A workload that has not reached a stage when the driver stops looking
+counts as longer than that; one that reached it while the watch was blind counts from the later end, and is told."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from seatrial.job import Unreadable, decode
+from seatrial.job.scale import CREATED, STAGES, UNSCHEDULABLE, StageFigures, StageQuantile, Stamp, Submission
+from seatrial.stats.censored import quantiles
+
+SHARES = (0.5, 0.9, 0.95, 0.99)
+STAMP_START = b'{"workload"'
+POINTS = 200  # of a distribution, for a report
+
+
+class Arrived:
+    """Which workloads have come to a stage, from a file of stamps that grows: only what is new in it is read."""
+
+    def __init__(self, path: Path, stage: str, pods: int) -> None:
+        self._path, self._stage, self._pods = path, stage, pods
+        self._read_bytes = 0
+        self._of: dict[int, set[str]] = {}
+        self._there: set[int] = set()
+
+    def look(self) -> set[int]:
+        with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
+            file.seek(self._read_bytes)
+            whole = file.read().rpartition(b"\n")[0]
+            self._read_bytes += len(whole) + 1 if whole else 0
+            for stamp in _decoded(whole.split(b"\n")):
+                if stamp.stage == self._stage:
+                    pods = self._of.setdefault(stamp.workload, set())
+                    pods.add(stamp.pod)
+                    if len(pods) >= self._pods:
+                        self._there.add(stamp.workload)
+        return self._there
+
+
+def read_stamps(path: Path) -> list[Stamp]:
+    """All of a file of stamps; a line that is not whole is left out."""
+    try:
+        return list(_decoded(path.read_bytes().split(b"\n")[:-1]))
+    except FileNotFoundError:
+        return []
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[Stamp]:
+    for line in lines:
+        if line.startswith(STAMP_START):  # the canary's lines are of another form
+            with contextlib.suppress(Unreadable):
+                yield decode(line, Stamp)
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """When each workload reached each stage: (earliest, latest) by number."""
+
+    times: dict[str, dict[int, tuple[float, float]]]
+    failed: set[int]  # a pod of theirs failed
+
+
+def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp], pods: int) -> Reached:
+    """Of a workload with several pods the last pod counts; of being unschedulable, the first."""
+    by_pod: dict[tuple[int, str], dict[str, tuple[float, float]]] = {}
+    failed = set()
+    for stamp in stamps:
+        seen = (stamp.at_s if stamp.since_s is None else stamp.since_s, stamp.at_s)
+        of = by_pod.setdefault((stamp.workload, stamp.stage), {})
+        if stamp.pod not in of or seen[1] < of[stamp.pod][1]:
+            of[stamp.pod] = seen
+        if stamp.failed:
+            failed.add(stamp.workload)
+    times: dict[str, dict[int, tuple[float, float]]] = {stage: {} for stage in STAGES}
+    for (workload, stage), of in by_pod.items():
+        needed = 1 if stage == UNSCHEDULABLE else pods
+        if len(of) >= needed:
+            ends = sorted(of.values(), key=lambda seen: seen[1])
+            times[stage][workload] = ends[needed - 1]
+    for number, one in submissions.items():
+        if one.acknowledged_s is not None:
+            times[CREATED][number] = (one.acknowledged_s, one.acknowledged_s)
+    return Reached(times, failed)
+
+
+def stage_figures(
+    stage: str, submissions: Mapping[int, Submission], reached: Reached, end_s: float, lag_s: float
+) -> StageFigures:
+    """`end_s` is when the driver stopped looking; `lag_s` how late the watch was at worst, nearly always."""
+    times = reached.times[stage]
+    durations, ended, blind = [], [], 0
+    for number, one in submissions.items():
+        seen = times.get(number)
+        latest = seen[1] if seen else end_s
+        durations.append(max(latest - one.intended_s, 0.0))
+        ended.append(seen is not None)
+        blind += seen is not None and seen[0] < seen[1]
+    done = sum(ended)
+    return StageFigures(
+        stage=stage,
+        count=len(durations),
+        reached=done,
+        unfinished=len(durations) - done,
+        censored=blind,
+        quantiles=[
+            StageQuantile(one.share, one.value, one.lower, one.upper) for one in quantiles(durations, ended, SHARES)
+        ],
+        curve=_curve(durations, ended),
+        source="acknowledged" if stage == CREATED else "watch",
+        resolution_s=0.0 if stage == CREATED else lag_s,
+    )
+
+
+def failed_workloads(submissions: Mapping[int, Submission], reached: Reached) -> int:
+    """Those that were never made, and those of which a pod failed."""
+    return len({number for number, one in submissions.items() if one.acknowledged_s is None} | reached.failed)
+
+
+def rate_of(times: Iterable[float]) -> float | None:
+    """A second, from the first to the last; None where that is no time."""
+    found = sorted(times)
+    return (len(found) - 1) / (found[-1] - found[0]) if len(found) > 1 and found[-1] > found[0] else None
+
+
+def lateness(submissions: Iterable[Submission]) -> list[float]:
+    """How long after its time each was sent."""
+    return sorted(max(one.sent_s - one.intended_s, 0.0) for one in submissions if one.sent_s is not None)
+
+
+def share_of(values: Sequence[float], share: float) -> float:
+    """A plain quantile of what is all there; nothing has none, which is 0."""
+    return float(np.quantile(values, share, method="higher")) if values else 0.0
+
+
+def _curve(durations: list[float], ended: list[bool]) -> list[tuple[float, float]]:
+    times = sorted(time for time, done in zip(durations, ended, strict=True) if done)
+    step = max(1, len(times) // POINTS)
+    chosen = [*range(0, len(times), step), len(times) - 1] if times else []
+    return [(round(times[at], 6), (at + 1) / len(durations)) for at in sorted(set(chosen))]

@@ -1,0 +1,15 @@
+"""When the things of a load begin, whatever became of those before them. Data only."""
+
+import msgspec
+
+
+class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An open loop. Rates are per second."""
+
+    shape: str  # rate, poisson, burst, ramp, steps, trace
+    rate: float = 0.0  # of a ramp the first one
+    to_rate: float = 0.0  # of a ramp the last one
+    burst: int = 0  # so many at once
+    every_s: float = 0.0  # between bursts; of a ramp, how long it takes; of steps, how long each takes
+    rates: tuple[float, ...] = ()  # of steps
+    times: tuple[float, ...] = ()  # of a trace

@@ -1,0 +1,122 @@
+"""What the driver of a scale trial is given, and what it writes. Data only."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.job.arrivals import Arrivals
+
+NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
+WORKLOAD_LABEL = "seatrial/workload"
+CANARY = "canary"
+SUBMITTED, STAMPS = "submitted.jsonl", "stamps.jsonl"  # files of the attempt: every submission, every stage
+
+# The stages of a workload, in the order of its life. Of one with several pods a stage is reached when all of them have.
+CREATED, POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELETED = STAGES = (
+    "created",
+    "pod_created",
+    "scheduled",
+    "unschedulable",
+    "started",
+    "ready",
+    "finished",
+    "deleted",
+)
+
+
+class ScaleBound(msgspec.Struct, frozen=True):
+    figure: str  # a stage, or a count
+    part: str  # of a stage: p50, p90, p95, p99
+    operator: str  # <=, >=, <, >
+    value: float
+    text: str  # as the user wrote it
+
+    @property
+    def name(self) -> str:
+        return f"{self.figure}.{self.part}" if self.part else self.figure
+
+    def met_by(self, value: float) -> bool:
+        compare = {"<=": value <= self.value, ">=": value >= self.value, "<": value < self.value}
+        return compare.get(self.operator, value > self.value)
+
+
+class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
+    run: str
+    prefix: str  # of the names of its workloads: the same for every life of the driver
+    manifest: dict[str, Any]  # of one workload
+    pods: int  # that each has
+    count: int
+    arrivals: Arrivals
+    until: str = STARTED  # the stage at which a workload is done
+    settle_s: float = 300.0  # how long the last ones may take
+    at_once: int = 256  # requests
+    seed: int = 0
+
+
+class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One workload, by the monotonic clock of this machine."""
+
+    number: int
+    intended_s: float
+    sent_s: float | None = None
+    acknowledged_s: float | None = None
+    attempts: int = 0
+    refusals: tuple[int, ...] = ()  # HTTP status of each answer that was no success
+    problem: str = ""  # why it does not exist
+
+
+class Stamp(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A pod was first seen to have reached a stage. Where the watch was blind before, it did so between two times."""
+
+    workload: int
+    pod: str
+    stage: str
+    at_s: float
+    since_s: float | None = None  # the watch saw nothing from then on: the stage was reached between the two
+    failed: bool = False
+
+
+class StageQuantile(msgspec.Struct, frozen=True):
+    """In seconds. None: it is more than `lower`, how much is not known."""
+
+    share: float
+    value: float | None
+    lower: float  # with `upper`, an interval of 95 % confidence
+    upper: float | None
+
+    @property
+    def name(self) -> str:
+        return f"p{self.share * 100:g}"
+
+
+class StageFigures(msgspec.Struct, frozen=True):
+    """How long workloads took to one stage, from when they were meant to be sent."""
+
+    stage: str
+    count: int  # all workloads
+    reached: int
+    unfinished: int  # not reached when the driver stopped looking
+    censored: int  # reached while the watch was blind: known to be between two times
+    quantiles: list[StageQuantile]
+    curve: list[tuple[float, float]]  # seconds, and the share of all workloads that had reached it by then
+    source: str  # acknowledged, watch
+    resolution_s: float
+
+
+class WholeScale(msgspec.Struct, frozen=True):
+    """What is known of all workloads together."""
+
+    count: int
+    submitted: int  # and acknowledged
+    failed: int  # never made, or a pod of theirs failed
+    unfinished: int
+    refused: int  # answers that were no success, of which many were tried again
+    problems: list[str]
+    rate: float | None  # sent a second
+    offered_rate: float | None
+    late_p99_s: float  # how long after its time each was sent
+    lag_p50_s: float  # of the watch
+    lag_p99_s: float
+    lags: int  # how often that was measured
+    again: bool  # an earlier life of the driver had begun
+    stopped: bool  # before it was done

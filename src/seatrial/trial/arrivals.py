@@ -1,0 +1,75 @@
+"""What users write of when the things of a load begin."""
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from seatrial.job.arrivals import Arrivals
+from seatrial.suite import Duration, Model, Text
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
+
+
+def parse_rate(value: Any) -> float:
+    """A second, of `4`, `4/s`, `90/m`."""
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = float(match[1]) / {"s": 1, "m": 60, "h": 3600}[match[2]] if match else value
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= 1e6:
+        raise ValueError(f"{value!r} is no rate; write for example 4/s or 90/m")
+    return float(found)
+
+
+Rate = Annotated[
+    float,
+    BeforeValidator(parse_rate),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}], "examples": ["4/s"]}),
+]
+
+
+class Ramp(Model):
+    first: Rate = Field(alias="from", description="Rate at the beginning.")
+    last: Rate = Field(alias="to", description="Rate after `over`, and from then on.")
+    over_s: Duration = Field(alias="over", description="How long it takes to get there.")
+
+
+class ArrivalsModel(Model):
+    """When things begin: exactly one of `rate`, `poisson`, `burst`, `ramp`, `steps` and `trace`."""
+
+    rate: Rate | None = Field(None, description="Evenly.")
+    poisson: Rate | None = Field(None, description="By chance, with this mean rate.")
+    burst: Annotated[int, Field(strict=True, ge=1)] | None = Field(None, description="So many at once.")
+    ramp: Ramp | None = Field(None, description="From one rate to another.")
+    steps: Annotated[tuple[Rate, ...], Field(min_length=1)] | None = Field(
+        None, description="Rates one after the other, each for as long as `every` says."
+    )
+    every_s: Duration | None = Field(None, alias="every", description="From one burst, or step, to the next.")
+    trace: Text | None = Field(
+        None,
+        description="File with a time in seconds in each line, relative to the suite; a comma ends what is read.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        names = ("rate", "poisson", "burst", "ramp", "steps", "trace")
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"arrivals are exactly one of {', '.join(f'`{name}`' for name in names)}")
+        if self.every_s is not None and self.burst is None and self.steps is None:
+            raise ValueError("`every` is of a `burst`, or of `steps`")
+        if self.steps is not None and self.every_s is None:
+            raise ValueError("`steps` need to know how long each takes: `every: 60s`")
+        return self
+
+    def work(self, times: tuple[float, ...]) -> Arrivals:
+        if self.rate is not None:
+            return Arrivals("rate", self.rate)
+        if self.poisson is not None:
+            return Arrivals("poisson", self.poisson)
+        if self.burst is not None:
+            return Arrivals("burst", burst=self.burst, every_s=self.every_s or 0.0)
+        if self.ramp is not None:
+            return Arrivals("ramp", self.ramp.first, self.ramp.last, every_s=self.ramp.over_s)
+        if self.steps is not None:
+            return Arrivals("steps", rates=self.steps, every_s=self.every_s or 0.0)
+        return Arrivals("trace", times=times)

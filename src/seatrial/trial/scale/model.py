@@ -1,0 +1,96 @@
+"""What users write of a scale trial: a workload, how many of it come when, and what is asked of their stages."""
+
+import re
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from seatrial.job.scale import STAGES, ScaleBound
+from seatrial.job.units import parse_duration
+from seatrial.suite import Duration, Model, Text, TrialModel
+from seatrial.trial.arrivals import ArrivalsModel
+
+_PART = re.compile(r"p(50|90|95|99)")
+COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
+_OPERATORS = ("<=", ">=", "<", ">")
+
+
+class Workload(Model):
+    """One workload: built in, or any object of any kind from a file."""
+
+    kind: Literal["pod", "job"] | None = Field(None, description="One that is built in.")
+    template: Text | None = Field(None, description="File with its manifest, relative to the suite.")
+    values: dict[Text, Any] = Field({}, description="Texts of the template, and what each is replaced with.")
+    pods: int = Field(1, strict=True, ge=1, le=10_000, description="Pods that each workload has.")
+    gpus: int = Field(0, strict=True, ge=0, description="GPUs of each pod of one that is built in.")
+    cpu: Text = Field("100m", description="CPU of each pod of one that is built in.")
+    memory: Text = Field("64Mi", description="Memory of each pod of one that is built in.")
+    image: Text = Field("busybox", description="Image of one that is built in.")
+    command: tuple[Text, ...] = Field(("true",), description="What one that is built in runs.")
+    node_selector: dict[Text, Text] = Field({}, alias="select", description="Labels of the nodes that it may run on.")
+    tolerate: tuple[Text, ...] = Field((), description="Keys of taints that it does not mind.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.kind is None) == (self.template is None):
+            raise ValueError("a workload is exactly one of `kind`, which is built in, and `template`, a file")
+        return self
+
+
+def parse_bound(name: str, value: Any) -> ScaleBound:
+    """Of `scheduled.p99: 30s`, `failed: 0`, `rate: ">=45"`."""
+    figure, _, part = name.partition(".")
+    if figure in COUNTS:
+        if part:
+            raise ValueError(f"{figure!r} is one figure, and has no {part!r}")
+    elif figure not in STAGES:
+        known = ", ".join([*(f"{stage}.p99" for stage in STAGES), *COUNTS])
+        raise ValueError(f"{name!r} is no figure of a scale trial; there are {known}")
+    elif not _PART.fullmatch(part):
+        raise ValueError(f"{name!r} does not say which quantile: write {figure}.p50, p90, p95 or p99")
+    text = str(value).strip()
+    operator = next((one for one in _OPERATORS if text.startswith(one)), "")
+    written = text.removeprefix(operator).strip()
+    try:
+        number = float(written.removesuffix("/s")) if figure in COUNTS else parse_duration(written)
+    except ValueError:
+        wanted = "a number" if figure in COUNTS else "a duration such as 30s"
+        raise ValueError(f"the bound of {name!r} is {wanted}, not {written!r}") from None
+    return ScaleBound(figure, part, operator or COUNTS.get(figure, "<="), number, text)
+
+
+class ScaleTrial(TrialModel):
+    kind: Literal["scale"] = "scale"
+    workload: Workload = Field(description="What is made, again and again.")
+    count: int = Field(strict=True, ge=1, le=1_000_000, description="How many.")
+    arrivals: ArrivalsModel = Field(description="When they are made, whatever became of those before.")
+    until: Literal["created", "scheduled", "started", "ready", "finished"] = Field(
+        "started", description="The stage at which a workload is done."
+    )
+    settle_s: Duration = Field(300.0, alias="settle", description="How long the last ones may take to that stage.")
+    bounds: dict[Text, Any] = Field(
+        {}, description="What figures must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
+    )
+    seed: int = Field(0, strict=True, ge=0, description="Of arrivals by chance.")
+
+    JUDGING: ClassVar[frozenset[str]] = frozenset({"bounds"})
+
+    @field_validator("bounds")
+    @classmethod
+    def _bounds(cls, bounds: dict[str, Any]) -> dict[str, Any]:
+        for name, value in bounds.items():
+            parse_bound(name, value)
+        return {"failed": 0, "unfinished": 0, **bounds}
+
+    @model_validator(mode="after")
+    def _place(self) -> Self:
+        if self.target is None:
+            raise ValueError("a scale trial makes its workloads on a cluster: name it, `target: NAME`")
+        return self
+
+    def scale_bounds(self) -> tuple[ScaleBound, ...]:
+        return tuple(parse_bound(name, value) for name, value in self.bounds.items())
+
+    def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
+        template = self.workload.template
+        return ((("workload", "template"), template),) if template else ()

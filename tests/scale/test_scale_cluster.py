@@ -1,0 +1,194 @@
+"""Workloads on a real API server with fake nodes: every one is made once, followed, judged and removed, whoever is
+killed in between."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.cluster import Cluster
+from cluster.fixtures import cluster
+from seatrial.job import Finding, Verdict
+from target.kubernetes.on_cluster import namespace_of, objects
+from world import World
+
+__all__ = ["cluster"]
+pytestmark = pytest.mark.timeout(1200)
+WITHIN_S = 300.0
+SUITE = """
+name: scale
+targets: {{cluster: {{kind: kubernetes, kubeconfig: {kubeconfig}, namespace: {namespace}}}}}
+trials:
+  burst:
+    kind: scale
+    target: cluster
+    retries: 0
+    workload: {workload}
+    count: {count}
+    arrivals: {arrivals}
+    settle: {settle}
+    bounds: {bounds}
+"""
+
+
+class ScaleWorld(World):
+    cluster: Cluster
+    namespace: str
+
+    def trial(self, **fields: Any) -> None:
+        given = {
+            "workload": {"kind": "job", "gpus": 1},
+            "count": 60,
+            "arrivals": {"rate": 40},
+            "settle": "120s",
+            "bounds": {"scheduled.p99": "10m"},
+            **fields,
+        }
+        written = {name: json.dumps(value) for name, value in given.items()}
+        self.suite(SUITE.format(kubeconfig=self.cluster.kubeconfig, namespace=self.namespace, **written))
+
+    def findings(self) -> dict[str, Finding]:
+        return {finding.check: finding for finding in self.results().cells[0].findings}
+
+    def attempt(self) -> Path:
+        return next(self.run().path.glob("cells/*/1/driver"))
+
+    def submissions(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.attempt() / "files/submitted.jsonl").read_text().splitlines()]
+
+    def so_far(self) -> int:
+        found = list(self.state.glob("jobs/*/*/files/submitted.jsonl"))
+        return found[0].read_text().count("\n") if found else 0
+
+    def assert_nothing_left(self) -> None:
+        assert self.left() == []
+        wait_for(lambda: not objects(self.cluster, self.namespace))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
+    with namespace_of(cluster) as namespace:
+        made = ScaleWorld(world.folder, world.env)
+        made.cluster, made.namespace = cluster, namespace
+        yield made
+
+
+def test_every_workload_is_made_once_followed_to_its_end_and_removed(scale: ScaleWorld) -> None:
+    scale.trial(bounds={"scheduled.p99": "10m", "rate": ">=1"})
+    scale.seatrial("run", "suite.yaml", check=0)
+    assert sorted(one["number"] for one in scale.submissions()) == list(range(60))
+    findings = scale.findings()
+    assert "60 of 60 workloads, 0 unfinished, 0 censored" in findings["bound scheduled.p99"].message
+    assert findings["clean-up"].verdict is Verdict.PASSED
+    metrics = scale.results().cells[0].metrics
+    assert 0 < metrics["created"]["p50"]["value"] <= metrics["scheduled"]["p50"]["value"]
+    assert metrics["scheduled"]["p50"]["value"] <= metrics["started"]["p50"]["value"]
+    stages = Counter(
+        json.loads(line)["stage"]
+        for line in (scale.attempt() / "files/stamps.jsonl").read_text().splitlines()
+        if "workload" in line
+    )
+    assert stages["pod_created"] == stages["scheduled"] == stages["started"] == 60
+    scale.assert_nothing_left()
+
+
+def test_gangs_that_do_not_fit_are_declared_unschedulable_and_counted_as_unfinished(scale: ScaleWorld) -> None:
+    scale.trial(workload={"kind": "job", "gpus": 64}, count=5, settle="3s")
+    scale.seatrial("run", "suite.yaml", check=1)
+    findings = scale.findings()
+    assert findings["bound unfinished"].verdict is Verdict.FAILED
+    assert "5 of 5" in findings["bound unfinished"].message
+    assert findings["bound scheduled.p99"].verdict is Verdict.FAILED
+    assert scale.results().cells[0].metrics["unschedulable"]["p50"]["value"] > 0
+    scale.assert_nothing_left()
+
+
+def test_a_template_that_the_server_refuses_fails_before_the_first_one_is_made(scale: ScaleWorld) -> None:
+    scale.trial(workload={"template": "t.yaml", "values": {"NUM_GPUS": 1}})
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"NUM_GPUS": "NUM_GPUS"}}
+    (scale.folder / "t.yaml").write_text(json.dumps(manifest))
+    scale.seatrial("run", "suite.yaml", check=1)
+    assert "the server refuses such a Job" in scale.findings()["driver"].message
+    assert scale.submissions() == []
+    scale.assert_nothing_left()
+
+
+def test_a_quota_that_refuses_some_is_told_with_what_the_server_said(scale: ScaleWorld) -> None:
+    scale.cluster.kubectl("-n", scale.namespace, "create", "quota", "q", "--hard=count/jobs.batch=21")
+    scale.trial(count=40, settle="60s")
+    scale.seatrial("run", "suite.yaml", check=1)
+    failed = scale.findings()["bound failed"]
+    assert failed.verdict is Verdict.FAILED
+    assert "exceeded quota" in failed.evidence
+    assert sum("acknowledged_s" in one for one in scale.submissions()) == 20  # one is the object of the run
+    wait_for(lambda: not objects(scale.cluster, scale.namespace))
+
+
+def test_a_driver_that_is_killed_makes_what_is_missing_and_judges_no_time(scale: ScaleWorld) -> None:
+    scale.trial(count=150, arrivals={"rate": 30})
+    process = scale.start("run", "suite.yaml")
+    wait_for(lambda: scale.so_far() > 50)
+    (driver,) = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and b"seatrial.drive\0scale" in cmdline(entry) and str(scale.folder) in environ(entry)
+    ]
+    os.kill(driver, signal.SIGKILL)
+    process.communicate(timeout=WITHIN_S)
+    assert sorted({one["number"] for one in scale.submissions()}) == list(range(150))
+    findings = scale.findings()
+    assert findings["measurement"].verdict is Verdict.INVALID
+    assert "was killed and began again" in findings["measurement"].message
+    assert findings["bound failed"].verdict is Verdict.PASSED
+    assert findings["bound unfinished"].verdict is Verdict.PASSED
+    assert findings["bound scheduled.p99"].verdict is Verdict.SKIPPED
+    scale.assert_nothing_left()
+
+
+def test_seatrial_that_is_killed_is_attached_and_nothing_is_disturbed(scale: ScaleWorld) -> None:
+    scale.trial(count=120, arrivals={"rate": 30})
+    process = scale.start("run", "suite.yaml")
+    wait_for(lambda: scale.so_far() > 30)
+    process.kill()
+    process.communicate()
+    scale.seatrial("attach", "last", check=0)
+    assert sorted(one["number"] for one in scale.submissions()) == list(range(120))
+    assert scale.findings()["measurement"].verdict is Verdict.PASSED
+    scale.assert_nothing_left()
+
+
+def test_an_interrupt_stops_it_and_removes_all(scale: ScaleWorld) -> None:
+    scale.trial(count=2000, arrivals={"rate": 20})
+    process = scale.start("run", "suite.yaml")
+    wait_for(lambda: scale.so_far() > 10 and scale.started())
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WITHIN_S)
+    assert process.returncode == 130
+    scale.assert_nothing_left()
+
+
+def cmdline(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def environ(entry: Path) -> str:
+    try:
+        return (entry / "environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,153 @@
+"""What a scale trial may say, the manifests that it makes, and what it is judged by."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from seatrial.check.scale import check_scale
+from seatrial.job import Exit, ObservedStep, Outcome, Verdict
+from seatrial.job.scale import StageFigures, StageQuantile, WholeScale
+from seatrial.trial.scale.model import Workload, parse_bound
+from seatrial.trial.scale.workload import BadTemplate, manifest_of
+from world import World
+
+SUITE = """
+name: s
+targets: {{cluster: {{kind: kubernetes}}}}
+trials:
+  t:
+    kind: scale
+    {fields}
+"""
+FINE = (
+    "target: cluster\n    workload: {kind: job}\n    count: 10\n    arrivals: {rate: 5/s}\n"
+    "    bounds: {scheduled.p99: 30s}"
+)
+
+
+def test_a_plan_has_its_cells(world: World) -> None:
+    world.suite(SUITE.format(fields=FINE + "\n    matrix: {size: [1, 2]}"))
+    assert "2 cells" in world.seatrial("plan", "suite.yaml", check=0).stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("target: cluster", "tags: [a]", "name it, `target: NAME`"),
+        ("{kind: job}", "{}", "exactly one of `kind`, which is built in, and `template`"),
+        ("{kind: job}", "{template: no.yaml}", "no.yaml"),
+        ("{rate: 5/s}", "{rate: 5/s, burst: 3}", "exactly one of"),
+        ("{rate: 5/s}", "{rate: fast}", "is no rate"),
+        ("{rate: 5/s}", "{steps: [1/s, 2/s]}", "how long each takes"),
+        ("scheduled.p99: 30s", "sheduled.p99: 30s", "is no figure of a scale trial"),
+        ("scheduled.p99: 30s", "scheduled: 30s", "does not say which quantile"),
+        ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 30s"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_starts(world: World, old: str, new: str, message: str) -> None:
+    assert old in FINE
+    world.suite(SUITE.format(fields=FINE.replace(old, new)))
+    told = world.seatrial("plan", "suite.yaml", check=2)
+    assert message in told.stdout + told.stderr
+    assert "suite.yaml:" in told.stdout + told.stderr
+
+
+def test_a_job_of_several_pods_is_indexed_and_asks_for_its_gpus() -> None:
+    made = manifest_of(Workload(kind="job", pods=8, gpus=2, select={"pool": "a"}), "")
+    assert made["spec"]["completionMode"] == "Indexed"
+    assert made["spec"]["parallelism"] == made["spec"]["completions"] == 8
+    spec = made["spec"]["template"]["spec"]
+    assert spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert spec["nodeSelector"] == {"pool": "a"}
+
+
+def test_the_values_of_a_template_are_put_in_the_longest_first() -> None:
+    template = "apiVersion: v1\nkind: ConfigMap\ndata: {gpus: 'NUM_GPUS', all: 'NUM_GPUS_ALL'}\n"
+    made = manifest_of(Workload(template="t", values={"NUM_GPUS": 1, "NUM_GPUS_ALL": 9}), template)
+    assert made["data"] == {"gpus": "1", "all": "9"}
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("a: [", "no YAML"),
+        ("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n", "2 objects"),
+        ("kind: Pod\n", "no apiVersion"),
+        ("- a\n", "1 objects"),
+    ],
+)
+def test_a_template_that_is_no_workload_is_refused(template: str, message: str) -> None:
+    with pytest.raises(BadTemplate, match=message):
+        manifest_of(Workload(template="t"), template)
+    with pytest.raises(BadTemplate, match="is not in it"):
+        manifest_of(Workload(template="t", values={"NO_SUCH": 1}), "apiVersion: v1\nkind: Pod\n")
+
+
+def test_what_is_wrong_in_a_file_is_told_with_its_place_before_a_run_begins(world: World) -> None:
+    world.suite(SUITE.format(fields=FINE.replace("{kind: job}", "{template: t.yaml}")))
+    (world.folder / "t.yaml").write_text("apiVersion: v1\nkind: [Pod\n")
+    told = world.seatrial("run", "suite.yaml", check=2)
+    assert "t.yaml:3:1: it is no YAML" in told.stderr
+    (world.folder / "trace").write_text("0.5\nsoon\n")
+    world.suite(SUITE.format(fields=FINE.replace("{rate: 5/s}", "{trace: trace}")))
+    told = world.seatrial("run", "suite.yaml", check=2)
+    assert "trace:2:1: expected a time in seconds, got 'soon'" in told.stderr
+    assert not list(world.folder.glob("runs/*/plan.json"))
+
+
+WHOLE = WholeScale(100, 100, 0, 0, 0, [], 20.0, 20.0, 0.001, 0.001, 0.004, 50, False, False)
+
+
+def observed(
+    whole: WholeScale | None = WHOLE, p99: float | None = 2.0, left: bool = False, **step: Any
+) -> ObservedStep:
+    quantile = StageQuantile(0.99, p99, 1.9, 2.2)
+    stage = StageFigures("scheduled", 100, 100, 0, 0, [quantile], [], "watch", 0.004)
+    notes = [{"note": "stage", **msgspec.to_builtins(stage)}, {"note": "clean", "left": left, "seconds": 1.0}]
+    if whole is not None:
+        notes.append({"note": "whole", **msgspec.to_builtins(whole)})
+    return ObservedStep("driver", "drive", outcome=Outcome.EXITED, notes=notes, **{"code": 0, **step})
+
+
+def verdicts(step: ObservedStep, **bounds: Any) -> dict[str, Verdict]:
+    parsed = tuple(parse_bound(name.replace("_", "."), value) for name, value in bounds.items())
+    findings, _ = check_scale(step, Exit(Outcome.EXITED, 0), parsed)
+    return {finding.check: finding.verdict for finding in findings}
+
+
+def test_bounds_pass_and_fail() -> None:
+    assert verdicts(observed(), scheduled_p99="30s")["bound scheduled.p99"] is Verdict.PASSED
+    assert verdicts(observed(), scheduled_p99="1s")["bound scheduled.p99"] is Verdict.FAILED
+    assert verdicts(observed(), rate=">=19")["bound rate"] is Verdict.PASSED
+    assert verdicts(observed(), rate=">=21")["bound rate"] is Verdict.FAILED
+    bad = msgspec.structs.replace(WHOLE, failed=1)
+    assert verdicts(observed(bad), failed=0)["bound failed"] is Verdict.FAILED
+
+
+def test_a_quantile_that_is_not_known_and_a_stage_that_none_came_to_fail_their_bounds() -> None:
+    assert verdicts(observed(p99=None), scheduled_p99="30s")["bound scheduled.p99"] is Verdict.FAILED
+    assert verdicts(observed(), ready_p99="30s")["bound ready.p99"] is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    "change", [{"late_p99_s": 0.5}, {"lag_p99_s": 0.5}, {"lags": 0}, {"again": True}, {"stopped": True}]
+)
+def test_what_did_not_measure_the_cluster_is_invalid_and_its_bounds_are_not_judged(change: dict[str, Any]) -> None:
+    found = verdicts(observed(msgspec.structs.replace(WHOLE, **change)), scheduled_p99="1s")
+    assert found["measurement"] is Verdict.INVALID
+    assert found["bound scheduled.p99"] is Verdict.SKIPPED
+
+
+def test_a_wide_bound_allows_a_tenth_of_itself() -> None:
+    late = msgspec.structs.replace(WHOLE, late_p99_s=0.5)
+    assert verdicts(observed(late), scheduled_p99="30s")["measurement"] is Verdict.PASSED
+
+
+def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None:
+    assert verdicts(observed(None))["records"] is Verdict.INFRA
+    assert verdicts(observed(left=True))["clean-up"] is Verdict.INFRA
+    failed = observed(None, code=1, output="the server refuses such a Job: no\n")
+    assert verdicts(failed)["driver"] is Verdict.FAILED
+    garbage = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0, notes=[{"note": "whole", "count": "x"}])
+    assert verdicts(garbage)["records"] is Verdict.INFRA
