@@ -11,12 +11,13 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-training demo-serving cluster test test-cluster test-all test-user test-pythons check bench lock clean packages
+.PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons check bench lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
 	@echo "make demo-training  a training job that passes, diverges, hangs and gets slower"
 	@echo "make demo-serving   a model server in three precisions, and one with a fault that is caught"
+	@echo "make demo-scale     hundreds of workloads on a simulated cluster of 1,000 nodes, and a verdict"
 	@echo "make cluster   a real Kubernetes with fake GPU nodes, built from source"
 	@echo "make test      the tests that need no cluster: minutes"
 	@echo "make test-cluster  those that do, on a real Kubernetes that is built from source the first time"
@@ -48,6 +49,10 @@ demo-training: setup
 # A real model server, llama.cpp; the first time it builds an environment with it.
 demo-serving: setup
 	@sh examples/serving/demo.sh $(CURDIR)/$(BIN)/seatrial runs/demo-serving
+
+# On a simulated cluster of its own, built from source the first time, which is taken down at the end.
+demo-scale: setup
+	@sh examples/scale/demo.sh $(CURDIR)/$(BIN) runs/demo-scale
 
 # A Kubernetes of your own to play with: a real control plane, from source, and fake nodes with GPUs.
 cluster: setup

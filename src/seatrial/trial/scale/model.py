@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.scale import STAGES, ScaleBound
 from seatrial.job.units import parse_duration
-from seatrial.suite import Duration, Model, Text, TrialModel
+from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
 from seatrial.trial.arrivals import ArrivalsModel
 
 _PART = re.compile(r"p(50|90|95|99)")
@@ -94,3 +94,6 @@ class ScaleTrial(TrialModel):
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         template = self.workload.template
         return ((("workload", "template"), template),) if template else ()
+
+    def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
+        return ("driver",)
