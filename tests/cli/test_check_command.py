@@ -267,7 +267,7 @@ def test_an_address_is_read_like_a_folder(tmp_path: Path, theirs: Path) -> None:
     [
         (["nowhere"], "there is no folder nowhere"),
         (["file:///no/such/folder"], "there is nothing at file:///no/such/folder"),
-        (["gopher://x/y"], "cannot be read"),
+        (["gopher://x/y"], "cannot be used"),
         (["suite.yaml"], "suite.yaml is a file, not a folder"),
         (["."], "there is no log in"),
         ([".", "--log", "none.log"], "there is no log none.log"),

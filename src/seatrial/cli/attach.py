@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import HISTORY, RUN, RUNS, find, history_at
+from seatrial.cli.options import HISTORY, RUN, RUNS, find_own, history_at, planned
 
 
 @click.command()
@@ -16,12 +16,15 @@ def command(run: str, runs: Path, history: str | None) -> None:
 
     A run that another process works on is shown live and left alone; Ctrl-C then ends the view, not the run.
     """
+    from seatrial.cli.copies import copied
     from seatrial.cli.execute import execute, finished, opened, watched
     from seatrial.record import owner_of
 
-    folder, kept = find(runs, run), history_at(runs, history)
+    folder, kept = find_own(runs, run), history_at(runs, history)
     owner = owner_of(folder.path)
     if owner is not None and owner.works_on(folder.path):
         raise SystemExit(watched(folder, owner, kept))
     done = finished(folder, kept)
-    raise SystemExit(execute(opened(folder), kept) if done is None else done)
+    if done is None:
+        raise SystemExit(execute(opened(folder), kept))
+    raise SystemExit(copied(folder, planned(folder).options.out, done))

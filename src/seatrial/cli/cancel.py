@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import HISTORY, RUN, RUNS, fail, find, history_at
+from seatrial.cli.options import HISTORY, RUN, RUNS, fail, find_own, history_at
 
 PATIENCE_S = 120.0
 
@@ -21,7 +21,7 @@ def command(run: str, runs: Path, history: str | None) -> None:
     from seatrial.cli.execute import execute, finished, opened
     from seatrial.record import owner_of
 
-    folder, kept = find(runs, run), history_at(runs, history)
+    folder, kept = find_own(runs, run), history_at(runs, history)
     owner = owner_of(folder.path)
     if owner and owner.alive():
         try:

@@ -42,8 +42,9 @@ def command(
     import msgspec
 
     from seatrial.engine.artifacts.check_folder import check_folder
-    from seatrial.engine.artifacts.fetch_folder import CannotCheck, fetch_folder, is_address
+    from seatrial.engine.artifacts.fetch_folder import CannotCheck, fetch_folder
     from seatrial.job import VERSION, RunResults
+    from seatrial.record.remote import is_address
 
     cell, name = _cell(suite, trial, select)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on there is a folder and a process to tidy

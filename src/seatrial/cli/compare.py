@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @RUNS
 @HISTORY
 def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Path, history: str | None) -> None:
-    """Say what moved from the first RUN to the second (ids, their beginnings, `last`, or paths), and how sure that is.
+    """Say what moved from the first RUN to the second, and how sure that is. A RUN is an id, its beginning, a path, the
+    URL of a copy, or `last`.
 
     Ends with 0 when they could be compared, whatever came of it.
     """

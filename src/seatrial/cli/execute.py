@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seatrial.cli.copies import copied
 from seatrial.cli.options import fail, planned
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
     bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
     _keep(folder, results, history, bounds)
     _tell(folder, results)
-    return results.exit_code
+    return copied(folder, prepared.options.out, results.exit_code)
 
 
 def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:

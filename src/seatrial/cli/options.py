@@ -104,6 +104,13 @@ def planned(folder: "RunFolder") -> "PlannedCells":
         fail(str(error), 3)
 
 
+def find_own(runs: Path, name: str) -> "RunFolder":
+    """The same, for what is more than reading: a copy is not to be worked on."""
+    if "://" in name:
+        fail(f"{name} is a copy, to be read by report, compare and logs; work on the run where it was begun")
+    return find(runs, name)
+
+
 def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]":
     """The cells of a run that an expression as of --select means; without one, all."""
     from seatrial.plan import UnknownName
@@ -119,8 +126,13 @@ def cells_of(folder: "RunFolder", expression: str | None) -> "list[PlannedCell]"
 
 
 def find(runs: Path, name: str) -> "RunFolder":
+    """The run of that name; of an address, what was fetched from there."""
     from seatrial.record import UnknownRun, find_run
 
+    if "://" in name:
+        from seatrial.cli.copies import fetched
+
+        return fetched(name)
     try:
         return find_run(runs, name)
     except UnknownRun as error:

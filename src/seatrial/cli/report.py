@@ -34,8 +34,8 @@ def command(
     markdown: Path | None,
     as_json: bool,
 ) -> None:
-    """Show RUN (an id, its beginning, a path, or `last`): what passed, what failed and why; with --cell only of those
-    cells, and all of it.
+    """Show RUN (an id, its beginning, a path, the URL of a copy, or `last`): what passed, what failed and why; with
+    --cell only of those cells, and all of it.
 
     Ends with 0 when it could be shown, whatever the run's verdict is.
     """

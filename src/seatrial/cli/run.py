@@ -18,6 +18,13 @@ from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, history_at, pl
 )
 @click.option("--detach", is_flag=True, help="Return at once; `seatrial attach` shows it live, `cancel` stops it.")
 @click.option("--commit", default="", help="Commit of what is tested; default: what the CI or the checkout says.")
+@click.option(
+    "--out",
+    metavar="URL",
+    default="",
+    envvar="SEATRIAL_OUT",
+    help="Copy the run folder to below this fsspec URL (s3://…, gs://…, a path) when the run is over.",
+)
 @HISTORY
 @RUNS
 def command(
@@ -28,6 +35,7 @@ def command(
     max_failures: int | None,
     detach: bool,
     commit: str,
+    out: str,
     runs: Path,
     history: str | None,
     select: tuple[str, ...],
@@ -38,10 +46,12 @@ def command(
     max_cost: float | None,
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
+    from seatrial.cli.copies import begin_copy, check_out
     from seatrial.cli.execute import detached, execute
     from seatrial.engine import RunOptions, SecretError, commit_of, create
     from seatrial.suite import SuiteError
 
+    check_out(out)
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
     check_cost(plan, max_cost)
@@ -49,9 +59,11 @@ def command(
         fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
     commit = commit or commit_of(suite_read.directory)
     try:
-        prepared = create(suite_read, plan, runs, RunOptions(parallel, retries, max_failures, max_cost, commit))
+        prepared = create(suite_read, plan, runs, RunOptions(parallel, retries, max_failures, max_cost, commit, out))
     except (SecretError, SuiteError) as error:
         fail(str(error))
+    if out:
+        begin_copy(prepared.folder, out)
     if detach:
         detached(prepared, runs, history)
         return

@@ -31,6 +31,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     max_failures: int | None = None
     max_cost: float | None = None
     commit: str = ""  # of what is tested
+    out: str = ""  # address that the folder is copied to when the run is over
 
 
 class _WrittenCell(msgspec.Struct, frozen=True):

@@ -47,11 +47,18 @@ class PlannedCell(msgspec.Struct, frozen=True):
     estimate_s: float | None = None
 
 
+class PlannedOptions(msgspec.Struct, frozen=True):
+    """What `plan.json` says of what is done with a run."""
+
+    out: str = ""  # address that the folder is copied to
+
+
 class PlannedCells(msgspec.Struct, frozen=True):
     """What `plan.json` says of what runs and what does not."""
 
     cells: list[PlannedCell]
     holes: list[Hole]
+    options: PlannedOptions = PlannedOptions()
     axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
 
 

@@ -7,10 +7,11 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from seatrial.record.remote import RemoteError, file_system
+
 LOGS = ("*.log", "*.log.gz", "log*.txt")
 MOST_FILES = 200_000  # that are looked at
 MOST_BYTES = 8 << 30  # that are fetched
-_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "az": "adlfs", "abfs": "adlfs", "hdfs": "pyarrow"}
 
 
 class CannotCheck(Exception):
@@ -21,17 +22,11 @@ class NothingThere(CannotCheck):
     """An address under which there is no file."""
 
 
-def is_address(text: str) -> bool:
-    return "://" in text
-
-
 def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = True) -> int:
     """Fetch the files below `address` that one of the globs means, and `logs`; how many. Raises CannotCheck."""
-    import fsspec
-
     wanted = [_compiled(match) for match in matches]
     try:
-        system, root = fsspec.core.url_to_fs(address)
+        system, root = file_system(address)
         infos = _listed(system, root)
         if not infos and system.isfile(root):
             raise CannotCheck(f"{address} is a file; name the folder that it is in, and a log with --log FILE")
@@ -49,10 +44,8 @@ def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = 
                 os.utime(target, (modified_s, modified_s))
     except CannotCheck:
         raise
-    except ImportError as error:
-        package = _PACKAGES.get(address.partition("://")[0], "")
-        hint = f"; `pip install {package}` brings it" if package else ""
-        raise CannotCheck(f"{address} cannot be read: {error}{hint}") from None
+    except RemoteError as error:
+        raise CannotCheck(str(error)) from error
     except FileNotFoundError:
         raise NothingThere(f"there is nothing at {address}") from None
     except Exception as error:  # each kind of storage raises its own; all mean the same here

@@ -8,8 +8,9 @@ import msgspec
 from seatrial.agent.masking.mask import Mask
 from seatrial.agent.masking.words import texts
 from seatrial.engine.artifacts.agent_read import read_as_agent
-from seatrial.engine.artifacts.fetch_folder import CannotCheck, NothingThere, fetch_folder, is_address
+from seatrial.engine.artifacts.fetch_folder import CannotCheck, NothingThere, fetch_folder
 from seatrial.job import Job, Observation, ObservedStep, Outcome, Step, read_records
+from seatrial.record.remote import is_address
 
 
 def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
