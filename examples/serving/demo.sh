@@ -24,5 +24,17 @@ faulty = next(cell for name, cell in cells.items() if name.startswith("faulty"))
 classes = {finding["class"] for finding in faulty["findings"] if finding["verdict"] == "failed"}
 assert classes <= {"drift", "diverged"} and classes, f"it failed for {sorted(classes)}, not for its answers"
 END
+
+echo "== 3. A short load, and its figures"
+"$seatrial" run suite.yaml --select 'loaded*'
+python3 - runs/*/results.json <<'END'
+import json
+import sys
+
+cells = [cell for path in sys.argv[1:] for cell in json.load(open(path))["cells"] if cell["id"].startswith("loaded")]
+for finding in cells[-1]["findings"]:
+    if finding["step"] == "load":
+        print(f"  {finding['check']:<16} {finding['message']}")
+END
 echo
 echo "Its report:  $folder/runs/$(ls -t runs | grep -m 1 '^serving-')/report.html"

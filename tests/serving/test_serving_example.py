@@ -14,11 +14,13 @@ def test_its_precisions_pass_and_its_fault_is_caught_by_its_answers(world: World
     text = (EXAMPLE / "suite.yaml").read_text()
     built = 'llama: {python: ">=3.11", packages: [xllamacpp==2026.10.*],'
     assert built in text
-    world.suite(text.replace(built, f"llama: {{interpreter: {sys.executable},"))
+    text = text.replace(built, f"llama: {{interpreter: {sys.executable},")
+    world.suite(text.replace("lag: 500ms", "lag: 1h").replace("ttft.p99: 5s", "ttft.p99: 1h"))
     world.seatrial("run", "suite.yaml", check=1)
     cells = {cell.id: cell for cell in world.results().cells}
     faulty = cells.pop("faulty[runtime=llama]")
     assert {str(cell.verdict) for cell in cells.values()} == {"passed"}
+    assert cells["loaded[runtime=llama]"].metrics["load"]["goodput"]["value"] >= 0.95
     bad = [finding for finding in faulty.findings if finding.verdict is not Verdict.PASSED]
     assert {finding.class_ for finding in bad} <= {"drift", "diverged"}
     first = next(finding for finding in bad if finding.step == "case A table")

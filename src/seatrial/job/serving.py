@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job.generation import Mode, Request
+from seatrial.job.load import LoadWork
 
 TOKEN = "SEATRIAL_SERVER_TOKEN"  # variable of the driver: what it shows the server
 SERVER_PORT = "serve"  # the name of the port of the part `server`
@@ -54,6 +55,7 @@ class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int = 0
     request_s: float = 60.0
     ready_s: float = 600.0
+    load: LoadWork | None = None
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`python -m seatrial.drive serving`: waits for the server's first answer, then asks the cases."""
+"""`python -m seatrial.drive serving`: waits for the server's first answer, then asks the cases and offers the load."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.cases import Asking
 from seatrial.drive.serving.client import make_client
+from seatrial.drive.serving.load import offer_load
 from seatrial.drive.serving.ready import wait_until_ready
 from seatrial.job import Unreadable, convert
 from seatrial.job.serving import SERVER_PORT, TOKEN, ServingWork
@@ -22,6 +23,8 @@ async def drive(driver: Driver) -> None:
         try:
             if await wait_until_ready(driver, work, client):
                 await Asking(driver, work, client).run()
+                if work.load is not None and not driver.stopping.is_set():
+                    await offer_load(driver, work, work.load, client)
         finally:
             await client.close()
 

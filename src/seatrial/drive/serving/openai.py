@@ -66,6 +66,19 @@ class OpenAiClient:
             return Answer(failure=unreachable(error))
         return await self._exchange(wire, data, asked, stream, until_s)
 
+    async def get(self, path: str, limit_s: float) -> tuple[int, bytes]:
+        """Status and body of what the server has there, on a connection of its own; 0 for no answer."""
+        try:
+            wire = await self.connections.open()
+            try:
+                async with asyncio.timeout(limit_s):
+                    reply = await wire.ask(request(self._place.head("GET", path)))
+            finally:
+                wire.close()
+        except (BrokenConnection, NotHttp, TimeoutError):
+            return 0, b""
+        return reply.status, reply.body
+
     async def close(self) -> None:
         await self.connections.close()
 

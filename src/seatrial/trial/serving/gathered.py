@@ -1,13 +1,14 @@
 """The cases of a cell: read from their files once, before the plan is written, and from the plan ever after."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from seatrial.job import convert
+from seatrial.job import Unreadable, convert, read_regular
 from seatrial.job.generation import Case
-from seatrial.suite import Cell, substitute
+from seatrial.suite import Cell, Problem, SourceMark, SuiteError, substitute
 from seatrial.suite.cases import read_cases
 from seatrial.trial.serving.model import ServingTrial
 
@@ -24,7 +25,38 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     paths = [cell.directory / substitute(path, cell) for path in model.cases]
     answers = cell.directory / substitute(model.answers, cell) if model.answers is not None else None
     shards = substitute(model.shards, cell, typed=True)
-    return {"cases": msgspec.to_builtins(list(_planned(read_cases(paths, answers), model, int(shards))))}
+    found = {"cases": msgspec.to_builtins(list(_planned(read_cases(paths, answers), model, int(shards))))}
+    if model.load is not None and model.load.arrivals.trace is not None:
+        found["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
+    return found
+
+
+def read_trace(path: Path) -> list[float]:
+    """When requests begin, in seconds from the first: the first field of each line; a first line of words is a head."""
+    times: list[float] = []
+    try:
+        lines = read_regular(path, follow=True).decode("utf-8").splitlines()
+    except (OSError, Unreadable, UnicodeDecodeError) as error:
+        raise SuiteError([Problem(f"the trace cannot be read: {error}", _mark(path, 1))]) from error
+    for number, line in enumerate(lines, 1):
+        field = line.partition(",")[0].strip()
+        try:
+            times.append(float(field))
+        except ValueError:
+            if field and number > 1:
+                problem = f"{field!r} is no time; each line begins with seconds"
+                raise SuiteError([Problem(problem, _mark(path, number))]) from None
+    if not times:
+        raise SuiteError([Problem("the trace has no times", _mark(path, 1))])
+    return [at_s - min(times) for at_s in sorted(times)]
+
+
+def _mark(path: Path, line: int) -> SourceMark:
+    return SourceMark(str(path), line, 1)
+
+
+def trace_of(cell: Cell) -> tuple[float, ...]:
+    return tuple(cell.gathered.get("trace", ()))
 
 
 def _planned(cases: tuple[Case, ...], model: ServingTrial, shards: int) -> Iterator[PlannedCase]:

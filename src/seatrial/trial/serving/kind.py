@@ -10,6 +10,7 @@ from seatrial.trial.protocol import Judgement
 from seatrial.trial.serving.cases import check_cases
 from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_ready, check_server
 from seatrial.trial.serving.gathered import gather_cases
+from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.model import ServingTrial
 from seatrial.trial.serving.parts import DRIVER, SERVER, parts_of, work_of
 from seatrial.trial.serving.records import read_records
@@ -34,11 +35,15 @@ class ServingKind:
         findings = check_server(server) if server is not None else []
         findings += check_driver(driver, step)
         findings.append(check_ready(records, cause))
-        findings += check_cases(cell, work_of(cell), records, cause, server)
+        work = work_of(cell)
+        findings += check_cases(cell, work, records, cause, server)
         metrics: dict[str, Any] = {}
         if records.ready is not None:
             seconds = float(records.ready["seconds"])
             metrics["first_answer"] = figure_data(seconds, "s", "lower", "the driver's clock, from its first try")
+        if work.load is not None:
+            found, figures = check_load(work.load, records.load, cause)
+            findings, metrics = findings + found, metrics | figures
         return Judgement(findings, metrics)
 
 

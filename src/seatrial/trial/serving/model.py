@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seatrial.check.answers import TOLERANCES, Rule, tolerance_for
 from seatrial.job.generation import Case
+from seatrial.job.load import LOAD
 from seatrial.suite import (
     Duration,
     Model,
@@ -20,6 +21,7 @@ from seatrial.suite import (
     has_placeholder,
 )
 from seatrial.suite.values import Reason
+from seatrial.trial.serving.load_model import Load
 
 _HEALTH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
 CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -152,6 +154,7 @@ class ServingTrial(TrialModel):
     concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases that are asked at a time.")
     seed: int = Field(0, strict=True, ge=0, description="Of the order in which cases are asked.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
+    load: Load | None = Field(None, description="A load after the cases, and what is asked of its figures.")
     workspace: Workspace | None = Field(
         None, description="Files that the server finds in its work folder; default: those of the runtime."
     )
@@ -179,11 +182,23 @@ class ServingTrial(TrialModel):
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
         tls = self.server.tls
         named = {name: getattr(tls, name) for name in ("ca", "cert", "key")} if tls else {}
-        cases = tuple((("cases", index), path) for index, path in enumerate(self.cases))
+        cases: tuple[tuple[tuple[str | int, ...], str], ...] = tuple(
+            (("cases", index), path) for index, path in enumerate(self.cases)
+        )
+        if self.load is not None and self.load.arrivals.trace is not None:
+            cases += ((("load", "arrivals", "trace"), self.load.arrivals.trace),)
         return cases + tuple((("server", "tls", name), path) for name, path in named.items() if path is not None)
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         workspace = self.workspace_of(runtime)
         cloned = ["workspace"] if workspace and workspace.git else []
         # Cases are named by their files, which are read when the run begins.
-        return (*cloned, "server", "ready", "driver", "case ${case}", "answers")
+        return (
+            *cloned,
+            "server",
+            "ready",
+            "driver",
+            "case ${case}",
+            "answers",
+            *([LOAD, "figures"] if self.load else []),
+        )

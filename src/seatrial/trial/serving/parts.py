@@ -7,7 +7,7 @@ from seatrial.job.serving import SERVER_PORT, TOKEN, Question, ServingWork, Tls
 from seatrial.suite import HERE, Cell, substitute
 from seatrial.trial.job import make_job, workspace_inputs
 from seatrial.trial.planned import plan_workspace
-from seatrial.trial.serving.gathered import asked_cases
+from seatrial.trial.serving.gathered import asked_cases, trace_of
 from seatrial.trial.serving.model import ServingTrial
 
 SERVER, DRIVER = "server", "driver"
@@ -96,6 +96,7 @@ def work_of(cell: Cell) -> ServingWork:
         seed=model.seed,
         request_s=model.request_s,
         ready_s=server.ready.within_s,
+        load=model.load.work(model.seed, trace_of(cell)) if model.load else None,
     )
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from seatrial.job import ObservedStep, Unreadable, convert, decode
 from seatrial.job.generation import Answer, merge_messages
+from seatrial.job.load import LOAD
 from seatrial.job.serving import GONE, PIECE, READY, UNREADY
 
 BEGUN, FINISHED = "begun", "finished"  # as every driver notes what it does
@@ -17,6 +18,7 @@ class DriverRecords(msgspec.Struct, frozen=True):
     begun: frozenset[str] = frozenset()
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
+    load: dict[str, Any] | None = None
     gone: str = ""  # why nothing was asked any more
     broken: int = 0  # records that cannot be read
 
@@ -28,6 +30,7 @@ def read_records(step: ObservedStep) -> DriverRecords:
     begun, broken = set(), 0
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
+    load: dict[str, Any] | None = None
     gone = ""
     for note in step.notes:
         kind, thing = note.get("note"), str(note.get("thing"))
@@ -38,6 +41,8 @@ def read_records(step: ObservedStep) -> DriverRecords:
             pieces.setdefault(thing, []).append(str(note.get("text")))
         elif kind == FINISHED and thing == READY:
             ready = note
+        elif kind == FINISHED and thing == LOAD:
+            load = note
         elif kind == FINISHED:
             try:
                 answers[thing] = _answer(note, pieces.pop(thing, []))
@@ -48,7 +53,7 @@ def read_records(step: ObservedStep) -> DriverRecords:
             unready = note
         elif kind == GONE:
             gone = str(note.get("why"))
-    return DriverRecords(answers, beside, frozenset(begun), ready, unready, gone, broken)
+    return DriverRecords(answers, beside, frozenset(begun), ready, unready, load, gone, broken)
 
 
 def _answer(note: dict[str, Any], pieces: list[str]) -> Answer:

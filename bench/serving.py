@@ -1,0 +1,108 @@
+"""The load that one driver offers a model server, against a stub on this machine: how many requests and tokens a
+second, how late it is itself, how well its figures agree with the server's own stamps; and with `--peer` the CPU time
+of a request beside guidellm's on the same stub.
+
+Two processes share the machine with the stub: figures are of 2 cores."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from _measure import cpu_of_one, environment, table
+
+from seatrial.drive.driver import Driver, Given
+from seatrial.drive.serving.load.run import run_load
+from seatrial.drive.serving.openai import OpenAiClient
+from seatrial.job.generation import Request, Stopping
+from seatrial.job.load import Arrivals, LoadSummary, LoadWork
+from seatrial.job.serving import Question, ServingWork
+
+STUB = Path(__file__).with_name("_model_stub.py")
+SECONDS = 5.0
+UNARY_RATE, TOKENS_PER_S, TOKENS = 2200, 21_000, 50
+GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.5.*", 40, 400, 20
+
+
+@contextmanager
+def stub() -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, str(STUB), "0"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def load(url: str, rate: float, stream: bool, tokens: int, seconds: float = SECONDS) -> LoadSummary:
+    request = Request(inputs=("one two three four",), stopping=Stopping(max_new_tokens=tokens))
+    work = ServingWork(questions=(Question("one", request),), model="stub")
+    with tempfile.TemporaryDirectory() as folder:
+        driver = Driver(Given({}, folder), os.open(os.devnull, os.O_WRONLY))
+        client = OpenAiClient(work, url, "")
+        offered = LoadWork(Arrivals("rate", rate), seconds=seconds, stream=stream)
+        summary, _ = await run_load(driver, work, offered, client, False)
+        await client.close()
+    return summary
+
+
+def stamps(url: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{url}/stamps") as answer:
+        return dict(json.load(answer))
+
+
+def row(summary: LoadSummary) -> str:
+    lag, cpu_us = summary.latencies["lag"], summary.cpu_s / summary.requests * 1e6
+    return (
+        f"{summary.rate:,.0f} requests/s, {summary.tokens_per_s:,.0f} tokens/s, lag p50 {lag['p50'] * 1e3:.2f} "
+        f"p99 {lag['p99'] * 1e3:.2f} ms, {summary.error_kinds or 0} errors, {cpu_us:,.0f} us CPU a request"
+    )
+
+
+def peer_cpu_s(url: str) -> float:
+    """Of one request: a run of many less a run of few, so that its start does not count."""
+    python = environment("guidellm", GUIDELLM)
+    used = []
+    for requests in (PEER_REQUESTS // 10, PEER_REQUESTS):
+        with tempfile.TemporaryDirectory() as folder:
+            data = f"prompt_tokens=4,output_tokens={PEER_TOKENS}"
+            options = ["--target", url, "--profile", "constant", "--rate", str(PEER_RATE), "--data", data]
+            more = ["--max-requests", str(requests), "--processor", "gpt2", "--output-path", folder]
+            argv = [python.with_name("guidellm"), "benchmark", "run", *options, *more]
+            cpu_s, _, code = cpu_of_one(argv, cwd=folder)
+            if code:
+                raise SystemExit(f"guidellm ended with {code}")
+            used.append(cpu_s)
+    return (used[1] - used[0]) / (PEER_REQUESTS - PEER_REQUESTS // 10)
+
+
+def main() -> None:
+    with stub() as url:
+        unary = asyncio.run(load(url, UNARY_RATE, False, 16))
+        stamps(url)
+        streamed = asyncio.run(load(url, TOKENS_PER_S / TOKENS, True, TOKENS))
+        theirs = stamps(url)
+        paced = asyncio.run(load(url, PEER_RATE, True, PEER_TOKENS, 10.0))
+        pace = stamps(url)
+        rows = [("whole answers", row(unary)), ("streams", row(streamed))]
+        for name, summary, own in (("under that load", streamed, theirs), ("at 40 requests/s", paced, pace)):
+            for figure in ("ttft", "itl"):
+                seen, told = summary.latencies[figure]["p50"] * 1e3, own[figure] * 1e3
+                rows.append((f"{figure} p50 {name}", f"{seen:.2f} ms, by the server {told:.2f} ms"))
+        mine = paced.cpu_s / paced.requests
+        rows.append(("CPU of a request of 20 tokens", f"{mine * 1e6:,.0f} us"))
+        if "--peer" in sys.argv:
+            peer = peer_cpu_s(url)
+            rows.append(("the same of guidellm", f"{peer * 1e6:,.0f} us, {peer / mine:.1f} times"))
+        table("Load against a stub on this machine", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What a load came to: its bounds, whether the driver itself was late, and figures for the history."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from seatrial.check.metric import figure_data
+from seatrial.job import Finding, Unreadable, Verdict, convert, figure_text
+from seatrial.job.load import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
+from seatrial.trial.serving.ended import Cause
+
+_HISTORY = ("p50", "p90", "p99")
+_UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
+
+
+def check_load(load: LoadWork, note: dict[str, Any] | None, cause: Cause) -> tuple[list[Finding], dict[str, Any]]:
+    """Findings, and figures unless the driver was late: such figures are its own, not the server's."""
+    if note is None:
+        return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
+    try:
+        summary = convert(note["summary"], LoadSummary) if note.get("summary") else None
+    except (Unreadable, KeyError) as error:
+        return [Finding(LOAD, "measured", Verdict.INFRA, "lost", f"its record cannot be read: {error}")], {}
+    if load.peak:
+        return _peak(load, note, summary)
+    assert summary is not None
+    if summary.cut:
+        return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
+    findings = [_measured(summary), _generator(load, summary)]
+    late = findings[-1].verdict is Verdict.INVALID
+    findings += [_bound(bound, summary, late) for bound in load.bounds]
+    return findings, {} if late else {LOAD: dict(_figures(summary))}
+
+
+def _measured(summary: LoadSummary) -> Finding:
+    if summary.errors == summary.requests:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in summary.error_kinds.items())
+        return Finding(LOAD, "measured", Verdict.FAILED, "error", f"every one of {summary.requests} failed: {kinds}")
+    warm = f", the first {summary.warmup} left out as warm-up" if summary.warmup else ""
+    again = "; measured anew, for the driver was killed in the middle" if summary.again else ""
+    text = (
+        f"{summary.requests} requests, {figure_text(summary.offered_rate)}/s offered, {figure_text(summary.rate)}/s "
+        f"answered, {figure_text(summary.tokens_per_s)} tokens/s{warm}{again}"
+    )
+    return Finding(LOAD, "measured", Verdict.PASSED, message=text)
+
+
+def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
+    lag = f"requests began {summary.lag_s * 1e3:.3g} ms late (p99)"
+    if summary.lag_s <= load.lag_s:
+        return Finding(LOAD, "driver in time", Verdict.PASSED, message=lag)
+    text = f"{lag}, more than {load.lag_s * 1e3:.3g} ms: this measures the driver, not the server"
+    advice = f"{text}; offer less, or give the driver's machine fewer other things to do"
+    return Finding(LOAD, "driver in time", Verdict.INVALID, "late", advice)
+
+
+def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:
+    check = f"bound {bound.name}"
+    if late:
+        return Finding(LOAD, check, Verdict.SKIPPED, message="not judged: the driver was late")
+    value = bound.measured(summary)
+    if value is None:
+        return Finding(
+            LOAD, check, Verdict.FAILED, "absent", f"{bound.name} was not measured; its bound is {bound.text}"
+        )
+    shown = _shown(bound, value)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in summary.error_kinds.items())
+    because = f" ({kinds})" if bound.figure in ("errors", "error_share") and kinds else ""
+    data = {"value": value, "bound": bound.value}
+    if bound.met_by(value):
+        return Finding(LOAD, check, Verdict.PASSED, message=f"{shown}{because}, bound {bound.text}", data=data)
+    text = f"{bound.name} is {shown}{because}; its bound is {bound.text}"
+    return Finding(LOAD, check, Verdict.FAILED, "bounds", text, data=data)
+
+
+def _shown(bound: LoadBound, value: float) -> str:
+    if bound.figure in ("goodput", "error_share"):
+        return f"{value:.1%}"
+    if bound.figure in COUNTS:
+        return f"{figure_text(value)}{_UNITS.get(bound.figure, '')}"
+    return f"{figure_text(value * 1e3)} ms"
+
+
+def _figures(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
+    for name in LATENCIES:
+        found = summary.latencies.get(name, {})
+        better = None if name == "lag" else "lower"
+        yield (
+            name,
+            {
+                part: figure_data(found[part], "s", better, f"the driver's clock, {int(found['count'])} values")  # type: ignore[arg-type]
+                for part in _HISTORY
+                if part in found
+            },
+        )
+    yield "rate", figure_data(summary.rate, "/s", "higher", "good answers, from the first to the last")
+    yield "tokens_per_s", figure_data(summary.tokens_per_s, "tokens/s", "higher", "generated tokens of good answers")
+    yield "goodput", figure_data(summary.goodput, "", "higher", "share of requests within the bounds")
+    yield "errors", figure_data(summary.errors, "", "lower", "requests that had no good answer")
+
+
+def _stage_text(stage: dict[str, Any]) -> str:
+    return "the driver was late" if stage["late"] else "; ".join(stage["broken"]) or "holds"
+
+
+def _peak(load: LoadWork, note: dict[str, Any], summary: LoadSummary | None) -> tuple[list[Finding], dict[str, Any]]:
+    stages = note.get("stages") or []
+    table = "\n".join(f"{stage['rate']:>10.4g}/s  {_stage_text(stage)}" for stage in stages)
+    peak, high = float(note.get("peak") or 0.0), float(note.get("broke_at") or 0.0)
+    if summary is None or not peak:
+        why = stages[-1]["broken"] if stages else []
+        late = bool(note.get("late"))
+        rates = " to ".join(f"{stage['rate']:.4g}/s" for stage in (stages[-1:] + stages[:1]))
+        verdict, class_ = (Verdict.INVALID, "late") if late else (Verdict.FAILED, "bounds")
+        text = "the driver was late" if late else f"no rate from {rates} keeps the bounds: {'; '.join(why)}"
+        return [Finding(LOAD, "peak", verdict, class_, text, table)], {}
+    if note.get("late"):
+        text = f"at least {peak:.4g}/s; at the next one the driver was late, and it can offer no more"
+    else:
+        text = f"{peak:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", and was the most to try")
+    found = Finding(LOAD, "peak", Verdict.PASSED, message=text, evidence=table, data={"stages": stages})
+    figures = {"peak": figure_data(peak, "/s", "higher", "the highest rate that kept the bounds")}
+    return [found, _measured(summary)], {LOAD: {**figures, **dict(_figures(summary))}}

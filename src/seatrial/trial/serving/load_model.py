@@ -1,0 +1,172 @@
+"""What users write of a load: when requests come, of what, and what is asked of their figures."""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+
+from seatrial.job.load import COUNTS, LATENCIES, Arrivals, Lengths, LoadBound, LoadWork
+from seatrial.job.units import parse_duration
+from seatrial.suite import Duration, Model, Text
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
+_PART = re.compile(r"p\d{1,2}(\.\d+)?|mean|max")
+_OPERATORS = ("<=", ">=", "<", ">")
+
+
+def _rate(value: Any) -> float:
+    """A second, of `4`, `4/s`, `90/m`."""
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    found = float(match[1]) / {"s": 1, "m": 60, "h": 3600}[match[2]] if match else value
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= 1e6:
+        raise ValueError(f"{value!r} is no rate; write for example 4/s or 90/m")
+    return float(found)
+
+
+Rate = Annotated[
+    float,
+    BeforeValidator(_rate),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}], "examples": ["4/s"]}),
+]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Range = Annotated[
+    tuple[Count, Count],
+    BeforeValidator(lambda value: (value, value) if isinstance(value, int) else value),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}]}
+    ),
+]
+
+
+class Ramp(Model):
+    first: Rate = Field(alias="from", description="Rate at the beginning.")
+    last: Rate = Field(alias="to", description="Rate after `over`, and from then on.")
+    over_s: Duration = Field(alias="over", description="How long it takes to get there.")
+
+
+class LoadArrivals(Model):
+    """When requests begin: exactly one of `rate`, `poisson`, `burst`, `ramp` and `trace`."""
+
+    rate: Rate | None = Field(None, description="Evenly.")
+    poisson: Rate | None = Field(None, description="By chance, with this mean rate.")
+    burst: Count | None = Field(None, description="So many at once.")
+    every_s: Duration | None = Field(None, alias="every", description="From one burst to the next.")
+    ramp: Ramp | None = Field(None, description="From one rate to another.")
+    trace: Text | None = Field(
+        None,
+        description="File of times in seconds, one a line, relative to the suite; what follows a comma is not read.",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        names = ("rate", "poisson", "burst", "ramp", "trace")
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"arrivals are exactly one of {', '.join(f'`{name}`' for name in names)}")
+        if self.every_s is not None and self.burst is None:
+            raise ValueError("`every` is of a `burst`")
+        return self
+
+    def work(self, times: tuple[float, ...]) -> Arrivals:
+        if self.rate is not None:
+            return Arrivals("rate", self.rate)
+        if self.poisson is not None:
+            return Arrivals("poisson", self.poisson)
+        if self.burst is not None:
+            return Arrivals("burst", burst=self.burst, every_s=self.every_s or 0.0)
+        if self.ramp is not None:
+            return Arrivals("ramp", self.ramp.first, self.ramp.last, every_s=self.ramp.over_s)
+        return Arrivals("trace", times=times)
+
+
+class LoadLengths(Model):
+    """Made-up prompts in place of the cases."""
+
+    input: Range = Field(description="Words of each prompt, a number or from one to another.")
+    output: Range = Field(description="Tokens of each answer.")
+
+
+def parse_bound(name: str, value: Any) -> LoadBound:
+    """Of `ttft.p99: 500ms`, `errors: 0`, `goodput: ">=95%"`."""
+    figure, _, part = name.partition(".")
+    if figure in COUNTS:
+        if part:
+            raise ValueError(f"{figure!r} is one figure, and has no {part!r}")
+    elif figure not in LATENCIES:
+        known = ", ".join([*(f"{one}.p99" for one in LATENCIES), *COUNTS])
+        raise ValueError(f"{name!r} is no figure of a load; there are {known}")
+    elif not _PART.fullmatch(part):
+        raise ValueError(f"{name!r} does not say which of them: write {figure}.p99, {figure}.mean or {figure}.max")
+    text = str(value).strip()
+    operator = next((one for one in _OPERATORS if text.startswith(one)), "")
+    written = text.removeprefix(operator).strip()
+    return LoadBound(figure, part, operator or COUNTS.get(figure, "<="), _bound_value(name, figure, written), text)
+
+
+def _bound_value(name: str, figure: str, written: str) -> float:
+    try:
+        if figure not in COUNTS:
+            return parse_duration(float(written) if re.fullmatch(r"\d+(\.\d+)?", written) else written)
+        if written.endswith("%"):
+            return float(written[:-1]) / 100
+        return _rate(written) if "/" in written else float(written)
+    except ValueError:
+        unit = "a duration such as 500ms" if figure not in COUNTS else "a number, or a share such as 95%"
+        raise ValueError(f"the bound of {name!r} is {unit}, not {written!r}") from None
+
+
+class Load(Model):
+    """Requests that begin when they are to begin, whatever became of those before them."""
+
+    arrivals: LoadArrivals = Field(description="When requests begin.")
+    requests: Count | None = Field(None, le=5_000_000, description="How many.")
+    seconds: Duration | None = Field(None, alias="for", description="For how long requests begin.")
+    lengths: LoadLengths | None = Field(None, description="Made-up prompts; default: the cases, in turn.")
+    stream: bool = Field(True, description="Answers come as streams; without, there are no times of tokens.")
+    request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
+    lag_s: Duration = Field(
+        0.01, alias="lag", description="How late the driver itself may be (p99); a load in which it was is invalid."
+    )
+    bounds: dict[Text, Any] = Field(
+        {"errors": 0}, description="What figures must be.", examples=[{"ttft.p99": "500ms", "errors": 0}]
+    )
+    metrics: Text = Field("/metrics", description="Of the server, sampled each second into a file; empty: not.")
+    find: Literal["peak"] | None = Field(
+        None, description="peak: search the highest rate that keeps the bounds, from that of `arrivals`."
+    )
+
+    @field_validator("bounds")
+    @classmethod
+    def _bounds(cls, bounds: dict[str, Any]) -> dict[str, Any]:
+        for name, value in bounds.items():
+            parse_bound(name, value)
+        return {"errors": 0, **bounds} if "error_share" not in bounds else bounds
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        arrivals = self.arrivals
+        if self.requests is None and self.seconds is None and arrivals.trace is None:
+            raise ValueError("a load ends: say `requests: 200`, or `for: 60s`")
+        if self.requests is None and arrivals.burst is not None and arrivals.every_s is None:
+            raise ValueError("a burst at one time is so many `requests`")
+        if self.find and arrivals.rate is None and arrivals.poisson is None:
+            raise ValueError("a search for the peak changes a `rate` or a `poisson` rate")
+        streamed = [name for name in self.bounds if name.partition(".")[0] in ("ttft", "itl", "tpot")]
+        if streamed and not self.stream:
+            raise ValueError(f"{streamed[0]!r} is of tokens, which come one by one only with `stream: true`")
+        return self
+
+    def work(self, seed: int, times: tuple[float, ...]) -> LoadWork:
+        return LoadWork(
+            arrivals=self.arrivals.work(times),
+            requests=self.requests,
+            seconds=self.seconds,
+            stream=self.stream,
+            seed=seed,
+            lengths=Lengths(self.lengths.input, self.lengths.output) if self.lengths else None,
+            request_s=self.request_s,
+            lag_s=self.lag_s,
+            bounds=tuple(parse_bound(name, value) for name, value in self.bounds.items()),
+            metrics=self.metrics,
+            peak=self.find == "peak",
+        )

@@ -1,0 +1,162 @@
+"""When the requests of a load begin, and what their times come to: values alone."""
+
+from itertools import pairwise
+
+import pytest
+
+from seatrial.drive.driver import DriverError
+from seatrial.drive.serving.load.arrivals import offsets, requests_of
+from seatrial.drive.serving.load.figures import gaps, is_good, summarize, tpot, warmup
+from seatrial.drive.serving.load.requests import Timed
+from seatrial.drive.serving.load.scrape import parse_metrics
+from seatrial.job.generation import Mode, Request
+from seatrial.job.load import Arrivals, Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
+from seatrial.job.serving import Question
+from seatrial.trial.serving.load_model import parse_bound
+
+
+def timed(at_s: float, *tokens_s: float, counts: tuple[int, ...] = (), error: str = "", lag_s: float = 0.0) -> Timed:
+    one = Timed(at_s)
+    one.begun_s = one.sent_s = at_s + lag_s
+    one.first_byte_s = one.begun_s + 0.01
+    one.stamps = [at_s + stamp for stamp in tokens_s]
+    one.counts = list(counts or [1] * len(tokens_s))
+    one.tokens = sum(one.counts)
+    one.end_s = one.stamps[-1] if tokens_s else at_s + 1.0
+    one.error = error
+    return one
+
+
+def test_a_rate_is_even_and_ends_by_number_or_by_time() -> None:
+    assert offsets(LoadWork(Arrivals("rate", 4.0), requests=3)) == [0.0, 0.25, 0.5]
+    assert len(offsets(LoadWork(Arrivals("rate", 4.0), seconds=2.0))) == 8
+
+
+def test_poisson_has_its_rate_its_scatter_and_the_order_of_its_seed() -> None:
+    load = LoadWork(Arrivals("poisson", 50.0), requests=20_000, seed=3)
+    times = offsets(load)
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(400.0, rel=0.03)
+    between = [later - earlier for earlier, later in pairwise(times)]
+    mean = sum(between) / len(between)
+    spread = (sum((gap - mean) ** 2 for gap in between) / len(between)) ** 0.5
+    assert spread == pytest.approx(mean, rel=0.05)
+    assert offsets(load) == times != offsets(LoadWork(Arrivals("poisson", 50.0), requests=20_000, seed=4))
+
+
+def test_bursts_ramps_and_traces() -> None:
+    assert offsets(LoadWork(Arrivals("burst", burst=2, every_s=5.0), requests=5)) == [0.0, 0.0, 5.0, 5.0, 10.0]
+    ramp = offsets(LoadWork(Arrivals("ramp", 1.0, 9.0, every_s=10.0), seconds=20.0))
+    assert sum(at_s < 10.0 for at_s in ramp) == pytest.approx(50, abs=1)  # (1 + 9) / 2 x 10
+    assert sum(at_s >= 10.0 for at_s in ramp) == pytest.approx(90, abs=1)
+    assert offsets(LoadWork(Arrivals("trace", times=(0.0, 0.5, 7.0)), seconds=2.0)) == [0.0, 0.5]
+    with pytest.raises(DriverError, match="no requests"):
+        offsets(LoadWork(Arrivals("trace", times=(9.0,)), seconds=2.0))
+
+
+def test_a_load_asks_every_case_that_it_can_equally_often_or_prompts_of_given_lengths() -> None:
+    questions = (
+        Question("a", Request(inputs=("a",))),
+        Question("b", Request(inputs=("b",))),
+        Question("two", Request(inputs=("c", "d"))),
+        Question("wrong", Request(inputs=("e",)), error=True),
+        Question("count", Request(inputs=("f",), mode=Mode.TOKENIZE)),
+    )
+    load = LoadWork(Arrivals("rate", 1.0), requests=10)
+    asked = [request.inputs[0] for request in requests_of(load, questions, 10)]
+    assert (asked.count("a"), asked.count("b")) == (5, 5)
+    with pytest.raises(DriverError, match="no case can be a load"):
+        requests_of(load, questions[2:], 1)
+    made = requests_of(LoadWork(Arrivals("rate", 1.0), lengths=Lengths((3, 5), (7, 7))), (), 50)
+    assert {len(request.inputs[0].split()) for request in made} == {3, 4, 5}
+    assert {request.stopping.max_new_tokens for request in made} == {7}
+
+
+def test_tokens_that_came_together_share_the_time_before_them() -> None:
+    assert gaps(timed(0.0, 0.1, 0.2, 0.5)) == pytest.approx([0.1, 0.3])
+    assert gaps(timed(0.0, 0.1, 0.2, counts=(1, 4))) == pytest.approx([0.025] * 4)
+    assert gaps(timed(0.0, 0.1, 0.4, 0.4, 0.4)) == pytest.approx([0.1] * 3)
+    assert gaps(timed(0.0, 0.1, 0.1)) == []
+    assert gaps(timed(0.0)) == []
+
+
+def test_the_time_of_a_token_is_of_those_after_the_first() -> None:
+    assert tpot(timed(0.0, 0.1, 0.2, 0.5)) == pytest.approx(0.2)
+    assert tpot(timed(0.0, 0.1)) is None
+
+
+def test_only_what_took_longer_than_all_of_the_second_half_is_warm_up() -> None:
+    assert warmup([42.0, 9.0, *[1.0 + place % 3 for place in range(30)]]) == 2
+    assert warmup([1.0] * 20) == 0
+    assert warmup([float(place) for place in range(20)]) == 0  # it gets slower
+    assert warmup([float(20 - place) for place in range(20)]) == 5  # never more than a quarter
+    assert warmup([]) == 0
+
+
+def test_a_summary_says_what_was_measured_and_what_failed() -> None:
+    bounds = (parse_bound("ttft.p99", "150ms"), parse_bound("errors", 0), parse_bound("ttft.p25", "1s"))
+    ones = [timed(float(at_s), 0.1, 0.2) for at_s in range(8)]
+    ones += [timed(8.0, 0.4, 0.5), timed(9.0, error="429"), timed(10.0, error="late", lag_s=0.02)]
+    summary = summarize(LoadWork(Arrivals("rate", 1.0), bounds=bounds), ones, 0.5, 3, False, False)
+    assert (summary.requests, summary.errors, summary.error_kinds) == (11, 2, {"429": 1, "late": 1})
+    assert summary.latencies["ttft"]["p50"] == pytest.approx(0.1)
+    assert summary.latencies["ttft"]["p25"] == pytest.approx(0.1)
+    assert summary.latencies["ttft"]["max"] == pytest.approx(0.4)
+    assert summary.latencies["lag"]["max"] == pytest.approx(0.02)
+    assert summary.latencies["ttft"]["count"] == 9
+    assert summary.goodput == pytest.approx(8 / 11)
+    assert summary.tokens == 18
+    assert summary.offered_rate == pytest.approx(1.0)
+    assert [row["errors"] for row in summary.series] == [0.0] * 9 + [1.0, 1.0]
+    broken = broken_bounds(bounds, summary)
+    assert [text.split(" ")[0] for text in broken] == ["ttft.p99", "errors"]
+
+
+def test_a_request_is_good_when_it_keeps_the_bounds_of_requests_itself() -> None:
+    bounds = (parse_bound("ttft.p50", "150ms"), parse_bound("tokens_per_s", 9))
+    assert is_good(timed(0.0, 0.1, 0.2), bounds)
+    assert not is_good(timed(0.0, 0.2, 0.3), bounds)
+    assert not is_good(timed(0.0, 0.1, error="500"), bounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "bound"),
+    [
+        ("ttft.p99", "500ms", ("ttft", "p99", "<=", 0.5)),
+        ("e2e.mean", 2, ("e2e", "mean", "<=", 2.0)),
+        ("itl.p99.9", "<30ms", ("itl", "p99.9", "<", 0.03)),
+        ("errors", 0, ("errors", "", "<=", 0.0)),
+        ("error_share", "1%", ("error_share", "", "<=", 0.01)),
+        ("goodput", "95%", ("goodput", "", ">=", 0.95)),
+        ("rate", ">3/s", ("rate", "", ">", 3.0)),
+    ],
+)
+def test_bounds_are_read(name: str, value: object, bound: tuple[str, str, str, float]) -> None:
+    found = parse_bound(name, value)
+    assert (found.figure, found.part, found.operator, pytest.approx(found.value)) == bound
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ttfb.p99", "1s", "no figure of a load"),
+        ("ttft", "1s", "does not say which"),
+        ("ttft.p999", "1s", "does not say which"),
+        ("errors.p99", 0, "is one figure"),
+        ("ttft.p99", "soon", "a duration such as 500ms"),
+        ("goodput", "most", "a share such as 95%"),
+    ],
+)
+def test_what_is_no_bound_is_refused(name: str, value: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_bound(name, value)
+
+
+def test_a_bound_on_what_was_not_measured_does_not_hold() -> None:
+    bound = LoadBound("ttft", "p99", "<=", 1.0, "1s")
+    assert broken_bounds((bound,), LoadSummary(requests=5)) == ["ttft.p99 not measured, bound 1s"]
+
+
+def test_the_text_form_of_prometheus_is_read_without_buckets() -> None:
+    text = b'# TYPE a counter\na 3\nb{le="1"} 2.5\nc_bucket{le="+Inf"} 9\nnot a number\n\nd NaN\n'
+    assert list(parse_metrics(text)) == ["a", 'b{le="1"}', "d"]

@@ -1,0 +1,133 @@
+"""A load for llama.cpp, as a user writes it: figures, bounds, errors, and a driver that was late."""
+
+import json
+import sys
+
+import pytest
+from llama import CASES, SERVER
+
+from seatrial.job import Verdict
+from world import World
+
+GOOD = f"command: 'exec {sys.executable} {SERVER}/serve.py {SERVER}/model/tiny-f32.gguf'"
+# Answers the first request, which shows that it is ready, and the cases; then it is overloaded.
+OVERLOADED = """
+import http.server, json, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        whole = {"choices": [{"index": 0, "text": "yes", "finish_reason": "stop"}]}
+        status, body = (429, {"error": {"message": "overloaded"}}) if asked["stream"] else (200, whole)
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+    def log_message(self, *arguments): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
+"""
+YES = [
+    {
+        "name": "yes",
+        "request": {"requests": [{"text": "x"}]},
+        "response": {"responses": [{"text": "yes", "inputTokenCount": 0}]},
+    }
+]
+
+
+def suite(world: World, load: str, server: str = GOOD, cases: str = str(CASES)) -> None:
+    world.suite(f"""
+name: load
+trials:
+  tiny:
+    kind: serving
+    model: tiny
+    retries: 0
+    server: {{{server}}}
+    cases: [{cases}]
+    load: {load}
+""")
+
+
+def loaded(world: World) -> dict[str, tuple[str, str]]:
+    (cell,) = world.results().cells
+    return {one.check: (str(one.verdict), one.message) for one in cell.findings if one.step == "load"}
+
+
+def test_a_load_has_its_figures_its_bounds_and_every_stamp_in_a_file(world: World) -> None:
+    (world.folder / "trace.csv").write_text("at,input\n" + "".join(f"{10 + number / 50},3\n" for number in range(40)))
+    suite(world, "{arrivals: {trace: trace.csv}, lag: 1h, bounds: {ttft.p99: 1h, itl.max: 1h, goodput: 100%}}")
+    world.seatrial("run", "suite.yaml", check=0)
+    found = loaded(world)
+    assert {name: verdict for name, (verdict, _) in found.items()} == dict.fromkeys(
+        ["measured", "driver in time", "bound errors", "bound ttft.p99", "bound itl.max", "bound goodput"], "passed"
+    )
+    (cell,) = world.results().cells
+    figures = cell.metrics["load"]
+    assert figures["ttft"]["p50"]["better"] == "lower"
+    assert figures["tokens_per_s"]["value"] > 0
+    (files,) = world.run().path.glob("cells/*/1/driver/files")
+    rows = [json.loads(line) for line in (files / "load-requests.jsonl").read_text().splitlines()]
+    assert [row["intended_s"] for row in rows] == pytest.approx([number / 50 for number in range(40)])
+    for row in rows:
+        assert row["intended_s"] <= row["begun_s"] <= row["sent_s"] <= row["first_byte_s"] <= row["tokens_s"][0]
+        assert row["tokens_s"] == sorted(row["tokens_s"])
+        assert row["tokens_s"][-1] <= row["end_s"]
+        assert len(row["tokens_s"]) <= row["tokens"]
+    samples = [json.loads(line) for line in (files / "load-metrics.jsonl").read_text().splitlines()]
+    assert samples == [] or "llamacpp:tokens_predicted_total" in samples[0]["values"]
+
+
+def test_a_bound_that_does_not_hold_fails_and_a_peak_is_searched(world: World) -> None:
+    suite(world, "{arrivals: {rate: 50/s}, requests: 20, lag: 1h, bounds: {ttft.p50: 0.001ms}}")
+    done = world.seatrial("run", "suite.yaml", check=1)
+    assert "its bound is 0.001ms" in done.stdout
+    suite(world, "{arrivals: {rate: 50/s}, requests: 5, lag: 1h, find: peak, bounds: {ttft.p50: 0.001ms}}")
+    world.seatrial("run", "suite.yaml", check=1)
+    assert "no rate from 3.125/s to 50/s keeps the bounds" in loaded(world)["peak"][1]
+
+
+def test_a_load_in_which_every_request_fails_does_not_pass(world: World) -> None:
+    (world.folder / "overloaded.py").write_text(OVERLOADED)
+    (world.folder / "yes.yaml").write_text(json.dumps(YES))
+    server = f"command: 'exec {sys.executable} {world.folder}/overloaded.py'"
+    suite(world, "{arrivals: {burst: 20}, requests: 20, lag: 1h, bounds: {error_share: 100%}}", server, "yes.yaml")
+    world.seatrial("run", "suite.yaml", check=1)
+    assert loaded(world)["measured"] == ("failed", "every one of 20 failed: 20 429")
+
+
+def test_a_load_in_which_the_driver_was_late_is_invalid_and_no_figure_of_it_is_kept(world: World) -> None:
+    suite(world, "{arrivals: {rate: 50/s}, requests: 20, lag: 0.000001, bounds: {ttft.p50: 1h}}")
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert cell.verdict is Verdict.INVALID
+    assert "this measures the driver, not the server" in cell.why
+    assert "load" not in cell.metrics
+    assert loaded(world)["bound ttft.p50"] == ("skipped", "not judged: the driver was late")
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        ("{arrivals: {rate: 4/s}}", "a load ends"),
+        ("{arrivals: {rate: 4/s, burst: 3}, requests: 3}", "exactly one of"),
+        ("{arrivals: {rate: fast}, requests: 3}", "is no rate"),
+        ("{arrivals: {rate: 4/s}, requests: 3, bounds: {ttft: 1s}}", "does not say which"),
+        ("{arrivals: {burst: 4}, requests: 3, find: peak}", "a search for the peak"),
+        ("{arrivals: {rate: 4/s}, requests: 3, stream: false, bounds: {ttft.p99: 1s}}", "one by one only with"),
+    ],
+)
+def test_what_is_wrong_with_a_load_is_said_at_its_place(world: World, load: str, said: str) -> None:
+    suite(world, load)
+    done = world.seatrial("plan", "suite.yaml", check=2)
+    assert said in done.stdout + done.stderr
+    assert "suite.yaml:10:" in done.stdout + done.stderr
+
+
+def test_what_is_wrong_with_a_trace_is_said_at_its_line(world: World) -> None:
+    (world.folder / "trace.csv").write_text("1.0\n2.0\nsoon\n")
+    suite(world, "{arrivals: {trace: trace.csv}}")
+    done = world.seatrial("run", "suite.yaml", check=2)
+    assert "trace.csv:3:1: 'soon' is no time" in done.stdout + done.stderr
