@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from seatrial.job.generation import Answer, Failure, Request, Trouble
 from seatrial.job.serving import ServingWork
@@ -17,11 +17,21 @@ class Client(Protocol):
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
         """All that comes back of one request, a failure of any sort included. Raises nothing for it."""
 
+    async def health(self, limit_s: float) -> Failure | None:
+        """Why the server says that it cannot be asked, where its protocol has a word for that."""
+
+    async def describe(self, limit_s: float) -> dict[str, Any]:
+        """What the server says of its model; nothing where it does not."""
+
     async def close(self) -> None: ...
 
 
 def make_client(work: ServingWork, url: str, token: str) -> Client:
     """Of the protocol that the work names."""
+    if work.protocol == "tgis":
+        from seatrial.drive.serving.tgis import TgisClient
+
+        return TgisClient(work, url, token)
     from seatrial.drive.serving.openai import OpenAiClient
 
     return OpenAiClient(work, url, token)

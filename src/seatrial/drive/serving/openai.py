@@ -5,6 +5,7 @@ import contextlib
 import ssl
 import time
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import msgspec
 
@@ -65,6 +66,12 @@ class OpenAiClient:
         except BrokenConnection as error:
             return Answer(failure=unreachable(error))
         return await self._exchange(wire, data, asked, stream, until_s)
+
+    async def health(self, limit_s: float) -> Failure | None:
+        return None  # how that is asked differs; a generation that is answered tells more
+
+    async def describe(self, limit_s: float) -> dict[str, Any]:
+        return {}
 
     async def get(self, path: str, limit_s: float) -> tuple[int, bytes]:
         """Status and body of what the server has there, on a connection of its own; 0 for no answer."""

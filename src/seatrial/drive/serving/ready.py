@@ -20,10 +20,11 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
     driver.begin(READY)
     while not driver.stopping.is_set() and clock.left_s > 0:
         tries += 1
-        answer = await client.ask(asked, False, min(work.request_s, clock.left_s))
-        failure = answer.failure
+        limit_s = min(work.request_s, clock.left_s)
+        failure = await client.health(limit_s) or (await client.ask(asked, False, limit_s)).failure
         if failure is None:
-            driver.finish(READY, seconds=round(clock.past_s, 4), tries=tries)
+            seconds, about = round(clock.past_s, 4), await client.describe(limit_s)
+            driver.finish(READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
             return True
         last = f"{failure.code}: {failure.message}" if failure.code else failure.message
         lasting = lasts(failure)
