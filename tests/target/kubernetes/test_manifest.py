@@ -233,17 +233,12 @@ def test_sizes_are_written_exactly(size: int, written: str) -> None:
 # ---- workloads
 
 
-def test_a_job_is_made_suspended_and_one_patch_releases_it() -> None:
+def test_a_job_is_made_suspended_and_released_by_one_patch_or_by_its_queue() -> None:
     for shape, (_, written) in SHAPES.items():
         options, root = options_of(written), made(shape).root
-        policy = root["spec"].get("runPolicy", root["spec"])
-        assert policy["suspend"] is True, shape
-        assert manifest.QUEUE not in root["metadata"]["labels"], shape
-        patch = manifest.release(options)
-        if options.queue:
-            assert patch == {"metadata": {"labels": {manifest.QUEUE: options.queue}}}
-        else:
-            assert patch["spec"].get("runPolicy", patch["spec"]) == {"suspend": False}
+        assert root["spec"]["suspend"] is True, shape
+        assert root["metadata"]["labels"].get("kueue.x-k8s.io/queue-name") == options.queue, shape
+    assert manifest.RELEASE == {"spec": {"suspend": False}}
 
 
 def test_every_object_of_a_job_is_labelled_and_the_root_belongs_to_the_run() -> None:

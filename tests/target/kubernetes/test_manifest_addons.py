@@ -40,7 +40,8 @@ async def submit(client: Kubernetes, namespace: str, hosts: int, written: str) -
     reference = manifest.owner(resource, found.metadata.name, found.metadata.uid)
     for one in others:
         await client.create(manifest.owned_by(one, reference))
-    await client.patch(resource, found.metadata.name, manifest.release(options), namespace=namespace)
+    if options.queue is None:
+        await client.patch(resource, found.metadata.name, manifest.RELEASE, namespace=namespace)
     return root
 
 

@@ -167,7 +167,7 @@ async def _create(
     for one in (made.config, made.secret, made.service):
         if one is not None:
             await client.create(manifest.owned_by(one, reference))
-    await client.patch(JOBS, found.metadata.name, manifest.release(options), namespace=namespace)
+    await client.patch(JOBS, found.metadata.name, manifest.RELEASE, namespace=namespace)
     return made
 
 

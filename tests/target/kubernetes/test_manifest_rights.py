@@ -120,7 +120,7 @@ async def test_all_objects_of_a_job_can_be_made_released_and_removed_with_them(
         for one in (made.config, made.secret, made.service):
             assert one is not None
             await client.create(manifest.owned_by(one, reference))
-        await client.patch(JOBS, root.metadata.name, manifest.release(options), namespace=fake_namespace)
+        await client.patch(JOBS, root.metadata.name, manifest.RELEASE, namespace=fake_namespace)
         labels = f"seatrial/job={root.metadata.name}"
         await seen(client, PODS, lambda pods: len(pods) == 2, namespace=fake_namespace, labels=labels)
         with pytest.raises(Forbidden):

@@ -1,6 +1,9 @@
 """The whole target where a job is a JobSet, and where Kueue decides when it starts, on fake nodes."""
 
 import asyncio
+import contextlib
+import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,16 +54,21 @@ async def test_a_queued_job_says_why_it_waits_and_runs_when_there_is_room(
     addons_cluster: Cluster, addons_namespace: str
 ) -> None:
     needs_addon("kueue")
-    with queue(addons_cluster, addons_namespace, gpus=2) as name:
+    with queue(addons_cluster, addons_namespace, gpus=2) as name, every_job_queued(addons_cluster, addons_namespace):
         holder = blocker(addons_namespace, name, gpus=2)
         addons_cluster.request("POST", f"/apis/batch/v1/namespaces/{addons_namespace}/jobs", holder)
         async with asyncio.timeout(60):  # it has the room when it is not suspended any more
             while _suspended(addons_cluster, addons_namespace):  # noqa: ASYNC110 - not watched
                 await asyncio.sleep(0.2)
         async with opened(addons_cluster, addons_namespace, queue=name, pull="IfNotPresent") as target:
-            handle = await target.submit(job("true", **gpus(2)), {})
+            wanted = job("true", **gpus(2))
+            await target.verify(wanted)
+            handle = await target.submit(wanted, {})
             found = await progress(target, handle, "nvidia.com/gpu")
             assert found.startswith("waiting: ")
+            # The object of the run, which needs no room, is complete, and so goes by itself some day.
+            complete = ("wait", "--for=condition=complete", f"job/seatrial-{wanted.run}", "--timeout=60s")
+            await asyncio.to_thread(addons_cluster.kubectl, "-n", addons_namespace, *complete)
             path = f"/apis/batch/v1/namespaces/{addons_namespace}/jobs/holder?propagationPolicy=Background"
             await asyncio.to_thread(addons_cluster.request, "DELETE", path)
             events = await until_exit(target, handle)
@@ -70,6 +78,38 @@ async def test_a_queued_job_says_why_it_waits_and_runs_when_there_is_room(
             await target.remove(handle)
         await nothing_left(addons_cluster, addons_namespace)
     assert objects(addons_cluster, addons_namespace) == []
+
+
+@contextlib.contextmanager
+def every_job_queued(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Kueue's own sample of a policy: a Job without a queue is refused."""
+    name = f"queued-{namespace}"
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}
+            ]
+        },
+        "validations": [
+            {"expression": "has(object.metadata.labels) && 'kueue.x-k8s.io/queue-name' in object.metadata.labels"}
+        ],
+    }
+    chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": name, "validationActions": ["Deny"], "matchResources": chosen}
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    for kind, spec in (("ValidatingAdmissionPolicy", policy), ("ValidatingAdmissionPolicyBinding", binding)):
+        cluster.kubectl("apply", "-f", "-", input=json.dumps({**head, "kind": kind, "spec": spec}))
+    try:
+        other = ("-n", namespace, "create", "job", "other", "--image=x", "--dry-run=server")
+        until_s = time.monotonic() + 60
+        while name not in cluster.kubectl(*other, check=False).stderr:
+            assert time.monotonic() < until_s
+            time.sleep(0.2)
+        yield
+    finally:
+        kinds = "validatingadmissionpolicybindings,validatingadmissionpolicies"
+        cluster.kubectl("delete", kinds, name, "--ignore-not-found")
 
 
 def _suspended(cluster: Cluster, namespace: str) -> bool:

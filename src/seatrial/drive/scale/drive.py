@@ -47,7 +47,8 @@ from seatrial.job.scale import (
 )
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Resource, load_access
 from seatrial.target import TargetError
-from seatrial.target.kubernetes.belongings import Belongings, pod_metadata
+from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.target.kubernetes.manifest.marks import pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 POLL_S = 0.25

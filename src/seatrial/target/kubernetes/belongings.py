@@ -10,12 +10,13 @@ async with Belongings(client, options, "nightly-1") as mine:
 
 import asyncio
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from seatrial.job import Outcome
 from seatrial.kubernetes import Kubernetes, Resource
 from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.manifest.marks import marked, pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.run_object import RunObject
 from seatrial.target.protocol import TargetError
@@ -25,7 +26,8 @@ WORKLOAD = "workload"  # the part of a run that these are
 
 class Belongings:
     def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str) -> None:
-        self._namespace, self._run = client.access.namespace, RunObject(client, options, run, b"")
+        self._namespace, self._options = client.access.namespace, options
+        self._run = RunObject(client, options, run, b"")
         self.labels = names.run_labels(run, WORKLOAD)
         self.selector = names.selector(run=names.label_value(run), part=WORKLOAD)  # of all that belongs to the run
         self._owner: dict[str, Any] = {}
@@ -55,17 +57,4 @@ class Belongings:
         metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owner]
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
-        return made
-
-
-def pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
-    """Of each pod template, however deep: of a Job in a JobSet, of the replicas of a training job."""
-    if isinstance(spec, list):
-        for one in spec:
-            yield from pod_metadata(one)
-    elif isinstance(spec, dict):
-        for key, value in spec.items():
-            if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
-                yield value.setdefault("metadata", {})
-            else:
-                yield from pod_metadata(value)
+        return marked(made, self._options)

@@ -25,6 +25,7 @@ from seatrial.kubernetes import (
     load_access,
 )
 from seatrial.target.kubernetes import manifest, names, rights
+from seatrial.target.kubernetes.dry_run import try_job, try_run_object
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.watch.feeds import NodeObject
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
@@ -138,11 +139,15 @@ class _Examination:
             owner = manifest.owner(JOBS, names.run_object_name("doctor"), manifest.NO_UID)
             fixed: dict[str, Any] = {"agent": "agent", "inputs": [], "secrets": {}}
             made = manifest.make(job, self._options, namespace=self._namespace, run_owner=owner, **fixed)
-            await self._client.create(made.root, resource=manifest.root_resource(self._options), dry_run=True)
+            await try_run_object(self._client, self._options, "doctor", image)
+            tried = await try_job(self._client, self._options, made)
         except (KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
             return Remark(RemarkLevel.PROBLEM, what, str(error), "correct the target's options" if refused else "")
-        return Remark(RemarkLevel.OK, what, "is accepted by the server (dry run)")
+        pods = (
+            "" if tried else "; its pod was not tried, for want of the right to create pods, which nothing else needs"
+        )
+        return Remark(RemarkLevel.OK, what, f"is accepted by the server (dry run){pods}")
 
     async def _gpus(self) -> Remark:
         counts: Counter[str] = Counter()

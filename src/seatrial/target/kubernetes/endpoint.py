@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.job import Outcome
 from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Kubernetes
-from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_errors
 from seatrial.target.kubernetes.options import KubernetesOptions
@@ -38,7 +38,7 @@ async def opened_port(
     with target_errors(f"cannot open port {port} of {job.name}"):
         for one in _objects(job, options, namespace, root, number):
             with contextlib.suppress(AlreadyExists):
-                await client.create(one)
+                await client.create(manifest.marked(one, options))
     yield Endpoint(_address(job, options, namespace, number), options.endpoint)
 
 

@@ -17,12 +17,11 @@ from seatrial.kubernetes import (
     UnknownKind,
     Unreachable,
 )
-from seatrial.target.kubernetes.watch.waiting import over_whole_quota
+from seatrial.target.kubernetes.watch.waiting import NOT_ADMITTED, over_whole_quota
 from seatrial.target.protocol import TargetError, TargetLost
 
 # What is wrong with what was asked for, not with the place: asking again cannot help.
 _REFUSED = (Invalid, UnknownKind, KubeconfigError)
-_POLICY = ("denied the request", "denied request", "violates PodSecurity")
 NO_NAMESPACE = re.compile(r'^namespaces "([^"]*)" not found')
 UNAUTHENTICATED = (Unauthorized, CredentialsError)  # the server does not accept our credentials
 UNANSWERED = (Unreachable, Uncertain)  # what was asked for may have been done
@@ -44,9 +43,9 @@ def target_error(error: KubernetesError, doing: str = "", lost: bool = False) ->
 def _denied(error: KubernetesError) -> bool:
     """By a policy of the cluster, which says the same the next time, or for more than a quota ever gives; not by one
     that is full now, nor for want of a right."""
-    if not isinstance(error, Forbidden):
+    if not isinstance(error, Forbidden) or error.missing is not None:
         return False
-    return any(text in error.message for text in _POLICY) or (error.of_quota and over_whole_quota(error.message))
+    return over_whole_quota(error.message) if error.of_quota else NOT_ADMITTED.match(error.message)
 
 
 @contextmanager

@@ -151,6 +151,10 @@ class KubernetesOptions(OptionsModel):
         description="restricted: as the pod security standard of that name asks. none: as the image and cluster do.",
     )
 
+    labels: Labels = Field({}, description="Labels of everything that is made: a team, a cost centre.")
+    annotations: dict[LabelKey, Annotated[str, Field(strict=True)]] = Field(
+        {}, description="Annotations of everything that is made."
+    )
     select: Labels = Field({}, description="Labels of the nodes for all jobs; machines add their own.")
     tolerations: tuple[Toleration, ...] = Field((), description="Taints of nodes that pods bear.")
     priority: ObjectName | None = Field(None, description="Name of a PriorityClass.")

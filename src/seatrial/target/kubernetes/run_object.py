@@ -132,6 +132,7 @@ def in_use(run: str, holder: Holder) -> RunInUse:
 class RunObject:
     def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, agent: bytes) -> None:
         self.run = run
+        self.image = ""  # of a job of the run
         # Why this process cannot go on with the run: its credentials are no longer valid (nothing else may notice for
         # hours), or another machine has taken the run over.
         self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
@@ -189,7 +190,7 @@ class RunObject:
     # ---- inner
 
     async def _make(self) -> dict[str, Any]:
-        wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace)
+        wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
         with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
             wanted["metadata"].setdefault("annotations", {}).update(await self._beats())
             try:
@@ -227,7 +228,8 @@ class RunObject:
         return await asyncio.shield(task)
 
     async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
-        configs = make(self.run, content, await self.owner(), self._namespace)
+        made = make(self.run, content, await self.owner(), self._namespace)
+        configs = [manifest.marked(config, self._options) for config in made]
         await asyncio.gather(*map(self._create_config, configs))
         return [config["metadata"]["name"] for config in configs]
 

@@ -25,6 +25,7 @@ from seatrial.target.agent_file import agent_bytes
 from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.doctor import examine_cluster
+from seatrial.target.kubernetes.dry_run import try_job, try_run_object
 from seatrial.target.kubernetes.ender import Bystander, Ender
 from seatrial.target.kubernetes.endpoint import opened_port
 from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
@@ -68,6 +69,7 @@ class KubernetesTarget:
         self._options = options
         self._runs: dict[str, RunObject] = {}
         self._annotations: dict[str, JobAnnotation] = {}
+        self._tried: set[str] = set()  # runs whose object the cluster was asked about
         self._opened = False
 
     def address(self) -> dict[str, Any]:
@@ -125,11 +127,10 @@ class KubernetesTarget:
         owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NO_UID)
         made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
         with target_errors(f"the cluster would not take {job.title}"):
-            try:
-                await self._client.create(made.root, resource=self._resource, dry_run=True)
-            except Forbidden as error:
-                if not error.of_quota:  # one that is full now may have room when the job's turn comes
-                    raise
+            if job.run not in self._tried:
+                self._tried.add(job.run)
+                await try_run_object(self._client, self._options, job.run, job.environment.image or "")
+            await try_job(self._client, self._options, made)
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         handle = self._handle(names.object_name(job.name))
@@ -167,6 +168,7 @@ class KubernetesTarget:
 
     async def _make(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
         run = self._run(job.run)
+        run.image = run.image or job.environment.image or ""
         run.cover(manifest.root_deadline_s(job, self._options) + self._options.keep_s)
         owner = await run.owner()
         agent, inputs = await asyncio.gather(run.agent(), run.inputs(archive))
@@ -178,11 +180,12 @@ class KubernetesTarget:
         except AlreadyExists:
             root = await self._client.get(self._resource, made.root["metadata"]["name"], Root)
             created = _created(root)
-        if not self._released(root):
+        if root.spec.suspend or self._options.queue is not None:  # what it needs may not have been made yet
             reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
             others = [manifest.owned_by(one, reference) for one in (made.config, made.secret, made.service) if one]
             await asyncio.gather(*map(self._put, others))
-            await self._client.patch(self._resource, root.metadata.name, manifest.release(self._options))
+            if self._options.queue is None:
+                await self._client.patch(self._resource, root.metadata.name, manifest.RELEASE)
         self._take_up(handle, root, created)
 
     def _job_objects(
@@ -194,12 +197,6 @@ class KubernetesTarget:
         annotation = JobAnnotation.of(job).text()
         made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
         return made
-
-    def _released(self, root: Root) -> bool:
-        """Whether everything that it needs has been made."""
-        if self._options.queue is not None:
-            return manifest.QUEUE in root.metadata.labels
-        return not root.spec.suspend
 
     async def _put(self, one: dict[str, Any]) -> None:
         with contextlib.suppress(AlreadyExists):

@@ -10,6 +10,7 @@ from seatrial.kubernetes import Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import workload
 from seatrial.target.kubernetes.manifest.hosts import Hosts, hosts_of
+from seatrial.target.kubernetes.manifest.marks import marked
 from seatrial.target.kubernetes.manifest.pod import pod_template
 from seatrial.target.kubernetes.manifest.template import templated
 from seatrial.target.kubernetes.manifest.variables import check_text
@@ -54,11 +55,12 @@ def make(
     metadata = _metadata(job, namespace, "job")
     metadata["annotations"] = {TITLE: job.title}
     metadata["ownerReferences"] = [dict(run_owner)]
+    secret, service = _secret(job, namespace, secrets), _service(job, namespace, hosts)
     return JobObjects(
-        root=workload.root(job, options, metadata, template),
-        config=_config(job, namespace, bool(inputs)),
-        secret=_secret(job, namespace, secrets),
-        service=_service(job, namespace, hosts),
+        root=marked(workload.root(job, options, metadata, template), options),
+        config=marked(_config(job, namespace, bool(inputs)), options),
+        secret=marked(secret, options) if secret else None,
+        service=marked(service, options) if service else None,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.manifest.marks import QUEUE, marked
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 SCRIPTS = ("start.sh", "keep.sh")
@@ -16,11 +17,13 @@ PART = "part"  # its key
 NO_IMAGE = "none"  # of a pod that is never made
 
 
-def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str) -> dict[str, Any]:
-    """A Job of no pods: it is complete at once, and the cluster removes it, and so all that it owns, after `ttl_s`."""
+def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> dict[str, Any]:
+    """A Job of no pods: it is complete at once, and the cluster removes it, and so all that it owns, after `ttl_s`.
+    Its `image`, which is never pulled, is that of a job of the run, so that a policy for images has nothing against it.
+    """
     container = {
         "name": "none",
-        "image": options.image or NO_IMAGE,
+        "image": image or options.image or NO_IMAGE,
         "resources": {"limits": {"cpu": "1m", "memory": "1Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
@@ -30,14 +33,12 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
-    return {
+    labels = names.run_labels(run, "run") | ({QUEUE: options.queue} if options.queue else {})
+    metadata = {"name": names.run_object_name(run), "namespace": namespace, "labels": labels}
+    made = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {
-            "name": names.run_object_name(run),
-            "namespace": namespace,
-            "labels": names.run_labels(run, "run"),
-        },
+        "metadata": metadata,
         "spec": {
             "completions": 0,
             "parallelism": 0,
@@ -46,6 +47,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
             "template": {"metadata": {"labels": names.run_labels(run, "run")}, "spec": pod},
         },
     }
+    return marked(made, options)
 
 
 def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import quantity
 from seatrial.target.kubernetes.manifest.hosts import REPLICATED_JOB
+from seatrial.target.kubernetes.manifest.marks import QUEUE
 from seatrial.target.kubernetes.manifest.pod import pod_deadline_s
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 def root_resource(options: KubernetesOptions) -> Resource:
@@ -24,16 +24,15 @@ def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
     return queue_s + pod_deadline_s(job, options)
 
 
-def release(options: KubernetesOptions) -> dict[str, Any]:
-    """The merge patch that lets a root start. With a queue, Kueue does it when there is room."""
-    if options.queue is not None:
-        return {"metadata": {"labels": {QUEUE: options.queue}}}
-    return {"spec": {"suspend": False}}
+# The merge patch that lets a root start. With a queue, Kueue does it when there is room.
+RELEASE = {"spec": {"suspend": False}}
 
 
 def root(job: Job, options: KubernetesOptions, metadata: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     resource = root_resource(options)
     make = _job_set if options.workload == "jobset" else _job
+    if options.queue is not None:  # from the start: a policy may demand it of every Job
+        metadata["labels"] = {**metadata["labels"], QUEUE: options.queue}
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
     return {**head, "spec": make(job, options, template)}
 
