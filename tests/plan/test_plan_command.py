@@ -155,4 +155,6 @@ def test_init_writes_a_training_suite_that_runs(world: Any) -> None:
 
 def test_schema_prints_a_schema(world: Any) -> None:
     data = json.loads(world.seatrial("schema", check=0).stdout)
-    assert data["properties"]["trials"]["additionalProperties"]["properties"]["kind"]["enum"] == ["runtime", "training"]
+    kinds = data["properties"]["trials"]["additionalProperties"]["properties"]["kind"]["enum"]
+    assert kinds == sorted(models()[0])
+    assert {"runtime", "training"} <= set(kinds)
