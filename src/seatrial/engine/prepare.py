@@ -126,7 +126,10 @@ def _check_files(cells: Iterable[Cell]) -> None:
     it. What the suite names without a placeholder was found, or not, when it was loaded."""
     problems: dict[str, Problem] = {}
     for cell in cells:
-        parts = plugins.kinds()[cell.model.kind].parts(cell, "none", 1)
+        try:
+            parts = plugins.kinds()[cell.model.kind].parts(cell, "none", 1)
+        except Exception:  # noqa: BLE001 - a bug of the kind, which is told of the cell when it is run
+            continue
         sources = {given.source for part in parts for given in part.job.inputs if given.required}
         missing = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
         for why in (*cell.gathered.get(MISSING, ()), *missing):
