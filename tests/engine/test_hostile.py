@@ -35,8 +35,38 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def test_a_kept_file_whose_name_is_not_utf_8_is_kept_under_its_numbers(world: World) -> None:
-    found = verdicts(world, r"""run: ["touch \"$SEATRIAL_FILES/$(printf 'bad\\377name')\""]""")
+    found = verdicts(world, r"""run: ["touch \"$SEATRIAL_FILES/$(printf 'bad\\377name.txt')\""]""")
     assert found == {"bad": Verdict.PASSED, "good": Verdict.PASSED}
+    page = (world.run().path / "report.html").read_text()
+    assert r"bad\xffname.txt</a>" in page
+    assert "files/bad%FFname.txt" in page
+
+
+def test_what_a_job_made_is_no_page_of_the_report_and_what_quotes_its_log_is_its_owners(world: World) -> None:
+    keep = "cd $SEATRIAL_FILES; echo words | tee plain.txt drawing.svg page.html page nb.html; mkdir notebooks"
+    verdicts(world, f'run: ["{keep}; cp page.html notebooks/own.html; echo {{}} > notebooks/kept.ipynb"]')
+    page = (world.run().path / "report.html").read_text()
+    for name, linked in {
+        "plain.txt": True, "notebooks/kept.html": True, "notebooks/own.html": False,
+        "drawing.svg": False, "page.html": False, "page": False, "nb.html": False,
+    }.items():  # fmt: skip
+        assert f">{name}</{'a' if linked else 'span'}>" in page, name
+    ours = [path for path in world.run().path.rglob("*") if path.is_file() and "files" not in path.parts]
+    assert {(path.name, oct(path.stat().st_mode & 0o077)) for path in ours} - {("lock", "0o44")} == {
+        (path.name, "0o0") for path in ours if path.name != "lock"
+    }
+
+
+def test_a_hard_link_to_a_file_of_somebody_else_is_not_kept(world: World) -> None:
+    precious = world.folder / "precious"
+    precious.write_text("still here")
+    precious.chmod(0o400)
+    links = f"ln {precious} $SEATRIAL_FILES/outside; echo own > inside; ln inside $SEATRIAL_FILES/first; "
+    verdicts(world, f'run: ["{links} ln inside $SEATRIAL_FILES/second"]')
+    kept = {path.name for path in world.run().path.glob("cells/*/1/files/*")}
+    assert kept == {"first", "second"}
+    assert precious.stat().st_nlink == 1
+    assert precious.stat().st_mode & 0o777 == 0o400
 
 
 @pytest.mark.parametrize("name", ["supervisor.json", "job.json", "records.jsonl"])
@@ -69,7 +99,8 @@ def test_one_bad_folder_of_a_job_stops_neither_attach_nor_cancel_nor_reap(world:
 
 def test_folders_in_folders_without_end_harm_nobody_else(world: World) -> None:
     deep = 'python3 -c \'import os\\nfor i in range(2000):\\n  os.mkdir(\\"d\\"); os.chdir(\\"d\\")\''
-    found = verdicts(world, f'run: ["{deep}", "cd $SEATRIAL_FILES; {deep}"]', check=3)
+    fields = f'env: {{T: {{secret: TOKEN}}}}, run: ["{deep}", "cd $SEATRIAL_FILES; {deep}"]'
+    found = verdicts(world, fields, check=3, TOKEN="hunter2hunter2")
     assert found["good"] is Verdict.PASSED
     assert found["bad"] is Verdict.INFRA
 

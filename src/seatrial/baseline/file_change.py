@@ -75,7 +75,7 @@ def _write(changed: FileChange, path: Path) -> None:
         mode = path.stat().st_mode & 0o777 if path.exists() else None
         if (path.read_bytes() if path.exists() else None) != changed.before:
             raise FileChanged(changed.path)
-        write_whole(path, changed.after)
+        write_whole(path, changed.after, mode=mode or 0o644)
         if mode is not None:
             path.chmod(mode)
     finally:

@@ -154,7 +154,8 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
     """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
     from seatrial.record import owner_of
 
-    with open(prepared.folder.path / "console.txt", "ab") as console:
+    path = prepared.folder.path / "console.txt"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as console:
         process = subprocess.Popen(
             [sys.executable, "-m", "seatrial", "attach", str(prepared.folder.path), "--runs", str(runs)],
             stdin=subprocess.DEVNULL,

@@ -144,16 +144,16 @@ def _read(path: Path, kind: type[T]) -> T:
         raise DamagedFile(path, str(error)) from error
 
 
-def write_whole(path: Path, data: bytes, sync: bool = True) -> None:
+def write_whole(path: Path, data: bytes, sync: bool = True, mode: int = 0o600) -> None:
     """Write so that a reader, or a kill at any instant, sees the old file or the new one, never a part. So does a loss
-    of power, with `sync`."""
+    of power, with `sync`. The `mode` is that of logs, which most of what is written quotes."""
     part = f"{path}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        file = os.open(part, flags, 0o644)
+        file = os.open(part, flags, mode)
     except FileNotFoundError:
         os.makedirs(path.parent, exist_ok=True)
-        file = os.open(part, flags, 0o644)
+        file = os.open(part, flags, mode)
     try:
         try:
             view = memoryview(data)

@@ -38,7 +38,7 @@ class Journal:
         entries, good_bytes = read_journal(path) if path.exists() else ([], 0)
         self.past = entries
         self._next = len(entries)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._file, good_bytes)
         self._end = os.lseek(self._file, 0, os.SEEK_END)
         self._syncing: asyncio.Task[None] | None = None

@@ -44,8 +44,8 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
         page = notebook.with_suffix(".html")
         write(f"notebook {notebook.relative_to(folder)}", page, partial(_notebook_page, notebook))
     write("junit", folder / "junit.xml", lambda: render_junit(results, folder))
-    write("markdown", folder / "report.md", lambda: render_markdown(results, folder).encode())
-    write("html", folder / "report.html", lambda: render_html(results, folder).encode())
+    write("markdown", folder / "report.md", lambda: render_markdown(results, folder).encode("utf-8", "replace"))
+    write("html", folder / "report.html", lambda: render_html(results, folder).encode("utf-8", "replace"))
     if failed:
         raise ReportError(failed)
     return written

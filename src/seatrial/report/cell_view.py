@@ -127,7 +127,8 @@ def read_cell(folder: Path, cell: CellResult, base: str = "") -> CellView:
 
 
 def url(path: str) -> str:
-    return quote(path, safe="/.-_~")
+    """Also where it is not UTF-8."""
+    return quote(os.fsencode(path), safe="/.-_~")
 
 
 def _notebook(step: ObservedStep) -> NotebookView:

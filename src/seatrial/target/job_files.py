@@ -5,6 +5,7 @@ import contextlib
 import os
 import shutil
 import stat
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -73,7 +74,8 @@ async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> Asy
 
 
 def fetch(folder: Path, path: str, into: Path) -> bool:
-    """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere."""
+    """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere, of
+    either kind."""
     if not into.parent.is_dir():
         into.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -86,6 +88,7 @@ def fetch(folder: Path, path: str, into: Path) -> bool:
             raise TargetError(f"a job keeps records.jsonl, log.txt and files/..., not {path!r}")
         if source.is_symlink() and not _stays_inside(source, folder / "files"):
             return False
+        _drop_foreign(folder)
         if source.is_dir():
             _take_folder(source, into, folder / "files")
             return True
@@ -101,7 +104,7 @@ def _join_log(folder: Path, into: Path) -> bool:
     if not (folder / LOG_NAME).exists():
         return False
     into.unlink(missing_ok=True)
-    with open(into, "wb") as file:
+    with open(os.open(into, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.writelines(reader.blocks())
     return True
 
@@ -122,6 +125,35 @@ def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
                 _take_folder(Path(entry.path), goal, root, depth + 1)
             else:
                 _take_file(Path(entry.path), goal)
+
+
+def _drop_foreign(folder: Path) -> None:
+    """Files that have a name outside of the job's folder are not the job's: they would change with whatever becomes of
+    them there, and would be changed by being kept. Once, for what is taken has a second name from then on."""
+    done = folder / "foreign-dropped"
+    if done.exists():
+        return
+    found = ((path, os.lstat(path)) for path in _files_below(str(folder)))
+    several = {path: (one.st_dev, one.st_ino, one.st_nlink) for path, one in found if one.st_nlink > 1}
+    inside = Counter(several.values())
+    for path, known in several.items():
+        if known[2] > inside[known] and path.startswith(f"{folder}/files/"):
+            os.unlink(path)
+    done.touch(0o600)
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """As far down as anything is taken from."""
+    waiting = [(folder, 0)]
+    while waiting:
+        at, depth = waiting.pop()
+        make_accessible(at)
+        with os.scandir(at) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry.path
+                elif depth <= MOST_DEPTH:
+                    waiting.append((entry.path, depth + 1))
 
 
 def make_accessible(folder: Path | str) -> None:

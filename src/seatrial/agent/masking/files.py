@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import stat
-from typing import Iterable, Iterator
+from typing import Iterable, Iterator, List
 
 from .mask import Mask
 
@@ -19,7 +19,14 @@ def mask_files(folder: str, mask: Mask) -> str:
     """Mask every file below `folder` that holds a secret. What cannot be masked is deleted, and reported in words."""
     if not mask.values or os.path.islink(folder) or not os.path.isdir(folder):
         return ""
-    problems = []
+    try:
+        return "; ".join(_mask_below(folder, mask))
+    except RecursionError:
+        return "folders in folders are too many to look for secrets in: what was kept is not"
+
+
+def _mask_below(folder: str, mask: Mask) -> List[str]:
+    problems: List[str] = []
 
     def not_kept(error: OSError, path: str) -> None:
         where = mask.text(os.path.relpath(path, folder))
@@ -36,7 +43,7 @@ def mask_files(folder: str, mask: Mask) -> str:
                 _delete(path)
         for name in names + folders:
             _mask_name(parent, name, mask)
-    return "; ".join(problems)
+    return problems
 
 
 def open_folders(folder: str) -> None:

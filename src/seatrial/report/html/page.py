@@ -4,12 +4,14 @@ Everything foreign goes through the template's escaping, and the page's own poli
 every request.
 """
 
+import contextlib
+import os
 import time
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from seatrial.job import CELLS_WORST_FIRST, CellResult, Finding, RunResults, Verdict
@@ -24,6 +26,7 @@ from seatrial.report.text import axes_text, count, duration_text, one_line, shor
 MOST_EVIDENCE = 8_000
 MOST_NOTEBOOK_CELLS = 120
 MOST_CHARTS = 300  # cells with charts: those that failed first
+INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
 OPEN = 5  # failures that are open from the start
 
 
@@ -186,7 +189,23 @@ def _cell(results: RunResults, view: CellView, place: int) -> CellSection:
 
 def _links(view: CellView) -> list[Link]:
     links = [Link(log.removeprefix(f"{view.base}/"), url(log)) for log in view.logs]
-    return links + [Link(one_line(name.removeprefix("files/")), url(f"{view.base}/{name}")) for name in view.kept]
+    for name in view.kept:
+        shown = os.fsencode(name.removeprefix("files/")).decode("utf-8", "backslashreplace")
+        links.append(Link(one_line(shown), url(f"{view.base}/{name}") if _inert(name, view) else ""))
+    return links
+
+
+def _inert(name: str, view: CellView) -> bool:
+    """Whether a browser only shows it. What a job made could be a program that then runs as if it were of this report:
+    a page, a drawing, or a file whose name says nothing and whose content a browser goes by. Pages of notebooks are
+    ours, written over whatever was there."""
+    path = PurePath(name)
+    if path.suffix == ".html" and path.parts[:2] == ("files", "notebooks"):
+        return str(path.with_suffix(".ipynb")) in view.kept
+    if path.suffix == ".ipynb":
+        with contextlib.suppress(OSError), (view.folder / name).open("rb") as file:
+            return file.read(1) == b"{"  # browsers do not know the name, and take no such file for a page
+    return path.suffix.lower() in INERT
 
 
 def _steps(view: CellView) -> list[dict[str, Any]]:
