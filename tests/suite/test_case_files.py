@@ -1,4 +1,5 @@
 import random
+import re
 from pathlib import Path
 
 import msgspec
@@ -364,3 +365,9 @@ def test_a_case_without_an_answer_is_a_problem_unless_it_is_to_be_recorded(tmp_p
     assert read_cases([cases], answers, unanswered=True)[0].answer is None
     with pytest.raises(SuiteError, match="No such file"):
         read_cases([cases], answers)
+
+
+def test_the_cases_in_the_docs_are_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "answers.md").read_text()
+    (text,) = re.findall(r"^```yaml\n(# cases.yaml\n.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(read(text)) == 5

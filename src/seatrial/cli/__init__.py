@@ -23,6 +23,8 @@ COMMANDS = {
     "history": "Show past figures: bounds, changes, alarms, and what people said of them.",
     "compare": "Say what moved between two runs, by how much and how sure.",
     "baseline": "Show bounds, make them from the history, move or widen them, each change with its reason.",
+    "record": "Write what a trusted model server answers as what is expected of others.",
+    "calibrate": "Measure how far the answers of a trusted model server are apart when nothing is wrong.",
     "import": "Make a suite from a file of another tool.",
     "schema": "Print the JSON Schema of suites, for editors.",
 }

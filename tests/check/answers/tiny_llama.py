@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
-FILE = Path(__file__).parents[3] / "examples" / "serving" / "model" / "tiny-f32.gguf"
+FILE = Path(__file__).parents[3] / "examples" / "serving" / "server" / "model" / "tiny-f32.gguf"
 HEADS, WIDTH, LAYERS = 2, 32, 2
 END = 2
 PROMPTS = (

@@ -1,7 +1,7 @@
 """Case files: read into the neutral request and answer, and written back."""
 
 from seatrial.suite.cases.read import CaseFile, Dialect, cases_of, read_case_file, read_cases
-from seatrial.suite.cases.write import answer_data, case_data, error_data, recorded
+from seatrial.suite.cases.write import answer_data, case_data, error_data, recorded, recorded_answers
 
 __all__ = [
     "CaseFile",
@@ -13,4 +13,5 @@ __all__ = [
     "read_case_file",
     "read_cases",
     "recorded",
+    "recorded_answers",
 ]

@@ -23,7 +23,7 @@ from seatrial.suite.cases.fields import camel
 from seatrial.suite.cases.read import LIMITS, CaseFile, Dialect, cases_of
 from seatrial.suite.document import CannotEdit, Document, check_data
 from seatrial.suite.problem import SuiteError
-from seatrial.suite.render import Tall
+from seatrial.suite.render import Indent, Tall, block_item
 from seatrial.suite.source import Source
 
 _MESSAGES = {
@@ -202,15 +202,42 @@ def recorded(source: Source, file: CaseFile, answers: Mapping[int, Answer]) -> s
     document = Document(source.text)
     wanted = list(source.data)
     for index, answer in answers.items():
-        response = None if answer.failure else answer_data(answer, file.dialect)
-        error = error_data(answer.failure) if answer.failure else None
-        document.set((index,), {"response": response, "error": error})
-        rest = {key: value for key, value in wanted[index].items() if key not in ("response", "error")}
-        wanted[index] = rest | ({"response": response} if response is not None else {"error": error})
+        values = _expected(answer, file.dialect)
+        document.set((index,), {"response": None, "error": None} | values)
+        wanted[index] = {
+            key: value for key, value in wanted[index].items() if key not in ("response", "error")
+        } | values
     after = Source(source.file, document.apply(), limits=LIMITS)
     check_data(after, wanted)
     try:
-        cases_of(after, unanswered=True)
+        cases_of(after, unanswered=True, answers=True)
     except SuiteError as error:
         raise CannotEdit(source.file, f"it would not be sound afterwards: {error}") from error
     return after.text
+
+
+def recorded_answers(source: Source, answers: Mapping[str, Answer], dialect: Dialect) -> str:
+    """The text of a file of answers alone, by the names of the cases: those that are there are changed in place, the
+    others come after them. Raises CannotEdit and SuiteError."""
+    known: dict[str, int] = {}
+    wanted: list[Any] = []
+    text = source.text
+    if source.root is not None or source.problems:  # there is more in it than comments
+        file = cases_of(source, unanswered=True, answers=True)
+        known = {case.name: index for index, case in enumerate(file.cases)}
+        text = recorded(source, file, {known[name]: one for name, one in answers.items() if name in known})
+        wanted = Source(source.file, text, limits=LIMITS).data
+    for name, one in answers.items():
+        if name not in known:
+            item = Tall({"name": name} | _expected(one, dialect))
+            text += ("" if not text or text.endswith("\n") else "\n") + "\n".join(block_item(item, 0, Indent())) + "\n"
+            wanted.append(dict(item))
+    after = Source(source.file, text, limits=LIMITS)
+    check_data(after, wanted)
+    return text
+
+
+def _expected(answer: Answer, dialect: Dialect) -> dict[str, Any]:
+    if answer.failure is not None:
+        return {"error": error_data(answer.failure)}
+    return {"response": answer_data(answer, dialect)}

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from seatrial.check.answers import Answered, Comparing, Rule, case_step, check_answers, tolerance_for
-from seatrial.job import Finding, Observation, Verdict
-from seatrial.job.generation import Case, Trouble
+from seatrial.check.answers import Answered, Comparing, Rule, Tolerance, case_step, check_answers, tolerance_for
+from seatrial.job import Finding, Observation, Verdict, convert
+from seatrial.job.generation import Case, Failure, Trouble
 from seatrial.job.serving import Ask, ServingWork, asks_of
 from seatrial.suite import Cell, substitute
 from seatrial.trial.serving.ended import Cause, trouble_of
@@ -24,20 +24,31 @@ def check_cases(
         answer = records.answers.get(ask.thing)
         if answer is None:
             yield _unanswered(case, ask, records, cause)
-        elif answer.failure is not None and (case.error is None or answer.failure.trouble is not Trouble.ANSWERED):
+        elif answer.failure is not None and not _is_an_answer(answer.failure, case, model_of(cell).purpose):
             found = trouble_of(answer.failure, cause, server)
             yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
         else:
             answered.append(Answered(case, ask.way, answer))
-    yield from check_answers(answered, comparing_of(cell), work.protocol)
+    if model_of(cell).purpose == "compare":
+        yield from check_answers(answered, comparing_of(cell), work.protocol)
+    else:
+        for one in answered:
+            yield Finding(case_step(one.case), one.way, Verdict.PASSED, message="answered")
     for planned in planned_cases(cell):
         if planned.skipped:
             yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=planned.skipped)
 
 
+def _is_an_answer(failure: Failure, case: Case, purpose: str) -> bool:
+    """An error that the server answered with is what was expected, or what is to be expected from now on."""
+    return failure.trouble is Trouble.ANSWERED and (case.error is not None or purpose == "record")
+
+
 def comparing_of(cell: Cell) -> Comparing:
     compare = model_of(cell).compare
-    return Comparing(Rule(compare.rule), tolerance_for(substitute(compare.precision, cell)))
+    known = cell.gathered.get("tolerance")
+    tolerance = convert(known, Tolerance) if known else tolerance_for(substitute(compare.precision, cell))
+    return Comparing(Rule(compare.rule), tolerance)
 
 
 def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: Cause) -> Finding:

@@ -11,6 +11,7 @@ from seatrial.job.generation import Case
 from seatrial.suite import Cell, Problem, SourceMark, SuiteError, substitute
 from seatrial.suite.cases import read_cases
 from seatrial.trial.serving.model import ServingTrial
+from seatrial.trial.serving.tolerances import read_tolerance
 
 
 class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,11 +25,15 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     assert isinstance(model, ServingTrial)
     paths = [cell.directory / substitute(path, cell) for path in model.cases]
     answers = cell.directory / substitute(model.answers, cell) if model.answers is not None else None
-    shards = substitute(model.shards, cell, typed=True)
-    found = {"cases": msgspec.to_builtins(list(_planned(read_cases(paths, answers), model, int(shards))))}
+    cases = read_cases(paths, answers, unanswered=model.purpose != "compare")
+    shards = int(substitute(model.shards, cell, typed=True))
+    gathered: dict[str, Any] = {"cases": msgspec.to_builtins(list(_planned(cases, model, shards)))}
+    if model.compare.tolerances is not None and model.purpose == "compare":
+        path = cell.directory / substitute(model.compare.tolerances, cell)
+        gathered["tolerance"] = msgspec.to_builtins(read_tolerance(path, cell.benchmark))
     if model.load is not None and model.load.arrivals.trace is not None:
-        found["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
-    return found
+        gathered["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
+    return gathered
 
 
 def read_trace(path: Path) -> list[float]:

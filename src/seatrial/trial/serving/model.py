@@ -103,18 +103,21 @@ class Compare(Model):
     precision: Text = Field(
         "f32", description="What the server computes in: how far rounding may move its figures.", examples=["bf16"]
     )
+    tolerances: Text | None = Field(
+        None, description="File of tolerances that `seatrial calibrate` wrote, relative to the suite."
+    )
 
-    @field_validator("precision")
-    @classmethod
-    def _known(cls, text: str) -> str:
-        if not has_placeholder(text):
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if self.tolerances is None and not has_placeholder(self.precision):
             try:
-                tolerance_for(text)
+                tolerance_for(self.precision)
             except KeyError:
                 raise ValueError(
-                    f"{text!r} is no precision with known tolerances; use {', '.join(TOLERANCES)}"
+                    f"{self.precision!r} is no precision with known tolerances; use {', '.join(TOLERANCES)}, or name "
+                    "the file of `tolerances` that `seatrial calibrate` writes"
                 ) from None
-        return text
+        return self
 
 
 class SkippedCase(Model):
@@ -149,6 +152,9 @@ class ServingTrial(TrialModel):
         1, description="Parts that the server splits the model into; cases for one shard are not asked of more."
     )
     compare: Compare = Field(Compare.model_construct(), description="How answers are compared.")
+    purpose: Literal["compare", "record", "calibrate"] = Field(
+        "compare", description="What answers are for; `seatrial record` and `seatrial calibrate` set it."
+    )
     stream: bool = Field(False, description="Every single case is also asked as a stream.")
     batching: bool = Field(False, description="Every case is asked alone, and again in a crowd.")
     concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases that are asked at a time.")

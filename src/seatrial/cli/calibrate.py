@@ -1,0 +1,93 @@
+"""`seatrial calibrate`: measures how far the answers of a trusted server are apart when nothing is wrong."""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import RUNS, fail
+
+if TYPE_CHECKING:
+    from seatrial.check.answers.calibration import Calibrated
+    from seatrial.cli.trusted import TrustedCell
+
+
+@click.command()
+@click.argument("suite", type=click.Path(path_type=Path))
+@click.option("--select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash.")
+@click.option("--repeat", type=click.IntRange(min=1), default=2, show_default=True, help="Start each server so often.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The file of tolerances.  [default: what the trial names, or tolerances.yaml beside SUITE]",
+)
+@RUNS
+def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None, runs: Path) -> None:
+    """Ask the servers of SUITE every case, alone and in a crowd, and write how far the answers are apart: from what is
+    expected, and where nothing is, from each other.
+
+    The servers must be trusted: what is wrong with them becomes what is tolerated.
+    """
+    from seatrial.check.answers.calibration import calibrate
+    from seatrial.cli.trusted import ask_trusted
+    from seatrial.suite import substitute
+    from seatrial.trial.serving.parts import model_of
+    from seatrial.trial.serving.recording import to_calibrate
+
+    asked = ask_trusted(suite, "calibrate", select, runs, repeat)
+    by_series: dict[str, list[TrustedCell]] = {}
+    for one in asked.cells:
+        by_series.setdefault(one.cell.benchmark, []).append(one)
+    found: dict[Path, dict[str, Calibrated]] = {}
+    for series, cells in by_series.items():
+        cell = cells[0].cell
+        compare = model_of(cell).compare
+        seen = calibrate(to_calibrate([one.answers for one in cells]), substitute(compare.precision, cell))
+        _print(series, seen)
+        if seen.tolerance is None:
+            fail(f"{series}: no answer has tokens with log-probabilities, so there is nothing to measure", 1)
+        named = cell.directory / substitute(compare.tolerances, cell) if compare.tolerances else None
+        found.setdefault(out or named or cell.directory / "tolerances.yaml", {})[series] = seen
+    for path, entries in found.items():
+        _write(path, entries, asked.run, repeat)
+        click.echo(f"wrote {path}; a trial uses it by `compare: {{tolerances: {os.path.relpath(path, suite.parent)}}}`")
+
+
+def _print(series: str, seen: "Calibrated") -> None:
+    click.echo(f"\n{series}")
+    click.echo(
+        f"  {seen.answers} answers, {seen.positions} tokens: a log-probability moved by up to {seen.largest:.3g}, all "
+        f"by {seen.rms:.3g} (root mean square); {seen.near_ties} went another way"
+    )
+    if seen.tolerance is not None:
+        one = seen.tolerance
+        click.echo(f"  tolerance: drift {one.drift:g}, rms {one.rms:g}, near_tie {one.near_tie:g}")
+    if seen.floored:
+        click.echo("  next to nothing moved: this is a tenth of what the precision has without calibration")
+
+
+def _write(path: Path, entries: "dict[str, Calibrated]", run: str, repeat: int) -> None:
+    import msgspec
+
+    from seatrial.record import write_whole
+    from seatrial.suite import SuiteError
+    from seatrial.suite.document import CannotEdit
+    from seatrial.trial.serving.tolerances import with_tolerances
+
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    tolerances = {}
+    for series, seen in entries.items():
+        assert seen.tolerance is not None
+        source = (
+            f"{day}, run {run}: {seen.answers} answers, {seen.positions} tokens, alone and in a crowd, servers started "
+            f"{repeat} times; largest {seen.largest:.3g}, rms {seen.rms:.3g}, {seen.near_ties} near ties"
+        )
+        tolerances[series] = msgspec.structs.replace(seen.tolerance, source=source)
+    try:
+        text = path.read_text() if path.exists() else ""
+        write_whole(path, with_tolerances(text, str(path), tolerances).encode())
+    except (SuiteError, CannotEdit) as error:
+        fail(str(error))

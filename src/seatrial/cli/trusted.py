@@ -1,0 +1,110 @@
+"""What `record` and `calibrate` share: they run the serving trials of a suite for the answers, and judge nothing."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from seatrial.cli.options import fail, loaded
+
+if TYPE_CHECKING:
+    from seatrial.suite import Cell, Suite
+    from seatrial.trial.serving.recording import CaseAnswers
+
+SERVING = "serving"
+
+
+class TrustedCell(NamedTuple):
+    cell: "Cell"
+    answers: "list[CaseAnswers]"
+
+
+class TrustedRun(NamedTuple):
+    run: str
+    cells: list[TrustedCell]
+
+
+def ask_trusted(
+    suite: Path, purpose: str, select: tuple[str, ...], runs: Path, repeat: int = 1, one_each: bool = False
+) -> TrustedRun:
+    """Run the serving cells that are meant, and read what came back. Ends the command where any of them failed: what a
+    server answers that does not hold out is not to be trusted."""
+    from seatrial.cli.execute import execute
+    from seatrial.engine import RunOptions, SecretError, create
+    from seatrial.plan import PlanError, Selection, expand
+    from seatrial.record.history import open_history
+    from seatrial.suite import SuiteError
+
+    read = _for_purpose(loaded(suite), purpose)
+    read = read.repeated(repeat) if repeat > 1 else read
+    try:
+        plan = expand(read, Selection(select))
+        if one_each:
+            _check_one_each(plan.cells)
+        prepared = create(read, plan, runs, RunOptions(retries=0))
+    except (PlanError, SuiteError, SecretError) as error:
+        fail(str(error))
+    # A history of its own: what was asked to be recorded says nothing of how trials went.
+    code = execute(prepared, open_history(prepared.folder.path / "history.db"))
+    if code:
+        click.echo(
+            f"seatrial: nothing was written: not every server answered everything ({prepared.folder.run})", err=True
+        )
+        raise SystemExit(code)
+    return TrustedRun(prepared.folder.run, [_read(prepared.folder.path, cell) for cell in prepared.plan.cells])
+
+
+def _for_purpose(suite: "Suite", purpose: str) -> "Suite":
+    from seatrial.plugins import models
+    from seatrial.suite import SuiteError, from_data
+
+    trials = {
+        name: {**suite.data["trials"][name], "purpose": purpose}
+        for name, trial in suite.trials.items()
+        if trial.kind == SERVING
+    }
+    if not trials:
+        fail(f"{suite.path} has no trial of kind {SERVING}")
+    try:
+        return from_data({**suite.data, "trials": trials}, suite.directory, *models(), path=suite.path)
+    except SuiteError as error:
+        fail(str(error))
+
+
+def _check_one_each(cells: "tuple[Cell, ...]") -> None:
+    """Of cells that would write the same file, one is the reference, and only a person can say which."""
+    by_file: dict[Path, list[str]] = {}
+    for cell in cells:
+        for path in written_files(cell):
+            by_file.setdefault(path, []).append(cell.id)
+    for path, ids in by_file.items():
+        if len(ids) > 1:
+            names = "\n".join(f"  --select '{name}'" for name in ids[:20])
+            fail(f"{len(ids)} cells would write {path}; say which one is trusted:\n{names}")
+
+
+def written_files(cell: "Cell") -> list[Path]:
+    """Where what is expected of a cell is written: its file of answers, or its files of cases."""
+    from seatrial.suite import substitute
+    from seatrial.trial.serving.parts import model_of
+
+    model = model_of(cell)
+    paths = [model.answers] if model.answers is not None else list(model.cases)
+    return [cell.directory / substitute(path, cell) for path in paths]
+
+
+def _read(folder: Path, cell: "Cell") -> TrustedCell:
+    from seatrial.record import DamagedFile, RunFolder
+    from seatrial.trial.serving.parts import DRIVER
+    from seatrial.trial.serving.recording import answers_in
+
+    run = RunFolder(folder)
+    results = run.read_results()
+    done = next((one for one in results.cells if one.hash == cell.hash), None) if results else None
+    if done is None or not done.attempts:
+        fail(f"{folder} has no results of {cell.id}", 3)
+    try:
+        observed = {DRIVER: run.read_observation(cell.hash, done.attempts[-1].number, DRIVER)}
+    except DamagedFile as error:
+        fail(str(error), 3)
+    return TrustedCell(cell, answers_in(cell, observed))
