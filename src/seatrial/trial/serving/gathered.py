@@ -10,6 +10,8 @@ from seatrial.job import Unreadable, convert, read_regular
 from seatrial.job.generation import Case
 from seatrial.suite import Cell, Problem, SourceMark, SuiteError, substitute
 from seatrial.suite.cases import read_cases
+from seatrial.trial.protocol import MISSING
+from seatrial.trial.serving.config_rules import AXIS, cell_problems
 from seatrial.trial.serving.model import ServingTrial
 from seatrial.trial.serving.tolerances import read_tolerance
 
@@ -28,6 +30,8 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     cases = read_cases(paths, answers, unanswered=model.purpose != "compare")
     shards = int(substitute(model.shards, cell, typed=True))
     gathered: dict[str, Any] = {"cases": msgspec.to_builtins(list(_planned(cases, model, shards)))}
+    if model.server.protocol == "tgis" and (wrong := cell_problems(cell)):
+        gathered[MISSING] = [f"{cell.axes.get(AXIS, AXIS)}: {why}" for why in wrong]
     if model.compare.tolerances is not None and model.purpose == "compare":
         path = cell.directory / substitute(model.compare.tolerances, cell)
         gathered["tolerance"] = msgspec.to_builtins(read_tolerance(path, cell.benchmark))
