@@ -96,7 +96,7 @@ def work_of(cell: Cell) -> ServingWork:
         seed=model.seed,
         request_s=model.request_s,
         ready_s=server.ready.within_s,
-        load=model.load.work(model.seed, trace_of(cell)) if model.load else None,
+        load=model.load.work(model.seed, trace_of(cell)) if model.load and model.purpose == "compare" else None,
     )
 
 
