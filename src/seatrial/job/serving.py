@@ -12,6 +12,7 @@ from seatrial.job.generation import Mode, Request
 from seatrial.job.load import LoadWork
 
 TOKEN = "SEATRIAL_SERVER_TOKEN"  # variable of the driver: what it shows the server
+EMBEDDINGS_TOKEN = "SEATRIAL_EMBEDDINGS_TOKEN"  # the same, for what embeds texts
 SERVER_PORT = "serve"  # the name of the port of the part `server`
 
 # Notes of the driver, beside those of every driver.
@@ -38,6 +39,12 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     request: Request
     error: bool = False  # an error is expected: whatever comes is the answer
+    texts: tuple[str, ...] = ()  # that are expected, where answers are compared by their embeddings
+
+
+class Embeddings(msgspec.Struct, frozen=True, omit_defaults=True):
+    url: str  # of an endpoint with `/v1/embeddings`
+    model: str = ""
 
 
 class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,6 +63,7 @@ class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
     request_s: float = 60.0
     ready_s: float = 600.0
     load: LoadWork | None = None
+    embeddings: Embeddings | None = None
 
 
 class Ask(msgspec.Struct, frozen=True):

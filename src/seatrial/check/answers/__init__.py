@@ -3,10 +3,11 @@
 from seatrial.check.answers.comparison import Agreement, Comparison
 from seatrial.check.answers.findings import Answered, case_step, check_answers
 from seatrial.check.answers.judge import judge_answers
-from seatrial.check.answers.rules import Comparing, Rule, cosine
+from seatrial.check.answers.rules import LEAST_SIMILARITY, Comparing, Rule
 from seatrial.check.answers.tolerance import TOLERANCES, Tolerance, tolerance_for
 
 __all__ = [
+    "LEAST_SIMILARITY",
     "TOLERANCES",
     "Agreement",
     "Answered",
@@ -16,7 +17,6 @@ __all__ = [
     "Tolerance",
     "case_step",
     "check_answers",
-    "cosine",
     "judge_answers",
     "tolerance_for",
 ]

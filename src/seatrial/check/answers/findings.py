@@ -22,6 +22,7 @@ class Answered(msgspec.Struct, frozen=True):
     case: Case
     way: str
     answer: Answer
+    thing: str = ""  # what the driver calls it
 
 
 def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: str) -> Iterator[Finding]:

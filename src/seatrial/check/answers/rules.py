@@ -82,12 +82,6 @@ def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Com
     return Comparison(Agreement.DIVERGED, message, None, similarity, least)
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Of the angle between two embeddings; 0 for one that is nothing."""
-    size = math.sqrt(sum(a * a for a in one)) * math.sqrt(sum(b * b for b in other))
-    return sum(a * b for a, b in zip(one, other, strict=True)) / size if size else 0.0
-
-
 # ---- figures within a tolerance, and nothing more or less than is expected
 
 _Near = Callable[[float, float], bool]

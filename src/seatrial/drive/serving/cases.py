@@ -11,7 +11,8 @@ import msgspec
 
 from seatrial.drive.driver import NOTE_BYTES, Driver
 from seatrial.drive.serving.client import Client, Clock, busy_for_s, wait_for
-from seatrial.job.generation import Answer, Failure, Trouble
+from seatrial.drive.serving.embeddings import Embedder
+from seatrial.job.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.job.serving import GONE, ORDER, PIECE, Ask, ServingWork, phases_of
 
 PATIENCE_S = 10.0  # with a server that was ready and takes no connection
@@ -22,8 +23,8 @@ PIECE_BYTES = NOTE_BYTES // 2
 
 
 class Asking:
-    def __init__(self, driver: Driver, work: ServingWork, client: Client) -> None:
-        self._driver, self._work, self._client = driver, work, client
+    def __init__(self, driver: Driver, work: ServingWork, client: Client, embedder: Embedder | None = None) -> None:
+        self._driver, self._work, self._client, self._embedder = driver, work, client, embedder
         self._in_flight = 0
         self._late = 0
         self._unreachable_since: Clock | None = None
@@ -66,7 +67,7 @@ class Asking:
                 answer, refused = await self._ask(ask)
             finally:
                 self._in_flight -= 1
-            self._record(ask, answer, beside, refused)
+            self._record(ask, answer, beside, refused, await self._similarities(ask, answer))
             self._watch(answer.failure)
 
     async def _ask(self, ask: Ask) -> tuple[Answer, int]:
@@ -109,12 +110,21 @@ class Asking:
             self._gone = why
             self._driver.note(GONE, why=why)
 
-    def _record(self, ask: Ask, answer: Answer, beside: int, refused: int) -> None:
+    async def _similarities(self, ask: Ask, answer: Answer) -> list[float]:
+        """To the texts that are expected, where answers are compared so; nothing where that makes no sense."""
+        expected = self._work.questions[ask.case].texts
+        made = (merge_messages(answer.messages),) if answer.messages else answer.generations
+        if self._embedder is None or answer.failure is not None or len(made) != len(expected):
+            return []
+        return await self._embedder.similarities(expected, [one.text or "" for one in made])
+
+    def _record(self, ask: Ask, answer: Answer, beside: int, refused: int, similarities: list[float]) -> None:
         """The answer as one note, or as pieces where it is too long for that. A stream's messages say it all."""
         if ask.stream and answer.messages:
             answer = msgspec.structs.replace(answer, generations=())
         data = msgspec.json.encode(answer)
-        said = {"beside": beside, **({"refused": refused} if refused else {})}
+        said: dict[str, Any] = {"beside": beside, **({"refused": refused} if refused else {})}
+        said |= {"similarities": similarities} if similarities else {}
         if len(data) <= PIECE_BYTES:
             self._driver.finish(ask.thing, answer=msgspec.Raw(data), **said)
             return

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.cases import Asking
 from seatrial.drive.serving.client import make_client
+from seatrial.drive.serving.embeddings import Embedder
 from seatrial.drive.serving.load import offer_load
 from seatrial.drive.serving.ready import wait_until_ready
 from seatrial.job import Unreadable, convert
-from seatrial.job.serving import SERVER_PORT, TOKEN, ServingWork
+from seatrial.job.serving import EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, ServingWork
 
 
 async def drive(driver: Driver) -> None:
@@ -20,13 +21,16 @@ async def drive(driver: Driver) -> None:
         raise DriverError(f"this Seatrial does not know such work: {error}") from error
     async with _address(driver, work) as url:
         client = make_client(work, url, os.environ.get(TOKEN, ""))
+        embedder = Embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
         try:
             if await wait_until_ready(driver, work, client):
-                await Asking(driver, work, client).run()
+                await Asking(driver, work, client, embedder).run()
                 if work.load is not None and not driver.stopping.is_set():
                     await offer_load(driver, work, work.load, client)
         finally:
             await client.close()
+            if embedder is not None:
+                await embedder.close()
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from seatrial.suite.tgis_tester.variables import (
 
 CLUSTER, SERVER = "cluster", "server"
 LAUNCHER, VLLM = "exec text-generation-launcher", "exec python -m vllm_tgis_adapter"
+EMBEDDINGS = "http://127.0.0.1:8090"
 # Where the images write: their root file system is read-only.
 _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
 _A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
@@ -80,10 +81,15 @@ class _Suite:
             "runtime": SERVER,
             "server": self._server(config),
             **({"stream": True} if runner.generate_stream else {}),
-            "compare": {"rule": runner.evaluation_strategy, "precision": precision(config)},
+            "compare": {"rule": runner.evaluation_strategy, "precision": precision(config), **self._embeddings()},
             "concurrency": max(1, config.max_concurrent_requests),
             "timeout": {"queue": minutes(worker.scheduled_timeout_secs)},
         }
+
+    def _embeddings(self) -> dict[str, Any]:
+        if self._config.runner.evaluation_strategy != "embeddings_similarity":
+            return {}
+        return {"embeddings": {"url": EMBEDDINGS, "model": "sentence-transformers/all-MiniLM-L6-v2"}}
 
     def _server(self, config: ModelConfig) -> dict[str, Any]:
         ready = {"within": minutes(self._config.worker.ready_timeout_secs)}
@@ -187,6 +193,8 @@ class _Suite:
                 f"at most {worker.max_parallel_workers} servers at once over all targets: `seatrial run --parallel "
                 f"{worker.max_parallel_workers}`; a target knows only its own"
             )
+        if self._embeddings():
+            lines.append(f"what embeds texts: tgis-tester does itself; here an endpoint at {EMBEDDINGS}, or another")
         lines.append(f"that results go to the bucket {config.runner.object_store_bucket}: copy the run folder there")
         if config.runner.validate_models:
             lines.append("`validate_models`: whether the cache has a model shows when its server starts")

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
-from seatrial.check.answers import Answered, Comparing, Rule, Tolerance, case_step, check_answers, tolerance_for
+import msgspec
+
+from seatrial.check.answers import Answered, Comparing, Tolerance, case_step, check_answers, tolerance_for
+from seatrial.check.answers.answer import generations_of
 from seatrial.job import Finding, Observation, Verdict, convert
 from seatrial.job.generation import Case, Failure, Trouble
 from seatrial.job.serving import Ask, ServingWork, asks_of
@@ -28,9 +31,9 @@ def check_cases(
             found = trouble_of(answer.failure, cause, server)
             yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
         else:
-            answered.append(Answered(case, ask.way, answer))
+            answered.append(Answered(case, ask.way, answer, ask.thing))
     if model_of(cell).purpose == "compare":
-        yield from check_answers(answered, comparing_of(cell), work.protocol)
+        yield from check_answers(answered, _with_similarities(comparing_of(cell), answered, records), work.protocol)
     else:
         for one in answered:
             yield Finding(case_step(one.case), one.way, Verdict.PASSED, message="answered")
@@ -44,11 +47,23 @@ def _is_an_answer(failure: Failure, case: Case, purpose: str) -> bool:
     return failure.trouble is Trouble.ANSWERED and (case.error is not None or purpose == "record")
 
 
+def _with_similarities(comparing: Comparing, answered: list[Answered], records: DriverRecords) -> Comparing:
+    if not comparing.rule.similarity:
+        return comparing
+    found: dict[tuple[str, str], float] = {}
+    for one in answered:
+        expected = one.case.answer.generations if one.case.answer is not None else ()
+        similar = records.similarities.get(one.thing, [])
+        for wanted, made, value in zip(expected, generations_of(one.answer), similar, strict=False):
+            found[wanted.text or "", made.text or ""] = value
+    return msgspec.structs.replace(comparing, similarities=found)
+
+
 def comparing_of(cell: Cell) -> Comparing:
     compare = model_of(cell).compare
     known = cell.gathered.get("tolerance")
     tolerance = convert(known, Tolerance) if known else tolerance_for(substitute(compare.precision, cell))
-    return Comparing(Rule(compare.rule), tolerance)
+    return Comparing(compare.rule, tolerance, compare.similarity)
 
 
 def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: Cause) -> Finding:

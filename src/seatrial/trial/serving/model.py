@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from seatrial.check.answers import TOLERANCES, Rule, tolerance_for
+from seatrial.check.answers import LEAST_SIMILARITY, TOLERANCES, Rule, tolerance_for
 from seatrial.job.generation import Case
 from seatrial.job.load import LOAD
 from seatrial.suite import (
@@ -96,6 +96,14 @@ class Server(Model):
         return self
 
 
+class EmbeddingsEndpoint(Model):
+    """Where embeddings of texts are had: anything that answers `/v1/embeddings` as OpenAI does."""
+
+    url: Text = Field(min_length=1, description="Its address, without `/v1`.", examples=["http://127.0.0.1:8090"])
+    model: Text = Field("", description="Name of the model there.")
+    token: SecretRef | None = Field(None, description="Secret that is sent as the bearer token.")
+
+
 class Compare(Model):
     """How answers are compared with what is expected."""
 
@@ -106,6 +114,22 @@ class Compare(Model):
     tolerances: Text | None = Field(
         None, description="File of tolerances that `seatrial calibrate` wrote, relative to the suite."
     )
+
+    similarity: float = Field(
+        LEAST_SIMILARITY, ge=-1, le=1, description="Least cosine of two embeddings, for the rule `embedding`."
+    )
+    embeddings: EmbeddingsEndpoint | None = Field(None, description="What embeds texts, for the rule `embedding`.")
+
+    @model_validator(mode="after")
+    def _embedded(self) -> Self:
+        if self.rule.similarity and self.embeddings is None:
+            raise ValueError(
+                f"the rule {self.rule.value} needs `embeddings`: {{url: …, model: …}}, an endpoint that answers "
+                "`/v1/embeddings` as OpenAI does"
+            )
+        if self.embeddings is not None and not self.rule.similarity:
+            raise ValueError(f"`embeddings` is for the rule `embedding`; the rule is {self.rule.value}")
+        return self
 
     @model_validator(mode="after")
     def _known(self) -> Self:

@@ -3,7 +3,8 @@
 import msgspec
 
 from seatrial.job import Environment, Job, Limits, Part, Port, Ready, Resources, Step
-from seatrial.job.serving import SERVER_PORT, TOKEN, Question, ServingWork, Tls
+from seatrial.job.generation import Case
+from seatrial.job.serving import EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, Embeddings, Question, ServingWork, Tls
 from seatrial.suite import HERE, Cell, substitute
 from seatrial.trial.job import make_job, workspace_inputs
 from seatrial.trial.planned import plan_workspace
@@ -63,7 +64,9 @@ def _longer(limits: Limits, ready_s: float) -> Limits:
 
 def _driver(cell: Cell, job: Job) -> Job:
     """Its environment is Seatrial's own, without the server's variables: it needs none of them."""
-    token = model_of(cell).server.token
+    model = model_of(cell)
+    embeddings = model.compare.embeddings
+    tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
     work = msgspec.to_builtins(work_of(cell))
     return msgspec.structs.replace(
         job,
@@ -73,7 +76,7 @@ def _driver(cell: Cell, job: Job) -> Job:
         environment=Environment("seatrial", seatrial=True),
         resources=Resources(),
         env={},
-        secrets={TOKEN: token.secret} if token else {},
+        secrets={name: one.secret for name, one in tokens.items() if one is not None},
         inputs=(),
     )
 
@@ -82,8 +85,9 @@ def work_of(cell: Cell) -> ServingWork:
     """What the driver of this cell is given to do."""
     model = model_of(cell)
     server = model.server
+    embeddings = model.compare.embeddings if model.purpose == "compare" else None
     return ServingWork(
-        questions=tuple(Question(case.name, case.request, case.error is not None) for case in asked_cases(cell)),
+        questions=tuple(_question(case, embeddings is not None) for case in asked_cases(cell)),
         protocol=server.protocol,
         url=substitute(server.url, cell) or "",
         model=substitute(model.model, cell),
@@ -97,7 +101,13 @@ def work_of(cell: Cell) -> ServingWork:
         request_s=model.request_s,
         ready_s=server.ready.within_s,
         load=model.load.work(model.seed, trace_of(cell)) if model.load and model.purpose == "compare" else None,
+        embeddings=Embeddings(substitute(embeddings.url, cell), embeddings.model) if embeddings else None,
     )
+
+
+def _question(case: Case, with_texts: bool) -> Question:
+    expected = case.answer.generations if case.answer is not None and with_texts else ()
+    return Question(case.name, case.request, case.error is not None, tuple(one.text or "" for one in expected))
 
 
 def _tls(cell: Cell) -> Tls | None:

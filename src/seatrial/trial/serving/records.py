@@ -15,6 +15,7 @@ BEGUN, FINISHED = "begun", "finished"  # as every driver notes what it does
 class DriverRecords(msgspec.Struct, frozen=True):
     answers: dict[str, Answer] = {}  # by thing
     beside: dict[str, int] = {}  # how many others were being answered when it was asked
+    similarities: dict[str, list[float]] = {}  # to what is expected, by thing, where that was asked for
     begun: frozenset[str] = frozenset()
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
@@ -26,6 +27,7 @@ class DriverRecords(msgspec.Struct, frozen=True):
 def read_records(step: ObservedStep) -> DriverRecords:
     answers: dict[str, Answer] = {}
     beside: dict[str, int] = {}
+    similarities: dict[str, list[float]] = {}
     pieces: dict[str, list[str]] = {}
     begun, broken = set(), 0
     ready: dict[str, Any] | None = None
@@ -47,13 +49,14 @@ def read_records(step: ObservedStep) -> DriverRecords:
             try:
                 answers[thing] = _answer(note, pieces.pop(thing, []))
                 beside[thing] = int(note.get("beside") or 0)
+                similarities[thing] = convert(note.get("similarities") or [], list[float])
             except (Unreadable, KeyError, ValueError):
                 broken += 1
         elif kind == UNREADY:
             unready = note
         elif kind == GONE:
             gone = str(note.get("why"))
-    return DriverRecords(answers, beside, frozenset(begun), ready, unready, load, gone, broken)
+    return DriverRecords(answers, beside, similarities, frozenset(begun), ready, unready, load, gone, broken)
 
 
 def _answer(note: dict[str, Any], pieces: list[str]) -> Answer:
