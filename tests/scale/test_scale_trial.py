@@ -92,7 +92,7 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place_before_a_run_begins(worl
     (world.folder / "trace").write_text("0.5\nsoon\n")
     world.suite(SUITE.format(fields=FINE.replace("{rate: 5/s}", "{trace: trace}")))
     told = world.seatrial("run", "suite.yaml", check=2)
-    assert "trace:2:1: expected a time in seconds, got 'soon'" in told.stderr
+    assert "trace:2:1: 'soon' is no time" in told.stderr
     assert not list(world.folder.glob("runs/*/plan.json"))
 
 

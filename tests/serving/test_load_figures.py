@@ -1,16 +1,15 @@
 """When the requests of a load begin, and what their times come to: values alone."""
 
-from itertools import pairwise
-
 import pytest
 
 from seatrial.drive.driver import DriverError
-from seatrial.drive.serving.load.arrivals import offsets, requests_of
 from seatrial.drive.serving.load.figures import gaps, is_good, summarize, tpot, warmup
+from seatrial.drive.serving.load.prompts import requests_of
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.scrape import parse_metrics
+from seatrial.job.arrivals import Arrivals
 from seatrial.job.generation import Mode, Request
-from seatrial.job.load import Arrivals, Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
+from seatrial.job.load import Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
 from seatrial.job.serving import Question
 from seatrial.trial.serving.load_model import parse_bound
 
@@ -25,33 +24,6 @@ def timed(at_s: float, *tokens_s: float, counts: tuple[int, ...] = (), error: st
     one.end_s = one.stamps[-1] if tokens_s else at_s + 1.0
     one.error = error
     return one
-
-
-def test_a_rate_is_even_and_ends_by_number_or_by_time() -> None:
-    assert offsets(LoadWork(Arrivals("rate", 4.0), requests=3)) == [0.0, 0.25, 0.5]
-    assert len(offsets(LoadWork(Arrivals("rate", 4.0), seconds=2.0))) == 8
-
-
-def test_poisson_has_its_rate_its_scatter_and_the_order_of_its_seed() -> None:
-    load = LoadWork(Arrivals("poisson", 50.0), requests=20_000, seed=3)
-    times = offsets(load)
-    assert times == sorted(times)
-    assert times[-1] == pytest.approx(400.0, rel=0.03)
-    between = [later - earlier for earlier, later in pairwise(times)]
-    mean = sum(between) / len(between)
-    spread = (sum((gap - mean) ** 2 for gap in between) / len(between)) ** 0.5
-    assert spread == pytest.approx(mean, rel=0.05)
-    assert offsets(load) == times != offsets(LoadWork(Arrivals("poisson", 50.0), requests=20_000, seed=4))
-
-
-def test_bursts_ramps_and_traces() -> None:
-    assert offsets(LoadWork(Arrivals("burst", burst=2, every_s=5.0), requests=5)) == [0.0, 0.0, 5.0, 5.0, 10.0]
-    ramp = offsets(LoadWork(Arrivals("ramp", 1.0, 9.0, every_s=10.0), seconds=20.0))
-    assert sum(at_s < 10.0 for at_s in ramp) == pytest.approx(50, abs=1)  # (1 + 9) / 2 x 10
-    assert sum(at_s >= 10.0 for at_s in ramp) == pytest.approx(90, abs=1)
-    assert offsets(LoadWork(Arrivals("trace", times=(0.0, 0.5, 7.0)), seconds=2.0)) == [0.0, 0.5]
-    with pytest.raises(DriverError, match="no requests"):
-        offsets(LoadWork(Arrivals("trace", times=(9.0,)), seconds=2.0))
 
 
 def test_a_load_asks_every_case_that_it_can_equally_often_or_prompts_of_given_lengths() -> None:

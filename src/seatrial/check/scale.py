@@ -9,14 +9,15 @@ from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.finding import failed, passed
 from seatrial.job import Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
-from seatrial.job.scale import ScaleBound, StageFigures, WholeScale
+from seatrial.job.bound import FixedBound
+from seatrial.job.scale import StageFigures, WholeScale
 
 LATE_S, LATE_SHARE = 0.05, 0.1  # the driver or its watch may be so late, or a tenth of the tightest bound
 LEAST_RATE = 0.95  # of the offered rate
 
 
 def check_scale(
-    step: ObservedStep, ended: Exit, bounds: tuple[ScaleBound, ...]
+    step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...]
 ) -> tuple[list[Finding], dict[str, Any]]:
     """Findings and figures. What should have been measured and was not is a finding of its own."""
     bad = ended_badly(step, "driver", ended)
@@ -53,7 +54,7 @@ def _last_line(output: str) -> str:
     return lines[-1].strip() if lines else "it failed without a word"
 
 
-def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[ScaleBound, ...]) -> Finding:
+def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
     """Whether what was measured is the cluster, and not the one who measured."""
     tightest = min((bound.value for bound in bounds if bound.part), default=0.0)
     allowed_s = max(LATE_S, LATE_SHARE * tightest)
@@ -77,7 +78,7 @@ def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[ScaleBound, ...]
 
 
 def _bound(
-    step: ObservedStep, bound: ScaleBound, whole: WholeScale, stages: dict[str, StageFigures], trusted: bool
+    step: ObservedStep, bound: FixedBound, whole: WholeScale, stages: dict[str, StageFigures], trusted: bool
 ) -> Finding:
     check = f"bound {bound.name}"
     if not bound.part:
@@ -100,7 +101,7 @@ def _bound(
     return _judged(step, check, bound, found.value, text)
 
 
-def _judged(step: ObservedStep, check: str, bound: ScaleBound, value: float, text: str, evidence: str = "") -> Finding:
+def _judged(step: ObservedStep, check: str, bound: FixedBound, value: float, text: str, evidence: str = "") -> Finding:
     if bound.met_by(value):
         return passed(step, check, f"{bound.name}: {text}, within {bound.text}")
     return failed(step, check, "bounds", f"{bound.name}: {text}, and should be {bound.operator} {bound.text}", evidence)

@@ -10,6 +10,24 @@ from seatrial.job.settings import Settings, differences_text, other_conditions
 Better = Literal["lower", "higher"]
 
 
+class FixedBound(msgspec.Struct, frozen=True):
+    """A bound that a person wrote, of one figure: `ttft.p99: 500ms`, `failed: 0`."""
+
+    figure: str
+    part: str  # p99 and the like; empty for what is one number
+    operator: str  # <=, >=, <, >
+    value: float
+    text: str  # as it was written
+
+    @property
+    def name(self) -> str:
+        return f"{self.figure}.{self.part}" if self.part else self.figure
+
+    def met_by(self, value: float) -> bool:
+        compare = {"<=": value <= self.value, ">=": value >= self.value, "<": value < self.value}
+        return compare.get(self.operator, value > self.value)
+
+
 class BoundState(StrEnum):
     USABLE = "usable"
     RECORDING = "recording"  # too few runs so far: figures are kept, not judged

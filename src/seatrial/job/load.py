@@ -16,19 +16,13 @@ text came; `end`. The figures of them:
 
 import msgspec
 
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.bound import FixedBound
+
 LATENCIES = ("lag", "ttft", "first_byte", "itl", "tpot", "e2e")
 QUANTILES = (50.0, 90.0, 95.0, 99.0)
 COUNTS = {"errors": "<=", "error_share": "<=", "goodput": ">=", "rate": ">=", "tokens_per_s": ">="}
 LOAD = "load"  # the note of a load, or of a stage of a search, and the name of the thing
-
-
-class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
-    shape: str  # rate, poisson, burst, ramp, trace
-    rate: float = 0.0  # a second
-    to_rate: float = 0.0  # of a ramp
-    burst: int = 0  # requests at once
-    every_s: float = 0.0  # between bursts
-    times: tuple[float, ...] = ()  # of a trace
 
 
 class Lengths(msgspec.Struct, frozen=True):
@@ -38,20 +32,8 @@ class Lengths(msgspec.Struct, frozen=True):
     output: tuple[int, int]
 
 
-class LoadBound(msgspec.Struct, frozen=True):
-    figure: str  # one of LATENCIES or COUNTS
-    part: str  # p99, mean, max; empty for counts
-    operator: str  # <=, >=, <, >
-    value: float
-    text: str  # as the user wrote it
-
-    @property
-    def name(self) -> str:
-        return f"{self.figure}.{self.part}" if self.part else self.figure
-
-    def met_by(self, value: float) -> bool:
-        compare = {"<=": value <= self.value, ">=": value >= self.value, "<": value < self.value}
-        return compare.get(self.operator, value > self.value)
+class LoadBound(FixedBound, frozen=True):
+    """Of a figure that is one of LATENCIES or COUNTS; `part` is p99, mean or max."""
 
     def measured(self, summary: "LoadSummary") -> float | None:
         """What it is about; None: there was nothing to measure."""

@@ -24,22 +24,6 @@ CREATED, POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELETE
 )
 
 
-class ScaleBound(msgspec.Struct, frozen=True):
-    figure: str  # a stage, or a count
-    part: str  # of a stage: p50, p90, p95, p99
-    operator: str  # <=, >=, <, >
-    value: float
-    text: str  # as the user wrote it
-
-    @property
-    def name(self) -> str:
-        return f"{self.figure}.{self.part}" if self.part else self.figure
-
-    def met_by(self, value: float) -> bool:
-        compare = {"<=": value <= self.value, ">=": value >= self.value, "<": value < self.value}
-        return compare.get(self.operator, value > self.value)
-
-
 class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str
     prefix: str  # of the names of its workloads: the same for every life of the driver

@@ -1,12 +1,15 @@
 """What users write of when the things of a load begin."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from seatrial.job import Unreadable, read_regular
 from seatrial.job.arrivals import Arrivals
-from seatrial.suite import Duration, Model, Text
+from seatrial.suite import Duration, Model, SuiteError, Text
+from seatrial.suite.problem import Problem, SourceMark
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
 
@@ -73,3 +76,27 @@ class ArrivalsModel(Model):
         if self.steps is not None:
             return Arrivals("steps", rates=self.steps, every_s=self.every_s or 0.0)
         return Arrivals("trace", times=times)
+
+
+def read_trace(path: Path) -> list[float]:
+    """When things begin, in seconds from the first: the first field of each line; a first line of words is a head."""
+    times: list[float] = []
+    try:
+        lines = read_regular(path, follow=True).decode("utf-8").splitlines()
+    except (OSError, Unreadable, UnicodeDecodeError) as error:
+        raise SuiteError([Problem(f"the trace cannot be read: {error}", _mark(path, 1))]) from error
+    for number, line in enumerate(lines, 1):
+        field = line.partition(",")[0].strip()
+        try:
+            times.append(float(field))
+        except ValueError:
+            if field and number > 1:
+                problem = f"{field!r} is no time; each line begins with seconds"
+                raise SuiteError([Problem(problem, _mark(path, number))]) from None
+    if not times:
+        raise SuiteError([Problem("the trace has no times", _mark(path, 1))])
+    return [at_s - min(times) for at_s in sorted(times)]
+
+
+def _mark(path: Path, line: int) -> SourceMark:
+    return SourceMark(str(path), line, 1)

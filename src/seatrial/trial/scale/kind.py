@@ -1,7 +1,6 @@
 """The kind `scale`: one driver that makes workloads on the trial's target, and the findings on what it saw."""
 
 import hashlib
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from seatrial.job import Environment, Observation, Part, Resources, Step
 from seatrial.job.scale import ScaleWork
 from seatrial.suite import HERE, Cell, SuiteError, substitute
 from seatrial.suite.problem import Problem, SourceMark
+from seatrial.trial.arrivals import read_trace
 from seatrial.trial.job import make_job
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.scale.model import ScaleTrial
@@ -34,7 +34,7 @@ class ScaleKind:
             manifest = manifest_of(model.workload, _read(cell, template) if template else "")
         except BadTemplate as error:
             raise _problem(cell, template or "", error.line, error.column, str(error)) from None
-        return {"manifest": manifest, "times": _times(cell, trace) if trace else []}
+        return {"manifest": manifest, "times": read_trace(cell.directory / substitute(trace, cell)) if trace else []}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         model = _model(cell)
@@ -80,19 +80,6 @@ def _read(cell: Cell, path: str) -> str:
         raise _problem(cell, path, 1, 1, f"it cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise _problem(cell, path, 1, 1, "it is no text") from None
-
-
-def _times(cell: Cell, path: str) -> list[float]:
-    times = []
-    for number, line in enumerate(_read(cell, path).splitlines(), 1):
-        if line.strip():
-            try:
-                times.append(float(line.partition(",")[0]))
-            except ValueError:
-                raise _problem(cell, path, number, 1, f"expected a time in seconds, got {line[:80]!r}") from None
-            if not 0 <= times[-1] < math.inf:
-                raise _problem(cell, path, number, 1, f"{line[:80]!r} is no time of a load")
-    return sorted(times)
 
 
 def _problem(cell: Cell, path: str, line: int, column: int, message: str) -> SuiteError:

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from seatrial.job.scale import STAGES, ScaleBound
+from seatrial.job.bound import FixedBound
+from seatrial.job.scale import STAGES
 from seatrial.job.units import parse_duration
 from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
 from seatrial.trial.arrivals import ArrivalsModel
@@ -37,7 +38,7 @@ class Workload(Model):
         return self
 
 
-def parse_bound(name: str, value: Any) -> ScaleBound:
+def parse_bound(name: str, value: Any) -> FixedBound:
     """Of `scheduled.p99: 30s`, `failed: 0`, `rate: ">=45"`."""
     figure, _, part = name.partition(".")
     if figure in COUNTS:
@@ -56,7 +57,7 @@ def parse_bound(name: str, value: Any) -> ScaleBound:
     except ValueError:
         wanted = "a number" if figure in COUNTS else "a duration such as 30s"
         raise ValueError(f"the bound of {name!r} is {wanted}, not {written!r}") from None
-    return ScaleBound(figure, part, operator or COUNTS.get(figure, "<="), number, text)
+    return FixedBound(figure, part, operator or COUNTS.get(figure, "<="), number, text)
 
 
 class ScaleTrial(TrialModel):
@@ -88,7 +89,7 @@ class ScaleTrial(TrialModel):
             raise ValueError("a scale trial makes its workloads on a cluster: name it, `target: NAME`")
         return self
 
-    def scale_bounds(self) -> tuple[ScaleBound, ...]:
+    def scale_bounds(self) -> tuple[FixedBound, ...]:
         return tuple(parse_bound(name, value) for name, value in self.bounds.items())
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:

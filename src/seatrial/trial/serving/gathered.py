@@ -1,15 +1,15 @@
 """The cases of a cell: read from their files once, before the plan is written, and from the plan ever after."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from seatrial.job import Unreadable, convert, read_regular
+from seatrial.job import convert
 from seatrial.job.generation import Case
-from seatrial.suite import Cell, Problem, SourceMark, SuiteError, substitute
+from seatrial.suite import Cell, substitute
 from seatrial.suite.cases import read_cases
+from seatrial.trial.arrivals import read_trace
 from seatrial.trial.protocol import MISSING
 from seatrial.trial.serving.config_rules import AXIS, cell_problems
 from seatrial.trial.serving.model import ServingTrial
@@ -38,30 +38,6 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     if model.load is not None and model.load.arrivals.trace is not None:
         gathered["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
     return gathered
-
-
-def read_trace(path: Path) -> list[float]:
-    """When requests begin, in seconds from the first: the first field of each line; a first line of words is a head."""
-    times: list[float] = []
-    try:
-        lines = read_regular(path, follow=True).decode("utf-8").splitlines()
-    except (OSError, Unreadable, UnicodeDecodeError) as error:
-        raise SuiteError([Problem(f"the trace cannot be read: {error}", _mark(path, 1))]) from error
-    for number, line in enumerate(lines, 1):
-        field = line.partition(",")[0].strip()
-        try:
-            times.append(float(field))
-        except ValueError:
-            if field and number > 1:
-                problem = f"{field!r} is no time; each line begins with seconds"
-                raise SuiteError([Problem(problem, _mark(path, number))]) from None
-    if not times:
-        raise SuiteError([Problem("the trace has no times", _mark(path, 1))])
-    return [at_s - min(times) for at_s in sorted(times)]
-
-
-def _mark(path: Path, line: int) -> SourceMark:
-    return SourceMark(str(path), line, 1)
 
 
 def trace_of(cell: Cell) -> tuple[float, ...]:

@@ -5,29 +5,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from seatrial.job.load import COUNTS, LATENCIES, Arrivals, Lengths, LoadBound, LoadWork
+from seatrial.job.load import COUNTS, LATENCIES, Lengths, LoadBound, LoadWork
 from seatrial.job.units import parse_duration
 from seatrial.suite import Duration, Model, Text
+from seatrial.trial.arrivals import ArrivalsModel, parse_rate
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
 _PART = re.compile(r"p\d{1,2}(\.\d+)?|mean|max")
 _OPERATORS = ("<=", ">=", "<", ">")
 
 
-def _rate(value: Any) -> float:
-    """A second, of `4`, `4/s`, `90/m`."""
-    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
-    found = float(match[1]) / {"s": 1, "m": 60, "h": 3600}[match[2]] if match else value
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found <= 1e6:
-        raise ValueError(f"{value!r} is no rate; write for example 4/s or 90/m")
-    return float(found)
-
-
-Rate = Annotated[
-    float,
-    BeforeValidator(_rate),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string"}], "examples": ["4/s"]}),
-]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Range = Annotated[
     tuple[Count, Count],
@@ -36,47 +22,6 @@ Range = Annotated[
         {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}]}
     ),
 ]
-
-
-class Ramp(Model):
-    first: Rate = Field(alias="from", description="Rate at the beginning.")
-    last: Rate = Field(alias="to", description="Rate after `over`, and from then on.")
-    over_s: Duration = Field(alias="over", description="How long it takes to get there.")
-
-
-class LoadArrivals(Model):
-    """When requests begin: exactly one of `rate`, `poisson`, `burst`, `ramp` and `trace`."""
-
-    rate: Rate | None = Field(None, description="Evenly.")
-    poisson: Rate | None = Field(None, description="By chance, with this mean rate.")
-    burst: Count | None = Field(None, description="So many at once.")
-    every_s: Duration | None = Field(None, alias="every", description="From one burst to the next.")
-    ramp: Ramp | None = Field(None, description="From one rate to another.")
-    trace: Text | None = Field(
-        None,
-        description="File of times in seconds, one a line, relative to the suite; what follows a comma is not read.",
-    )
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        names = ("rate", "poisson", "burst", "ramp", "trace")
-        given = [name for name in names if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"arrivals are exactly one of {', '.join(f'`{name}`' for name in names)}")
-        if self.every_s is not None and self.burst is None:
-            raise ValueError("`every` is of a `burst`")
-        return self
-
-    def work(self, times: tuple[float, ...]) -> Arrivals:
-        if self.rate is not None:
-            return Arrivals("rate", self.rate)
-        if self.poisson is not None:
-            return Arrivals("poisson", self.poisson)
-        if self.burst is not None:
-            return Arrivals("burst", burst=self.burst, every_s=self.every_s or 0.0)
-        if self.ramp is not None:
-            return Arrivals("ramp", self.ramp.first, self.ramp.last, every_s=self.ramp.over_s)
-        return Arrivals("trace", times=times)
 
 
 class LoadLengths(Model):
@@ -109,7 +54,7 @@ def _bound_value(name: str, figure: str, written: str) -> float:
             return parse_duration(float(written) if re.fullmatch(r"\d+(\.\d+)?", written) else written)
         if written.endswith("%"):
             return float(written[:-1]) / 100
-        return _rate(written) if "/" in written else float(written)
+        return parse_rate(written) if "/" in written else float(written)
     except ValueError:
         unit = "a duration such as 500ms" if figure not in COUNTS else "a number, or a share such as 95%"
         raise ValueError(f"the bound of {name!r} is {unit}, not {written!r}") from None
@@ -118,7 +63,7 @@ def _bound_value(name: str, figure: str, written: str) -> float:
 class Load(Model):
     """Requests that begin when they are to begin, whatever became of those before them."""
 
-    arrivals: LoadArrivals = Field(description="When requests begin.")
+    arrivals: ArrivalsModel = Field(description="When requests begin.")
     requests: Count | None = Field(None, le=5_000_000, description="How many.")
     seconds: Duration | None = Field(None, alias="for", description="For how long requests begin.")
     lengths: LoadLengths | None = Field(None, description="Made-up prompts; default: the cases, in turn.")

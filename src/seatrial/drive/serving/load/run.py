@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seatrial.drive.arrivals import offsets
 from seatrial.drive.driver import Driver
 from seatrial.drive.serving.client import Client
-from seatrial.drive.serving.load.arrivals import offsets, requests_of
 from seatrial.drive.serving.load.figures import summarize
+from seatrial.drive.serving.load.prompts import requests_of
 from seatrial.drive.serving.load.requests import Timed, make_sender
 from seatrial.job.load import LoadSummary, LoadWork
 from seatrial.job.serving import ServingWork
@@ -22,7 +23,7 @@ CUT = "cut"  # the error of a request that was not waited for
 async def run_load(
     driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool
 ) -> tuple[LoadSummary, list[Timed]]:
-    times = offsets(load)
+    times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
     sender = make_sender(client, load)
     made: dict[int, Any] = {}
     prepared = []
