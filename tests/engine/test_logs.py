@@ -51,6 +51,7 @@ def test_the_log_of_an_earlier_attempt_can_be_had(world: World) -> None:
 def test_a_mistake_is_answered_with_what_was_meant(world: World) -> None:
     suite(world, "works: {kind: runtime, matrix: {n: [1]}, run: ['true']}")
     world.seatrial("run", "suite.yaml", check=0)
+    assert "every cell has ended; `seatrial logs" in world.seatrial("logs", "last", "-f", check=0).stderr
     assert "did you mean 'works'" in world.seatrial("logs", "last", "work", check=2).stderr
     assert "no n '2'" in world.seatrial("logs", "last", "n=2", check=2).stderr
     assert "--attempt is of what has been" in world.seatrial("logs", "last", "-f", "--attempt", "1", check=2).stderr

@@ -100,13 +100,12 @@ def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
     from seatrial.job import ExitCode
 
     who = f"process {owner.pid}" if owner.here else f"process {owner.pid} on {owner.host}"
-    stops = f"`seatrial cancel {folder.run}` stops it"
-    click.echo(f"{folder.run} is being run by {who}: this only shows it; {stops}", err=True)
+    click.echo(f"watching {folder.run}, which {who} runs; Ctrl-C ends the view, not the run", err=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the terminal is to be left as it was
     try:
         _watch(folder, owner)
     except KeyboardInterrupt:
-        fail(f"{folder.run} goes on; `seatrial attach {folder.run}` shows it again, {stops}", ExitCode.INTERRUPTED)
+        fail(f"{folder.run} goes on; `seatrial cancel {folder.run}` stops it", ExitCode.INTERRUPTED)
     done = finished(folder, history, note=False)
     if done is None:
         takes_up = f"`seatrial attach {folder.run}` takes it up"

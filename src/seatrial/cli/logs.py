@@ -69,7 +69,9 @@ async def _show(
             else:
                 printer.write(_name(ids, piece.source), piece.data)
         printer.close()
-    if not shown:
+    if not shown and follow and not ended_too and logs.over():
+        click.echo(f"seatrial: every cell has ended; `seatrial logs {folder.run}` shows their logs", err=True)
+    elif not shown:
         click.echo(f"seatrial: {_nothing(folder, cells, attempt)}", err=True)
     return problems
 

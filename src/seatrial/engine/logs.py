@@ -64,6 +64,10 @@ class RunLogs:
         """Whether an attempt of a wanted cell has more than one."""
         return any(len(one.parts) > 1 for hash_ in self._cells for one in self._run.attempts.get(hash_, []))
 
+    def over(self) -> bool:
+        """Whether every wanted cell has its verdict."""
+        return self._finished or all(id_ in self._over for id_ in self._cells.values())
+
     async def now(self, attempt: int | None = None) -> AsyncIterator[LogPiece]:
         """What there is at the moment, cell by cell: of each the last attempt, or the one of that number."""
         for hash_ in self._cells:
