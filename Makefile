@@ -11,7 +11,7 @@ export UV_PROJECT_ENVIRONMENT := .venv
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons check bench lock clean packages
+.PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-user  the tests without a cluster as an ordinary user, in a copy of this checkout"
 	@echo "make test-pythons  the same with the oldest and the newest Python that is here"
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
+	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
 	@echo "make bench     every figure beside the peer it is compared with"
 
@@ -79,6 +80,13 @@ test-user: setup packages
 
 test-pythons: setup
 	@tests/other-pythons $(PYTEST_ARGS)
+
+# A few hundred of each are in `make test`. One that fails is printed with the line that makes it again.
+COUNT ?= 100000
+SEED ?= 1
+FIRST ?= 0
+fuzz: setup
+	@PYTHONPATH=tests $(BIN)/python -m fuzz $(KINDS) --count $(COUNT) --seed $(SEED) --first $(FIRST)
 
 check: setup
 	$(BIN)/ruff check

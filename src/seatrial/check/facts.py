@@ -8,7 +8,7 @@ import msgspec
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.check.finding import failed, passed
-from seatrial.job import Exit, Finding, Gpu, ObservedStep
+from seatrial.job import Exit, Finding, Gpu, ObservedStep, Unreadable, convert
 
 # A GPU sold with 24 GiB shows 22.5 with error correction on; main memory lacks what the system keeps to itself.
 NEAR = 0.10
@@ -23,12 +23,35 @@ class Declared(msgspec.Struct, frozen=True):
     same_python: bool = True
 
 
+class _Cpu(msgspec.Struct, frozen=True):
+    count: float | None = None
+    limit: float | None = None
+
+
+class _Pythons(msgspec.Struct, frozen=True):
+    terminal: dict[str, Any] | None = None
+    kernel: dict[str, Any] | None = None
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """The form of what the agent gathers, as far as it is looked at here."""
+
+    cpu: _Cpu
+    python: _Pythons | None = None
+    memory_bytes: float | None = None
+    gpu: list[dict[str, Any]] | None = None
+    os: dict[str, Any] | None = None
+    packages: dict[str, Any] | None = None
+
+
 def check_facts(observed: ObservedStep, ended: Exit, declared: Declared) -> list[Finding]:
     """A finding for the gathering itself, and one for each thing that is declared."""
     facts = observed.result
-    if not isinstance(facts.get("cpu"), dict):
+    try:
+        convert(facts, _Facts)
+    except Unreadable as error:
         bad = ended_badly(observed, "facts", ended)
-        message = str(facts.get("error") or "the facts could not be gathered")
+        message = str(facts.get("error") or f"the facts could not be gathered: {error}")
         return [
             bad
             or failed(observed, "facts", "facts", message, with_heading(message, most_relevant_first(observed.output)))
@@ -69,7 +92,8 @@ def memory_text(number: Any) -> str:
 
 def _python(observed: ObservedStep, facts: dict[str, Any]) -> list[Finding]:
     """The Python of a terminal is that of a notebook. Without any kernel there is nothing to compare."""
-    terminal, kernel = facts["python"].get("terminal"), facts["python"].get("kernel")
+    pythons = facts.get("python") or {}
+    terminal, kernel = pythons.get("terminal"), pythons.get("kernel")
     if kernel is None:
         return []
     if terminal is None:

@@ -1,6 +1,7 @@
 """Findings for the plain steps: a command is there, a module imports, a command line does what it should."""
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -10,6 +11,11 @@ from seatrial.check.finding import failed, passed
 from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
 
 
+def _joined(*parts: Any) -> str:
+    """Of what a step reported, which should be text."""
+    return ", ".join(str(part) for part in parts if part)
+
+
 def check_command(observed: ObservedStep, ended: Exit) -> Finding:
     """The command is on PATH. That it can print its version is not required."""
     path = observed.result.get("path")
@@ -17,7 +23,7 @@ def check_command(observed: ObservedStep, ended: Exit) -> Finding:
         return ended_badly(observed, "command", ended) or failed(
             observed, "command", "absent", f"there is no command {observed.args.get('command')} on PATH"
         )
-    return passed(observed, "command", ", ".join(filter(None, [path, observed.result.get("version")])))
+    return passed(observed, "command", _joined(path, observed.result.get("version")))
 
 
 def check_import(observed: ObservedStep, ended: Exit, version: str = "") -> Finding:
@@ -42,7 +48,7 @@ def check_import(observed: ObservedStep, ended: Exit, version: str = "") -> Find
     have = observed.result.get("version")
     if version and not (have and version_matches(version, str(have))):
         return failed(observed, "import", "version", f"its version is {have or 'not known'}, and should be {version}")
-    return passed(observed, "import", ", ".join(filter(None, [have, observed.result.get("file")])))
+    return passed(observed, "import", _joined(have, observed.result.get("file")))
 
 
 def version_matches(specifier: str, version: str) -> bool:

@@ -116,50 +116,67 @@ class Records(msgspec.Struct, frozen=True):
     began_s: float | None = None  # by the wall clock of its host
 
 
+class _Record(msgspec.Struct, frozen=True):
+    """A line of the agent's records, with the fields of all events."""
+
+    event: str
+    at_s: float
+    step: int = -1
+    wall_s: float | None = None
+    hardware: dict[str, Any] | None = None
+    data: dict[str, Any] = {}
+    gpu: list[dict[str, Any]] | None = None
+    memory_bytes: int | None = None
+    cpu_s: float | None = None
+    outcome: Outcome | None = None
+    code: int | None = None
+    signal: int | None = None
+    message: str | None = None
+    output: str | None = None
+    output_omitted_bytes: int | None = None
+    peak_memory_bytes: int | None = None
+    oom_kills: int | None = None
+    result: dict[str, Any] | None = None
+    left: int = 0
+    log_bytes: int = 0
+    log_omitted_bytes: int = 0
+
+
 def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     """Put together what the agent's lines say of each planned step. Never raises for what a line holds."""
     planned = list(steps)
     found_steps: list[dict[str, Any]] = [{"notes": [], "samples": []} for _ in planned]
-    ending: dict[str, Any] = {}
+    begin = end = None
     origin: float | None = None
     broken = 0
-    hardware: dict[str, Any] = {}
-    began_s: float | None = None
     for line in lines:
         if not line.strip():
             continue
         try:
-            record = decode(line, dict[str, Any])
-            event, at_s = record["event"], float(record["at_s"])
-            if event == "begin":
-                origin = at_s
-                hardware = dict(record.get("hardware") or {})
-                began_s = float(record["wall_s"]) if "wall_s" in record else None
-            elif event == "end":
-                ending = dict(record, at_s=at_s - (origin or at_s))
-            elif event != "ready":
-                _take(found_steps[record["step"]], event, at_s - (origin or 0.0), record)
-        except (Unreadable, KeyError, IndexError, TypeError, ValueError):
+            record = decode(line, _Record)
+            if record.event == "begin":
+                begin, origin = record, record.at_s
+            elif record.event == "end":
+                end = record
+            elif record.event != "ready":
+                _take(found_steps, record, record.at_s - (origin or 0.0))
+        except (Unreadable, ValueError):
             broken += 1
     return Records(
         steps=[
             ObservedStep(name=s.name, kind=s.kind, args=s.args, **found)
             for s, found in zip(planned, found_steps, strict=True)
         ],
-        outcome=Outcome(ending["outcome"]) if ending.get("outcome") in set(Outcome) else None,
-        message=str(ending.get("message") or ""),
-        left=_count(ending.get("left")),
-        log_bytes=_count(ending.get("log_bytes")),
-        log_omitted_bytes=_count(ending.get("log_omitted_bytes")),
+        outcome=end.outcome if end else None,
+        message=(end.message if end else "") or "",
+        left=end.left if end else 0,
+        log_bytes=end.log_bytes if end else 0,
+        log_omitted_bytes=end.log_omitted_bytes if end else 0,
         broken=broken,
-        seconds=ending.get("at_s"),
-        hardware=hardware,
-        began_s=began_s,
+        seconds=end.at_s - (end.at_s if origin is None else origin) if end else None,
+        hardware=(begin.hardware if begin else None) or {},
+        began_s=begin.wall_s if begin else None,
     )
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) else 0
 
 
 _DONE = (
@@ -175,14 +192,20 @@ _DONE = (
 )
 
 
-def _take(found: dict[str, Any], event: str, at_s: float, record: dict[str, Any]) -> None:
-    if event == "step":
+def _take(steps: list[dict[str, Any]], record: _Record, at_s: float) -> None:
+    """Raises ValueError."""
+    if not 0 <= record.step < len(steps):
+        raise ValueError(f"there is no step {record.step}")
+    found = steps[record.step]
+    if record.event == "step":
         found["started_s"] = at_s
-    elif event == "note":
-        found["notes"].append(dict(record["data"], at_s=at_s))
-    elif event == "sample":
-        found["samples"].append(Sample(at_s, record.get("memory_bytes"), record.get("cpu_s"), record.get("gpu") or []))
-    elif event == "done":
+    elif record.event == "note":
+        found["notes"].append({**record.data, "at_s": at_s})
+    elif record.event == "sample":
+        found["samples"].append(Sample(at_s, record.memory_bytes, record.cpu_s, record.gpu or []))
+    elif record.event == "done":
+        if record.outcome is None:
+            raise ValueError("a step that is done has an outcome")
         found["ended_s"] = at_s
-        found["outcome"] = Outcome(record["outcome"])
-        found.update({key: record[key] for key in _DONE if record.get(key) is not None})
+        found["outcome"] = record.outcome
+        found.update({key: value for key in _DONE if (value := getattr(record, key)) is not None})

@@ -11,6 +11,8 @@ from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
 from .words import PLACES, WORDS, texts
 
 MASK = "•••"
+MOST_DEPTH = 90  # of data: who reads the records takes no more than 100
+TOO_DEEP = "(nested too deep)"
 SHORTEST_START = 4  # of a secret whose end never came
 MOST_HELD = 64 << 10  # bytes beyond the longest secret that wait for the rest of one
 
@@ -45,7 +47,9 @@ class Mask:
         word of our records where they have one, or is in `ours`, is left as it is."""
         return self._masked(value, self._words.union(ours) if ours else self._words)
 
-    def _masked(self, value: Any, words: FrozenSet[str]) -> Any:
+    def _masked(self, value: Any, words: FrozenSet[str], depth: int = 0) -> Any:
+        if depth > MOST_DEPTH:
+            return TOO_DEEP
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, float):
@@ -54,11 +58,11 @@ class Mask:
             return {
                 key if key in words else self.text(str(key)): item
                 if key in PLACES and isinstance(item, str) and item in words
-                else self._masked(item, words)
+                else self._masked(item, words, depth + 1)
                 for key, item in value.items()
             }
         if isinstance(value, (list, tuple)):
-            return [self._masked(item, words) for item in value]
+            return [self._masked(item, words, depth + 1) for item in value]
         return value
 
     def stream(self, exact: bool = False) -> "StreamMask":

@@ -39,7 +39,8 @@ def read(path: str) -> Data:
     if data["nbformat"] < 4:
         data = _upgrade(data, path)
     data.setdefault("metadata", {})
-    data.setdefault("nbformat_minor", 0)
+    if not isinstance(data.get("nbformat_minor"), int):
+        data["nbformat_minor"] = 0
     _check(data, path)
     return dict(data)
 

@@ -223,7 +223,7 @@ def _document(file: Path) -> Mapping[str, Any]:
         missing = isinstance(error, FileNotFoundError)
         problem = "no such file" if missing else f"cannot be read: {error.strerror}"
         raise KubeconfigError(str(file), "", problem) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two from values that are not what they say
         # The problem and its place, never the text: a kubeconfig is full of secrets.
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -17,6 +17,7 @@ import msgspec
 T = TypeVar("T")
 
 HEAD_BYTES = 1 << 18
+BODY_BYTES = 128 << 20  # many times what an API server puts into one page of a list
 CLOSE_S = 1.0  # at the very end, for those that are not open yet; after that they are cut off nevertheless
 IDLE_S = 45.0  # less than the 90 s after which an API server closes
 SILENT_S = 5.0  # a kept connection that gives nothing for so long may be dead: the same is asked over a new one
@@ -67,6 +68,7 @@ class Wire(asyncio.Protocol):
         self._left = 0  # bytes of the body, or of the chunk, that are missing
         self._read: Callable[[bytes], None] = self._read_head
         self._parts: list[bytes] = []
+        self._bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -74,7 +76,7 @@ class Wire(asyncio.Protocol):
 
     def ask(self, request: bytes) -> "asyncio.Future[Reply]":
         assert self.transport is not None
-        self._head, self._parts, self._read = b"", [], self._read_head
+        self._head, self._parts, self._bytes, self._read = b"", [], 0, self._read_head
         self._waiting = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         self.attempt.sent_s = time.monotonic()
@@ -101,7 +103,7 @@ class Wire(asyncio.Protocol):
         try:
             if self._read == self._read_to_end and error is None:
                 self._done()
-        except zlib.error as broken:
+        except (ValueError, zlib.error) as broken:
             self._fail(NotHttp(str(broken)))
         self._fail(BrokenConnection(True, error))
 
@@ -115,7 +117,7 @@ class Wire(asyncio.Protocol):
         self.attempt.answered_s, self.attempt.status = time.monotonic(), self._status
         body = b"".join(self._parts)
         if self._headers.get("content-encoding") == "gzip":
-            body = zlib.decompress(body, 31)
+            body = _unpacked(body)
         waiting, self._waiting = self._waiting, None
         if self._headers.get("connection", "").lower() == "close":
             self.close()
@@ -123,12 +125,17 @@ class Wire(asyncio.Protocol):
             waiting.set_result(Reply(self._status, self._headers, body))
 
     def _read_head(self, data: bytes) -> None:
+        while data:
+            data = self._read_one_head(data)
+
+    def _read_one_head(self, data: bytes) -> bytes:
+        """What follows an interim answer, after which another comes; of the answer itself the rest is read on."""
         head, end, rest = (self._head + data if self._head else data).partition(b"\r\n\r\n")
         if not end:
             self._head = head
             if len(head) > HEAD_BYTES or not b"HTTP/1.".startswith(head[:7]):
                 raise ValueError(_shown(head))
-            return
+            return b""
         first, *lines = head.decode("latin-1").split("\r\n")
         if not first.startswith("HTTP/1.") or not first[9:12].isdigit():
             raise ValueError(_shown(head))
@@ -139,10 +146,8 @@ class Wire(asyncio.Protocol):
             name, value = name.lower(), value.strip()
             headers[name] = f"{headers[name]}\n{value}" if name in headers else value
         self._headers, self._head = headers, b""
-        if self._status < 200:  # an interim answer: more comes
-            if rest:
-                self._read_head(rest)
-            return
+        if self._status < 200:
+            return rest
         if "chunked" in headers.get("transfer-encoding", ""):
             self._read = self._read_chunks
             self._read_chunks(rest)
@@ -154,10 +159,14 @@ class Wire(asyncio.Protocol):
         else:
             self._read = self._read_to_end
             self.take(rest)
+        return b""
 
     def take(self, data: bytes) -> None:
         """A part of the body."""
         self._parts.append(data)
+        self._bytes += len(data)
+        if self._bytes > BODY_BYTES:
+            raise ValueError(f"more than {BODY_BYTES} bytes")
 
     def _read_length(self, data: bytes) -> None:
         self.take(data)
@@ -189,6 +198,8 @@ class Wire(asyncio.Protocol):
                     raise ValueError(_shown(line))
                 break
             length = int(line.partition(b";")[0], 16)
+            if length < 0:
+                raise ValueError(_shown(line))
             if length == 0:
                 if not (rest.startswith(b"\r\n") or b"\r\n\r\n" in rest):
                     break  # what may follow the last chunk
@@ -352,6 +363,17 @@ class Pool:
 def _ring(answer: "asyncio.Future[Reply]") -> None:
     if not answer.done():
         answer.set_exception(TimeoutError())
+
+
+def _unpacked(body: bytes) -> bytes:
+    """A small body may be made to become a huge one."""
+    unpacking = zlib.decompressobj(31)
+    unpacked = unpacking.decompress(body, BODY_BYTES)
+    if unpacking.unconsumed_tail:
+        raise ValueError(f"more than {BODY_BYTES} bytes")
+    if not unpacking.eof:
+        raise ValueError("its compressed body is cut off")
+    return unpacked
 
 
 def _shown(data: bytes) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
 def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
     pairs: list[tuple[int, float]] = []
     columns = (0, 1)
-    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, row in enumerate(_rows(text, path), 1):
         if not row or not "".join(row).strip():
             continue
         names = [name.strip().lower() for name in row]
@@ -71,6 +72,13 @@ def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
         except (ValueError, IndexError, OverflowError):
             raise CurveError(f"{path}:{number}: expected a step and a loss, got {','.join(row)[:80]!r}") from None
     return pairs
+
+
+def _rows(text: str, path: Path) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(text))
+    except csv.Error as error:
+        raise CurveError(f"{path} is no curve ({error}); write a step and a loss in each line") from None
 
 
 def _step(value: Any) -> int:

@@ -1,0 +1,90 @@
+"""What users write: suites, baselines, past runs, curves, notebooks, kubeconfigs."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from fuzz import mutate
+from fuzz.fuzzing import Kind
+from fuzz.seeds import BASELINE, KUBECONFIG, ROOT, SUITE, TORCHPRIME, Seeds
+from seatrial import plugins
+from seatrial.agent.masking.mask import Mask
+from seatrial.agent.notebook import document
+from seatrial.baseline import read_for_trials
+from seatrial.baseline.past_runs import read_runs
+from seatrial.kubernetes import KubernetesError, load_access
+from seatrial.kubernetes.config.credentials import Credentials
+from seatrial.plan import PlanError, expand
+from seatrial.report.html.notebook import NotebookError, render_file
+from seatrial.suite import SuiteError, load
+from seatrial.trial.training.curve import CurveError, read_curve
+
+CURVE = b'{"0": 5.5, "10": 4.2, "20": 3.9}'
+CURVE_CSV = b"step,loss\n0,5.5\n10,4.2\n20,3.9\n"
+PAST = b'[{"run": "nightly-1", "step_time": 2.4, "at": "2026-10-03T06:00:00Z", "passed": true}, {"run": "nightly-2"}]'
+PAST_CSV = (
+    b"run,benchmark,step_time,date,state\nnightly-1,llama,2.4,2026-10-03T06:00:00Z,passed\nnightly-2,llama,2.5,,\n"
+)
+
+
+def of_users(seeds: Seeds) -> Iterator[Kind]:
+    folder = seeds.folder
+
+    def reading(name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+        def use(data: bytes) -> object:
+            (folder / name).write_bytes(data)
+            return read(folder / name)
+
+        return use
+
+    suites = [SUITE.encode(), *(path.read_bytes() for path in sorted(ROOT.glob("examples/*/suite.yaml")))]
+    trials = list(load(seeds.folder / "suite.yaml", *plugins.models(), read_for_trials).trials.values())
+    notebooks = [path.read_bytes() for path in sorted(ROOT.glob("examples/demo/*.ipynb"))]
+    notebooks += [
+        (ROOT / f"tests/notebooks/{name}.ipynb").read_bytes() for name in ("plain", "old_format", "parameters")
+    ]
+    yield Kind("suites", suites, mutate.yaml_text, reading("fuzzed.yaml", _suite), (SuiteError, PlanError))
+    yield Kind(
+        "baselines",
+        [BASELINE.encode(), TORCHPRIME.encode()],
+        mutate.yaml_text,
+        reading("fuzzed-bounds.yaml", lambda path: read_for_trials(path, trials)),
+        (SuiteError,),
+    )
+    yield Kind("past-runs", [PAST], mutate.json_text, reading("past.json", read_runs), (SuiteError,))
+    yield Kind("past-runs-csv", [PAST_CSV], mutate.log_text, reading("past.csv", read_runs), (SuiteError,))
+    yield Kind("curves", [CURVE], mutate.json_text, reading("curve.json", read_curve), (CurveError,))
+    yield Kind("curves-csv", [CURVE_CSV], mutate.log_text, reading("curve.csv", read_curve), (CurveError,))
+    yield Kind("notebooks", notebooks, mutate.json_text, reading("fuzzed.ipynb", _notebook), (document.Broken,))
+    yield Kind(
+        "kubeconfigs", [KUBECONFIG.encode()], mutate.yaml_text, reading("kubeconfig", _kubeconfig), (KubernetesError,)
+    )
+
+
+def _suite(path: Path) -> object:
+    suite = load(path, *plugins.models(), read_for_trials)
+    plan = expand(suite)
+    return msgspec.json.encode(plan.as_json()) if len(plan.cells) < 1_000 else None
+
+
+def _notebook(path: Path) -> object:
+    with contextlib.suppress(NotebookError):  # a page that says so
+        render_file(path)
+    notebook = document.read(str(path))
+    document.execution(notebook)
+    document.inject(notebook, {"epochs": 1, "name": "é"})
+    document.keep(notebook, str(path.with_name("kept.ipynb")), Mask([]))
+    return json.loads(path.with_name("kept.ipynb").read_bytes())
+
+
+def _kubeconfig(path: Path) -> object:
+    """Also how its user would be presented; a plugin that it names is not there."""
+    for context in (None, "two"):
+        access = load_access(path, context)
+        credentials = Credentials(access)
+        asyncio.run(credentials.refresh())
+    return None
