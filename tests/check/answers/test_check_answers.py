@@ -153,6 +153,23 @@ def test_parts_of_characters_are_compared_by_their_probability() -> None:
     assert compare(moved, answer=Answer((expected,)), request=request).agreement == "drift"
 
 
+def test_a_text_that_is_cut_inside_a_character_is_the_same_text() -> None:
+    expected = generation(token("a", -0.5), token("\ufffd", -0.25), text="a\ufffd")
+    got = generation(token("a", -0.5), token("", -0.25), text="a")
+    assert compare(got, answer=Answer((expected,)), request=Request(("hi",))).agreement == "exact"
+
+
+def test_the_token_that_ends_a_text_may_be_listed_or_not() -> None:
+    ended = {"stop_reason": StopReason.STOP, "generated_count": 2, "text": "a"}
+    expected = generation(token("a"), token("</s>"), **ended)
+    got = generation(token("a"), **ended)
+    request = Request(("hi",))
+    assert compare(got, answer=Answer((expected,)), request=request).agreement == "exact"
+    assert compare(expected, answer=Answer((got,)), request=request).agreement == "exact"
+    other = generation(token("a"), token("b"), stop_reason=StopReason.STOP, text="ab", generated_count=3)
+    assert compare(other, answer=Answer((got,)), request=request).agreement == "diverged"
+
+
 # ---- the other rules
 
 

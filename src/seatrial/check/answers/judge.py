@@ -56,7 +56,8 @@ def read_completion(answer: Mapping[str, Any]) -> Generation:
     finish = answer.get("finish")
     return Generation(
         text=answer.get("text"),
-        generated_count=len(tokens) if logprobs else None,
+        # Of a text that ended by itself some servers list the token that ends it, and some do not.
+        generated_count=len(tokens) if logprobs and finish == "length" else None,
         stop_reason=_FINISHES.get(str(finish), StopReason.ERROR) if finish is not None else None,
         tokens=tokens if logprobs else None,
     )
