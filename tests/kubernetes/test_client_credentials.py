@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,7 +44,7 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def printing(tmp_path: Path, **status: str) -> Plugin:
+def printing(tmp_path: Path, **status: str | None) -> Plugin:
     """A plugin that prints this, and counts how often it was run in `runs`, and keeps what it was told in `info`."""
     credential = {"apiVersion": V1, "kind": "ExecCredential", "status": status}
     text = f"""
@@ -93,6 +94,58 @@ async def test_a_refused_token_is_renewed_once_by_its_plugin(stub: Stub, tmp_pat
         ):
             await client.version()
     assert (tmp_path / "runs").read_text() == "xxx"
+
+
+async def test_nulls_of_a_plugin_are_as_if_they_were_not_there(stub: Stub, tmp_path: Path) -> None:
+    await only(stub, "Bearer token-1")
+    nulls: dict[str, Any] = dict.fromkeys(("clientCertificateData", "clientKeyData", "expirationTimestamp"))
+    async with stub.client(identity=Identity("u", plugin=printing(tmp_path, token="token-N", **nulls))) as client:
+        assert await client.version() == "v1.35.4"
+
+
+async def test_what_a_plugin_says_is_shown_while_it_still_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a code that a person is to enter elsewhere."""
+    body = f"""
+import pathlib, sys, time
+print("enter the code ABCD", file=sys.stderr, flush=True)
+while not pathlib.Path({str(tmp_path / "entered")!r}).exists():
+    time.sleep(0.05)
+print('{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t"}}}}')
+"""
+    plugin = Plugin(script(tmp_path / "plugin", body))
+    running = asyncio.create_task(run_plugin(plugin, Access("http://x", identity=Identity("u", plugin=plugin))))
+    said = ""
+    async with asyncio.timeout(60):
+        while "plugin: enter the code ABCD\n" not in said:
+            await asyncio.sleep(0.05)
+            said += capsys.readouterr().err
+    (tmp_path / "entered").touch()
+    assert (await running).token == "t"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_plugin_with_children_that_stay_keeps_its_limit_and_leaves_none(tmp_path: Path, ends: bool) -> None:
+    """A child holds the streams: a plugin that has ended is not waited for, and one that does not is ended with it."""
+    body = f"""
+import pathlib, subprocess, time
+child = subprocess.Popen(["sleep", "1000"])
+pathlib.Path({str(tmp_path / "child")!r}).write_text(str(child.pid))
+print('{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t"}}}}', flush=True)
+{"" if ends else "time.sleep(1000)"}
+"""
+    plugin = Plugin(script(tmp_path / "plugin", body))
+    access = Access("http://x", identity=Identity("u", plugin=plugin))
+    async with asyncio.timeout(60):
+        if ends:
+            assert (await run_plugin(plugin, access)).token == "t"
+        else:
+            with pytest.raises(CredentialsError, match="did not end within 2 s"):
+                await run_plugin(plugin, access, within_s=2)
+        child = Path("/proc") / (tmp_path / "child").read_text()
+        while child.exists() and ") Z" not in (child / "stat").read_text():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_a_watch_and_a_command_renew_what_has_expired(stub: Stub, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import base64
 import contextlib
 import os
 import shutil
+import signal
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -18,14 +20,15 @@ from seatrial.kubernetes.objects import UNDECODABLE
 
 PLUGIN_S = 60.0  # a plugin that takes longer is ended
 STDERR_BYTES = 4000
+ENDED_S, STREAMS_S = 0.02, 1.0
 
 
 class Credential(msgspec.Struct, rename="camel", frozen=True):
     """The `status` of an ExecCredential."""
 
-    token: str = ""
-    client_certificate_data: str = ""
-    client_key_data: str = ""
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
     expiration_timestamp: str | None = None
 
     def valid_s(self) -> float:
@@ -42,7 +45,7 @@ class ExecCredential(msgspec.Struct, rename="camel", frozen=True):
 
 
 async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S) -> Credential:
-    """What the plugin prints. Its output is in no message; its stderr is."""
+    """What the plugin prints. Its output is in no message; its stderr is, and is shown as it comes."""
     source = f"{access.source}: user {access.identity.name}: exec {plugin.command}"
     if plugin.interactive_mode == "Always":
         raise CredentialsError(source, "wants a terminal (interactiveMode: Always); log in with it first", lasting=True)
@@ -60,26 +63,49 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=env,
+            start_new_session=True,  # what it starts itself ends with it
         )
     except OSError as error:
         raise CredentialsError(source, f"cannot be started: {error.strerror}", lasting=True) from None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    output, errors = bytearray(), bytearray()
+    shown = f"{Path(plugin.command).name}: "
+    reading = [
+        asyncio.create_task(_read(process.stdout, output)),
+        asyncio.create_task(_read(process.stderr, errors, shown)),
+    ]
     try:
         async with asyncio.timeout(within_s):
-            output, errors = await process.communicate()
+            # What it left running may hold its streams, for whose end `wait` would wait, and has no more to say.
+            while process.returncode is None:  # noqa: ASYNC110
+                await asyncio.sleep(ENDED_S)
+            await asyncio.wait(reading, timeout=STREAMS_S)
     except TimeoutError:
         raise CredentialsError(source, f"did not end within {within_s:g} s") from None
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
     if process.returncode:
         text = errors[-STDERR_BYTES:].decode(errors="replace").strip()
         raise CredentialsError(source, f"ended with exit code {process.returncode}" + (f": {text}" if text else ""))
     return _credential(source, plugin, output)
 
 
-def _credential(source: str, plugin: Plugin, output: bytes) -> Credential:
+async def _read(stream: asyncio.StreamReader, into: bytearray, shown: str = "") -> None:
+    """To its end. With `shown`, line by line where a person sees it, too: it may be a code to log in with."""
+    while block := await stream.read(1 << 16):
+        if shown:
+            for line in block.decode(errors="replace").splitlines():
+                print(shown + line, file=sys.stderr, flush=True)
+        into += block
+
+
+def _credential(source: str, plugin: Plugin, output: bytes | bytearray) -> Credential:
     try:
         printed = msgspec.json.decode(output, type=ExecCredential)
     except UNDECODABLE as error:
