@@ -83,18 +83,25 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
 def _grid_lines(grid: "Grid", columns: int) -> "list[Line]":
     from seatrial.report.text import pad, width
 
-    keys, legend = list(grid.columns), ""
+    keys, legend, gap = list(grid.columns), "", 2
     title = f"{grid.row_axis} \\ {grid.column_axis}"
     first = max(width(title), *(width(label) for label, _ in grid.rows))
     if first + sum(width(key) + 2 for key in keys) > columns:
-        keys = [_letter(number) for number in range(len(keys))]
+        keys, gap = [_letter(number) for number in range(len(keys))], 1
         legend = "  ".join(f"{key}={column}" for key, column in zip(keys, grid.columns, strict=True))
-    lines: list[Line] = [[(grid.trial, "bold")], [(pad(title, first), "bold"), *((f"  {key}", "bold") for key in keys)]]
+    lines: list[Line] = [
+        [(grid.trial, "bold")],
+        [(pad(title, first), "bold"), *((f"{' ' * gap}{key}", "bold") for key in keys)],
+    ]
     for label, marks in grid.rows:
         line: Line = [(pad(label, first), "")]
         for key, mark in zip(keys, marks, strict=True):
             before = (width(key) - 1) // 2  # a mark stands below the middle of its column's name
-            line += [(" " * (2 + before), ""), (mark, _STYLES.get(mark, "dim")), (" " * (width(key) - 1 - before), "")]
+            line += [
+                (" " * (gap + before), ""),
+                (mark, _STYLES.get(mark, "dim")),
+                (" " * (width(key) - 1 - before), ""),
+            ]
         lines.append(line)
     return [*lines, *([[(legend, "")]] if legend else []), []]
 

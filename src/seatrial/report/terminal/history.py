@@ -160,7 +160,9 @@ def trials_lines(trials: Sequence[TrialRow], runs: Sequence[RunRow], alarms: Ite
         lines.append([(f"  {pad(one_line(trial.trial), width)}  ", "bold"), (text, "")])
     lines.append([(precision_text(alarm_precision(alarms)), "")])
     if trials:
-        lines.append([(f"`seatrial history {one_line(trials[0].trial)}` shows the cells and the figures of a trial", "dim")])
+        lines.append(
+            [(f"`seatrial history {one_line(trials[0].trial)}` shows the cells and the figures of a trial", "dim")]
+        )
     return lines
 
 

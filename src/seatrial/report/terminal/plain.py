@@ -7,17 +7,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
-from seatrial.job import Verdict
 from seatrial.report.matrix import Placed
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.terminal.lines import Line, is_ascii, paint, wants_colour
-from seatrial.report.terminal.tally import AGAIN, Tally
+from seatrial.report.terminal.tally import AGAIN, VERDICTS, Tally
 from seatrial.report.text import duration_text, one_line, rough_duration_text
 
 SILENCE_S = 60.0  # without a line, after which one says how far the run is
 MOST_REASONS = 20  # for waiting that get a line each
 MOST_NAMED = 3  # cells that run, in the line that says how far the run is
-_VERDICTS = frozenset(verdict.value for verdict in Verdict)
 
 
 class Plain:
@@ -51,7 +49,7 @@ class Plain:
             return
         again = cell in self._tally.ended
         self._tally.take(cell, state, why, at_s)
-        if state in _VERDICTS:
+        if state in VERDICTS:
             if not again:
                 self._write(self._finished(cell, state, why))
         elif state in AGAIN or (state == "waiting" and self._new_reason(why)):
