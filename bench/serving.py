@@ -28,7 +28,7 @@ from seatrial.job.serving import Question, ServingWork
 STUB = Path(__file__).with_name("_model_stub.py")
 SECONDS = 5.0
 UNARY_RATE, TOKENS_PER_S, TOKENS = 2200, 21_000, 50
-GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.5.*", 40, 400, 20
+GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.8.*", 40, 200, 16
 
 
 @contextmanager
@@ -69,19 +69,26 @@ def row(summary: LoadSummary) -> str:
 
 def peer_cpu_s(url: str) -> float:
     """Of one request: a run of many less a run of few, so that its start does not count."""
-    python = environment("guidellm", GUIDELLM)
+    program = environment("guidellm", GUIDELLM).with_name("guidellm")
     used = []
-    for requests in (PEER_REQUESTS // 10, PEER_REQUESTS):
-        with tempfile.TemporaryDirectory() as folder:
-            data = f"prompt_tokens=4,output_tokens={PEER_TOKENS}"
-            options = ["--target", url, "--profile", "constant", "--rate", str(PEER_RATE), "--data", data]
-            more = ["--max-requests", str(requests), "--processor", "gpt2", "--output-path", folder]
-            argv = [python.with_name("guidellm"), "benchmark", "run", *options, *more]
-            cpu_s, _, code = cpu_of_one(argv, cwd=folder)
+    with tempfile.TemporaryDirectory() as folder:
+        prompts = Path(folder) / "prompts.jsonl"
+        prompts.write_text("".join(f'{{"prompt": "one two three {number}"}}\n' for number in range(PEER_REQUESTS)))
+        for requests in (PEER_REQUESTS // 5, PEER_REQUESTS):
+            options = {
+                "backend": f"kind=openai_http,target={url},model=stub,request_format=/v1/completions",
+                "profile": f"kind=constant,rate={PEER_RATE}",
+                "constraint": f"kind=max_requests,count={requests}",
+                "data": f"kind=json_file,path={prompts}",
+                "output": f"kind=json,path={folder}/report.json",
+            }
+            argv = [program, "run", *(part for name, value in options.items() for part in (f"--{name}", value))]
+            offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+            cpu_s, _, code = cpu_of_one(argv, cwd=folder, env={**os.environ, **offline})
             if code:
                 raise SystemExit(f"guidellm ended with {code}")
             used.append(cpu_s)
-    return (used[1] - used[0]) / (PEER_REQUESTS - PEER_REQUESTS // 10)
+    return (used[1] - used[0]) / (PEER_REQUESTS - PEER_REQUESTS // 5)
 
 
 def main() -> None:
@@ -98,7 +105,7 @@ def main() -> None:
                 seen, told = summary.latencies[figure]["p50"] * 1e3, own[figure] * 1e3
                 rows.append((f"{figure} p50 {name}", f"{seen:.2f} ms, by the server {told:.2f} ms"))
         mine = paced.cpu_s / paced.requests
-        rows.append(("CPU of a request of 20 tokens", f"{mine * 1e6:,.0f} us"))
+        rows.append((f"CPU of a request of {PEER_TOKENS} tokens", f"{mine * 1e6:,.0f} us"))
         if "--peer" in sys.argv:
             peer = peer_cpu_s(url)
             rows.append(("the same of guidellm", f"{peer * 1e6:,.0f} us, {peer / mine:.1f} times"))

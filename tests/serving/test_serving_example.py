@@ -1,6 +1,7 @@
 """`examples/serving`: its suite means what it says, and its story comes out as it is told."""
 
 import sys
+from collections import Counter
 
 from llama import EXAMPLE
 
@@ -26,3 +27,13 @@ def test_its_precisions_pass_and_its_fault_is_caught_by_its_answers(world: World
     first = next(finding for finding in bad if finding.step == "case A table")
     assert first.evidence.splitlines()[1].startswith("expected '*' -1.97")
     assert first.data["agreement"] == "drift"
+    kinds = Counter(exhibit.kind for exhibit in faulty.exhibits)
+    assert kinds == {"table": 1, "token-diff": 15}
+    difference = next(exhibit for exhibit in faulty.exhibits if exhibit.title == "A table (unary)")
+    assert [side["text"] for side in (difference.data["expected"], difference.data["got"])] == ["*", "*"]
+    assert len(difference.data["got"]["top"]) == 5
+    (table,) = (exhibit for exhibit in cells["tiny[runtime=llama,precision=f32]"].exhibits if exhibit.kind == "table")
+    assert [row[1] for row in table.rows] == ["passed"] * 18
+    shown = {exhibit.kind: exhibit for exhibit in cells["loaded[runtime=llama]"].exhibits}
+    assert [row[0] for row in shown["distribution"].rows] == ["lag", "ttft", "first_byte", "itl", "tpot", "e2e"]
+    assert sum(row[1] for row in shown["series"].rows) == 100

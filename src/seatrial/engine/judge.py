@@ -48,7 +48,7 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
     if not judgement.findings and not cancelled:
         judgement = Judgement([_nothing_found(cell)], judgement.metrics)
     errors = {part: one.error for part, one in observed.items() if one.error is not None}
-    judgement = Judgement(with_log_error(judgement.findings, errors), judgement.metrics)
+    judgement = msgspec.structs.replace(judgement, findings=with_log_error(judgement.findings, errors))
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = reason(judgement.findings, verdict)
     if cancelled:
@@ -113,7 +113,8 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.model.unjudged == "record"
     figures = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
-    return Judgement(apply_xfails([*judgement.findings, *figures], cell.xfails), judgement.metrics)
+    findings = apply_xfails([*judgement.findings, *figures], cell.xfails)
+    return msgspec.structs.replace(judgement, findings=findings)
 
 
 def reason(findings: list[Finding], verdict: Verdict) -> str:

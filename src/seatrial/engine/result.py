@@ -29,6 +29,7 @@ def result_of(cell: Cell, made: list[Judged], why: str = "") -> CellResult:
         attempts=[one.attempt if one is last else _with_figures(one) for one in made],
         findings=last.judgement.findings if last else [],
         metrics=last.judgement.metrics if last else {},
+        exhibits=last.judgement.exhibits if last else [],
         benchmark=cell.benchmark,
         fingerprint=last.settings.fingerprint if last else "",
         conditions=last.settings.conditions if last else {},

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.job.exhibit import Exhibit
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.verdict import EXIT_CODES, ExitCode, Finding, Verdict, worst_cell
 
@@ -53,6 +54,7 @@ class CellResult(msgspec.Struct, frozen=True):
     fingerprint: str = ""  # of the conditions; figures of two never mix
     conditions: dict[str, str] = {}  # what must be equal for figures to be compared
     under_test: dict[str, str] = {}  # what may differ, because it is what is judged
+    exhibits: list[Exhibit] = []
 
     @property
     def done(self) -> bool:

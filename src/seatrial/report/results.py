@@ -44,7 +44,16 @@ _MEANING: dict[str, dict[str, str]] = {
         "benchmark": "Name of its series of figures: the same for all its repeats, and in every run.",
         "fingerprint": "Of its conditions; figures of two never mix.",
         "conditions": "What must be equal for figures to be compared: hardware, axes, command. By dotted names.",
+        "exhibits": "Typed data of its kind to show beside the findings.",
         "under_test": "What may differ, for it is what is judged: ref, image, packages, variables. By dotted names.",
+    },
+    "Exhibit": {
+        "kind": "table, series, distribution, token-diff, timeline or text.",
+        "title": "For people.",
+        "columns": "Names of the columns of rows; of a series the first is in order.",
+        "rows": "Of a table, a series, a timeline (name, begin, end) or a distribution (a figure and its quantiles).",
+        "units": "Of columns, where they have one.",
+        "data": "Of a token-diff both sides where two answers differ; of a text its text.",
     },
     "Cause": {
         "id": "Six hex digits, the same in every run that says the same.",

@@ -5,17 +5,18 @@ from typing import Any, Protocol
 
 import msgspec
 
-from seatrial.job import Finding, Observation, Part
+from seatrial.job import Exhibit, Finding, Observation, Part
 from seatrial.suite import Cell, TrialModel
 
 MISSING = "missing"  # in what is gathered: sentences about what is not there, without which nothing is run
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """All findings, every check's; and figures by name, for the history."""
+    """All findings, every check's; figures by name, for the history; and data to show beside them."""
 
     findings: list[Finding]
     metrics: dict[str, Any] = {}
+    exhibits: list[Exhibit] = []
 
 
 class Kind(Protocol):

@@ -9,6 +9,7 @@ from seatrial.suite import Cell
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.serving.cases import check_cases
 from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_ready, check_server
+from seatrial.trial.serving.exhibits import exhibits_of
 from seatrial.trial.serving.gathered import gather_cases
 from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.model import ServingTrial
@@ -44,7 +45,7 @@ class ServingKind:
         if work.load is not None:
             found, figures = check_load(work.load, records.load, cause)
             findings, metrics = findings + found, metrics | figures
-        return Judgement(findings, metrics)
+        return Judgement(findings, metrics, exhibits_of(findings, records.load))
 
 
 kind = ServingKind()

@@ -17,18 +17,22 @@ def check_load(load: LoadWork, note: dict[str, Any] | None, cause: Cause) -> tup
     if note is None:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
     try:
-        summary = convert(note["summary"], LoadSummary) if note.get("summary") else None
-    except (Unreadable, KeyError) as error:
+        summary = summary_of(note)
+    except Unreadable as error:
         return [Finding(LOAD, "measured", Verdict.INFRA, "lost", f"its record cannot be read: {error}")], {}
     if load.peak:
         return _peak(load, note, summary)
-    assert summary is not None
-    if summary.cut:
+    if summary is None or summary.cut:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
     findings = [_measured(summary), _generator(load, summary)]
     late = findings[-1].verdict is Verdict.INVALID
     findings += [_bound(bound, summary, late) for bound in load.bounds]
     return findings, {} if late else {LOAD: dict(_figures(summary))}
+
+
+def summary_of(note: dict[str, Any]) -> LoadSummary | None:
+    """Of a load, or of the highest rate of a search that kept the bounds. Raises Unreadable."""
+    return convert(note["summary"], LoadSummary) if note.get("summary") else None
 
 
 def _measured(summary: LoadSummary) -> Finding:

@@ -1,0 +1,69 @@
+"""What a serving trial wants shown: its cases, the first difference of each wrong answer, and the load over time."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from seatrial.job import Exhibit, Finding, Unreadable, Verdict, worst
+from seatrial.job.load import LATENCIES, LoadSummary
+from seatrial.trial.serving.load import summary_of
+
+CASE = "case "
+MOST_DIFFERENCES = 50
+_QUANTILES = ("p50", "p90", "p95", "p99", "mean", "max", "count")
+_SERIES = ("at_s", "requests", "errors", "p50", "max")
+
+
+def exhibits_of(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[Exhibit]:
+    """`note`: the driver's, of the load."""
+    found = [_cases(findings), *_differences(findings)]
+    load = None
+    with contextlib.suppress(Unreadable):  # which the findings say
+        load = summary_of(note) if note is not None else None
+    if load is not None:
+        found += [_latencies(load), _over_time(load)]
+    return [one for one in found if one.rows or one.data]
+
+
+def _cases(findings: Sequence[Finding]) -> Exhibit:
+    """The worst that was found of each case, over all ways of asking it. With one such table for each configuration a
+    report has cases by configurations."""
+    by_case: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.step.startswith(CASE):
+            by_case.setdefault(finding.step.removeprefix(CASE), []).append(finding)
+    rows: list[list[Any]] = []
+    for name, ones in by_case.items():
+        verdict = worst(one.verdict for one in ones)
+        first = next(one for one in ones if one.verdict is verdict)
+        near = next((one for one in ones if one.data.get("agreement") == "near_tie"), None)
+        agreement = first.class_ or ("near_tie" if near else "exact" if verdict is Verdict.PASSED else "")
+        rows.append([name, verdict.value, agreement, len(ones), (near or first).message])
+    return Exhibit("table", "Cases", ["case", "verdict", "agreement", "ways", "message"], rows)
+
+
+def _differences(findings: Sequence[Finding]) -> Iterator[Exhibit]:
+    """Both sides with their likeliest tokens where an answer went wrong, or another way at a near tie."""
+    shown = 0
+    for finding in sorted(findings, key=lambda one: one.verdict is Verdict.PASSED):
+        if finding.step.startswith(CASE) and finding.data.get("position") is not None and shown < MOST_DIFFERENCES:
+            shown += 1
+            title = f"{finding.step.removeprefix(CASE)} ({finding.check})"
+            yield Exhibit("token-diff", title, data=finding.data)
+
+
+def _latencies(load: LoadSummary) -> Exhibit:
+    rows = [
+        [name, *(load.latencies[name].get(quantile) for quantile in _QUANTILES)]
+        for name in LATENCIES
+        if name in load.latencies
+    ]
+    units = dict.fromkeys(_QUANTILES[:-1], "s")
+    return Exhibit("distribution", "Latencies of the load", ["figure", *_QUANTILES], rows, units)
+
+
+def _over_time(load: LoadSummary) -> Exhibit:
+    rows = [[row.get(name) for name in _SERIES] for row in load.series]
+    units = {"at_s": "s", "p50": "s", "max": "s"}
+    title = "The load over time: until the first token, or the end, by when requests were to begin"
+    return Exhibit("series", title, list(_SERIES), rows, units)
