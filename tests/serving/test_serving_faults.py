@@ -1,0 +1,186 @@
+"""Servers that are broken in one way each, as parts of a trial: what the verdict is, that nothing hangs past its limit,
+and that nothing is left."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import authority, certificate
+from llama import CASES, SERVER, behind_tls, llama
+
+from engine.asking import WAIT_S, pid_of, until
+from seatrial.job import Verdict
+from world import World
+
+# Does what its argument says, after the first request, which shows that it is ready.
+PROGRAM = """
+import http.server, json, os, socket, sys, time
+how, asked, begun = sys.argv[1], [], time.monotonic()
+CHOICE = {"index": 0, "text": "yes", "finish_reason": "stop"}
+GOOD = {"choices": [CHOICE], "usage": {"completion_tokens": 1, "prompt_tokens": 1}}
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        asked.append(body)
+        if how == "refuses twice" and len(asked) in (2, 3):
+            return self.answer(503, {"error": {"message": "busy"}}, ("Retry-After", "0"))
+        if how == "busy" and len(asked) > 1:
+            return self.answer(429, {"error": {"message": "too many"}})
+        if how == "loads" and len(asked) < 4:
+            return self.answer(503, {"error": {"message": "Loading model"}})
+        if how == "hangs" and len(asked) > 1:
+            time.sleep(1000)
+        if how == "garbage" and len(asked) > 1:
+            self.wfile.write(b"\\x00\\x01 not HTTP at all\\r\\n\\r\\n")
+            self.close_connection = True
+            return None
+        if how == "html" and len(asked) > 1:
+            return self.answer(200, "<html>", ("Content-Type", "text/html"))
+        if how == "cuts" and len(asked) > 1:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(b'{"choices": [')
+            self.close_connection = True
+            return None
+        return self.answer(200, GOOD)
+    def answer(self, status, body, *headers):
+        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in (*headers, ("Content-Type", "application/json"))[:max(len(headers), 1)]:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+    def log_message(self, *arguments): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
+"""
+LLAMA = f"command: 'exec {sys.executable} {SERVER}/serve.py {SERVER}/model/tiny-f32.gguf'"
+
+
+def suite(world: World, server: str, cases: Any = None, **fields: str) -> None:
+    yes = {"responses": [{"text": "yes", "inputTokenCount": 1, "generatedTokenCount": 1}]}
+    asked = cases or [{"name": "yes", "request": {"requests": [{"text": "x"}]}, "response": yes}]
+    (world.folder / "cases.yaml").write_text(json.dumps(asked))
+    more = "".join(f"\n    {name}: {value}" for name, value in fields.items())
+    world.suite(f"""
+name: faults
+trials:
+  one:
+    kind: serving
+    retries: 0
+    server: {{{server}}}
+    cases: [cases.yaml]{more}
+""")
+
+
+def program(world: World, how: str) -> str:
+    (world.folder / "program.py").write_text(PROGRAM)
+    return f"command: 'exec {sys.executable} {world.folder}/program.py \"{how}\"'"
+
+
+def verdict(world: World) -> tuple[Verdict, str]:
+    (cell,) = world.results().cells
+    assert world.left() == []
+    return cell.verdict, cell.why
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "wanted", "why"),
+    [
+        ("refuses twice", 0, Verdict.PASSED, ""),
+        ("loads", 0, Verdict.PASSED, ""),
+        ("busy", 1, Verdict.FAILED, "the server answered with an error: 429: too many"),
+        ("hangs", 124, Verdict.TIMEOUT, "no whole answer within its limit; nothing had come"),
+        ("garbage", 1, Verdict.FAILED, "what came is not HTTP"),
+        ("html", 1, Verdict.FAILED, "its content type is text/html"),
+        ("cuts", 1, Verdict.FAILED, "the server closed the connection after 13 bytes of the answer"),
+    ],
+)
+def test_a_broken_server_has_the_verdict_of_its_fault(
+    world: World, how: str, code: int, wanted: Verdict, why: str
+) -> None:
+    suite(world, program(world, how), request="1s" if how == "hangs" else "60s")
+    world.seatrial("run", "suite.yaml", check=code)
+    found, text = verdict(world)
+    assert found is wanted
+    assert why in text
+
+
+def test_a_server_that_stops_answering_in_the_middle_is_given_up_and_its_cases_are_accounted_for(world: World) -> None:
+    request = {"params": {"stopping": {"maxNewTokens": 16}}}
+    answer = {"responses": [{"inputTokenCount": 0}]}
+    cases = [
+        {
+            "name": f"case {number}",
+            "skip_check": True,
+            "request": {**request, "requests": [{"text": f"Number {number} is"}]},
+            "response": answer,
+        }
+        for number in range(2000)
+    ]
+    suite(world, LLAMA, cases, request="1s", concurrency="2", timeout="{grace: 1s}")
+    process = world.start("run", "suite.yaml")
+    records = lambda: list(world.state.glob("jobs/*/*-driver/records.jsonl"))  # noqa: E731
+    until(lambda: records() and records()[0].read_bytes().count(b'"finished"') > 20)
+    server = pid_of(world, "serve.py")
+    assert server is not None
+    os.kill(server, signal.SIGSTOP)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 1
+    (cell,) = world.results().cells
+    found = [finding for finding in cell.findings if finding.step.startswith("case ")]
+    assert len(found) == 2000
+    classes = {finding.class_ for finding in found}
+    assert {"", "late", "gone"} == classes
+    gone = next(finding for finding in found if finding.class_ == "gone")
+    assert "the server stopped answering: 5 requests in a row had no answer in time" in gone.message
+    assert world.left() == []
+
+
+def test_a_port_that_is_taken_is_told_by_the_servers_own_log(world: World) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        suite(world, LLAMA.replace("exec ", f"SEATRIAL_PORT={port} exec "))
+        world.seatrial("run", "suite.yaml", check=1)
+    found, why = verdict(world)
+    assert found is Verdict.FAILED
+    assert why.startswith("server: the server ended by itself, with exit code 1")
+
+
+async def test_a_certificate_that_does_not_match_fails_at_once(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    ca = authority(folder)
+    cert, key = certificate(folder, "server", "other.example")
+    with llama() as url:
+        async with behind_tls(url, cert, key) as secure:
+            suite(world, f"url: '{secure}', tls: {{ca: {ca}}}, ready: {{within: 1h}}")
+            await asyncio.to_thread(world.seatrial, "run", "suite.yaml", check=1)
+            assert "its certificate is refused" in verdict(world)[1]
+            suite(world, f"url: '{secure}', tls: {{ca: {ca}, name: other.example}}")
+            text = (world.folder / "suite.yaml").read_text()
+            (world.folder / "suite.yaml").write_text(text.replace("[cases.yaml]", f"[{CASES}]"))
+            await asyncio.to_thread(world.seatrial, "run", "suite.yaml", check=0)
+
+
+def test_a_prompt_of_ten_megabytes_is_asked_and_refused_as_is_expected(world: World) -> None:
+    prompt = "word " * 2_000_000
+    case = {
+        "name": "long",
+        "request": {"requests": [{"text": prompt}]},
+        "error": {"code": "400", "message_pattern": "exceeds the available context size"},
+    }
+    suite(world, LLAMA, [case])
+    world.seatrial("run", "suite.yaml", check=0)
+    assert verdict(world)[0] is Verdict.PASSED
