@@ -33,6 +33,23 @@ def killed(far: ClusterWorld) -> None:
         pass
 
 
+def test_another_machine_follows_logs_of_a_run_and_takes_nothing_over(far: ClusterWorld) -> None:
+    with far.begun(2):
+        copy = far.carried()
+        shown = far.elsewhere("logs", str(copy), "--runs", "carried")
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        names = {line.partition(" | ")[0] for line in shown.stdout.splitlines()}
+        assert len(names) == 2, shown.stdout
+        refused = far.elsewhere("attach", str(copy), "--runs", "carried")
+        assert "is being worked on by process" in refused.stderr
+    far.forgotten()
+    far.go()
+    followed = far.seatrial("logs", "last", "-f", check=0).stdout
+    assert all(f"out of {number}\n" in followed for number in (1, 2)), followed
+    far.seatrial("attach", "last", check=0)
+    far.gone()
+
+
 def test_a_run_is_refused_while_its_first_machine_works_on_it_and_taken_up_when_that_is_lost(
     far: ClusterWorld,
 ) -> None:

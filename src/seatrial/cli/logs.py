@@ -59,7 +59,7 @@ async def _show(
     ids = {cell.hash: cell.id for cell in cells}
     problems = 0
     async with RunLogs(folder, ids) as logs:
-        printer = LogPrinter(sys.stdout, named=len(cells) > 1 or logs.several_parts())
+        printer = LogPrinter(sys.stdout)
         shown = False
         async for piece in logs.follow(ended_too) if follow else logs.now(attempt):
             shown = True
@@ -67,7 +67,8 @@ async def _show(
                 problems += 1
                 click.echo(f"seatrial: {_name(ids, piece.source)}: {piece.problem}", err=True)
             else:
-                printer.write(_name(ids, piece.source), piece.data)
+                named = len(cells) > 1 or piece.source.part != "job"
+                printer.write(_name(ids, piece.source) if named else "", piece.data)
         printer.close()
     if not shown and follow and not ended_too and logs.over():
         click.echo(f"seatrial: every cell has ended; `seatrial logs {folder.run}` shows their logs", err=True)

@@ -60,10 +60,6 @@ class RunLogs:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    def several_parts(self) -> bool:
-        """Whether an attempt of a wanted cell has more than one."""
-        return any(len(one.parts) > 1 for hash_ in self._cells for one in self._run.attempts.get(hash_, []))
-
     def over(self) -> bool:
         """Whether every wanted cell has its verdict."""
         return self._finished or all(id_ in self._over for id_ in self._cells.values())

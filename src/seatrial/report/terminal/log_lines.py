@@ -6,19 +6,18 @@ from seatrial.report.text import one_line, strip_controls
 
 
 class LogPrinter:
-    """Writes what comes. With `named`, in whole lines with their name before each; else just as it comes.
+    """Writes what comes: of what has a name, whole lines with the name before each; else just as it comes.
 
     On a terminal, what a job said is shown and not obeyed: escape sequences and control characters are taken out.
     """
 
-    def __init__(self, out: TextIO, named: bool) -> None:
+    def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._named = named
         self._acts = out.isatty()  # upon what is written to it
         self._partial: dict[str, bytes] = {}
 
     def write(self, name: str, data: bytes) -> None:
-        if not self._named:
+        if not name:
             self._put(data)
             return
         *whole, self._partial[name] = (self._partial.get(name, b"") + data).split(b"\n")
