@@ -29,6 +29,17 @@ def test_a_step_over_its_time_is_ended_and_the_next_runs(job: Supervised) -> Non
     assert outcomes(job) == ["timeout", "exited"]
 
 
+@pytest.mark.skipif(not ROOT, reason="needs root to make control groups")
+def test_the_processes_of_a_job_are_limited_and_those_of_its_next_step_too(job: Supervised) -> None:
+    own = "cat $(sed -n 's/^[0-9]*:pids:/\\/sys\\/fs\\/cgroup\\/pids/p' /proc/self/cgroup | head -n 1)/pids.max"
+    job.run(own, "trap '' TERM; sleep 1205; sleep 1206", own, timeout_s=0.5, limits={"grace_s": 0.1})
+    first, _, last = (record["output"].strip() for record in job.records("done"))
+    if not Path("/sys/fs/cgroup/pids").exists():
+        pytest.skip("there is no group that counts processes here")
+    assert 1024 <= int(first) < int(Path("/proc/sys/kernel/threads-max").read_text())
+    assert last == first
+
+
 def test_what_an_earlier_step_left_running_on_purpose_survives_a_later_step_that_is_ended(job: Supervised) -> None:
     end = job.run("sleep 1203 & echo $! > pid", "sleep 1204", "kill -0 $(cat pid)", timeout_s=0.3)
     assert outcomes(job) == ["exited", "timeout", "exited"]

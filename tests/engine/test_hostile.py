@@ -1,10 +1,12 @@
 """Jobs, suites and run folders that do their worst: a cell's harm stays its own, and what is wrong is told."""
 
+import json
 import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,6 +179,56 @@ def test_a_pattern_that_never_ends_is_the_suites_fault_and_stops_nobody(world: W
     assert verdicts(world, fields, check=1) == {"bad": Verdict.INVALID, "good": Verdict.PASSED}
 
 
+def test_a_pattern_that_never_ends_gives_way_to_ctrl_c(world: World) -> None:
+    fields = f'run: [{{command: "echo {"a" * 44}b", matches: "^(a+)+$"}}]'
+    world.suite(HOSTILE.format(top="", fields=fields))
+    run = world.start("run", "suite.yaml")
+
+    def cpu_ticks() -> int:
+        return int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[11])
+
+    until(lambda: list(world.folder.glob("runs/*/cells/*/1/observation.json")))
+    began = cpu_ticks()
+    until(lambda: cpu_ticks() > began + os.sysconf("SC_CLK_TCK"))  # nothing else takes that long
+    run.send_signal(signal.SIGINT)
+    run.communicate()
+    assert run.returncode == 130
+    (bad,) = [cell for cell in world.results().cells if cell.id == "bad"]
+    assert "judging was interrupted" in bad.findings[0].message
+
+
+LIES = """
+import json, os, signal
+with open("../records.jsonl", "a") as records:
+    for at_s in (-1e300, 1e300):
+        records.write(json.dumps({"event": "step", "step": 0, "at_s": at_s}) + "\\n")
+        records.write(json.dumps({"event": "end", "at_s": at_s, "outcome": "exited"}) + "\\n")
+with open("../end.json.lie", "w") as end:
+    json.dump({"outcome": "exited", "code": 0, "wall_s": 1e300}, end)
+os.rename("../end.json.lie", "../end.json")
+os.kill(int(os.environ["SUPERVISOR"]), signal.SIGKILL)
+"""
+
+
+def test_absurd_times_of_a_job_are_not_believed(world: World) -> None:
+    (world.folder / "lies.py").write_text(LIES)
+    world.suite(HOSTILE.format(top="", fields=f'run: ["SUPERVISOR=$PPID python3 {world.folder}/lies.py"]'))
+    world.seatrial("run", "suite.yaml")
+    cells = world.results().cells
+    assert [cell.id for cell in cells] == ["bad", "good"]
+    for attempt in (attempt for cell in cells for attempt in cell.attempts):
+        assert 0 <= (attempt.seconds or 0) < 1e6
+        assert {stage.stage for stage in attempt.stages} >= {"started", "finished"}
+        assert all(1e9 < stage.wall_s < 1e10 for stage in attempt.stages)
+    steps = [step for path in world.run().path.glob("cells/*/1/observation.json") for step in observed(path)]
+    assert all(0 <= step["started_s"] < 1e6 for step in steps)
+
+
+def observed(path: Path) -> list[dict[str, Any]]:
+    steps: list[dict[str, Any]] = json.loads(path.read_text())["steps"]
+    return steps
+
+
 def test_an_import_that_crashes_python_when_it_ends_has_not_passed(world: World) -> None:
     (world.folder / "late").mkdir()
     crash = "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGSEGV))\n"
@@ -215,6 +267,8 @@ def test_a_run_folder_that_is_deleted_while_the_run_goes_on_is_told(world: World
     world.suite(HOSTILE.format(top="", fields=f'run: ["rm -rf {world.folder}/runs/*"]'))
     told = world.seatrial("run", "suite.yaml", check=3)
     assert "deleted" in told.stderr or "No such file" in told.stderr
+    assert "nothing is lost" not in told.stderr
+    assert "what was known of the run is lost with its folder" in told.stderr
 
 
 def test_cancel_reaches_a_run_that_was_stopped(world: World) -> None:

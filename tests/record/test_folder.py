@@ -10,7 +10,7 @@ from seatrial.record import RunFolder, UnknownRun, find_run, write_whole
 
 def planned(runs: Path, suite: str, age_s: int = 0) -> RunFolder:
     folder = RunFolder.create(runs, suite)
-    folder.plan.write_text("{}")
+    folder.write_plan({})
     os.utime(folder.path, (1e9 - age_s, 1e9 - age_s))
     return folder
 
@@ -19,6 +19,15 @@ def test_names_of_runs_tell_the_suite_and_are_safe_as_file_names(tmp_path: Path)
     folder = RunFolder.create(tmp_path, "My Suite: ../../etc")
     assert folder.run.startswith("my-suite--------etc-20")
     assert folder.path.parent == tmp_path
+
+
+def test_a_run_folder_is_there_when_its_plan_is_and_what_a_kill_left_before_goes(tmp_path: Path) -> None:
+    killed = RunFolder.create(tmp_path, "killed")
+    assert not killed.path.exists()
+    (left,) = tmp_path.iterdir()
+    os.utime(left, (1e9, 1e9))
+    folder = planned(tmp_path, "next")
+    assert list(tmp_path.iterdir()) == [folder.path]
 
 
 def test_a_run_is_found_by_id_beginning_path_and_last(tmp_path: Path) -> None:

@@ -65,7 +65,10 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
             ExitCode.INFRA,
         )
     except RunStopped as error:
-        fail(f"the run stopped: {error}\nnothing is lost: `seatrial attach {folder.run}` takes it up", ExitCode.INFRA)
+        then = f"nothing is lost: `seatrial attach {folder.run}` takes it up"
+        if not folder.plan.exists():
+            then = f"what was known of the run is lost with its folder; `seatrial reap {folder.run}` removes its jobs"
+        fail(f"the run stopped: {error}\n{then}", ExitCode.INFRA)
     bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
     _keep(folder, results, history, bounds)
     _tell(folder, results)

@@ -27,7 +27,9 @@ from seatrial.job import (
 from seatrial.suite import Cell, settings_of
 from seatrial.trial import Judgement, Kind
 
-JUDGE_S = 30.0
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NOT_A_LOOPS = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN, None)
+JUDGE_S = 5.0  # of CPU time; what is not a regular expression that backtracks takes milliseconds
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -107,8 +109,8 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
     try:
         with time_limit(JUDGE_S):
             judgement = kind.judge(cell, observed)
-    except OverTime:
-        why = f"judging took more than {JUDGE_S:g} s: a regular expression of the suite does not end on its output"
+    except OverTime as error:
+        why = f"judging {error}: a regular expression of the suite does not end on its output"
         judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.model.unjudged == "record"
@@ -139,20 +141,24 @@ def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
 
 
 class OverTime(Exception):
-    """It took longer than it may."""
+    """It took longer than it may, or than whoever waits for it likes."""
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises OverTime inside the block. By an alarm, for which Python's regular expressions stop; main thread only."""
+def time_limit(cpu_s: float) -> Iterator[None]:
+    """Raises OverTime inside the block, when it has taken so much time, or at a signal that somebody waits for: they
+    still get it. By handlers of signals, for which Python's regular expressions stop; main thread only."""
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise OverTime
+        raise OverTime(f"took more than {cpu_s:g} s" if number == signal.SIGVTALRM else "was interrupted")
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # An event loop hears of signals by a pipe of its own. Where there is none, Ctrl-C raises an exception anyway.
+    waited_for = [number for number in INTERRUPTS if signal.getsignal(number) not in NOT_A_LOOPS]
+    before = {number: signal.signal(number, ring) for number in (signal.SIGVTALRM, *waited_for)}
+    signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

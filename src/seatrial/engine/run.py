@@ -324,7 +324,7 @@ class Run:
             holes=list(plan.holes),
             causes=find_causes(cells),
             started_s=started_s or time.time() - (time.monotonic() - began_s),
-            seconds=time.time() - started_s if started_s else time.monotonic() - began_s,
+            seconds=max(0.0, time.time() - started_s) if started_s else time.monotonic() - began_s,
             counts=dict(Counter([*(str(cell.verdict) for cell in cells), *("flaky" for cell in cells if cell.flaky)])),
             interrupted=self._interrupted,
             seatrial=__version__,

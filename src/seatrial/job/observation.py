@@ -37,6 +37,8 @@ from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.reading import Unreadable, decode
 from seatrial.job.spec import Step
 
+LONGEST_S = 1e9  # 30 years; no clock that starts with its machine shows more
+
 
 class Sample(msgspec.Struct, frozen=True, omit_defaults=True):
     at_s: float
@@ -154,6 +156,8 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
             continue
         try:
             record = decode(line, _Record)
+            if not 0.0 <= record.at_s - (origin or 0.0) < LONGEST_S:
+                raise ValueError(record.at_s)
             if record.event == "begin":
                 begin, origin = record, record.at_s
             elif record.event == "end":

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import os
 import secrets
+import shutil
 import time
 import zlib
 from pathlib import Path
@@ -14,6 +15,8 @@ import msgspec
 from seatrial.job import Hole, Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
 
 T = TypeVar("T")
+BEGUN = ".begun-"  # before the name of a run folder that has no plan yet
+ABANDONED_S = 3600.0
 
 
 class UnknownRun(Exception):
@@ -69,12 +72,23 @@ class RunFolder:
 
     @classmethod
     def create(cls, runs: Path, suite: str) -> "RunFolder":
-        """A new folder whose name tells the suite and the time, and is unique."""
+        """A new folder whose name tells the suite and the time, and is unique. It is there under that name when its
+        plan is, so that no kill leaves a run that is none."""
         word = "".join(c if c.isalnum() or c in "-_" else "-" for c in suite.lower())[:40].strip("-") or "run"
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         path = runs / f"{word}-{stamp}-{secrets.token_hex(2)}"
-        path.mkdir(parents=True)
-        return cls(path)
+        runs.mkdir(parents=True, exist_ok=True)
+        for old in runs.glob(f"{BEGUN}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - old.stat().st_mtime > ABANDONED_S:
+                    shutil.rmtree(old)
+        folder = cls(path)
+        folder._begun.mkdir()
+        return folder
+
+    @property
+    def _begun(self) -> Path:
+        return self.path.with_name(f"{BEGUN}{self.path.name}")
 
     @property
     def plan(self) -> Path:
@@ -96,7 +110,9 @@ class RunFolder:
     def write_plan(self, plan: dict[str, Any]) -> None:
         """With a checksum at its end: a plan decides verdicts, and a wrong one must not be taken for it."""
         body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
-        write_whole(self.plan, b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body)))
+        summed = b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body))
+        write_whole(self._begun / self.plan.name, summed)
+        os.rename(self._begun, self.path)
 
     def read_plan(self, form: type[T]) -> T:
         """Raises DamagedRun."""

@@ -1,4 +1,4 @@
-"""The job's own control groups: one where memory is counted and limited, one to end all of its processes by.
+"""The job's own control groups: where memory and processes are counted and limited, and to end all of them by.
 
 Works with version 2, with version 1, and with both side by side. They are made below the group that this process is in,
 where that may be written; where it may not, `plan` gives fewer or none, and the caller does without.
@@ -25,12 +25,14 @@ class Cgroup:
         self.memory_limited = False
         self._planned = folders
         self._memory: Optional[str] = None
+        self._counting: List[str] = []  # processes
         self._second = False  # of the version, for the group that counts memory
 
     def create(self, memory_bytes: Optional[int]) -> None:
         for folder in self._planned:
-            if memory_bytes is not None:  # version 2 hands controllers down only when told; version 1 has no such file
-                _write(os.path.join(os.path.dirname(folder), "cgroup.subtree_control"), "+memory")
+            # Version 2 hands controllers down only when told; version 1 has no such file.
+            for controller in ["pids"] + (["memory"] if memory_bytes is not None else []):
+                _write(os.path.join(os.path.dirname(folder), "cgroup.subtree_control"), "+%s" % controller)
             try:
                 os.mkdir(folder, 0o755)
             except FileExistsError:
@@ -38,6 +40,8 @@ class Cgroup:
             except OSError:
                 continue
             self._take(folder)
+        self._counting = [folder for folder in self.folders if os.path.exists(os.path.join(folder, "pids.max"))]
+        self.allow()
         if self._memory is not None and memory_bytes is not None:
             self.memory_limited = self._limit(self._memory, memory_bytes)
 
@@ -93,12 +97,15 @@ class Cgroup:
         """SIGKILL to all at once, where the kernel can do that; False where it cannot."""
         done = False
         for folder in self.folders:
-            path = os.path.join(folder, "cgroup.kill")
-            if os.path.exists(path):
-                done = _write(path, "1") or done
-            else:
-                _write(os.path.join(folder, "pids.max"), "0")  # no new ones while the old ones are being killed
+            done = _write(os.path.join(folder, "cgroup.kill"), "1") or done
+        for folder in [] if done else self._counting:
+            _write(os.path.join(folder, "pids.max"), "0")  # no new ones while the old ones are being killed
         return done
+
+    def allow(self) -> None:
+        """Processes, as many as a job may have: at its start, and again when those of a step have been killed."""
+        for folder in self._counting:
+            _write(os.path.join(folder, "pids.max"), str(most_processes()))
 
     @property
     def oom_file(self) -> Optional[str]:
@@ -146,10 +153,16 @@ def plan(job_folder: str) -> List[str]:
     They carry the job's name, and a number for its folder: two users may have jobs of the same name."""
     name = "%s%s-%08x" % (PREFIX, os.path.basename(job_folder)[:200], zlib.crc32(job_folder.encode()))
     parents = _parents()
-    wanted = [parents[kind] for kind in ("unified", "memory") if kind in parents]
-    if "unified" not in parents and "pids" in parents:
-        wanted.append(parents["pids"])
+    wanted = [parents[kind] for kind in ("unified", "memory", "pids") if kind in parents]
     return [os.path.join(parent, name) for parent in wanted if os.access(parent, os.W_OK)]
+
+
+@lru_cache(maxsize=None)
+def most_processes() -> int:
+    """Of a job, threads too: half of what the machine can have, so that one that never stops to fork leaves room for
+    who ends it. Less would be in the way of what is honest: a training has thousands."""
+    limits = [_read_number("/proc/sys/kernel/%s" % name) for name in ("pid_max", "threads-max")]
+    return max(1024, min([limit for limit in limits if limit], default=32768) // 2)
 
 
 @lru_cache(maxsize=None)

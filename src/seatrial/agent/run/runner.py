@@ -397,4 +397,5 @@ class Runner:
                 send(there, signal.SIGKILL)
             self._turn(0.02)
             self._reap()
+        self._sandbox.cgroup.allow()
         return len(found)

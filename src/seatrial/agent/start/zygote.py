@@ -33,7 +33,13 @@ def main(arguments: List[str]) -> int:
     os.set_blocking(reader, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    boot_id(), cgroup.plan(""), agent_path(), hardware()  # found once here, known to all children
+    (
+        boot_id(),
+        cgroup.plan(""),
+        cgroup.most_processes(),
+        agent_path(),
+        hardware(),
+    )  # found once here, known to all children
     gc.collect()
     gc.freeze()  # what is here now is never looked at again, so that children share it
     waiting: Dict[int, int] = {}

@@ -244,7 +244,8 @@ class LocalTarget:
     async def _end_and_remove(self, folder: JobFolder) -> None:
         identity = await self._supervisor(folder)
         await self._stop(folder, identity)
-        if folder.end() is None:
+        # A job that killed its supervisor can write such an end itself; a supervisor removes the control groups before.
+        if folder.end() is None or (identity is not None and any(map(os.path.isdir, identity.cgroups))):
             submission = folder.submission()
             if identity is not None:
                 await asyncio.to_thread(end_leftovers, folder.path, identity.cgroups)

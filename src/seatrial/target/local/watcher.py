@@ -15,6 +15,7 @@ from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
 UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
+CLOCK_SET_S = 86400.0
 PROGRESS_S = 0.25
 READ_BYTES = 1 << 20
 
@@ -51,7 +52,7 @@ class Watcher:
         self._known.add(handle)
         watched = _Watched(handle, folder, submission, identity)
         self._report(watched, StageTime(Stage.CREATED, submission.created_s, "submitter"))
-        self._report(watched, StageTime(Stage.STARTED, identity.wall_s, "supervisor"))
+        self._report(watched, _stage_time(Stage.STARTED, identity.wall_s, submission))
         watched.pidfd = open_process(identity)
         self._running[handle] = watched
         loop = asyncio.get_running_loop()
@@ -96,7 +97,7 @@ class Watcher:
         end = watched.folder.end()
         if end is not None:
             exit_ = Exit(end.outcome, end.code, message=end.message)
-            self._report(watched, StageTime(Stage.FINISHED, end.wall_s, "supervisor"), exit_)
+            self._report(watched, _stage_time(Stage.FINISHED, end.wall_s, watched.submission), exit_)
             return
         task = asyncio.create_task(self._lost(watched))
         self._ending.add(task)
@@ -164,7 +165,7 @@ class Watcher:
         if at_s is not None and not watched.ready:
             watched.ready = True
             wall_s = watched.identity.wall_s + at_s - watched.identity.at_s
-            self._report(watched, StageTime(Stage.READY, wall_s, "supervisor"))
+            self._report(watched, _stage_time(Stage.READY, wall_s, watched.submission))
         return progress
 
     def _report_ready_before_the_end(self, watched: _Watched) -> None:
@@ -173,3 +174,11 @@ class Watcher:
         while not watched.ready and watched.offset > before:
             before = watched.offset
             self._read_on(watched)
+
+
+def _stage_time(stage: Stage, said_s: float, submission: Submission) -> StageTime:
+    """As the supervisor says, unless that cannot be: its files are in reach of the job. Clocks may be set meanwhile."""
+    now_s = time.time()
+    if submission.created_s - CLOCK_SET_S <= said_s <= now_s + CLOCK_SET_S:
+        return StageTime(stage, said_s, "supervisor")
+    return StageTime(stage, now_s, "target", uncertainty_s=max(0.0, now_s - submission.created_s))
