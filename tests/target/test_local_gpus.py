@@ -8,7 +8,8 @@ import pytest
 from contract import Site, opened, until
 
 from seatrial.job import Gpu as Wanted
-from seatrial.job import Job, Limits, Resources
+from seatrial.job import Job, Limits, Outcome, Resources
+from seatrial.target import TargetError
 from seatrial.target.local import kind
 from seatrial.target.local.containers import Image, container_request
 from seatrial.target.local.folders import JobFolder, Submission
@@ -88,6 +89,15 @@ async def test_a_machine_with_fewer_than_asked_for_gives_all_that_it_has(site: S
         handle = await target.submit(wants(site, "many", 8), {})
         assert await given(site, "many") == "0,1"
         await target.remove(handle)
+
+
+async def test_a_driver_that_fails_gives_out_nothing_and_says_why(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "driver" / "nvidia-smi").write_text("#!/bin/sh\necho 'Driver/library version mismatch' >&2; exit 18\n")
+    async with opened(site) as target:
+        with pytest.raises(TargetError, match=r"cannot be given out: .*Driver/library version mismatch") as caught:
+            await target.submit(wants(site, "any"), {})
+        assert caught.value.outcome is Outcome.INFRA
+        assert await target.list(site.run) == []
 
 
 async def test_a_submitter_that_died_before_its_job_began_keeps_no_gpu(site: Site) -> None:

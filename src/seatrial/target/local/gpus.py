@@ -10,6 +10,7 @@ import msgspec
 from seatrial.target.local.folders import JobFolder, Submission
 from seatrial.target.local.processes import ask
 from seatrial.target.local.reservations import locked, submissions_of_others
+from seatrial.target.protocol import TargetError
 
 LOCK = "gpus.lock"
 LOOK_AGAIN_S = 0.5  # for one that a job has given back
@@ -26,12 +27,15 @@ class GpusTaken(Exception):
 
 
 async def gpus_of_machine() -> list[Gpu]:
-    """Those that this process may use; none where nvidia-smi is not there or fails, which the facts of a job tell."""
+    """Those that this process may use; none where there is no nvidia-smi, which the facts of a job tell. Raises
+    TargetError where it fails: a job that were started all the same would share what others have."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
     code, text = await ask(program, *_QUERY)
-    return visible(parse(text), os.environ) if code == 0 else []
+    if code != 0:
+        raise TargetError(f"the GPUs of this machine cannot be given out: {program} fails: {text}")
+    return visible(parse(text), os.environ)
 
 
 def parse(text: str) -> list[Gpu]:
