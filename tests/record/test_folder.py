@@ -1,11 +1,12 @@
 """Run folders are found by id, beginning, path and `last`; files in them are whole or not there."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from seatrial.record import RunFolder, UnknownRun, find_run, write_whole
+from seatrial.record import DamagedRun, PlannedCells, RunFolder, UnknownRun, find_run, write_whole
 
 
 def planned(runs: Path, suite: str, age_s: int = 0) -> RunFolder:
@@ -61,3 +62,23 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_a_plan_with_any_byte_changed_or_lost_is_damaged(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "suite")
+    folder.write_plan({"cells": [], "holes": [], "bounds": {"a": 1.5}})
+    whole = folder.plan.read_bytes()
+    assert folder.read_plan(PlannedCells) == PlannedCells([], [])
+    for at in range(len(whole)):
+        for changed in (bytes([whole[at] ^ 1]), b"\xff", b""):
+            folder.plan.write_bytes(whole[:at] + changed + whole[at + 1 :])
+            with pytest.raises(DamagedRun, match=r"plan\.json is damaged"):
+                folder.read_plan(PlannedCells)
+
+
+def test_a_plan_that_another_program_wrote_again_is_damaged(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "suite")
+    folder.write_plan({"cells": [], "holes": [], "bounds": {"a": 1.5}})
+    folder.plan.write_text(json.dumps({**json.loads(folder.plan.read_bytes()), "bounds": {"a": 2.5}}))
+    with pytest.raises(DamagedRun, match="its checksum is not that of what it holds"):
+        folder.read_plan(PlannedCells)

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from seatrial.cli.report import command
 from seatrial.job import RunResults
+from seatrial.record import RunFolder
 from seatrial.report.results import results_schema
 
 
@@ -42,7 +43,7 @@ def test_an_unknown_run_ends_with_2_and_the_nearest_ids(runs: Path) -> None:
 def test_a_run_without_results_ends_with_2_and_the_way_on(runs: Path) -> None:
     (runs / "r1" / "results.json").unlink()
     cells = [{"id": name, "hash": name, "axes": {}, "trial": name} for name in ("one", "two")]
-    (runs / "r1" / "plan.json").write_text(json.dumps({"cells": cells, "holes": []}))
+    RunFolder(runs / "r1").write_plan({"cells": cells, "holes": []})
     done = call(runs, "r1")
     assert done.exit_code == 2
     assert "0 of 2 cells are judged" in done.stderr
@@ -78,13 +79,13 @@ def test_a_file_that_cannot_be_written_is_said(runs: Path, tmp_path: Path) -> No
     assert "cannot be written" in done.stderr
 
 
-def plan_of(run: RunResults) -> str:
+def write_plan(folder: Path, run: RunResults) -> None:
     cells = [{"id": one.id, "hash": one.hash, "axes": one.axes, "trial": one.trial, "tags": []} for one in run.cells]
-    return json.dumps({"cells": cells, "holes": [], "suite": {}, "options": {}})
+    RunFolder(folder).write_plan({"cells": cells, "holes": []})
 
 
 def test_a_cell_is_shown_with_all_that_is_known_of_it(runs: Path) -> None:
-    (runs / "20260101-000000-7f3a" / "plan.json").write_text(plan_of(sample.small()))
+    write_plan(runs / "20260101-000000-7f3a", sample.small())
     said = call(runs, "2026", "--cell", "/a1b2c3d4").stdout
     assert said.startswith("✗ failed  generic[runtime=base,machine=large]  /a1b2c3d4\n")
     assert "  ✓ command git" in said

@@ -40,11 +40,17 @@ class _WrittenCell(msgspec.Struct, frozen=True):
     estimate_s: float | None = None
 
 
+class _WrittenTarget(msgspec.Struct, frozen=True):
+    text: str
+    name: str
+    entry: dict[str, Any] | None = None
+
+
 class _WrittenSuite(msgspec.Struct, frozen=True):
     data: dict[str, Any]
     directory: str
     path: str | None = None
-    moved: dict[str, Any] | None = None
+    moved: _WrittenTarget | None = None
 
 
 class _PlannedSuite(msgspec.Struct, frozen=True):
@@ -117,7 +123,9 @@ def suite_of(folder: RunFolder) -> Suite:
 def _suite(written: _WrittenSuite) -> Suite:
     suite = from_data(written.data, Path(written.directory), *plugins.models(), path=written.path)
     if written.moved:
-        suite = suite.on(restore_chosen_target(written.moved, suite.targets, plugins.models()[1]))
+        suite = suite.on(
+            restore_chosen_target(msgspec.structs.asdict(written.moved), suite.targets, plugins.models()[1])
+        )
     return suite
 
 
