@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from seatrial.cli.report import command
 from seatrial.job import RunResults
-from seatrial.record import RunFolder
+from seatrial.record.folder import summed_plan
 from seatrial.report.results import results_schema
 
 
@@ -43,7 +43,7 @@ def test_an_unknown_run_ends_with_2_and_the_nearest_ids(runs: Path) -> None:
 def test_a_run_without_results_ends_with_2_and_the_way_on(runs: Path) -> None:
     (runs / "r1" / "results.json").unlink()
     cells = [{"id": name, "hash": name, "axes": {}, "trial": name} for name in ("one", "two")]
-    RunFolder(runs / "r1").write_plan({"cells": cells, "holes": []})
+    (runs / "r1" / "plan.json").write_bytes(summed_plan({"cells": cells, "holes": []}))
     done = call(runs, "r1")
     assert done.exit_code == 2
     assert "0 of 2 cells are judged" in done.stderr
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_written_is_said(runs: Path, tmp_path: Path) -> No
 
 def write_plan(folder: Path, run: RunResults) -> None:
     cells = [{"id": one.id, "hash": one.hash, "axes": one.axes, "trial": one.trial, "tags": []} for one in run.cells]
-    RunFolder(folder).write_plan({"cells": cells, "holes": []})
+    (folder / "plan.json").write_bytes(summed_plan({"cells": cells, "holes": []}))
 
 
 def test_a_cell_is_shown_with_all_that_is_known_of_it(runs: Path) -> None:

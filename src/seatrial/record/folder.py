@@ -110,10 +110,7 @@ class RunFolder:
         return Path(folder if part == "job" else f"{folder}/{part}")
 
     def write_plan(self, plan: dict[str, Any]) -> None:
-        """With a checksum at its end: a plan decides verdicts, and a wrong one must not be taken for it."""
-        body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
-        summed = b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body))
-        write_whole(self._begun / self.plan.name, summed)
+        write_whole(self._begun / self.plan.name, summed_plan(plan))
         os.rename(self._begun, self.path)
 
     def read_plan(self, form: type[T]) -> T:
@@ -153,6 +150,12 @@ class RunFolder:
         path = self.attempt(cell, observation.attempt, part) / "observation.json"
         write_whole(path, msgspec.json.encode(observation), sync=False)
         return path
+
+
+def summed_plan(plan: dict[str, Any]) -> bytes:
+    """With a checksum at its end: a plan decides verdicts, and a wrong one must not be taken for it."""
+    body = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    return b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body))
 
 
 def _read(path: Path, kind: type[T]) -> T:
