@@ -137,6 +137,12 @@ def test_an_address_without_a_run_says_which_there_are(folder: RunFolder, tmp_pa
         fetch_run(f"file://{tmp_path}/none", tmp_path / "cache")
 
 
+def test_a_copy_that_is_only_begun_is_not_read(folder: RunFolder, tmp_path: Path) -> None:
+    begin_copy(folder, f"file://{tmp_path}/out")
+    with pytest.raises(UnknownRun, match="has no results: its run goes on, or was not copied to its end"):
+        fetch_run(f"file://{tmp_path}/out/r1", tmp_path / "cache")
+
+
 def test_what_cannot_be_used_at_all_says_what_to_install(folder: RunFolder) -> None:
     with pytest.raises(RemoteError, match="install s3fs beside Seatrial"):
         begin_copy(folder, "s3://bucket/runs")

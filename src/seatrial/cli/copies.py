@@ -1,5 +1,6 @@
 """What commands do about copies of run folders elsewhere: making one when a run is over, and reading one."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,19 +11,21 @@ if TYPE_CHECKING:
     from seatrial.record import RunFolder
 
 
-def check_out(out: str) -> None:
-    """An address that could never be used ends the command before anything is planned."""
+def checked_out(out: str) -> str:
+    """The address, a path as one that means the same anywhere on this machine. One that could never be used ends the
+    command before anything is planned."""
     if not out:
-        return
+        return ""
+    from seatrial.record import remote
     from seatrial.record.history.error import place_text
-    from seatrial.record.remote import RemoteError, file_system
 
     if place_text(out) != out:
         fail(f"--out {place_text(out)}: a password would stand in the run folder; give it by the environment")
     try:
-        file_system(out)
-    except RemoteError as error:
+        remote.file_system(out)
+    except remote.RemoteError as error:
         fail(f"--out: {error}")
+    return out if remote.is_address(out) else str(Path(out).absolute())
 
 
 def begin_copy(folder: "RunFolder", out: str) -> None:

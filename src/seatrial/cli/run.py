@@ -46,12 +46,12 @@ def command(
     max_cost: float | None,
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
-    from seatrial.cli.copies import begin_copy, check_out
+    from seatrial.cli.copies import begin_copy, checked_out
     from seatrial.cli.execute import detached, execute
     from seatrial.engine import RunOptions, SecretError, commit_of, create
     from seatrial.suite import SuiteError
 
-    check_out(out)
+    out = checked_out(out)
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
     check_cost(plan, max_cost)

@@ -110,7 +110,7 @@ def is_copied(folder: RunFolder, out: str) -> bool:
 
 def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.sleep) -> RunFolder:
     """The run at an address as a folder below `cache`, without the files that its jobs kept. What was fetched before is
-    not fetched again. Raises RemoteError, and UnknownRun where there is none."""
+    not fetched again. Raises RemoteError, and UnknownRun where there is none, or none that is whole."""
     import hashlib
 
     system, root = file_system(address)
@@ -121,6 +121,8 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
         )
         hint = f"; it has the runs {', '.join(runs[-5:])}: add one of them to the address" if runs else ""
         raise UnknownRun(f"there is no run at {address}{hint}")
+    if _LAST not in found:
+        raise UnknownRun(f"the copy at {address} has no results: its run goes on, or was not copied to its end")
     folder = cache / hashlib.sha256(address.encode()).hexdigest()[:12] / PurePosixPath(root).name
     wanted = [name for name, size in found.items() if not _kept(name) and not _is_there(folder / name, size)]
 
