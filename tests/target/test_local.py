@@ -74,6 +74,9 @@ async def test_seatrials_own_programs_are_not_on_the_path_of_a_job(
     assert Path(named[0]).parent != own
     chosen = await output(site, "command -v pytest", environment=Environment(interpreter=sys.executable))
     assert chosen == [str(own / "pytest")]  # a runtime that is this very environment has its programs
+    async with opened(site) as target:
+        with pytest.raises(TargetError, match=f"seatrial is only in Seatrial's own environment.*name {own}/seatrial"):
+            await target.submit(site.job("true", environment=Environment(interpreter="seatrial")), {})
 
 
 async def test_the_jobs_folder_is_the_users_alone_and_holds_no_secret(site: Site) -> None:

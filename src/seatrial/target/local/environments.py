@@ -156,7 +156,10 @@ def _failed(task: "asyncio.Task[PreparedEnvironment]") -> bool:
 async def _existing(interpreter: str) -> PreparedEnvironment:
     found = shutil.which(os.path.expanduser(interpreter), path=machine_path())
     if found is None:
-        raise TargetError(f"interpreter {interpreter} is not there or cannot be executed", Outcome.REFUSED)
+        why = "is not there or cannot be executed"
+        if own := shutil.which(interpreter):
+            why = f"is only in Seatrial's own environment, which jobs do not see; to test that one, name {own}"
+        raise TargetError(f"interpreter {interpreter} {why}", Outcome.REFUSED)
     path = Path(found).absolute()
     try:
         await python_version(path)
