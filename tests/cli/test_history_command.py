@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from record.past import cell, run, timed
 from seatrial.cli import main
 from seatrial.job import Verdict
-from seatrial.record.history import History, open_history
+from seatrial.record.history import History, TimeWindow, open_history
+from seatrial.report.trend.strict import open_regressions
 from world import World
 
 DAY_S = 86_400.0
@@ -272,3 +273,28 @@ def test_runs_of_seatrial_are_in_its_history(world: World, tmp_path: Path) -> No
     world.seatrial("run", str(suite), check=0)
     assert "shell  1 run" in world.seatrial("history", check=0).stdout
     assert "1 run" in world.seatrial("history", "shell", check=0).stdout
+
+
+def test_history_until_a_day_knows_nothing_of_later_runs(made: Path) -> None:
+    arguments = ["history", "llama", "--metric", "step_time", "--json", "--history", str(made)]
+    whole, before, since = (
+        json.loads(CliRunner().invoke(main, [*arguments, *options]).stdout)["series"]
+        for options in ([], ["--until", "2026-10-16"], ["--since", "2026-10-16T00:00"])
+    )
+    assert [len(one["points"]) for one in whole] == [40, 40]
+    assert [len(one["points"]) for one in before] == [26, 26]  # that day included
+    assert [len(one["points"]) for one in since] == [15, 15]
+    assert all(one["changes"] for one in whole)
+    assert not any(one["changes"] for one in before)
+    wrong = CliRunner().invoke(main, [*arguments, "--until", "soon"])
+    assert (wrong.exit_code, "write 2026-10-03" in wrong.stderr) == (2, True)
+
+
+def test_a_regression_that_is_open_is_one_of_a_strict_run(made: Path) -> None:
+    history = open_history(made)
+    found = open_regressions(history.filled(history.names(run="nightly-039", judged=True)))
+    assert found == [
+        f"llama[model={model}] step_time: a regression is open since run nightly-030" for model in ("70b", "8b")
+    ]
+    before = TimeWindow(until_s=1.79e9 + 28 * DAY_S)
+    assert open_regressions(history.filled(history.names(judged=True), window=before)) == []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seatrial.cli.baseline_scope import BaselineScope, say
+from seatrial.cli.curve import command as curve
 from seatrial.cli.options import HISTORY, RUNS, duration, fail
 
 if TYPE_CHECKING:
@@ -221,6 +222,9 @@ def import_(
             _import_runs(scope, past_runs.read_runs(file), file, why, dry_run, (metric, unit, better))
     except SuiteError as error:
         fail(str(error))
+
+
+command.add_command(curve)
 
 
 def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import fail, loaded
+from seatrial.cli.options import HISTORY, RUNS, fail, history_at, loaded
 
 if TYPE_CHECKING:
     from seatrial.engine.artifacts.check_folder import Checked
-    from seatrial.job import Finding
+    from seatrial.job import Finding, RunResults
+    from seatrial.record.history import History
     from seatrial.report.terminal.lines import Line
     from seatrial.suite import Cell
 
@@ -26,6 +27,12 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--log", "logs", multiple=True, type=_FILE, help="Log; once for each host. Default: those in DIR.")
 @click.option("--exit-code", type=click.IntRange(0, 255), help="How the job ended, if you know.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, in the form of results.json.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
+@click.option("--record", is_flag=True, help="Add its figures to the history; the same job again replaces them.")
+@click.option("--commit", default="", help="With --record: commit of what was tested.")
+@RUNS
+@HISTORY
 def command(
     folder: str,
     suite: Path,
@@ -34,6 +41,12 @@ def command(
     logs: tuple[Path, ...],
     exit_code: int | None,
     as_json: bool,
+    junit: Path | None,
+    markdown: Path | None,
+    record: bool,
+    commit: str,
+    runs: Path,
+    history: str | None,
 ) -> None:
     """Judge the log and the files in DIR, or at an fsspec URL, by the checks of a training trial. Nothing is run.
 
@@ -41,7 +54,8 @@ def command(
     """
     import msgspec
 
-    from seatrial.engine.artifacts.check_folder import check_folder
+    from seatrial import __version__
+    from seatrial.engine.artifacts.check_folder import check_folder, checked_name
     from seatrial.engine.artifacts.fetch_folder import CannotCheck, fetch_folder
     from seatrial.job import VERSION, RunResults
     from seatrial.record.remote import is_address
@@ -55,14 +69,50 @@ def command(
                 place = Path(scratch)
                 fetch_folder(folder, _matches(cell), place)
             checked = check_folder(cell, place, logs, exit_code, folder)
+            results = RunResults(
+                VERSION,
+                checked_name(folder, checked),
+                name,
+                checked.result.verdict,
+                [checked.result],
+                suite_path=str(suite),
+                started_s=checked.ended_s,
+                commit=commit,
+                seatrial=__version__,
+            )
+            _write_reports(results, place, junit, markdown)
     except CannotCheck as error:
         fail(str(error))
-    results = RunResults(VERSION, "check", name, checked.result.verdict, [checked.result], suite_path=str(suite))
+    if record:
+        _record(results, history_at(runs, history))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(results), indent=1).decode())
     else:
         _print(checked, folder)
     raise SystemExit(results.exit_code)
+
+
+def _write_reports(results: "RunResults", folder: Path, junit: Path | None, markdown: Path | None) -> None:
+    from seatrial.report.junit import render_junit
+    from seatrial.report.markdown import render_markdown
+
+    try:
+        if junit:
+            junit.write_bytes(render_junit(results, folder))
+        if markdown:
+            markdown.write_text(render_markdown(results, folder))
+    except OSError as error:
+        fail(f"{error.filename} cannot be written: {error.strerror}")
+
+
+def _record(results: "RunResults", history: "History") -> None:
+    from seatrial.record.history import HistoryError
+
+    try:
+        history.add(results)
+    except HistoryError as error:
+        fail(f"not recorded: {error}", 3)
+    click.echo(f"recorded as {results.run} in {history.place}", err=True)
 
 
 def _cell(suite: Path, trial: str, select: tuple[str, ...]) -> "tuple[Cell, str]":

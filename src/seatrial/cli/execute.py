@@ -72,7 +72,25 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
     bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
     _keep(folder, results, history, bounds)
     _tell(folder, results)
-    return copied(folder, prepared.options.out, results.exit_code)
+    code = _strictly(results, history) if prepared.options.strict else results.exit_code
+    return copied(folder, prepared.options.out, code)
+
+
+def _strictly(results: "RunResults", history: "History") -> int:
+    """The exit code of a run that must leave nothing open."""
+    from seatrial.job import ExitCode
+    from seatrial.record.history import HistoryError
+    from seatrial.report.trend.series import POINTS_SHOWN
+    from seatrial.report.trend.strict import open_regressions, unbounded_figures
+
+    found = unbounded_figures(results)
+    try:
+        found += open_regressions(history.filled(history.names(run=results.run, judged=True), POINTS_SHOWN))
+    except HistoryError as error:
+        found.append(f"whether a regression is open is not known: {error}")
+    for line in found:
+        click.echo(f"strict: {line}", err=True)
+    return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
 def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
@@ -93,7 +111,7 @@ def finished(folder: "RunFolder", history: "History", show: bool = True, note: b
         if note:
             click.echo(f"{folder.run} has finished already", err=True)
         _tell(folder, results)
-    return results.exit_code
+    return _strictly(results, history) if planned(folder).options.strict else results.exit_code
 
 
 def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
@@ -181,17 +199,23 @@ def _keep(
 ) -> None:
     """Reports and history. Neither may take the results away from the user: they are on disk already."""
     from seatrial.job import figures
-    from seatrial.record.history import HistoryError
+    from seatrial.record.history import HistoryError, add_missed, add_or_mark
     from seatrial.report import ReportError, write_reports
 
     try:
-        history.add(results)
+        add_or_mark(folder, results, history)
+        late = add_missed(folder.path.parent, history)
+        if late:
+            click.echo(
+                f"seatrial: also added to the history, which was away when they ended: {', '.join(late)}", err=True
+            )
         if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
             from seatrial.report.trend.series import run_series, write_series
 
             write_series(folder.path, run_series(history, results, bounds))
     except HistoryError as error:
-        click.echo(f"seatrial: the history was not added to: {error}", err=True)
+        later = "the next run that can reach it adds this one, too, as does `seatrial history add`"
+        click.echo(f"seatrial: the history was not added to: {error}\n{later}", err=True)
     try:
         write_reports(folder.path, results)
     except ReportError as error:

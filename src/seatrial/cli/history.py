@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, fail, history_at, plan_of, print_json
+from seatrial.cli.options import HISTORY, RUNS, duration, fail, find, history_at, plan_of, print_json
 
 if TYPE_CHECKING:
     from seatrial.job import Bound
@@ -44,6 +44,7 @@ def command() -> None:
     \b
     seatrial history TRIAL --benchmark B --metric M    one series
     seatrial history mark RUN --false-alarm --reason TEXT
+    seatrial history add                               runs of a time when the history could not be reached
     seatrial history alarms                            all alarms, and how often they were right
     seatrial history show mark                         a trial that is called like a command
     """
@@ -56,6 +57,8 @@ def command() -> None:
 @click.option(
     "--last", metavar="N", type=click.IntRange(min=1), help="Only the last N points of each series.  [default: 400]"
 )
+@click.option("--since", metavar="TIME", help="Only runs from then on: 2026-10-03, 2026-10-03T12:00, or 30d ago.")
+@click.option("--until", metavar="TIME", help="Only runs until then, as if there were no later ones.")
 @click.option("--suite", type=click.Path(path_type=Path), help="Show the bounds of this suite's baselines.")
 @click.option("--all", "all_figures", is_flag=True, help="Also figures that are not judged.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
@@ -66,6 +69,8 @@ def show(
     benchmark: str | None,
     metric: str | None,
     last: int | None,
+    since: str | None,
+    until: str | None,
     suite: Path | None,
     all_figures: bool,
     as_json: bool,
@@ -73,24 +78,26 @@ def show(
     history: str | None,
 ) -> None:
     """Show the cells and draw the figures of TRIAL over its runs. Without TRIAL: what the history has."""
-    from seatrial.record.history import HistoryError
+    from seatrial.record.history import HistoryError, TimeWindow
     from seatrial.report.terminal.cell_history import RUNS_SHOWN
     from seatrial.report.trend.series import POINTS_SHOWN
 
     past = history_at(runs, history)
+    window = TimeWindow(_time(since, "--since"), _time(until, "--until", ends=True))
     try:
         if trial is None:
-            if benchmark or metric:
-                fail("--benchmark and --metric are of a TRIAL: `seatrial history TRIAL --metric M`")
+            if benchmark or metric or since or until:
+                fail("--benchmark, --metric, --since and --until are of a TRIAL: `seatrial history TRIAL --metric M`")
             _show_all(past, as_json)
             return
         cells = past.cells(trial, RUNS_SHOWN)
         if not cells:
             _no_such_trial(past, trial)
+        cells = [cell for cell in cells if window.has(cell.at_s)]
         chosen = _chosen(past.names(trial), benchmark, metric)
         judged = chosen if all_figures or metric else [one for one in chosen if one.better]
         read = judged if as_json else judged[:MOST_READ]
-        series = past.filled(read, last or POINTS_SHOWN)
+        series = past.filled(read, last or POINTS_SHOWN, window)
         alarms = past.alarms()
     except HistoryError as error:
         _unusable(error)
@@ -99,6 +106,46 @@ def show(
         click.echo(f"seatrial: {warning}; --benchmark and --metric choose others", err=True)
     bounds = _bounds(suite, runs) if suite else None
     _show(trial, [] if benchmark or metric else cells, series, len(chosen) - len(judged), alarms, bounds, as_json)
+
+
+def _time(text: str | None, option: str, ends: bool = False) -> float | None:
+    """A time, a day (its beginning, or its end), or so long ago."""
+    import time
+    from datetime import UTC, datetime
+
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        if not text[:1].isdigit() or "-" in text:
+            fail(f"{option} {text!r} is no time; write 2026-10-03, 2026-10-03T12:00 or 30d")
+        return time.time() - duration(text.removesuffix(" ago"))
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found.timestamp() + (86_400 - 1e-6 if ends and len(text) == len("2026-10-03") else 0.0)
+
+
+@command.command()
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@RUNS
+@HISTORY
+def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
+    """Add runs to the history: those that are missing because it could not be reached, or each RUN (an id, its
+    beginning, a path, or `last`). One that is there already is replaced."""
+    from seatrial.record.history import HistoryError, add_missed, add_run
+
+    past = history_at(runs, history)
+    try:
+        if not names:
+            added = add_missed(runs, past)
+            click.echo(f"added {', '.join(added)}" if added else f"no run in {runs} is missing in {past.place}")
+            return
+        for folder in [find(runs, name) for name in names]:
+            if not add_run(folder, past):
+                fail(f"{folder.run} has no results that can be read; `seatrial attach {folder.run}` finishes it")
+            click.echo(f"added {folder.run}")
+    except HistoryError as error:
+        _unusable(error)
 
 
 @command.command()

@@ -25,6 +25,7 @@ from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, history_at, pl
     envvar="SEATRIAL_OUT",
     help="Copy the run folder to below this fsspec URL (s3://…, gs://…, a path) when the run is over.",
 )
+@click.option("--strict", is_flag=True, help="A figure without bounds, or a regression inside them, ends with 1, too.")
 @HISTORY
 @RUNS
 def command(
@@ -36,6 +37,7 @@ def command(
     detach: bool,
     commit: str,
     out: str,
+    strict: bool,
     runs: Path,
     history: str | None,
     select: tuple[str, ...],
@@ -58,8 +60,9 @@ def command(
     if not plan.cells:
         fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
     commit = commit or commit_of(suite_read.directory)
+    options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
     try:
-        prepared = create(suite_read, plan, runs, RunOptions(parallel, retries, max_failures, max_cost, commit, out))
+        prepared = create(suite_read, plan, runs, options)
     except (SecretError, SuiteError) as error:
         fail(str(error))
     if out:

@@ -32,6 +32,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     max_cost: float | None = None
     commit: str = ""  # of what is tested
     out: str = ""  # address that the folder is copied to when the run is over
+    strict: bool = False  # figures without bounds, and regressions inside them, are no pass
 
 
 class _WrittenCell(msgspec.Struct, frozen=True):

@@ -56,6 +56,7 @@ class PlannedOptions(msgspec.Struct, frozen=True):
     """What `plan.json` says of what is done with a run."""
 
     out: str = ""  # address that the folder is copied to
+    strict: bool = False  # figures without bounds, and regressions inside them, are no pass
 
 
 class PlannedCells(msgspec.Struct, frozen=True):
@@ -63,8 +64,8 @@ class PlannedCells(msgspec.Struct, frozen=True):
 
     cells: list[PlannedCell]
     holes: list[Hole]
-    options: PlannedOptions = PlannedOptions()
     axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
+    options: PlannedOptions = PlannedOptions()
 
 
 class RunFolder:

@@ -2,6 +2,7 @@
 have read it in the job, and the checks of the trial say what it comes to."""
 
 import gzip
+import hashlib
 import re
 import time
 import zlib
@@ -42,6 +43,15 @@ class Checked:
     result: CellResult
     folder: Path
     logs: tuple[Path, ...]
+    ended_s: float  # wall time: when the newest log was written, as far as its file tells
+
+
+def checked_name(place: str, checked: Checked) -> str:
+    """As a run of the history: the same job, judged again, has the same name."""
+    address = place if "://" in place else str(Path(place).resolve())
+    content = f"{address}\0{checked.result.benchmark}".encode() + msgspec.json.encode(checked.result.metrics)
+    name = re.sub(r"[^\w.-]+", "-", address.rstrip("/").rpartition("/")[2])[:60] or "folder"
+    return f"check-{name}-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 def check_folder(
@@ -76,7 +86,8 @@ def check_folder(
     verdict = worst(finding.verdict for finding in judgement.findings)
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = AttemptResult(1, observation.place, [], observation.exit, verdict, why)
-    return Checked(result_of(cell, [Judged(attempt, judgement)]), folder, found)
+    written = [log.stat().st_mtime for log in found]
+    return Checked(result_of(cell, [Judged(attempt, judgement)]), folder, found, max(written, default=time.time()))
 
 
 def find_logs(folder: Path) -> tuple[Path, ...]:

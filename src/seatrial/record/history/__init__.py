@@ -10,9 +10,21 @@
 5. A password in a PostgreSQL URL is in no error.
 """
 
-from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, CellRow, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.data import (
+    ACCEPTED,
+    WORDS,
+    Alarm,
+    CellRow,
+    Mark,
+    Point,
+    RunRow,
+    Series,
+    TimeWindow,
+    TrialRow,
+)
 from seatrial.record.history.error import HistoryError
 from seatrial.record.history.history import History, open_history
+from seatrial.record.history.missed import add_missed, add_or_mark, add_run
 from seatrial.record.history.schema import benchmark_of
 
 __all__ = [
@@ -26,7 +38,11 @@ __all__ = [
     "Point",
     "RunRow",
     "Series",
+    "TimeWindow",
     "TrialRow",
+    "add_missed",
+    "add_or_mark",
+    "add_run",
     "benchmark_of",
     "open_history",
 ]

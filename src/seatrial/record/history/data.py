@@ -59,6 +59,19 @@ class Series(msgspec.Struct, frozen=True):
         return [point.value for point in self.points]
 
 
+class TimeWindow(msgspec.Struct, frozen=True):
+    """Wall times of what is wanted; None: open."""
+
+    since_s: float | None = None
+    until_s: float | None = None
+
+    def has(self, at_s: float) -> bool:
+        return (self.since_s is None or at_s >= self.since_s) and (self.until_s is None or at_s <= self.until_s)
+
+
+ALWAYS = TimeWindow()
+
+
 class Mark(msgspec.Struct, frozen=True):
     """A person's mark of a run, of one benchmark or one figure of it. An empty one takes back what was said before."""
 

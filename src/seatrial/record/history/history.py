@@ -6,7 +6,18 @@ from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
 from seatrial.record.history import reading, writing
-from seatrial.record.history.data import ACCEPTED, WORDS, Alarm, CellRow, Mark, RunRow, Series, TrialRow
+from seatrial.record.history.data import (
+    ACCEPTED,
+    ALWAYS,
+    WORDS,
+    Alarm,
+    CellRow,
+    Mark,
+    RunRow,
+    Series,
+    TimeWindow,
+    TrialRow,
+)
 from seatrial.record.history.error import HistoryError, place_text
 from seatrial.record.history.keeping import key, text
 from seatrial.record.history.schema import Session
@@ -102,9 +113,9 @@ class History:
         wanted, of_run = _wanted(trial=trial), None if run is None else key(run)
         return self._database.read(lambda session: reading.names(session, wanted, of_run, judged), [])
 
-    def filled(self, names: list[Series], last: int | None = None) -> list[Series]:
-        """These series with their `last` points of all runs. One that has none any more is left out."""
-        return self._database.read(lambda session: reading.with_points(session, names, last), [])
+    def filled(self, names: list[Series], last: int | None = None, window: TimeWindow = ALWAYS) -> list[Series]:
+        """These series with their `last` points in the window. One that has none there is left out."""
+        return self._database.read(lambda session: reading.with_points(session, names, last, window), [])
 
     def under_test(self, trial: str, benchmark: str) -> dict[str, dict[str, str]]:
         """What was under test in each run of a benchmark, where that was kept."""

@@ -5,11 +5,23 @@ from typing import Any
 import msgspec
 
 from seatrial.job import decode
-from seatrial.record.history.data import ACCEPTED, Alarm, CellRow, Mark, Point, RunRow, Series, TrialRow
+from seatrial.record.history.data import (
+    ACCEPTED,
+    ALWAYS,
+    Alarm,
+    CellRow,
+    Mark,
+    Point,
+    RunRow,
+    Series,
+    TimeWindow,
+    TrialRow,
+)
 from seatrial.record.history.keeping import series_id
 from seatrial.record.history.schema import Session
 
 _ENDLESS = 1 << 40
+_LATER_S = 1e300  # than any time
 _TOGETHER = 1_000  # series that a server is asked for at once
 
 _OF_CELL = """
@@ -27,12 +39,14 @@ SELECT hash, seconds FROM (
 _POINT = "run, at_s, value, verdict, host, id, source"
 _ORDER = "at_s DESC, run DESC, hash DESC"
 
-_POINTS_OF_SERIES = f"SELECT {_POINT} FROM points WHERE series = ? ORDER BY {_ORDER} LIMIT ?"
+_POINTS_OF_SERIES = f"""
+SELECT {_POINT} FROM points WHERE series = ? AND at_s BETWEEN ? AND ? ORDER BY {_ORDER} LIMIT ?
+"""
 
 _POINTS_OF_SOME = f"""
 SELECT series, {_POINT} FROM (
     SELECT points.*, row_number() OVER (PARTITION BY series ORDER BY {_ORDER}) AS place
-    FROM points WHERE series IN (%s)
+    FROM points WHERE series IN (%s) AND at_s BETWEEN ? AND ?
 ) AS ranked WHERE place <= ? ORDER BY series, {_ORDER}
 """
 
@@ -122,10 +136,10 @@ def names(session: Session, wanted: dict[str, str], run: str | None, judged: boo
     return sorted(found, key=lambda one: (one.benchmark, one.metric, one.fingerprint, one.unit))
 
 
-def with_points(session: Session, series: list[Series], last: int | None) -> list[Series]:
+def with_points(session: Session, series: list[Series], last: int | None, window: TimeWindow = ALWAYS) -> list[Series]:
     """The same with their points; one whose runs were all replaced has none, and is left out."""
     numbers = [series_id(one.benchmark, one.fingerprint, one.metric, one.unit) for one in series]
-    rows = _rows(session, numbers, _ENDLESS if last is None else last)
+    rows = _rows(session, numbers, _ENDLESS if last is None else last, window)
     all_marks = _read_marks(session)
     commits = dict(session.execute('SELECT run, "commit" FROM runs WHERE "commit" <> ?', ("",)))
     found = [
@@ -174,15 +188,19 @@ def _fields(session: Session, ids: set[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _rows(session: Session, numbers: list[int], most: int) -> dict[int, list[tuple[Any, ...]]]:
-    """The newest rows of each of these series, oldest first."""
+def _rows(session: Session, numbers: list[int], most: int, window: TimeWindow) -> dict[int, list[tuple[Any, ...]]]:
+    """The newest rows in the window of each of these series, oldest first."""
+    since_s = -_LATER_S if window.since_s is None else window.since_s
+    until_s = _LATER_S if window.until_s is None else window.until_s
     if not session.far:
-        return {number: session.execute(_POINTS_OF_SERIES, (number, most))[::-1] for number in numbers}
+        return {
+            number: session.execute(_POINTS_OF_SERIES, (number, since_s, until_s, most))[::-1] for number in numbers
+        }
     rows: dict[int, list[tuple[Any, ...]]] = {}
     for start in range(0, len(numbers), _TOGETHER):
         some = numbers[start : start + _TOGETHER]
         query = _POINTS_OF_SOME % ", ".join("?" * len(some))
-        for number, *row in reversed(session.execute(query, (*some, most))):
+        for number, *row in reversed(session.execute(query, (*some, since_s, until_s, most))):
             rows.setdefault(number, []).append(tuple(row))
     return rows
 

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from seatrial.check.log_values import hosts_text, log_values
+from seatrial.job import Observation
+
 MOST_BYTES = 4 << 20  # the plan keeps it
 _NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
@@ -36,6 +39,27 @@ def read_curve(path: Path) -> dict[int, float]:
     if not curve:
         raise CurveError(f"{path} holds no pair of a step and a loss")
     return curve
+
+
+def curve_of(observation: Observation, host: int | None = None) -> dict[int, float]:
+    """The losses that the log of a run told, by their steps: the last of each. Of several hosts, those of `host`, or of
+    the first that told any. Raises CurveError."""
+    losses = [log_values(step, "loss") for step in observation.steps if step.kind == "train"]
+    hosts = losses[0].hosts if losses else []
+    if not hosts:
+        raise CurveError("its log tells no loss; the trial reads one with `loss: {}`")
+    if host is not None and host not in hosts:
+        raise CurveError(f"host {host} tells no loss; {hosts_text(hosts)} did")
+    taken = losses[0].of(hosts[0] if host is None else host)
+    curve = {one.step: one.value for one in taken if one.step is not None and math.isfinite(one.value)}
+    if not curve:
+        raise CurveError("its log tells losses, and of no step: `steps: {pattern: ...}` says how it tells one")
+    return curve
+
+
+def curve_text(curve: dict[int, float]) -> str:
+    """As `read_curve` takes it, a step a line."""
+    return "[\n" + ",\n".join(f" [{step}, {curve[step]!r}]" for step in sorted(curve)) + "\n]\n"
 
 
 def _line_of_no_number(text: str) -> str:
