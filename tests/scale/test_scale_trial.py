@@ -112,8 +112,18 @@ def observed(
 
 def verdicts(step: ObservedStep, **bounds: Any) -> dict[str, Verdict]:
     parsed = tuple(parse_bound(name.replace("_", "."), value) for name, value in bounds.items())
-    findings, _ = check_scale(step, Exit(Outcome.EXITED, 0), parsed)
-    return {finding.check: finding.verdict for finding in findings}
+    scaled = check_scale(step, Exit(Outcome.EXITED, 0), parsed)
+    return {finding.check: finding.verdict for finding in scaled.findings}
+
+
+def test_its_stages_are_shown_with_what_is_not_known_of_them() -> None:
+    distribution, curve, measured = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).exhibits
+    assert dict(zip(distribution.columns, distribution.rows[0], strict=True)) == {
+        "stage": "scheduled", "p99": 2.0, "count": 100, "reached": 100, "unfinished": 0, "censored": 0,
+        "source": "watch",
+    }  # fmt: skip
+    assert (curve.kind, curve.rows) == ("series", [])
+    assert ["rate sent", 20.0, "1/s"] in measured.rows
 
 
 def test_bounds_pass_and_fail() -> None:

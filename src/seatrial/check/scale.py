@@ -5,10 +5,12 @@ or the open loop was broken by a kill, what it measured is `invalid`, not slow."
 
 from typing import Any
 
+import msgspec
+
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.finding import failed, passed
-from seatrial.job import Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
+from seatrial.job import Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound
 from seatrial.job.scale import StageFigures, WholeScale
 
@@ -16,10 +18,14 @@ LATE_S, LATE_SHARE = 0.05, 0.1  # the driver or its watch may be so late, or a t
 LEAST_RATE = 0.95  # of the offered rate
 
 
-def check_scale(
-    step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...]
-) -> tuple[list[Finding], dict[str, Any]]:
-    """Findings and figures. What should have been measured and was not is a finding of its own."""
+class Scaled(msgspec.Struct, frozen=True):
+    findings: list[Finding]
+    metrics: dict[str, Any] = {}
+    exhibits: list[Exhibit] = []
+
+
+def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...]) -> Scaled:
+    """What should have been measured and was not is a finding of its own."""
     bad = ended_badly(step, "driver", ended)
     findings = [bad] if bad else []
     if step.code and bad is None:
@@ -29,16 +35,16 @@ def check_scale(
         stages = {one.stage: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
-        return findings, {}
+        return Scaled(findings)
     if whole is None:
         if not findings:
             findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "it reported nothing of the whole"))
-        return findings, {}
+        return Scaled(findings)
     findings.append(_trust(step, whole, bounds))
     trusted = findings[-1].verdict is Verdict.PASSED
     findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
     findings.append(_clean(step))
-    return findings, _metrics(whole, stages)
+    return Scaled(findings, _metrics(whole, stages), _exhibits(whole, stages))
 
 
 def _notes(step: ObservedStep, name: str) -> list[dict[str, Any]]:
@@ -125,3 +131,32 @@ def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, An
         known = {one.name: one.value for one in stage.quantiles if one.value is not None}
         made[stage.stage] = {name: {"value": value, "unit": "s", "better": "lower"} for name, value in known.items()}
     return made
+
+
+def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibit]:
+    """Quantiles of each stage with what is not known of it, the way to them over time, and whether to trust them."""
+    if not stages:
+        return []
+    names = [one.name for one in next(iter(stages.values())).quantiles]
+    counts = ["count", "reached", "unfinished", "censored", "source"]
+    rows: list[list[Any]] = [
+        [one.stage, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
+        for one in stages.values()
+    ]
+    units = dict.fromkeys(names, "s")
+    found = [
+        Exhibit("distribution", "From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
+    ]
+    for stage in stages.values():
+        title = f"Workloads that were {stage.stage.replace('_', ' ')}, by time since they were to be sent"
+        curve = [list(point) for point in stage.curve]
+        found.append(Exhibit("series", title, ["seconds", "share"], curve, {"seconds": "s"}))
+    measured = [
+        ["offered rate", whole.offered_rate, "1/s"],
+        ["rate sent", whole.rate, "1/s"],
+        ["sent late, p99", whole.late_p99_s, "s"],
+        ["watch lag, p50", whole.lag_p50_s, "s"],
+        ["watch lag, p99", whole.lag_p99_s, "s"],
+        ["answers that were no success", whole.refused, ""],
+    ]
+    return [*found, Exhibit("table", "How it was measured", ["what", "value", "unit"], measured)]

@@ -64,8 +64,8 @@ class ScaleKind:
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         seen = observed[DRIVER]
         (step,) = seen.steps
-        findings, metrics = check_scale(step, seen.exit, _model(cell).scale_bounds())
-        return Judgement([*check_job(seen, DRIVER), *findings], metrics)
+        scaled = check_scale(step, seen.exit, _model(cell).scale_bounds())
+        return Judgement([*check_job(seen, DRIVER), *scaled.findings], scaled.metrics, scaled.exhibits)
 
 
 def _model(cell: Cell) -> ScaleTrial:
