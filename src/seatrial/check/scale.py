@@ -151,7 +151,7 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
         title = f"Workloads that were {stage.stage.replace('_', ' ')}, by time since they were to be sent"
         curve = [list(point) for point in stage.curve]
         found.append(Exhibit("series", title, ["seconds", "share"], curve, {"seconds": "s"}))
-    measured = [
+    measured: list[list[Any]] = [
         ["offered rate", whole.offered_rate, "1/s"],
         ["rate sent", whole.rate, "1/s"],
         ["sent late, p99", whole.late_p99_s, "s"],
