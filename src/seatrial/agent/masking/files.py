@@ -128,8 +128,9 @@ def _rewrite(path: str, blocks: Iterable[bytes], mode: int) -> None:
 def _mask_name(parent: str, name: str, mask: Mask) -> None:
     masked = mask.text(name)
     if masked != name and os.path.lexists(os.path.join(parent, name)):
+        stem, ending = os.path.splitext(masked)
         with contextlib.suppress(OSError):
-            os.rename(os.path.join(parent, name), os.path.join(parent, "%s-%s" % (masked, os.urandom(2).hex())))
+            os.rename(os.path.join(parent, name), os.path.join(parent, stem + "-" + os.urandom(2).hex() + ending))
 
 
 @contextlib.contextmanager

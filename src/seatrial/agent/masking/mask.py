@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, FrozenSet, Iterable, List, Tuple
+from functools import lru_cache
+from typing import Any, AnyStr, Dict, FrozenSet, Iterable, List, Pattern, Tuple
 
 from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
 from .words import PLACES, WORDS, texts
@@ -14,6 +15,7 @@ MASK = "•••"
 MOST_DEPTH = 90  # of data: who reads the records takes no more than 100
 TOO_DEEP = "(nested too deep)"
 SHORTEST_START = 4  # of a secret whose end never came
+START_BYTES = 3
 MOST_HELD = 64 << 10  # bytes beyond the longest secret that wait for the rest of one
 
 
@@ -32,15 +34,14 @@ class Mask:
             values = {form for value in secrets for part in parts(value) for form in forms(part)}
             ordered = sorted(values, key=len, reverse=True)
         self.values: List[bytes] = [value.encode("utf-8", "surrogateescape") for value in ordered]
-        visible = sorted({UNSEEN_TEXT.sub("", value) or value for value in ordered}, key=len, reverse=True)
-        self._text = re.compile("|".join(map(re.escape, visible))) if visible else None
-        self._words = WORDS.union(texts(known)) if visible else WORDS
+        self._visible = sorted({UNSEEN_TEXT.sub("", value) or value for value in ordered}, key=len, reverse=True)
+        self._words = WORDS.union(texts(known)) if ordered else WORDS
 
     def text(self, text: str) -> str:
-        if self._text is None:
+        if not self._visible:
             return text
         visible = Seen(text, UNSEEN_TEXT)
-        return visible.replaced([found.span() for found in self._text.finditer(visible.plain)], MASK, len(text))
+        return visible.replaced(_spans(self._visible, visible.plain), MASK, len(text))
 
     def data(self, value: Any, ours: Iterable[str] = ()) -> Any:
         """Plain data with every text masked, keys too, and with numbers that JSON has no word for as None. What is a
@@ -78,15 +79,16 @@ class StreamMask:
         self._values = values
         if not exact:
             self._values = sorted({UNSEEN.sub(b"", value) or value for value in values}, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, self._values))) if values else None
-        first = b"".join(sorted({re.escape(value[:1]) for value in self._values}))
-        self._first = re.compile(b"[" + first + b"]") if values else None  # what a secret can begin with
+        self._starts: Dict[bytes, List[bytes]] = {}  # by their first few bytes, for a look at every place
+        for value in self._values:
+            for size in range(1, START_BYTES + 1):
+                self._starts.setdefault(value[:size], []).append(value)
         self._longest = max(map(len, values)) if values else 0
         self._held = b""
         self.found = False  # a secret, so far
 
     def feed(self, data: bytes) -> bytes:
-        if self._pattern is None:
+        if not self._values:
             return data
         data = self._held + data
         visible = Seen(data, None if self._exact or all_visible(data) else UNSEEN)
@@ -94,11 +96,11 @@ class StreamMask:
             visible = Seen(data[: unfinished(data)], UNSEEN)
         keep_from = self._possible_start(visible.plain)
         spans: List[Tuple[int, int]] = []
-        for found in self._pattern.finditer(visible.plain):
-            if found.start() >= keep_from:
+        for start, end in _spans(self._values, visible.plain):
+            if start >= keep_from:
                 break
-            spans.append(found.span())
-            keep_from = max(keep_from, found.end())  # a whole secret is never split to wait for another
+            spans.append((start, end))
+            keep_from = max(keep_from, end)  # a whole secret is never split to wait for another
         cut = visible.at(keep_from) if keep_from < len(visible.plain) else len(data)
         self._held = data[cut:]
         self.found = self.found or bool(spans)
@@ -108,20 +110,35 @@ class StreamMask:
     def flush(self) -> bytes:
         """What still waits, when nothing more will come."""
         held, self._held = self._held, b""
-        if self._pattern is None:
+        if not self._values:
             return held
         visible = Seen(held, None if self._exact else UNSEEN)
         if not self._exact and len(visible.plain) >= SHORTEST_START:
             return MASK.encode()
-        spans = [found.span() for found in self._pattern.finditer(visible.plain)]
+        spans = _spans(self._values, visible.plain)
         self.found = self.found or bool(spans)
         return visible.replaced(spans, MASK.encode(), len(held))
 
     def _possible_start(self, data: bytes) -> int:
         """Where the longest end of `data` begins that a secret begins with."""
-        assert self._first is not None
-        for found in self._first.finditer(data, max(0, len(data) - self._longest + 1)):
-            end = data[found.start() :]
-            if any(len(value) > len(end) and value.startswith(end) for value in self._values):
-                return found.start()
+        for start in range(max(0, len(data) - self._longest + 1), len(data)):
+            candidates = self._starts.get(data[start : start + START_BYTES])
+            if candidates:
+                end = data[start:]
+                if any(len(value) > len(end) and value.startswith(end) for value in candidates):
+                    return start
         return len(data)
+
+
+def _spans(values: List[AnyStr], text: AnyStr) -> List[Tuple[int, int]]:
+    """Where they are, each as long as can be. Most texts have none of them, which is found soonest one by one."""
+    present = [value for value in values if value in text]
+    if not present:
+        return []
+    return [found.span() for found in _either(tuple(present)).finditer(text)]
+
+
+@lru_cache(maxsize=64)
+def _either(values: Tuple[AnyStr, ...]) -> Pattern[AnyStr]:
+    between: Any = b"|" if isinstance(values[0], bytes) else "|"
+    return re.compile(between.join(map(re.escape, values)))
