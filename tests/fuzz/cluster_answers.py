@@ -85,11 +85,11 @@ def of_clusters(seeds: Seeds) -> Iterator[Kind]:
         for kind, one in (("ADDED", POD), ("MODIFIED", POD), ("BOOKMARK", POD), ("DELETED", POD), ("ERROR", STATUS))
     )
     bomb = _bomb()
+    packed = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(bomb), bomb)
     http = [
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(pod), pod),
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"5\r\nhello\r\n3;x\r\nabc\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(bomb), bomb),
         b"HTTP/1.1 204 No Content\r\n\r\n",
     ]
     yield Kind("answers-pods", [pod], mutate.json_text, _pod, (KubernetesError,))
@@ -104,7 +104,7 @@ def of_clusters(seeds: Seeds) -> Iterator[Kind]:
     yield Kind("answers-errors", [status], mutate.json_text, lambda data: str(api_error(REQUEST, 403, data)))
     yield Kind("answers-watches", [lines], mutate.json_lines, _watch, (KubernetesError,))
     yield Kind("answers-warnings", [json.dumps(WARNING).encode()], mutate.json_text, _warning, (KubernetesError,))
-    yield Kind("answers-http", http, mutate.http_text, _http)
+    yield Kind("answers-http", [*http * 20, packed], mutate.http_text, _http)
 
 
 def _bomb() -> bytes:

@@ -3,11 +3,12 @@
 from fuzz.cluster_answers import of_clusters
 from fuzz.fuzzing import Kind
 from fuzz.job_files import of_jobs
+from fuzz.model_answers import of_models
 from fuzz.run_files import of_runs
 from fuzz.seeds import Seeds
 from fuzz.user_files import of_users
 
 
 def all_kinds(seeds: Seeds) -> dict[str, Kind]:
-    made = [*of_users(seeds), *of_runs(seeds), *of_jobs(seeds), *of_clusters(seeds)]
+    made = [*of_users(seeds), *of_runs(seeds), *of_jobs(seeds), *of_clusters(seeds), *of_models()]
     return {kind.name: kind for kind in made}

@@ -89,9 +89,9 @@ kind: Config
 current-context: one
 clusters:
 - name: c
-  cluster: {server: "https://api.example:6443", tls-server-name: api, proxy-url: "http://proxy.example:3128"}
+  cluster: {server: "https://api.example:6443", insecure-skip-tls-verify: true, proxy-url: "http://proxy.example:3128"}
 - name: plain
-  cluster: {server: "http://127.0.0.1:8080", insecure-skip-tls-verify: true}
+  cluster: {server: "http://127.0.0.1:8080", tls-server-name: api}
 contexts:
 - name: one
   context: {cluster: c, user: u, namespace: trials}

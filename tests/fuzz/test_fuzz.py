@@ -13,10 +13,10 @@ SEED, COUNT = 7, 200
 KINDS = [
     "answers-errors", "answers-http", "answers-pages", "answers-pods", "answers-roots", "answers-warnings",
     "answers-watches", "baselines", "curves", "curves-csv", "figures", "figures-lines", "job-folders-end",
-    "job-folders-job", "job-folders-supervisor", "journals", "kubeconfigs", "live-files", "logs", "notebooks",
-    "notes", "observations-steps", "observations-train", "owners", "past-runs", "past-runs-csv", "plans",
-    "profiles-gz", "profiles-kineto", "profiles-xplane", "records-steps", "records-train", "results", "series",
-    "suites",
+    "job-folders-job", "job-folders-supervisor", "journals", "kubeconfigs", "live-files", "logs",
+    "models-answers", "models-refusals", "models-streams", "models-tokens", "notebooks", "notes",
+    "observations-steps", "observations-train", "owners", "past-runs", "past-runs-csv", "plans", "profiles-gz",
+    "profiles-kineto", "profiles-xplane", "records-steps", "records-train", "results", "series", "suites",
 ]  # fmt: skip
 
 
