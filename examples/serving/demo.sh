@@ -25,7 +25,10 @@ classes = {finding["class"] for finding in faulty["findings"] if finding["verdic
 assert classes <= {"drift", "diverged"} and classes, f"it failed for {sorted(classes)}, not for its answers"
 END
 
-echo "== 3. A short load, and its figures"
+echo "== 3. What a server that is trusted would record now: the answers that are there"
+"$seatrial" record suite.yaml --diff --select 'tiny*f32*'
+
+echo "== 4. A short load, and its figures"
 "$seatrial" run suite.yaml --select 'loaded*'
 python3 - runs/*/results.json <<'END'
 import json
