@@ -33,6 +33,7 @@ SUITE = FileLimits()
 
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {word: word[0] in "tT" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_BEGINS_A_NUMBER = frozenset("0123456789+-.")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -275,6 +276,8 @@ class _Reader:
 def _plain(text: str) -> Any:
     if text in _WORDS:
         return _WORDS[text]
+    if text[0] not in _BEGINS_A_NUMBER:
+        return text
     if _INT.fullmatch(text):
         return int(text)
     # A word of digits with a leading zero, or too long for a number, is a name of something.

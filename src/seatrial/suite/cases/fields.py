@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from seatrial.suite.problem import nearest
@@ -14,6 +15,7 @@ _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 MOST_U64 = (1 << 64) - 1
 
 
+@lru_cache(maxsize=1000)
 def snake(name: str) -> str:
     """`maxNewTokens` and `max_new_tokens` are one name."""
     return _UPPER.sub(r"_\1", name).lower()

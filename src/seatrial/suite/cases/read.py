@@ -4,7 +4,9 @@ tgis-tester's own, and that of TGIS's integration tests. They differ in the name
 `singleShardOnly`), in what `skip_check` means (true, or being there at all), and in that only the second has cases
 which tokenize. Either spelling of a name is taken in both."""
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
@@ -79,7 +81,20 @@ def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tupl
 
 
 def read_case_file(path: Path, unanswered: bool = False, answers: bool = False) -> CaseFile:
-    return cases_of(read_source(path, limits=LIMITS), unanswered, answers)
+    with _no_garbage():
+        return cases_of(read_source(path, limits=LIMITS), unanswered, answers)
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Nothing here refers to itself; to look for what does, among millions of values, takes as long as reading them."""
+    looked = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looked:
+            gc.enable()
 
 
 def cases_of(source: Source, unanswered: bool = False, answers: bool = False) -> CaseFile:

@@ -52,8 +52,16 @@ def _planned(cases: tuple[Case, ...], model: ServingTrial, shards: int) -> Itera
         yield PlannedCase(case, skipped)
 
 
+_converted: tuple[Any, list[PlannedCase]] = (None, [])  # of the cell that was last asked about
+
+
 def planned_cases(cell: Cell) -> list[PlannedCase]:
-    return convert(cell.gathered.get("cases", []), list[PlannedCase])
+    """Parts and judgement ask for them again and again, and there may be thousands."""
+    global _converted
+    cases = cell.gathered.get("cases", [])
+    if _converted[0] is not cases:
+        _converted = cases, convert(cases, list[PlannedCase])
+    return _converted[1]
 
 
 def asked_cases(cell: Cell) -> list[Case]:
