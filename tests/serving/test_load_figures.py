@@ -1,5 +1,6 @@
 """When the requests of a load begin, and what their times come to: values alone."""
 
+import msgspec
 import pytest
 
 from seatrial.drive.driver import DriverError
@@ -7,11 +8,15 @@ from seatrial.drive.serving.load.figures import gaps, is_good, summarize, tpot, 
 from seatrial.drive.serving.load.prompts import requests_of
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.scrape import parse_metrics
+from seatrial.job import Verdict
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.generation import Mode, Request
 from seatrial.job.load import Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
 from seatrial.job.serving import Question
+from seatrial.trial.serving.ended import Cause
+from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.load_model import parse_bound
+from seatrial.trial.serving.records import DriverRecords
 
 
 def timed(at_s: float, *tokens_s: float, counts: tuple[int, ...] = (), error: str = "", lag_s: float = 0.0) -> Timed:
@@ -127,6 +132,21 @@ def test_what_is_no_bound_is_refused(name: str, value: object, said: str) -> Non
 def test_a_bound_on_what_was_not_measured_does_not_hold() -> None:
     bound = LoadBound("ttft", "p99", "<=", 1.0, "1s")
     assert broken_bounds((bound,), LoadSummary(requests=5)) == ["ttft.p99 not measured, bound 1s"]
+
+
+def test_a_bound_that_the_way_alone_breaks_says_nothing_of_the_server() -> None:
+    bounds = (parse_bound("ttft.p50", "10ms"), parse_bound("e2e.p50", "1s"), parse_bound("tpot.p50", "10ms"))
+    load = LoadWork(Arrivals("rate", 1.0), bounds=bounds)
+    summary = summarize(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)], 0.0, 1, False, False)
+    note = {"summary": msgspec.to_builtins(summary)}
+    cause = Cause(Verdict.INFRA, "lost", "")
+    near, _ = check_load(load, DriverRecords(load=note), cause)
+    assert [str(one.verdict) for one in near if one.check.startswith("bound")] == ["failed", "passed", "passed"]
+    far, _ = check_load(load, DriverRecords(load=note, way="a port-forward", way_s=0.02), cause)
+    verdicts = {one.check: str(one.verdict) for one in far}
+    assert verdicts["bound ttft.p50"] == "invalid"
+    assert (verdicts["bound e2e.p50"], verdicts["bound tpot.p50"]) == ("passed", "passed")
+    assert verdicts["way to the server"] == "passed"
 
 
 def test_the_text_form_of_prometheus_is_read_without_buckets() -> None:

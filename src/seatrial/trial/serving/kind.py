@@ -43,7 +43,7 @@ class ServingKind:
             seconds = float(records.ready["seconds"])
             metrics["first_answer"] = figure_data(seconds, "s", "lower", "the driver's clock, from its first try")
         if work.load is not None:
-            found, figures = check_load(work.load, records.load, cause)
+            found, figures = check_load(work.load, records, cause)
             findings, metrics = findings + found, metrics | figures
         return Judgement(findings, metrics, exhibits_of(findings, records.load))
 

@@ -7,13 +7,15 @@ from seatrial.check.metric import figure_data
 from seatrial.job import Finding, Unreadable, Verdict, convert, figure_text
 from seatrial.job.load import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
 from seatrial.trial.serving.ended import Cause
+from seatrial.trial.serving.records import DriverRecords
 
 _HISTORY = ("p50", "p90", "p99")
 _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
 
 
-def check_load(load: LoadWork, note: dict[str, Any] | None, cause: Cause) -> tuple[list[Finding], dict[str, Any]]:
+def check_load(load: LoadWork, records: DriverRecords, cause: Cause) -> tuple[list[Finding], dict[str, Any]]:
     """Findings, and figures unless the driver was late: such figures are its own, not the server's."""
+    note = records.load
     if note is None:
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"not measured: {cause.text}")], {}
     try:
@@ -26,7 +28,9 @@ def check_load(load: LoadWork, note: dict[str, Any] | None, cause: Cause) -> tup
         return [Finding(LOAD, "measured", cause.verdict, cause.class_, f"cut short: {cause.text}")], {}
     findings = [_measured(summary), _generator(load, summary)]
     late = findings[-1].verdict is Verdict.INVALID
-    findings += [_bound(bound, summary, late) for bound in load.bounds]
+    if records.way:
+        findings.append(_way(records))
+    findings += [_too_near(bound, records) or _bound(bound, summary, late) for bound in load.bounds]
     return findings, {} if late else {LOAD: dict(_figures(summary))}
 
 
@@ -55,6 +59,21 @@ def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
     text = f"{lag}, more than {load.lag_s * 1e3:.3g} ms: this measures the driver, not the server"
     advice = f"{text}; offer less, or give the driver's machine fewer other things to do"
     return Finding(LOAD, "driver in time", Verdict.INVALID, "late", advice)
+
+
+def _way(records: DriverRecords) -> Finding:
+    text = f"{records.way}: it adds at least {records.way_s * 1e3:.3g} ms to every answer, and more under load"
+    return Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data={"adds_s": records.way_s})
+
+
+def _too_near(bound: LoadBound, records: DriverRecords) -> Finding | None:
+    """The finding of a bound that the way alone breaks, whatever the server does."""
+    if bound.figure not in ("ttft", "first_byte", "e2e") or bound.operator not in ("<=", "<"):
+        return None
+    if bound.value >= records.way_s:
+        return None
+    text = f"{records.way} alone adds {records.way_s * 1e3:.3g} ms, more than the bound of {bound.text}"
+    return Finding(LOAD, f"bound {bound.name}", Verdict.INVALID, "way", f"{text}: it says nothing of the server")
 
 
 def _bound(bound: LoadBound, summary: LoadSummary, late: bool) -> Finding:

@@ -9,6 +9,7 @@ from seatrial.job.generation import Answer, merge_messages
 from seatrial.job.load import LOAD
 from seatrial.job.serving import GONE, PIECE, READY, UNREADY
 
+ENDPOINT = "endpoint"  # the note of a driver that opened the way to its server
 BEGUN, FINISHED = "begun", "finished"  # as every driver notes what it does
 
 
@@ -20,6 +21,8 @@ class DriverRecords(msgspec.Struct, frozen=True):
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
     load: dict[str, Any] | None = None
+    way: str = ""  # that lies between driver and server, where it is more than a connection
+    way_s: float = 0.0  # the least that it adds to every answer
     gone: str = ""  # why nothing was asked any more
     broken: int = 0  # records that cannot be read
 
@@ -33,7 +36,7 @@ def read_records(step: ObservedStep) -> DriverRecords:
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
     load: dict[str, Any] | None = None
-    gone = ""
+    way, way_s, gone = "", 0.0, ""
     for note in step.notes:
         kind, thing = note.get("note"), str(note.get("thing"))
         if kind == BEGUN:
@@ -54,9 +57,13 @@ def read_records(step: ObservedStep) -> DriverRecords:
                 broken += 1
         elif kind == UNREADY:
             unready = note
+        elif kind == ENDPOINT and note.get("adds_s"):
+            way, way_s = str(note.get("way")), float(note["adds_s"])
         elif kind == GONE:
             gone = str(note.get("why"))
-    return DriverRecords(answers, beside, similarities, frozenset(begun), ready, unready, load, gone, broken)
+    return DriverRecords(
+        answers, beside, similarities, frozenset(begun), ready, unready, load, way, way_s, gone, broken
+    )
 
 
 def _answer(note: dict[str, Any], pieces: list[str]) -> Answer:
