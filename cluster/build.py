@@ -55,7 +55,8 @@ def built(program: Program, say: Callable[[str], None] = quiet) -> Path:
         go = find_go(program.module, cache, say)
     binary = cache / "built" / f"{program.name}-{_digest(program, go)}" / program.name
     if not binary.exists():
-        with lock_file(cache / "lock") as lock:
+        waits = f"waiting for another process that builds; then {program.name} is built"
+        with lock_file(cache / "lock", lambda: say(waits)) as lock:
             if not binary.exists():
                 _build(program, go, binary, lock, say)
             _forget_old(cache / "built")

@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,12 +42,17 @@ def cluster_folder(name: str, place: Path | str | None = None) -> Path:
 
 
 @contextmanager
-def lock_file(path: Path) -> Iterator[int]:
-    """Held until the block ends, and by whatever program inherits the descriptor that it gives."""
+def lock_file(path: Path, waits: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Held until the block ends, and by whatever program inherits the descriptor that it gives. `waits` is called when
+    another holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
     finally:
         os.close(descriptor)

@@ -26,6 +26,9 @@ def pod(tmp_path: Path, agent: Path) -> PodProcesses:
     return PodProcesses(tmp_path / "place", agent)
 
 
+RANKS = "$RANK $NODE_RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT"
+
+
 class TestAnEnd:
     def test_is_told_by_message_code_records_log_and_file(self, pod: PodProcesses) -> None:
         end = pod.run("echo hello > $SEATRIAL_FILES/kept; echo out; pwd", "exit 3", "exit 4")
@@ -275,7 +278,7 @@ class TestHosts:
     def steps(self) -> list[dict[str, Any]]:
         return [
             {"name": "train", "kind": "train", "args": self.TRAIN},
-            {"name": "say", "kind": "run", "args": {"command": "echo $SEATRIAL_HOST/$SEATRIAL_HOSTS"}},
+            {"name": "say", "kind": "run", "args": {"command": f"echo $SEATRIAL_HOST/$SEATRIAL_HOSTS {RANKS}"}},
         ]
 
     @pytest.mark.parametrize("env", [{"JOB_COMPLETION_INDEX": "2", "RANK": "1"}, {"RANK": "2"}])
@@ -284,7 +287,7 @@ class TestHosts:
         assert end["code"] == 5
         done = pod.records("done")
         assert done[0]["output"] == "step: 2 loss: 0.5 host 2 of 3\nbad\n"
-        assert done[1]["output"] == "2/3\n"
+        assert done[1]["output"].split()[:4] == ["2/3", env["RANK"], "2", "3"]
         assert done[0]["result"]["must"]["of 3"]["host"] == {"2": 1}
         assert list(done[0]["result"]["values"]["loss"]) == ["2"]
         notes = [record["data"] for record in pod.records("note")]
@@ -292,10 +295,14 @@ class TestHosts:
         assert {note["host"] for note in notes if note["note"] == "values"} == {2}
 
     def test_one_alone_starts_several_processes_as_on_this_machine(self, pod: PodProcesses) -> None:
-        pod.run(steps=self.steps())
+        ranks = {"name": "ranks", "kind": "train", "args": {"command": f"echo {RANKS}", "hosts": 3}}
+        pod.run(steps=[*self.steps(), ranks])
         done = pod.records("done")
         assert {f"[{n}] step: {n} loss: 0.5 host {n} of 3" for n in range(3)} <= set(done[0]["output"].splitlines())
         assert done[1]["output"] == "0/1\n"
+        lines = sorted(done[2]["output"].splitlines())
+        assert [line.split()[1:5] for line in lines] == [[str(n), str(n), "3", "127.0.0.1"] for n in range(3)]
+        assert len({line.split()[5] for line in lines}) == 1
 
     @pytest.mark.parametrize("number", ["3", "-1", "x", ""])
     def test_without_a_number_of_their_own_are_infra(self, pod: PodProcesses, number: str) -> None:

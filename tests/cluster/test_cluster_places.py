@@ -13,7 +13,7 @@ from cluster import ports
 from cluster.cluster import clusters, down
 from cluster.errors import ClusterError, PortTaken
 from cluster.folder import Folder, Options, Record
-from cluster.places import cluster_folder, lock_folder
+from cluster.places import cluster_folder, lock_file, lock_folder
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "Big", "-a", "a-", "a" * 41, "a b", "a\n"])
@@ -52,6 +52,23 @@ def test_who_waited_for_a_cluster_that_was_removed_gets_the_new_folder(tmp_path:
         (tmp_path / "a").rmdir()
     thread.join()
     assert got == [(tmp_path / "a").stat().st_ino]
+
+
+def test_who_waits_for_a_lock_of_another_says_so(tmp_path: Path) -> None:
+    said: list[str] = []
+    with lock_file(tmp_path / "lock", lambda: said.append("free")):
+        waiting = threading.Event()
+
+        def wait() -> None:
+            with lock_file(tmp_path / "lock", waiting.set):
+                said.append("taken")
+
+        other = threading.Thread(target=wait)
+        other.start()
+        assert waiting.wait(60)
+        assert said == []
+    other.join(60)
+    assert said == ["taken"]
 
 
 def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:

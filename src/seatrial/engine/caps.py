@@ -5,7 +5,10 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from seatrial import plugins
 from seatrial.suite import Cell, Suite
+
+ELSEWHERE = 50  # cells at a time on a target that is not this machine, unless it says otherwise
 
 
 class Caps:
@@ -33,8 +36,13 @@ class Caps:
             return None
         return self._machines.setdefault(cell.machine_name, asyncio.Semaphore(cell.machine.parallel))
 
+    def _default(self, target: str) -> int:
+        """On this machine, its CPUs; elsewhere they say nothing."""
+        here = plugins.targets()[self._suite.targets[target].kind].one_machine
+        return os.cpu_count() or 1 if here else ELSEWHERE
+
     def _target(self, cell: Cell) -> asyncio.Semaphore:
         if cell.target not in self._targets:
-            limit = self._parallel or self._suite.parallel(cell.target)
-            self._targets[cell.target] = asyncio.Semaphore(limit or os.cpu_count() or 1)
+            limit = self._parallel or self._suite.parallel(cell.target) or self._default(cell.target)
+            self._targets[cell.target] = asyncio.Semaphore(limit)
         return self._targets[cell.target]

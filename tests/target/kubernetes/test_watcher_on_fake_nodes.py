@@ -155,7 +155,8 @@ async def test_a_root_that_is_deleted_before_it_has_pods_ends_its_job(cluster: C
     async with watching(cluster) as watched:
         handle = await watched.start(root={"suspend": True})
         cancelled = await watched.start(root={"suspend": True})
-        await asyncio.sleep(0.2)
+        await watched.until(lambda: watched.progress(handle))
+        assert "it is suspended, and not by Seatrial" in watched.progress(handle)[0]
         assert watched.stages(handle) == ["created"]
         watched.watcher.mark_cancelled(cancelled)
         for name in (handle, cancelled):

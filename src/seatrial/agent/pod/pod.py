@@ -170,6 +170,10 @@ class Pod:
 
     def _env(self, host: Optional[int]) -> Dict[str, str]:
         env = dict(self._job.env, SEATRIAL_HOST=str(host or 0), SEATRIAL_HOSTS=str(self._job.hosts))
+        if self._job.hosts > 1:  # as launchers of training jobs want it, one process a host
+            for name in ("RANK", "NODE_RANK"):
+                env.setdefault(name, str(host or 0))
+            env.setdefault("WORLD_SIZE", str(self._job.hosts))
         env.setdefault("HOME", self._folders.volume("home"))
         env.setdefault("TMPDIR", self._folders.volume("tmp"))
         env.setdefault("SEATRIAL_FILES", self._folders.files)

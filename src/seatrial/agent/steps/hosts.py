@@ -9,6 +9,7 @@ import contextlib
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ LOOK_S = 0.05
 
 
 class Host:
-    def __init__(self, number: int, count: int, command: str) -> None:
+    def __init__(self, number: int, count: int, command: str, port: int) -> None:
         self.number = number
         self.code: Optional[int] = None
         self.rest = b""
@@ -33,7 +34,7 @@ class Host:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=dict(os.environ, SEATRIAL_HOST=str(number), SEATRIAL_HOSTS=str(count)),
+            env=variables(number, count, port),
             pass_fds=[] if self.notes is None else [self.notes],
         )
         assert self.process.stdout is not None
@@ -72,6 +73,19 @@ class Host:
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
+
+
+def variables(number: int, count: int, port: int) -> Dict[str, str]:
+    """What says which host it is: ours, and what launchers of training jobs want, unless the job has its own."""
+    rank, address = str(number), {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = {"RANK": rank, "NODE_RANK": rank, "WORLD_SIZE": str(count), **address}
+    return {**ranks, **os.environ, "SEATRIAL_HOST": rank, "SEATRIAL_HOSTS": str(count)}
+
+
+def free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
 
 
 def follow(hosts: List[Host]) -> int:
@@ -116,8 +130,9 @@ def main(arguments: List[str]) -> int:
 
     for signalled in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(signalled, forward)
+    port = free_port()
     for number in range(count):
-        hosts.append(Host(number, count, command))
+        hosts.append(Host(number, count, command, port))
     return follow(hosts)
 
 

@@ -122,7 +122,9 @@ class KubernetesOptions(OptionsModel):
         None, description="File; without it as kubectl: $KUBECONFIG, ~/.kube/config."
     )
     namespace: Namespace | None = Field(None, description="Where everything is made; without it the context's.")
-    parallel: int | None = Field(None, strict=True, ge=1, description="How many jobs are on the cluster at once.")
+    parallel: int | None = Field(
+        None, strict=True, ge=1, description="How many cells are on the cluster at once; 50 unless written."
+    )
     workload: Literal["job", "jobset"] = Field(
         "job",
         description="What a job is on the cluster: a Job, or a JobSet, which must be installed there.",

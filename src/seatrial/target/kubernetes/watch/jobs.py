@@ -34,6 +34,8 @@ HALF_S = 0.5
 UNKNOWN_S = 1.0  # nothing was observed before and nothing is stamped
 ORDER = (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY, Stage.FINISHED)
 KUEUE_AGAIN_S = 60.0
+HELD_S = 3.0  # from our release until the watch reports it
+HELD = "waiting: it is suspended, and not by Seatrial: by a queue that takes all jobs, or by a person"
 WARNINGS = 32  # of one job
 
 
@@ -191,6 +193,7 @@ class JobState:
         self._final: tuple[str, float] | None = None  # the kind of a final reason, and since when
         self._others_ended = False
         self._ask_kueue_s: float | None = None
+        self._held_s: float | None = None  # since when it is suspended, and not by Kueue's word
         self._silent_s: dict[str, float] = {}  # by pod: when its node counts as silent
 
     @property
@@ -310,10 +313,19 @@ class JobState:
         pods = [one.pod for one in self.hosts() if not one.gone]
         known = self.known
         around = waiting.WaitContext(self.root, self.warnings, known.hosts, known.queue, known.limited, most)
-        reason = waiting.why_waiting(pods, around, patience)
+        reason = waiting.why_waiting(pods, around, patience) or self._why_held()
         if reason is None or not reason.final:
             self._final = None
         return reason
+
+    def _why_held(self) -> Waiting | None:
+        """Suspended although it was released: by a queue that takes all jobs, or by a person."""
+        if self.root is None or not self.root.suspended or self.known.queue:
+            self._held_s = None
+            return None
+        if self._held_s is None:
+            self._held_s = time.monotonic()
+        return Waiting(HELD) if self._is_due(self._held_s + HELD_S) else None
 
     def kueue_is_silent(self, after_s: float) -> bool:
         """Whether Kueue has held it back for a while and not said why. True once in a while."""

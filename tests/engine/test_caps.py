@@ -1,0 +1,26 @@
+"""How many cells run at once where nothing is written."""
+
+import os
+from pathlib import Path
+
+from seatrial.engine.caps import ELSEWHERE, Caps
+from seatrial.plan import expand
+from seatrial.plugins import models
+from seatrial.suite import load
+
+SUITE = """
+name: suite
+targets: {cluster: {kind: kubernetes}, few: {kind: kubernetes, parallel: 3}}
+machines: {here: {}, there: {target: cluster}, some: {target: few}}
+runtimes: {base: {image: x}}
+trials: {t: {kind: runtime, matrix: {runtime: base, machine: all}, run: ["true"]}}
+"""
+
+
+def test_the_cpus_of_this_machine_count_for_this_machine_alone(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text(SUITE)
+    suite = load(path, *models())
+    caps = Caps(suite, None)
+    found = {cell.target: caps._target(cell)._value for cell in expand(suite).cells}
+    assert found == {"here": os.cpu_count(), "cluster": ELSEWHERE, "few": 3}
