@@ -1,5 +1,6 @@
 """Why a job does not start, from the words of the scheduler, the nodes and the controllers, with values alone."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -7,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.job import Outcome
-from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
+from seatrial.job import Outcome, Stage, StageTime
+from seatrial.target.kubernetes.watch import jobs
+from seatrial.target.kubernetes.watch.jobs import JobState
+from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, TrackedJob, WarningEvent
 from seatrial.target.kubernetes.watch.waiting import Patience, WaitContext, Waiting, parse_quantity, why_waiting
 
 PATIENCE = Patience(refused_s=1.0, infra_s=2.0, never_s=3.0, setup_s=4.0)
@@ -301,6 +304,18 @@ def test_what_kueue_holds_back_waits_in_its_words() -> None:
         ),
     ):
         assert final(why(root=held, queue=True, warnings=(warning("Pending", message, "Workload"),))) == expected
+
+
+async def test_a_job_that_others_hold_suspended_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = TrackedJob("job", "r", "u", 1, StageTime(Stage.CREATED, 0.0, "api-server"))
+    job = JobState("job", known)
+    job.root = msgspec.convert({"spec": {"suspend": True}}, RootObject)
+    assert job.why_waiting(None, PATIENCE) is None  # it may be our own release that is not reported yet
+    assert job.wake_s < math.inf
+    monkeypatch.setattr(jobs, "HELD_S", 0.0)
+    assert job.why_waiting(None, PATIENCE) == Waiting(jobs.HELD)
+    job.root = RootObject()
+    assert job.why_waiting(None, PATIENCE) is None
 
 
 @given(st.text(max_size=200), st.sampled_from(["ErrImagePull", "CreateContainerError", "", "FailedMount"]))

@@ -3,6 +3,7 @@ nothing that it sends is written outside the folder that was asked for."""
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import shutil
 import tarfile
@@ -19,6 +20,8 @@ from seatrial.kubernetes.pod.commands import PodContainer
 
 TRIES = 4
 MOST_STDERR_BYTES = 4000
+SKIP = ("/bin/sh", "-c", 'from=$1; shift; "$@" | tail -c "+$from"', "sh")
+DIGEST = ("/bin/sh", "-c", '"$@" | sha256sum', "sh")
 TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
 
@@ -29,25 +32,28 @@ class Fetched(msgspec.Struct, frozen=True):
 
 async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
     """A folder with all below it. It appears under its name only when it is whole. `pack` is a command that writes the
-    archive, for containers without a `tar`."""
+    archive, for containers without a `tar`. After a cut it goes on where it stopped, as often as that gets it further.
+    """
     what = f"{path} of pod {source.namespace}/{source.name}"
+    command = pack or ["tar", "cf", "-", "-C", path, "."]
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
         archive, unpacked = Path(scratch) / "archive", Path(scratch) / "content"
-        for attempt in range(1, TRIES + 1):
+        attempt, begin_bytes = 1, 0
+        while True:
             try:
-                command = pack or ["tar", "cf", "-", "-C", path, "."]
-                with open(archive, "wb") as file:
-                    done = await source.run(command, write=file.write)
-                if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
-                    text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
-                    raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
+                await _receive(source, command, archive, begin_bytes, what)
                 size_bytes = archive.stat().st_size
                 skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break
             except OSError as error:
                 raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
+            except _Changed:  # all of it, once more
+                attempt, begin_bytes = attempt + 1, 0
             except KubernetesError as error:
-                if error.lasting or attempt == TRIES:
+                here_bytes = archive.stat().st_size
+                further = here_bytes > begin_bytes
+                attempt, begin_bytes = 1 if further else attempt + 1, here_bytes
+                if error.lasting or attempt > TRIES:
                     raise
             await asyncio.sleep(backoff_s(attempt))
         if into.is_dir():
@@ -55,6 +61,30 @@ async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Seque
         else:
             os.replace(unpacked, into)
     return Fetched(size_bytes, tuple(skipped))
+
+
+class _Changed(Exception):
+    """What was fetched in pieces is not what is there in one."""
+
+
+async def _receive(source: PodContainer, command: Sequence[str], archive: Path, begin_bytes: int, what: str) -> None:
+    """The archive from `begin_bytes` on; what came before is there already, and is compared when all is."""
+    sent = [*SKIP, str(begin_bytes + 1), *command] if begin_bytes else command
+    with open(archive, "ab" if begin_bytes else "wb") as file:
+        done = await source.run(sent, write=file.write)
+    if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
+        text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
+        raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
+    if begin_bytes:
+        there = (await source.run([*DIGEST, *command])).stdout.split()
+        here = await asyncio.to_thread(_digest, archive)
+        if not there or there[0].decode() != here:
+            raise _Changed
+
+
+def _digest(archive: Path) -> str:
+    with open(archive, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:
