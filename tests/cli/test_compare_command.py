@@ -98,6 +98,14 @@ def test_a_failed_cell_gives_no_figure_but_another_verdict() -> None:
     assert [(one.before, one.after, one.why) for one in found.verdicts] == [("passed", "failed", "loss is nan")]
 
 
+def test_figures_in_other_units_are_converted_before_they_are_compared() -> None:
+    metrics = {"step_time": {"value": 2600.0, "unit": "ms", "better": "lower"}}
+    (one,) = compared([timed(2.4)], [timed(0.0, metrics=metrics)]).figures
+    assert (one.unit, one.before, one.after) == ("s", 2.4, 2.6)
+    other = {"step_time": {"value": 2.6, "unit": "GiB", "better": "lower"}}
+    assert compared([timed(2.4)], [timed(0.0, metrics=other)]).figures == []
+
+
 def test_a_figure_that_was_zero_can_move() -> None:
     (one,) = compared(values(*[0.0] * 6), values(*[1.0] * 6)).figures
     assert (one.moved, one.way, one.size) == (True, "worse", None)

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from seatrial.job import CellResult, FieldDifference, Figure, RunResults, differences, figures, worst
+from seatrial.job import CellResult, FieldDifference, Figure, RunResults, differences, figures, unit_factor, worst
 from seatrial.record.history import Series, benchmark_of
 from seatrial.report.trend.series import past_values
 
@@ -107,12 +107,13 @@ def compare_runs(
     of_before, of_after = _by_name(before), _by_name(after)
     both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
     both += _renamed(of_before, of_after)
+    values = _values(before, unjudged)
     return Comparison(
         before.run,
         after.run,
         before.commit,
         after.commit,
-        _movements(_values(before, unjudged), _values(after, unjudged), _noises(before, after, past)),
+        _movements(values, _in_units_of(values, _values(after, unjudged)), _noises(before, after, past)),
         [other for pair in both if (other := _other_verdict(*pair))],
         _other_conditions(before, after),
         list(of_before),
@@ -200,6 +201,22 @@ def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Figure, list
                 key = (_benchmark(cell), cell.fingerprint, figure.name, figure.unit)
                 found.setdefault(key, (figure, []))[1].append(figure.value)
     return found
+
+
+def _in_units_of(
+    before: Mapping[Key, tuple[Figure, list[float]]], after: Mapping[Key, tuple[Figure, list[float]]]
+) -> dict[Key, tuple[Figure, list[float]]]:
+    """The figures of `after`, each in the unit that it has in `before`, where it can be converted."""
+    units: dict[tuple[str, ...], list[str]] = {}
+    for key in before:
+        units.setdefault(key[:3], []).append(key[3])
+    made = {}
+    for key, (figure, values) in after.items():
+        known = units.get(key[:3], [])
+        factors = [(unit, factor) for unit in known if (factor := unit_factor(key[3], unit)) is not None]
+        unit, factor = (key[3], 1.0) if key[3] in known or not factors else factors[0]
+        made[(*key[:3], unit)] = (figure, [value * factor for value in values])
+    return made
 
 
 def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> dict[Key, list[float]]:
