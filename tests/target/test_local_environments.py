@@ -16,8 +16,9 @@ import pytest
 from seatrial.job import Environment, Outcome
 from seatrial.target import TargetError
 from seatrial.target.agent_file import agent_file
-from seatrial.target.local.build import COMPLETE
-from seatrial.target.local.environments import Environments, PreparedEnvironment, lay_over, read_pins, write_pins
+from seatrial.target.local.environments import Environments, PreparedEnvironment, lay_over
+from seatrial.target.local.environments.build import COMPLETE
+from seatrial.target.local.environments.prepare import read_pins, write_pins
 
 VERSION = "{}.{}".format(*sys.version_info)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from seatrial.target.agent_file import agent_file
 from seatrial.target.local.containers import start_container, working_engine
+from seatrial.target.local.environments.uv import uv_path
 from seatrial.target.local.processes import ask
-from seatrial.target.local.uv import uv_path
 from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from seatrial.job import Outcome
-from seatrial.target.local.build_lock import BuildLock
+from seatrial.target.local.environments.build_lock import BuildLock
 from seatrial.target.protocol import TargetError
 
 MESSAGE_CHARACTERS = 2000

@@ -8,10 +8,10 @@ import msgspec
 
 from seatrial.job import Unreadable, read_json
 from seatrial.target.agent_file import write_whole
-from seatrial.target.local.build_lock import BuildLock
+from seatrial.target.local.environments.build_lock import BuildLock
+from seatrial.target.local.environments.installed import Installed, changed, damaged_packages, packages, take_stock
+from seatrial.target.local.environments.uv import python_version, run_uv
 from seatrial.target.local.folders import remove_tree
-from seatrial.target.local.installed import Installed, changed, damaged_packages, packages, take_stock
-from seatrial.target.local.uv import python_version, run_uv
 from seatrial.target.protocol import TargetError
 
 COMPLETE = ".complete"

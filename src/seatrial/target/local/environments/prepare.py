@@ -15,10 +15,10 @@ import msgspec
 
 from seatrial.job import Environment, Outcome
 from seatrial.target.agent_file import write_whole
-from seatrial.target.local.build import make_whole
-from seatrial.target.local.build_lock import BuildLock
 from seatrial.target.local.containers import Image, Images
-from seatrial.target.local.uv import Activity, activity, python_version, run_uv
+from seatrial.target.local.environments.build import make_whole
+from seatrial.target.local.environments.build_lock import BuildLock
+from seatrial.target.local.environments.uv import Activity, activity, python_version, run_uv
 from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import TargetError
 
