@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 
 from seatrial.drive.serving.client import CERTIFICATE
+from seatrial.drive.serving.events import DONE, Events
 from seatrial.drive.serving.http import Connections, Place, StampedWire, request
 from seatrial.drive.serving.openai_format import (
-    DONE,
-    Events,
     Garbage,
     Unsupported,
     answer_of,

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import msgspec
 
 from seatrial.drive.serving.client import Client
+from seatrial.drive.serving.events import DONE, Events
 from seatrial.drive.serving.http import StampedWire
 from seatrial.drive.serving.openai import OpenAiClient, unreachable
-from seatrial.drive.serving.openai_format import DONE, Events
 from seatrial.job import Unreadable, decode
 from seatrial.job.generation import Answer, Failure, Request, Trouble
 from seatrial.job.load import LoadWork
