@@ -347,3 +347,9 @@ def test_what_only_a_cell_knows_to_be_missing_is_told_before_anything_starts(wor
     assert f"t[runtime=r,n=2]: there is no {world.folder}/work-2" in done.stderr
     assert "2 problems" in done.stderr
     assert not (world.folder / "runs").exists()
+
+
+def test_an_empty_command_line_is_refused_where_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").write_text('name: n\ntrials: {t: {kind: runtime, run: [""]}}\n')
+    with pytest.raises(SuiteError, match=r"suite\.yaml:2:35: an empty command line checks nothing"):
+        load(tmp_path / "suite.yaml", *models())

@@ -143,10 +143,13 @@ def _side(value: float | None, unit: str = "") -> str:
 
 
 def short_date(at_s: float, now_s: float = 0.0) -> str:
-    """`3 Oct`; with the year when it is not that of `seen_s`. In universal time, as all dates here."""
-    then = time.gmtime(at_s)
+    """`3 Oct`; with the year when it is not that of `now_s`. In universal time, as all dates here."""
+    try:
+        then, now = time.gmtime(at_s), time.gmtime(now_s)
+    except (OverflowError, ValueError, OSError):  # of a clock that was wrong
+        return "no date"
     text = f"{then.tm_mday} {_MONTHS[then.tm_mon - 1]}"
-    return text if then.tm_year == time.gmtime(now_s).tm_year else f"{text} {then.tm_year}"
+    return text if then.tm_year == now.tm_year else f"{text} {then.tm_year}"
 
 
 def _skipped(check: str, message: str) -> Finding:

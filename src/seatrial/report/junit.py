@@ -5,7 +5,6 @@ findings of a step are in its one test case. Holes are skipped test cases in a s
 one for each reason where they are very many or only this run's selection left them out.
 """
 
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, worst
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import NOT_WANTED
 from seatrial.report.summary import bad_findings, cause_place, describe_attempts, rerun_command, why_of
-from seatrial.report.text import axes_text, count, one_line, shorten, strip_controls
+from seatrial.report.text import axes_text, clock_text, count, one_line, shorten, strip_controls
 
 MOST_TEXT = 16_000  # characters of evidence in one test case
 MOST_HOLES = 1_000
@@ -23,7 +22,7 @@ _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 
 def render_junit(results: RunResults, folder: Path) -> bytes:
     root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(results.started_s))
+    stamp = clock_text(results.started_s, "%Y-%m-%dT%H:%M:%S")
     causes = {hash_: cause for cause in results.causes for hash_ in cause.cells}
     for cell in results.cells:
         root.append(_suite(results, read_cell(folder, cell), causes.get(cell.hash), stamp))

@@ -92,7 +92,8 @@ def causes_sentence(results: RunResults) -> str:
 def cause_place(cause: Cause, results: RunResults) -> str:
     """Where a cause is, as exactly as it is known."""
     if len(cause.cells) == 1:
-        return next(one_line(cell.id) for cell in results.cells if cell.hash == cause.cells[0])
+        known = (cell.id for cell in results.cells if cell.hash == cause.cells[0])
+        return one_line(next(known, cause.cells[0]))
     if not cause.place:
         all_of = len(cause.cells) == sum(bool(cell.attempts) for cell in results.cells)
         return "every cell" if all_of else "spread: no axis explains it"

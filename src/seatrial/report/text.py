@@ -1,6 +1,7 @@
 """How figures and foreign text read in every report: seconds, sizes, and what a job said made harmless."""
 
 import re
+import time
 import unicodedata
 from collections.abc import Iterable
 
@@ -100,3 +101,11 @@ def pad(text: str, columns: int) -> str:
 
 def axes_text(axes: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{axis}={value}" for axis, value in axes)
+
+
+def clock_text(at_s: float, form: str) -> str:
+    """A wall time in universal time. A clock that was absurdly wrong is shown as the beginning of time."""
+    try:
+        return time.strftime(form, time.gmtime(at_s))
+    except (OverflowError, ValueError, OSError):
+        return time.strftime(form, time.gmtime(0))

@@ -6,7 +6,6 @@ every request.
 
 import contextlib
 import os
-import time
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +20,16 @@ from seatrial.report.html.templates import template
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.summary import bad_findings, describe_attempts, finding_title, rerun_command, summarize, why_of
 from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, size_text, strip_controls
+from seatrial.report.text import (
+    axes_text,
+    clock_text,
+    count,
+    duration_text,
+    one_line,
+    shorten,
+    size_text,
+    strip_controls,
+)
 
 MOST_EVIDENCE = 8_000
 MOST_NOTEBOOK_CELLS = 120
@@ -81,7 +89,7 @@ def render_html(results: RunResults, folder: Path, base: str = "") -> str:
     made: str = template("report.html.j2", clean=_clean, one_line=one_line, seconds=duration_text).render(
         results=results,
         summary=summary,
-        started=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(results.started_s)),
+        started=clock_text(results.started_s, "%Y-%m-%d %H:%M UTC"),
         matrices=[_grid(matrix, results) for matrix in matrices(results.cells, results.holes, results.axes)],
         cells=cells,
         symbols=SYMBOLS,

@@ -20,7 +20,7 @@ def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:
 def _run(run: RunOverview, name: int) -> Line:
     word = run.verdict if run.state is RunState.FINISHED else run.state.value
     mark, colour = glyph(word)
-    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_s))
+    began = _local_time(run.started_s)
     took = duration_text(run.seconds)
     return [
         (pad(f"{mark} {word}", 13), f"bold {colour}"),
@@ -41,3 +41,10 @@ def _cells(run: RunOverview) -> Line:
         if number := run.counts.get(verdict, 0):
             line.append((f"  {glyph(verdict)[0]} {number}", glyph(verdict)[1]))
     return line
+
+
+def _local_time(at_s: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
+    except (OverflowError, ValueError, OSError):  # of a clock that was absurdly wrong
+        return "?"

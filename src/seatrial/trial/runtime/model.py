@@ -88,8 +88,15 @@ def _tag(value: Any) -> str:
     return "map" if isinstance(value, dict | Model) else "plain"
 
 
+def _not_empty(command: str) -> str:
+    if not command:
+        raise ValueError("an empty command line checks nothing")
+    return command
+
+
 _Import = Annotated[Annotated[Module, Tag("plain")] | Annotated[Import, Tag("map")], Discriminator(_tag)]
-_Run = Annotated[Annotated[Text, Tag("plain")] | Annotated[RunStep, Tag("map")], Discriminator(_tag)]
+_CommandLine = Annotated[Text, AfterValidator(_not_empty), Tag("plain")]
+_Run = Annotated[_CommandLine | Annotated[RunStep, Tag("map")], Discriminator(_tag)]
 _Facts = Annotated[Annotated[bool | None, Tag("plain")] | Annotated[Facts, Tag("map")], Discriminator(_tag)]
 
 
