@@ -253,7 +253,7 @@ run: ["test $SEATRIAL_ATTEMPT = 1 -a ${n} = 1 || exit 0; trap '' TERM; echo deaf
 timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     )
     process = world.start("run", "suite.yaml", "--parallel", "1")
-    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()) and world.started())
+    wait_for(lambda: any("\ndeaf\n" in log_of(job) for job in world.jobs()) and world.started())
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
@@ -275,7 +275,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
         world, f"""run: ["trap '' TERM; echo deaf; until test -e {go}; do sleep 0.1; done"]\ntimeout: {{grace: 10m}}"""
     )
     process = world.start("run", "suite.yaml")
-    wait_for(lambda: any("deaf" in log_of(job) for job in world.jobs()) and world.started())
+    wait_for(lambda: any("\ndeaf\n" in log_of(job) for job in world.jobs()) and world.started())
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)

@@ -1,7 +1,7 @@
 """Feeds bad inputs to what reads them, one after the other, each known by its kind, a seed and its number.
 
 An input fails when what reads it raises anything but the errors that it promises, takes more than 5 s of CPU time, or
-makes this process grow to more than 500 MB."""
+makes this process grow by more than 500 MB."""
 
 import contextlib
 import random
@@ -57,14 +57,15 @@ class Hang(BaseException):
 
 
 def failures(kind: Kind, seed: int, first: int, count: int) -> Iterator[Failure]:
+    before = used_bytes()  # of whatever else this process did
     for number in range(first, first + count):
         data = kind.input(seed, number)
-        what = _problem(kind, data)
+        what = _problem(kind, data, before)
         if what:
             yield Failure(kind.name, seed, number, data, what)
 
 
-def _problem(kind: Kind, data: bytes) -> str:
+def _problem(kind: Kind, data: bytes, before: int) -> str:
     begun_s = time.process_time()
     try:
         with _limit(MOST_S):
@@ -77,8 +78,8 @@ def _problem(kind: Kind, data: bytes) -> str:
         return traceback.format_exc(limit=-8)
     if time.process_time() - begun_s > MOST_S:
         return f"it took {time.process_time() - begun_s:.1f} s to read"
-    used = used_bytes()
-    return f"this process grew to {used:,} bytes" if used > MOST_BYTES else ""
+    grown = used_bytes() - before
+    return f"this process grew by {grown:,} bytes" if grown > MOST_BYTES else ""
 
 
 def used_bytes() -> int:

@@ -32,6 +32,7 @@ from seatrial.record import DamagedFile, Journal, JournalError, Ownership, write
 from seatrial.suite import Cell
 from seatrial.target import RunInUse, Target, TargetError
 
+TURNS = 3  # of a loop, from the byte that a signal writes to the call of its handler
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.
 _STOPPING = (JournalError, TargetError, OSError)
 
@@ -238,6 +239,9 @@ class Run:
         except DamagedFile as error:
             return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
         judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], number, observed)
+        if any(finding.check == "judging" for finding in judged.judgement.findings):
+            for _ in range(TURNS):  # if an interrupt ended it, the loop hears of that before the run goes on
+                await asyncio.sleep(0)
         if known is None or not known.over:
             await self._journal.write(
                 "judged", cell=cell.hash, attempt=number, verdict=judged.attempt.verdict, why=judged.attempt.why

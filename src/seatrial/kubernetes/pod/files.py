@@ -38,7 +38,7 @@ async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Seque
     command = pack or ["tar", "cf", "-", "-C", path, "."]
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
         archive, unpacked = Path(scratch) / "archive", Path(scratch) / "content"
-        attempt, begin_bytes = 1, 0
+        attempt, begin_bytes, changes = 1, 0, 0
         while True:
             try:
                 await _receive(source, command, archive, begin_bytes, what)
@@ -48,7 +48,9 @@ async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Seque
             except OSError as error:
                 raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
             except _Changed:  # all of it, once more
-                attempt, begin_bytes = attempt + 1, 0
+                attempt, begin_bytes, changes = 1, 0, changes + 1
+                if changes >= TRIES:
+                    raise Incomplete(what, "the archive was cut, and what is there changes all the time") from None
             except KubernetesError as error:
                 here_bytes = archive.stat().st_size
                 further = here_bytes > begin_bytes
