@@ -92,8 +92,8 @@ def test_an_image_that_cannot_be_pulled(far: ClusterWorld) -> None:
 def test_a_quota_that_would_never_allow_it(fake: ClusterWorld) -> None:
     fake.kubectl("create", "quota", "small", "--hard=requests.cpu=1,requests.memory=1Gi")
     code, output = ran(fake, "cpu: 4, memory: 64Mi")
-    assert (code, verdict(fake)) == (1, "invalid"), output
-    assert "its pods cannot be made: exceeded quota: small" in output
+    assert code == 2, output
+    assert "exceeded quota: small" in output
     assert "requests.cpu=4" in output
 
 
@@ -135,8 +135,8 @@ def test_what_the_namespace_forbids(far: ClusterWorld) -> None:
     far.cluster.kubectl("label", "namespace", far.namespace, RESTRICTED)
     volume = {"host": "/var/tmp", "at": "/data"}
     code, output = ran(far, "", volumes=[volume])
-    assert (code, verdict(far)) == (1, "invalid"), output
-    assert "its pods cannot be made: violates PodSecurity" in output
+    assert code == 2, output
+    assert "violates PodSecurity" in output
     assert "hostPath" in output
 
 

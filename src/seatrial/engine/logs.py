@@ -92,11 +92,12 @@ class RunLogs:
         skipped = set() if ended_too else {hash_ for hash_, id_ in self._cells.items() if id_ in self._over}
         over = False
         try:
+            self._begin_streams(streams, skipped, queue)
             while not over or not queue.empty() or not all(stream.task.done() for stream in streams.values()):
-                self._begin_streams(streams, skipped, queue)
                 async for piece in _for_a_while(queue):
                     yield piece
                 self._read_on()
+                self._begin_streams(streams, skipped, queue)  # also of one that began and ended since the last look
                 over = over or self._is_over(skipped, streams)
                 if over:
                     for stream in streams.values():
