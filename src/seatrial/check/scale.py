@@ -15,7 +15,6 @@ from seatrial.job.bound import FixedBound
 from seatrial.job.scale import StageFigures, WholeScale
 
 LATE_S, LATE_SHARE = 0.05, 0.1  # the driver or its watch may be so late, or a tenth of the tightest bound
-LEAST_RATE = 0.95  # of the offered rate
 
 
 class Scaled(msgspec.Struct, frozen=True):
