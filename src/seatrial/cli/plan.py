@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, check_cost, plan_of, selecting
+from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, plan_of, selecting
 
 if TYPE_CHECKING:
     from seatrial.plan import Plan
@@ -38,11 +38,22 @@ def command(
 ) -> None:
     """Show what running SUITE would do: its cells, its holes with their reasons, hours and price."""
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, history=history, target=target)
+    plan = _with_contents(plan)
     if as_json:
         click.echo(json.dumps(plan.as_json(), indent=1, ensure_ascii=False))
     else:
         _print(plan, list_cells)
     check_cost(plan, suite_read.max_cost if max_cost is None else max_cost)
+
+
+def _with_contents(plan: "Plan") -> "Plan":
+    from seatrial.engine.prepare import with_contents
+    from seatrial.suite import SuiteError
+
+    try:
+        return with_contents(plan)
+    except SuiteError as error:
+        fail(str(error))
 
 
 def _print(plan: "Plan", list_cells: bool) -> None:
@@ -75,6 +86,11 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
         lines += [[], [(f"holes ({len(plan.holes):,}; --json has each with its reason)", "bold")]]
     for group in groups:
         lines.append([(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}", "")])
+    contents = show.contents(plan)
+    lines += [[]] if contents else []
+    for of_trial in contents:
+        lines.append([(of_trial.text, "bold")])
+        lines += [[(f"{one.count:>6,}  skipped: {one.why}   ({one.where})", "")] for one in of_trial.skipped]
     for why, number in show.unbounded(plan).items():
         lines += [[], [(f"figures of {count(number, 'cell')} will not be judged: {why}", "yellow")]]
     return [*lines, [], *([(line, "bold")] for line in show.totals(plan).splitlines())]

@@ -14,7 +14,7 @@ from seatrial.job import Bound, Hole
 from seatrial.plan import Plan, PlanError, expand
 from seatrial.record import DamagedRun, RunFolder
 from seatrial.suite import Cell, Problem, Suite, SuiteError, from_data, restore_chosen_target
-from seatrial.trial.protocol import MISSING
+from seatrial.trial.protocol import MISSING, HasContents
 
 VERSION = 1
 
@@ -91,9 +91,7 @@ class PreparedRun:
 def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> PreparedRun:
     """A new run folder. Raises SecretError when a secret would stand in it, SuiteError when a cell lacks a file."""
     check_written(suite)
-    kinds = plugins.kinds()
-    plan = plan.of(replace(cell, gathered=kinds[cell.model.kind].gather(cell)) for cell in plan.cells)
-    _check_files(plan.cells)
+    plan = plan.of(_gathered_for(plan.cells))
     folder = RunFolder.create(runs, suite.name)
     written = {
         **plan.as_json(),
@@ -116,6 +114,32 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
     return PreparedRun(suite, plan, folder, options)
 
 
+def with_contents(plan: Plan) -> Plan:
+    """The plan with what its cells consist of, such as cases, read from their files. Raises SuiteError, with all that
+    is wrong with these, as `create` does."""
+    kinds = plugins.kinds()
+    listed = [cell for cell in plan.cells if isinstance(kinds[cell.model.kind], HasContents)]
+    found = {cell.id: cell for cell in _gathered_for(listed)}
+    return plan.of(found.get(cell.id, cell) for cell in plan.cells)
+
+
+def _gathered_for(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells with what their kinds read of this machine. Raises SuiteError, with what is wrong for any of them."""
+    kinds, found, problems = plugins.kinds(), list[Cell](), list[Problem]()
+    for cell in cells:
+        kind = kinds[cell.model.kind]
+        try:
+            read = replace(cell, gathered=kind.gather(cell))
+        except SuiteError as error:
+            problems += error.problems
+            continue
+        found.append(replace(read, contents=kind.contents(read)) if isinstance(kind, HasContents) else read)
+    problems += _missing(found)
+    if problems:
+        raise SuiteError(problems)
+    return found
+
+
 def suite_of(folder: RunFolder) -> Suite:
     """The suite as it was when the run began. Raises SuiteError and DamagedRun."""
     return _suite(folder.read_plan(_PlannedSuite).suite)
@@ -130,9 +154,8 @@ def _suite(written: _WrittenSuite) -> Suite:
     return suite
 
 
-def _check_files(cells: Iterable[Cell]) -> None:
-    """All that jobs would get from here is here; each thing that is not is told once, with the first cell that needs
-    it. What the suite names without a placeholder was found, or not, when it was loaded."""
+def _missing(cells: Iterable[Cell]) -> list[Problem]:
+    """What jobs would get from here and is not here; each thing is told once, with the first cell that needs it. What the suite names without a placeholder was found, or not, when it was loaded."""
     problems: dict[str, Problem] = {}
     for cell in cells:
         try:
@@ -143,8 +166,7 @@ def _check_files(cells: Iterable[Cell]) -> None:
         missing = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]
         for why in (*cell.gathered.get(MISSING, ()), *missing):
             problems.setdefault(why, Problem(why, path=cell.id))
-    if problems:
-        raise SuiteError(problems.values())
+    return list(problems.values())
 
 
 def reopen(folder: RunFolder) -> PreparedRun:

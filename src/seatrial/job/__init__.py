@@ -7,7 +7,17 @@ from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.observation import LogError, Observation, ObservedStep, Records, Sample, read_records
 from seatrial.job.reading import Unreadable, convert, decode, lines, opened_regular, read_json, read_regular
-from seatrial.job.results import VERSION, AttemptResult, Cause, CellResult, Hole, PartResult, RunResults
+from seatrial.job.results import (
+    VERSION,
+    AttemptResult,
+    Cause,
+    CellResult,
+    Contents,
+    Hole,
+    PartResult,
+    RunResults,
+    SkippedItem,
+)
 from seatrial.job.settings import (
     FieldDifference,
     Settings,
@@ -35,6 +45,7 @@ __all__ = [
     "BoundState",
     "Cause",
     "CellResult",
+    "Contents",
     "Environment",
     "Event",
     "Exhibit",
@@ -64,6 +75,7 @@ __all__ = [
     "RunResults",
     "Sample",
     "Settings",
+    "SkippedItem",
     "Stage",
     "StageTime",
     "Step",

@@ -71,6 +71,20 @@ class Hole(msgspec.Struct, frozen=True):
     cause: str = ""  # disabled, needs, exclude, tag, select or pairwise
 
 
+class SkippedItem(msgspec.Struct, frozen=True):
+    name: str
+    why: str
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """What a cell consists of, where that is known before it is run."""
+
+    item: str  # the word for one of them: case
+    count: int  # that are run
+    ways: int  # in how many ways all of them together are
+    skipped: tuple[SkippedItem, ...] = ()
+
+
 class Cause(msgspec.Struct, frozen=True):
     """Cells of a run that failed and say the same, and the smallest place that explains them."""
 

@@ -142,7 +142,7 @@ class Plan:
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    return {
+    data: dict[str, Any] = {
         "id": cell.id,
         "hash": cell.hash,
         "axes": cell.axes,
@@ -152,3 +152,6 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
         "estimate_s": cell.estimate_s,
         "price_per_hour": cell.price_per_hour,
     }
+    if cell.contents is not None:
+        data["contents"] = msgspec.to_builtins(cell.contents)
+    return data

@@ -1,13 +1,15 @@
 """A plan as a person reads it: a grid for each trial of two axes, holes by reason, the sums."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
-from seatrial.job import Hole, count, table_axes
+from seatrial.job import Contents, Hole, SkippedItem, count, table_axes
 from seatrial.plan.needs import short_need
 from seatrial.plan.pairwise import REPEAT
 from seatrial.plan.plan import Plan
+from seatrial.suite import Cell
 
 RUNS = "●"
 MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
@@ -75,16 +77,54 @@ def hole_groups(plan: Plan) -> list[HoleGroup]:
 
 
 def _where(holes: list[Hole]) -> str:
+    return _where_of([hole.axes for hole in holes])
+
+
+def _where_of(places: Iterable[dict[str, str]]) -> str:
     """`runtime a, b; machine c, d and 7 more`"""
     labels: dict[str, dict[str, None]] = {}
-    for hole in holes:
-        for axis, label in hole.axes.items():
+    for axes in places:
+        for axis, label in axes.items():
             labels.setdefault(axis, {})[label] = None
     return "; ".join(f"{axis} {_some(list(found))}" for axis, found in labels.items())
 
 
 def _some(labels: list[str]) -> str:
     return ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+
+
+class ContentsGroup(msgspec.Struct, frozen=True):
+    """What the cells of a trial consist of."""
+
+    text: str
+    skipped: tuple[HoleGroup, ...]  # by their reason; `count` over all cells
+
+
+def contents(plan: Plan) -> list[ContentsGroup]:
+    """Of each trial whose cells consist of things that are known before."""
+    trials: dict[str, list[tuple[Cell, Contents]]] = {}
+    for cell in plan.cells:
+        if cell.contents is not None:
+            trials.setdefault(cell.trial, []).append((cell, cell.contents))
+    return [_contents_group(trial, found) for trial, found in trials.items()]
+
+
+def _contents_group(trial: str, found: list[tuple[Cell, Contents]]) -> ContentsGroup:
+    item = found[0][1].item
+    numbers = sorted({one.count for _, one in found})
+    each = count(numbers[0], item) if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,} {item}s"
+    ways = sum(one.ways for _, one in found)
+    text = f"{trial}: {each}{' in each cell' if len(found) > 1 else ''}, {count(ways, 'request')} in all"
+    by_reason: dict[str, list[tuple[Cell, SkippedItem]]] = {}
+    for cell, one in found:
+        for skipped in one.skipped:
+            by_reason.setdefault(skipped.why, []).append((cell, skipped))
+    groups = []
+    for why, ones in by_reason.items():
+        names = _some(list(dict.fromkeys(skipped.name for _, skipped in ones)))
+        where = _where_of([cell.axes for cell, _ in ones])
+        groups.append(HoleGroup(why, len(ones), f"{names}{f'; {where}' if where else ''}"))
+    return ContentsGroup(text, tuple(groups))
 
 
 def unbounded(plan: Plan) -> dict[str, int]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.job import Bound
+from seatrial.job import Bound, Contents
 from seatrial.suite.models import EnvValue, Machine, Runtime, TrialModel, Xfail
 
 
@@ -34,3 +34,4 @@ class Cell:
     estimate_s: float | None = None
     price_per_hour: float | None = None
     gathered: dict[str, Any] = field(default_factory=dict, repr=False)  # what its kind read of this machine
+    contents: Contents | None = field(default=None, repr=False)  # what it consists of, by its kind

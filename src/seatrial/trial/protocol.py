@@ -1,11 +1,11 @@
 """What a kind of trial is: the model that users write, the parts that a cell needs, and the checks that judge them."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from seatrial.job import Exhibit, Finding, Observation, Part
+from seatrial.job import Contents, Exhibit, Finding, Observation, Part
 from seatrial.suite import Cell, TrialModel
 
 MISSING = "missing"  # in what is gathered: sentences about what is not there, without which nothing is run
@@ -34,3 +34,11 @@ class Kind(Protocol):
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """What was observed of each part, by its name; all are there, whatever became of the attempt. Pure."""
+
+
+@runtime_checkable
+class HasContents(Protocol):
+    """What a kind has besides whose cells consist of things that a plan counts, such as cases."""
+
+    def contents(self, cell: Cell) -> Contents:
+        """Of a cell for which was gathered. Pure."""

@@ -1,6 +1,8 @@
 """The cases of a cell: read from their files once, before the plan is written, and from the plan ever after."""
 
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,7 +29,8 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     assert isinstance(model, ServingTrial)
     paths = [cell.directory / substitute(path, cell) for path in model.cases]
     answers = cell.directory / substitute(model.answers, cell) if model.answers is not None else None
-    cases = read_cases(paths, answers, unanswered=model.purpose != "compare")
+    unanswered = model.purpose != "compare"
+    cases = _read(tuple(paths), answers, unanswered, tuple(map(_stamp, (*paths, *([answers] if answers else [])))))
     shards = int(substitute(model.shards, cell, typed=True))
     gathered: dict[str, Any] = {"cases": msgspec.to_builtins(list(_planned(cases, model, shards)))}
     if model.server.protocol == "tgis" and (wrong := cell_problems(cell)):
@@ -38,6 +41,23 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     if model.load is not None and model.load.arrivals.trace is not None:
         gathered["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
     return gathered
+
+
+@lru_cache(maxsize=4)
+def _read(
+    paths: tuple[Path, ...], answers: Path | None, unanswered: bool, _stamps: tuple[tuple[int, int], ...]
+) -> tuple[Case, ...]:
+    """Cells have their files in common, mostly."""
+    return read_cases(paths, answers, unanswered=unanswered)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """When it was written, and how large it is; nothing of one that is not there, which reading says."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def trace_of(cell: Cell) -> tuple[float, ...]:

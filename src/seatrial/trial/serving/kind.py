@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from seatrial.check.metric import figure_data
-from seatrial.job import Observation, ObservedStep, Part
+from seatrial.job import Contents, Observation, ObservedStep, Part, SkippedItem
+from seatrial.job.serving import asks_of
 from seatrial.suite import Cell
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.serving.cases import check_cases
 from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_ready, check_server
 from seatrial.trial.serving.exhibits import exhibits_of
-from seatrial.trial.serving.gathered import gather_cases
+from seatrial.trial.serving.gathered import asked_cases, gather_cases, planned_cases
 from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.model import ServingTrial
 from seatrial.trial.serving.parts import DRIVER, SERVER, parts_of, work_of
@@ -23,6 +24,10 @@ class ServingKind:
 
     def gather(self, cell: Cell) -> dict[str, Any]:
         return gather_cases(cell)
+
+    def contents(self, cell: Cell) -> Contents:
+        skipped = [SkippedItem(one.case.name, one.skipped) for one in planned_cases(cell) if one.skipped]
+        return Contents("case", len(asked_cases(cell)), len(asks_of(work_of(cell))), tuple(skipped))
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         return parts_of(cell, run, attempt)
