@@ -41,8 +41,8 @@ def test_a_plan_has_its_cells(world: World) -> None:
         ("{rate: 5/s}", "{rate: fast}", "is no rate"),
         ("{rate: 5/s}", "{steps: [1/s, 2/s]}", "how long each takes"),
         ("scheduled.p99: 30s", "sheduled.p99: 30s", "is no figure of a scale trial"),
-        ("scheduled.p99: 30s", "scheduled: 30s", "does not say which quantile"),
-        ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 30s"),
+        ("scheduled.p99: 30s", "scheduled: 30s", "does not say which of them"),
+        ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 500ms or 30s"),
     ],
 )
 def test_what_is_wrong_is_told_before_anything_starts(world: World, old: str, new: str, message: str) -> None:

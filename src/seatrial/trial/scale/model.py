@@ -7,13 +7,14 @@ from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.bound import FixedBound
 from seatrial.job.scale import STAGES
-from seatrial.job.units import parse_duration
 from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
+from seatrial.trial import bounds
 from seatrial.trial.arrivals import ArrivalsModel
 
-_PART = re.compile(r"p(50|90|95|99)")
 COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
-_OPERATORS = ("<=", ">=", "<", ">")
+_FIGURES = bounds.Figures(
+    "a scale trial", STAGES, COUNTS, re.compile(r"p(50|90|95|99)"), "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
+)
 
 
 class Workload(Model):
@@ -40,24 +41,7 @@ class Workload(Model):
 
 def parse_bound(name: str, value: Any) -> FixedBound:
     """Of `scheduled.p99: 30s`, `failed: 0`, `rate: ">=45"`."""
-    figure, _, part = name.partition(".")
-    if figure in COUNTS:
-        if part:
-            raise ValueError(f"{figure!r} is one figure, and has no {part!r}")
-    elif figure not in STAGES:
-        known = ", ".join([*(f"{stage}.p99" for stage in STAGES), *COUNTS])
-        raise ValueError(f"{name!r} is no figure of a scale trial; there are {known}")
-    elif not _PART.fullmatch(part):
-        raise ValueError(f"{name!r} does not say which quantile: write {figure}.p50, p90, p95 or p99")
-    text = str(value).strip()
-    operator = next((one for one in _OPERATORS if text.startswith(one)), "")
-    written = text.removeprefix(operator).strip()
-    try:
-        number = float(written.removesuffix("/s")) if figure in COUNTS else parse_duration(written)
-    except ValueError:
-        wanted = "a number" if figure in COUNTS else "a duration such as 30s"
-        raise ValueError(f"the bound of {name!r} is {wanted}, not {written!r}") from None
-    return FixedBound(figure, part, operator or COUNTS.get(figure, "<="), number, text)
+    return bounds.parse_bound(name, value, _FIGURES)
 
 
 class ScaleTrial(TrialModel):

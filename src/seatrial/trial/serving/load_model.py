@@ -3,15 +3,17 @@
 import re
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from seatrial.job.load import COUNTS, LATENCIES, Lengths, LoadBound, LoadWork
-from seatrial.job.units import parse_duration
 from seatrial.suite import Duration, Model, Text
-from seatrial.trial.arrivals import ArrivalsModel, parse_rate
+from seatrial.trial import bounds
+from seatrial.trial.arrivals import ArrivalsModel
 
-_PART = re.compile(r"p\d{1,2}(\.\d+)?|mean|max")
-_OPERATORS = ("<=", ">=", "<", ">")
+_FIGURES = bounds.Figures(
+    "a load", LATENCIES, COUNTS, re.compile(r"p\d{1,2}(\.\d+)?|mean|max"), "{0}.p99, {0}.mean or {0}.max"
+)
 
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -33,31 +35,7 @@ class LoadLengths(Model):
 
 def parse_bound(name: str, value: Any) -> LoadBound:
     """Of `ttft.p99: 500ms`, `errors: 0`, `goodput: ">=95%"`."""
-    figure, _, part = name.partition(".")
-    if figure in COUNTS:
-        if part:
-            raise ValueError(f"{figure!r} is one figure, and has no {part!r}")
-    elif figure not in LATENCIES:
-        known = ", ".join([*(f"{one}.p99" for one in LATENCIES), *COUNTS])
-        raise ValueError(f"{name!r} is no figure of a load; there are {known}")
-    elif not _PART.fullmatch(part):
-        raise ValueError(f"{name!r} does not say which of them: write {figure}.p99, {figure}.mean or {figure}.max")
-    text = str(value).strip()
-    operator = next((one for one in _OPERATORS if text.startswith(one)), "")
-    written = text.removeprefix(operator).strip()
-    return LoadBound(figure, part, operator or COUNTS.get(figure, "<="), _bound_value(name, figure, written), text)
-
-
-def _bound_value(name: str, figure: str, written: str) -> float:
-    try:
-        if figure not in COUNTS:
-            return parse_duration(float(written) if re.fullmatch(r"\d+(\.\d+)?", written) else written)
-        if written.endswith("%"):
-            return float(written[:-1]) / 100
-        return parse_rate(written) if "/" in written else float(written)
-    except ValueError:
-        unit = "a duration such as 500ms" if figure not in COUNTS else "a number, or a share such as 95%"
-        raise ValueError(f"the bound of {name!r} is {unit}, not {written!r}") from None
+    return LoadBound(*msgspec.structs.astuple(bounds.parse_bound(name, value, _FIGURES)))
 
 
 class Load(Model):
