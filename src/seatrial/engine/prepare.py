@@ -155,7 +155,8 @@ def _suite(written: _WrittenSuite) -> Suite:
 
 
 def _missing(cells: Iterable[Cell]) -> list[Problem]:
-    """What jobs would get from here and is not here; each thing is told once, with the first cell that needs it. What the suite names without a placeholder was found, or not, when it was loaded."""
+    """What jobs would get from here and is not here, each thing once, with the first cell that needs it. What the suite
+    names without a placeholder was found, or not, when it was loaded."""
     problems: dict[str, Problem] = {}
     for cell in cells:
         try:
