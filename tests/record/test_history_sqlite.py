@@ -245,7 +245,8 @@ def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
     old = "CREATE TABLE marks (run TEXT, benchmark TEXT, at_s REAL, word TEXT, reason TEXT, said_by TEXT)"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            f"DROP TABLE marks; {old}; DROP TABLE settings; ALTER TABLE cells DROP COLUMN under_test;"
+            f"DROP TABLE marks; {old}; DROP TABLE settings; DROP INDEX cells_by_id; "
+            "ALTER TABLE cells DROP COLUMN under_test; "
             "PRAGMA user_version = 2;"
         )
         connection.execute("INSERT INTO marks VALUES ('r1', 't[n=a]', 5.0, 'fixed', 'why', 'ann')")

@@ -58,13 +58,14 @@ def run_overview(folder: RunFolder) -> RunOverview:
     except DamagedRun as error:
         return RunOverview(folder.run, RunState.DAMAGED, began_s, 0, 0, why=str(error))
     owner = owner_of(folder.path)
-    if owner is not None and owner.works_on(folder.path):
-        return RunOverview(folder.run, RunState.RUNNING, began_s, cells, _done(folder), owner=owner)
-    if not folder.results.exists():
+    owned = owner is not None and owner.works_on(folder.path)
+    if owned or not folder.results.exists():
         try:
-            return RunOverview(folder.run, RunState.UNFINISHED, began_s, cells, _done(folder))
+            done = _done(folder)
         except JournalError as error:
             return RunOverview(folder.run, RunState.DAMAGED, began_s, cells, 0, why=str(error))
+        state = RunState.RUNNING if owned else RunState.UNFINISHED
+        return RunOverview(folder.run, state, began_s, cells, done, owner=owner if owned else None)
     try:
         found = read_json(folder.results, _Results)
     except (OSError, Unreadable) as error:

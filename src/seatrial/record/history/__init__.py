@@ -26,6 +26,7 @@ from seatrial.record.history.error import HistoryError
 from seatrial.record.history.history import History, open_history
 from seatrial.record.history.missed import add_missed, add_or_mark, add_run
 from seatrial.record.history.schema import benchmark_of
+from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
 
 __all__ = [
     "ACCEPTED",
@@ -35,9 +36,13 @@ __all__ = [
     "History",
     "HistoryError",
     "Mark",
+    "PastCell",
     "Point",
+    "RunCell",
     "RunRow",
     "Series",
+    "SuiteRow",
+    "SuiteRun",
     "TimeWindow",
     "TrialRow",
     "add_missed",

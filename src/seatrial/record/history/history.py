@@ -1,11 +1,12 @@
 """One history, wherever it is kept: what goes in, and what can be asked of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
 from seatrial.record.history import reading, writing
+from seatrial.record.history import suites as by_suite
 from seatrial.record.history.data import (
     ACCEPTED,
     ALWAYS,
@@ -22,6 +23,7 @@ from seatrial.record.history.error import HistoryError, place_text
 from seatrial.record.history.keeping import key, text
 from seatrial.record.history.schema import Session
 from seatrial.record.history.sqlite import SqliteDatabase
+from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
 
 Answer = TypeVar("Answer")
 
@@ -129,6 +131,34 @@ class History:
     def cells(self, trial: str, last: int | None = None) -> list[CellRow]:
         """What each cell of a trial came to in its `last` runs, oldest first."""
         return self._database.read(lambda session: reading.cells(session, key(trial), last), [])
+
+    def suites(self, last: int) -> list[SuiteRow]:
+        """Every suite with its `last` runs; the one that ran last comes first."""
+        return self._database.read(lambda session: by_suite.suites(session, last), [])
+
+    def suite_runs(self, suite: str, last: int) -> list[SuiteRun]:
+        """The `last` runs of a suite, oldest first."""
+        return self._database.read(lambda session: by_suite.suite_runs(session, text(suite), last), [])
+
+    def run(self, run: str) -> SuiteRun | None:
+        return self._database.read(lambda session: by_suite.one_run(session, key(run)), None)
+
+    def cells_of_runs(self, runs: Sequence[str], most: int) -> list[RunCell]:
+        """What the cells of these runs came to; of more than `most` those of the last runs, whole runs only."""
+        return self._database.read(lambda session: by_suite.cells_of_runs(session, runs, most), [])
+
+    def run_cells(self, run: str, most: int) -> list[PastCell]:
+        """What the cells of a run came to and why, in the order of their ids."""
+        return self._database.read(lambda session: by_suite.run_cells(session, key(run), most), [])
+
+    def past_cells(self, suite: str, cell: str, last: int) -> list[PastCell]:
+        """The `last` runs of a cell of a suite, named by its id or the hash that it once had, oldest first."""
+
+        def read(session: Session) -> list[PastCell]:
+            id_ = by_suite.cell_id(session, text(suite), key(cell)) or key(cell)
+            return by_suite.past_cells(session, text(suite), id_, last)
+
+        return self._database.read(read, [])
 
     def trials(self) -> list[TrialRow]:
         return self._database.read(reading.trials, [])

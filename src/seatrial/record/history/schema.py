@@ -130,6 +130,9 @@ CREATE TABLE settings (id TEXT PRIMARY KEY, fields TEXT NOT NULL)%s;
 ALTER TABLE cells ADD COLUMN under_test TEXT NOT NULL DEFAULT '';
 """
 
+# A cell through time is asked for by its id: its hash is another one when the suite changes.
+_VERSION_5 = "CREATE INDEX cells_by_id ON cells (id, run);"
+
 
 def benchmark_of(cell_id: str) -> str:
     """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
@@ -174,6 +177,7 @@ MIGRATIONS = (
     Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _figures_into_series),
     Migration(_VERSION_3 % " WITHOUT ROWID", _VERSION_3 % ""),
     Migration(_VERSION_4 % " WITHOUT ROWID", _VERSION_4 % ""),
+    Migration(_VERSION_5, _VERSION_5),
 )
 VERSION = len(MIGRATIONS)
 
