@@ -31,7 +31,7 @@ async def submissions(address: str, folder: Path) -> tuple[float, float, float, 
     count = int(RATE * SECONDS)
     arrivals = Arrivals("rate", RATE)
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": NAME}, "spec": {"backoffLimit": 0}}
-    work = ScaleWork("bench", "bench", manifest, 1, count, arrivals)
+    work = ScaleWork("bench", "00000000", 1, "bench", manifest, 1, count, arrivals)
     submitted = Submitted(folder / "submitted.jsonl")
     async with Kubernetes(Access(address, namespace="default"), at_once=256) as client:
         await client.create(manifest | {"metadata": {"name": "first"}}, resource=JOBS)  # a connection is there

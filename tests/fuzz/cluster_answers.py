@@ -130,7 +130,7 @@ def _pod(data: bytes) -> object:
 
 def _root(data: bytes) -> object:
     root, found = decode(REQUEST, RootObject, data), decode(REQUEST, Annotated, data)
-    in_use_by(found, 1_767_225_601.0)
+    in_use_by([found], 1_767_225_601.0)
     pod = decode(REQUEST, PodObject, json.dumps(POD).encode())
     job_exit([HostEnd(pod)], EndContext(root=root))
     return JobAnnotation.read(found).records(TrackedPod(pod))

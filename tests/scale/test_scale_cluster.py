@@ -25,7 +25,9 @@ SUITE = """
 name: scale
 targets: {{cluster: {{kind: kubernetes, kubeconfig: {kubeconfig}, namespace: {namespace}}}}}
 trials:
-  burst:
+"""
+TRIAL = """
+  {name}:
     kind: scale
     target: cluster
     retries: 0
@@ -42,6 +44,13 @@ class ScaleWorld(World):
     namespace: str
 
     def trial(self, **fields: Any) -> None:
+        self.trials(burst=fields)
+
+    def trials(self, **trials: dict[str, Any]) -> None:
+        head = SUITE.format(kubeconfig=self.cluster.kubeconfig, namespace=self.namespace)
+        self.suite(head + "".join(self._written(name, fields) for name, fields in trials.items()))
+
+    def _written(self, name: str, fields: dict[str, Any]) -> str:
         given = {
             "workload": {"kind": "job", "gpus": 1},
             "count": 60,
@@ -50,8 +59,7 @@ class ScaleWorld(World):
             "bounds": {"scheduled.p99": "10m"},
             **fields,
         }
-        written = {name: json.dumps(value) for name, value in given.items()}
-        self.suite(SUITE.format(kubeconfig=self.cluster.kubeconfig, namespace=self.namespace, **written))
+        return TRIAL.format(name=name, **{field: json.dumps(value) for field, value in given.items()})
 
     def findings(self) -> dict[str, Finding]:
         return {finding.check: finding for finding in self.results().cells[0].findings}
@@ -102,6 +110,22 @@ def test_every_workload_is_made_once_followed_to_its_end_and_removed(scale: Scal
         if "workload" in line
     )
     assert stages["pod_created"] == stages["scheduled"] == stages["started"] == 60
+    scale.assert_nothing_left()
+
+
+def test_two_cells_of_one_run_at_once_neither_see_nor_remove_each_others(scale: ScaleWorld) -> None:
+    """The first is over, and has removed all of its own, before the second has sent its last."""
+    scale.trials(short={"count": 5}, long={"count": 120, "arrivals": {"rate": 8}})
+    scale.seatrial("run", "suite.yaml", check=0)
+    cells = {cell.id: cell for cell in scale.results().cells}
+    for name, count in (("short", 5), ("long", 120)):
+        (message,) = [one.message for one in cells[name].findings if one.check == "bound scheduled.p99"]
+        assert f"{count} of {count} workloads, 0 unfinished, 0 censored" in message
+    folders = {name: scale.run().path / "cells" / cells[name].hash / "1/driver" for name in cells}
+    last = [json.loads(line)["sent_s"] for line in (folders["long"] / "files/submitted.jsonl").read_text().splitlines()]
+    gone = [json.loads(line) for line in (folders["short"] / "files/stamps.jsonl").read_text().splitlines()]
+    assert {one["workload"] for one in gone if "workload" in one} == set(range(5)), "those of the other are not its own"
+    assert max(one["at_s"] for one in gone) < max(last), "they were not at work at the same time"
     scale.assert_nothing_left()
 
 

@@ -100,11 +100,12 @@ WHOLE = WholeScale(100, 100, 0, 0, 0, [], 20.0, 20.0, 0.001, 0.001, 0.004, 50, F
 
 
 def observed(
-    whole: WholeScale | None = WHOLE, p99: float | None = 2.0, left: bool = False, **step: Any
+    whole: WholeScale | None = WHOLE, p99: float | None = 2.0, left: bool = False, problem: str = "", **step: Any
 ) -> ObservedStep:
     quantile = StageQuantile(0.99, p99, 1.9, 2.2)
     stage = StageFigures("scheduled", 100, 100, 0, 0, [quantile], [], "watch", 0.004)
-    notes = [{"note": "stage", **msgspec.to_builtins(stage)}, {"note": "clean", "left": left, "seconds": 1.0}]
+    clean = {"note": "clean", "left": left, "seconds": 1.0, "problem": problem}
+    notes = [{"note": "stage", **msgspec.to_builtins(stage)}, clean]
     if whole is not None:
         notes.append({"note": "whole", **msgspec.to_builtins(whole)})
     return ObservedStep("driver", "drive", outcome=Outcome.EXITED, notes=notes, **{"code": 0, **step})
@@ -157,6 +158,10 @@ def test_a_wide_bound_allows_a_tenth_of_itself() -> None:
 def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None:
     assert verdicts(observed(None))["records"] is Verdict.INFRA
     assert verdicts(observed(left=True))["clean-up"] is Verdict.INFRA
+    refused = check_scale(
+        observed(left=True, problem="the right to deletecollection is missing"), Exit(Outcome.EXITED, 0), ()
+    )
+    assert "not all removed: the right to deletecollection is missing" in refused.findings[-1].message
     failed = observed(None, code=1, output="the server refuses such a Job: no\n")
     assert verdicts(failed)["driver"] is Verdict.FAILED
     garbage = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0, notes=[{"note": "whole", "count": "x"}])

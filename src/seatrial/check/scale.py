@@ -115,7 +115,7 @@ def _judged(step: ObservedStep, check: str, bound: FixedBound, value: float, tex
 def _clean(step: ObservedStep) -> Finding:
     note = next(iter(_notes(step, "clean")), None)
     if note is None or note.get("left"):
-        why = "it did not get to it" if note is None else "some are still there"
+        why = "it did not get to it" if note is None else str(note.get("problem") or "some are still there")
         message = f"its workloads are not all removed: {why}; `seatrial reap` tries again"
         return Finding(step.name, "clean-up", Verdict.INFRA, "infra", message)
     return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")

@@ -26,6 +26,8 @@ CREATED, POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELETE
 
 class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str
+    cell: str  # its hash
+    attempt: int
     prefix: str  # of the names of its workloads: the same for every life of the driver
     manifest: dict[str, Any]  # of one workload
     pods: int  # that each has

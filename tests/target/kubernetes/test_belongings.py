@@ -21,7 +21,8 @@ KINDS = "configmaps,leases,jobs,pods"
 
 
 async def belongings() -> Belongings:
-    return Belongings(Kubernetes(Access("http://127.0.0.1:9", namespace="trials")), kind.options(), "nightly-1")
+    client = Kubernetes(Access("http://127.0.0.1:9", namespace="trials"))
+    return Belongings(client, kind.options(), "nightly-1", "69b56f04", 1)
 
 
 async def test_labels_are_on_the_object_and_on_every_pod_that_it_describes() -> None:

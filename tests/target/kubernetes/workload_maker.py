@@ -21,7 +21,7 @@ MANIFESTS: list[dict[str, Any]] = [
 async def main(kubeconfig: str, namespace: str, run: str) -> None:
     access = replace(load_access(kubeconfig), namespace=namespace)
     options = kind.options(kubeconfig=kubeconfig, namespace=namespace)
-    async with Kubernetes(access) as client, Belongings(client, options, run) as mine:
+    async with Kubernetes(access) as client, Belongings(client, options, run, "69b56f04", 1) as mine:
         for manifest in MANIFESTS:
             resource = await client.resource_of(manifest)
             named = {**manifest, "metadata": {"name": f"{run}-workload"}}

@@ -67,7 +67,7 @@ async def drive(driver: Driver) -> None:
         access = replace(access, namespace=options.namespace or access.namespace)
         async with (
             Kubernetes(access, at_once=work.at_once) as client,
-            Belongings(client, options, work.run) as mine,
+            Belongings(client, options, work.run, work.cell, work.attempt) as mine,
         ):
             await _Scale(driver, work, client, mine, options).run()
     except (KubernetesError, TargetError) as error:
@@ -220,15 +220,18 @@ class _Scale:
     async def _clean(self, resource: Resource) -> None:
         """Deleted by their label, together; and waited for."""
         self._submitted.close()
-        begun_s = time.monotonic()
-        with contextlib.suppress(KubernetesError):
-            await self._client.delete_all(resource, labels=self._mine.selector, grace_s=0)
-        left = True
+        begun_s, chosen = time.monotonic(), self._mine.selector
+        asked, left, problem = False, True, ""
         while left and time.monotonic() - begun_s < GONE_S:
             try:
-                left = any([await self._client.has_any(one, labels=self._mine.selector) for one in {resource, PODS}])
-            except KubernetesError:
-                left = True
+                if not asked:
+                    await self._client.delete_all(resource, labels=chosen, grace_s=0)
+                asked, problem = True, ""
+                left = any([await self._client.has_any(one, labels=chosen) for one in {resource, PODS}])
+            except KubernetesError as error:
+                problem = str(error)
+                if error.lasting:  # a right that is missing does not come by waiting
+                    break
             if left:
                 await asyncio.sleep(POLL_S)
-        self._driver.note("clean", left=left, seconds=time.monotonic() - begun_s)
+        self._driver.note("clean", left=left, seconds=time.monotonic() - begun_s, problem=problem)

@@ -1,10 +1,11 @@
 """What a driver makes on a cluster for its run: objects of any kind, that carry the run's labels and go with it.
 
-async with Belongings(client, options, "nightly-1") as mine:
+async with Belongings(client, options, "nightly-1", "69b56f04", 1) as mine:
     await client.create(mine.own(manifest, resource), resource=resource)
 
-1. While the block is open, the run counts as being worked on; when it ends, everything goes. Of a driver that was
-   killed it goes with `seatrial reap`, or by itself after some days, as everything of a run does.
+1. While the block is open, the run counts as being worked on; when it ends, everything of this attempt goes, and
+   nothing of another. Of a driver that was killed it goes with `seatrial reap`, or by itself after some days, as
+   everything of a run does.
 2. What owns and what is owned share a namespace: other namespaces, and kinds without one, are refused.
 """
 
@@ -25,11 +26,13 @@ WORKLOAD = "workload"  # the part of a run that these are
 
 
 class Belongings:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str) -> None:
+    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, cell: str, attempt: int) -> None:
         self._namespace, self._options = client.access.namespace, options
-        self._run = RunObject(client, options, run, b"")
-        self.labels = names.run_labels(run, WORKLOAD)
-        self.selector = names.selector(run=names.label_value(run), part=WORKLOAD)  # of all that belongs to the run
+        self._run = RunObject(client, options, run, of=f"{cell}-{attempt}")
+        own = {"cell": names.label_value(cell), "attempt": str(attempt)}
+        self.labels = {**names.run_labels(run, WORKLOAD), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
+        # Of all that belongs to this attempt: another of the same run may be at work beside it.
+        self.selector = names.selector(run=names.label_value(run), part=WORKLOAD, **own)
         self._owner: dict[str, Any] = {}
 
     async def __aenter__(self) -> "Belongings":
@@ -45,7 +48,7 @@ class Belongings:
         return self._run.lost
 
     def own(self, manifest: Mapping[str, Any], resource: Resource) -> dict[str, Any]:
-        """The manifest with the run's labels, also on the pods that it describes, and its owner."""
+        """The manifest with the attempt's labels, also on the pods that it describes, and its owner."""
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
             raise TargetError(f"{what} is of the whole cluster: it cannot belong to a run", Outcome.REFUSED)

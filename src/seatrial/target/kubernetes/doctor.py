@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from seatrial.kubernetes import (
     KubernetesError,
     NotFound,
     Resource,
+    Right,
     Tree,
     grant_yaml,
     load_access,
@@ -68,6 +69,7 @@ class _Examination:
         for resource, name, field in self._named():
             yield await self._there(resource, name, field)
         if allowed.level is RemarkLevel.OK:
+            yield await self._rights_for_scale()
             yield await self._dry_run()
         yield await self._gpus()
 
@@ -89,13 +91,27 @@ class _Examination:
             )
         return Remark(RemarkLevel.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
 
+    async def _missing(self, wanted: Sequence[Right]) -> list[Right]:
+        answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
+        return [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
+
+    async def _rights_for_scale(self) -> Remark:
+        """Only trials of kind scale need these: that they are missing is no problem of the target."""
+        what, wanted = "rights for scale trials", rights.needed_for_workloads(JOBS, self._namespace)
+        try:
+            missing = await self._missing(wanted)
+        except KubernetesError as error:
+            return Remark(RemarkLevel.WARNING, what, f"cannot be asked for: {error}")
+        listed = "; ".join(map(str, missing))
+        why = f"{len(missing)} of {len(wanted)} are missing, which other trials do not need: {listed}"
+        return Remark(RemarkLevel.OK, what, why if missing else f"all {len(wanted)} that are needed for Jobs")
+
     async def _rights(self) -> Remark:
         wanted = rights.needed(self._options, self._namespace)
         try:
-            answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
+            missing = await self._missing(wanted)
         except KubernetesError as error:
             return Remark(RemarkLevel.WARNING, "rights", f"cannot be asked for: {error}")
-        missing = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
         if not missing:
             return Remark(RemarkLevel.OK, "rights", f"all {len(wanted)} that are needed")
         listed = "; ".join(map(str, missing))

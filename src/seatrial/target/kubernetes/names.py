@@ -38,8 +38,9 @@ def object_name(name: str, most: int = NAME_CHARACTERS) -> str:
     return f"{beginning[: most - _DIGEST_CHARACTERS - 1].rstrip('-')}-{digest}"
 
 
-def run_object_name(run: str) -> str:
-    return object_name(f"{SEATRIAL}-{run}")
+def run_object_name(run: str, of: str = "") -> str:
+    """Of the object that owns all of a run; `of` one attempt of it, of the one that owns what its driver makes."""
+    return object_name("-".join(filter(None, (SEATRIAL, run, of))))
 
 
 def label_value(text: str) -> str:
@@ -62,8 +63,9 @@ def job_labels(run: str, name: str, cell: str, attempt: int, part: str) -> dict[
 
 
 def selector(**labels: str) -> str:
-    """Of all that is Seatrial's; `run=` or `job=` (the object's name) choose among it, `part=` one sort of object."""
-    keys = {"run": RUN, "job": JOB, "part": PART}
+    """Of all that is Seatrial's; `run=`, `cell=` and `attempt=`, or `job=` (the object's name) choose among it, `part=`
+    one sort of object."""
+    keys = {"run": RUN, "job": JOB, "part": PART, "cell": CELL, "attempt": ATTEMPT}
     return ",".join([f"{MANAGED_BY}={SEATRIAL}", *(f"{keys[key]}={value}" for key, value in labels.items())])
 
 

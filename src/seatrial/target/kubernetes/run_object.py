@@ -12,7 +12,7 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,12 +106,13 @@ def beating(found: Annotated, now_s: float) -> Holder | None:
     return None if holder is None or holder.gone() or now_s - renewed_s > STALE_S else holder
 
 
-def in_use_by(found: Annotated | None, now_s: float) -> bool | None:
-    """Whether a process works on the run of this object; None: it was not heard of for some time, and may be asleep."""
-    holder, _ = _heartbeat(found) if found is not None else (None, 0.0)
-    if found is None or holder is None or holder.gone():
+def in_use_by(objects: Sequence[Annotated], now_s: float) -> bool | None:
+    """Whether a process works on the run of these objects; None: it was not heard of for some time, and may be
+    asleep."""
+    holders = [holder for holder, _ in map(_heartbeat, objects)]
+    if all(holder is None or holder.gone() for holder in holders):
         return False
-    return True if beating(found, now_s) is not None else None
+    return True if any(beating(one, now_s) is not None for one in objects) else None
 
 
 def _heartbeat(found: Annotated) -> tuple[Holder | None, float]:
@@ -130,13 +131,16 @@ def in_use(run: str, holder: Holder) -> RunInUse:
 
 
 class RunObject:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, agent: bytes) -> None:
-        self.run = run
+    def __init__(
+        self, client: Kubernetes, options: KubernetesOptions, run: str, agent: bytes = b"", of: str = ""
+    ) -> None:
+        """`of` one attempt of the run: an object of its own, which owns what a driver makes and ends with that."""
+        self.run, self._of = run, of
         self.image = ""  # of a job of the run
         # Why this process cannot go on with the run: its credentials are no longer valid (nothing else may notice for
         # hours), or another machine has taken the run over.
         self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self.name = names.run_object_name(run)
+        self.name = names.run_object_name(run, of)
         self._client, self._options, self._agent = client, options, agent
         self._namespace = client.access.namespace
         self._making: asyncio.Task[dict[str, Any]] | None = None
@@ -184,13 +188,14 @@ class RunObject:
             return
         root, jobs = manifest.root_resource(self._options), names.selector(run=names.label_value(self.run), part="job")
         with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
-            if not await self._client.has_any(root, labels=jobs):
+            if self._of or not await self._client.has_any(root, labels=jobs):
                 await self._client.delete(JOBS, self.name)
 
     # ---- inner
 
     async def _make(self) -> dict[str, Any]:
         wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
+        wanted["metadata"]["name"] = self.name
         with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
             wanted["metadata"].setdefault("annotations", {}).update(await self._beats())
             try:

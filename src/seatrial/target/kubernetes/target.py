@@ -296,11 +296,13 @@ class KubernetesTarget:
         with target_errors("cannot list jobs"):
             now_s = await self._client.now_s()
             objects = self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen))
-            holders = {one.metadata.labels.get(names.RUN, ""): one async for one in objects}
+            holders: dict[str, list[Annotated]] = {}
+            async for one in objects:
+                holders.setdefault(one.metadata.labels.get(names.RUN, ""), []).append(one)
             labels = names.selector(part="job", **chosen)
             async for root in self._client.list(self._resource, Root, labels=labels):
                 if root.metadata.deletion_timestamp is None:
-                    used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, "")), now_s)
+                    used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
                     found.append(self._found(root, used))
         return found + self._without_jobs(holders, {one.run for one in found}, now_s)
 
@@ -319,13 +321,15 @@ class KubernetesTarget:
             in_use=used,
         )
 
-    def _without_jobs(self, runs: Mapping[str, Annotated], with_jobs: set[str], now_s: float) -> "builtins.list[Found]":
+    def _without_jobs(
+        self, runs: "Mapping[str, builtins.list[Annotated]]", with_jobs: set[str], now_s: float
+    ) -> "builtins.list[Found]":
         """Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet."""
         mine = {names.label_value(run) for run in (*self._runs, *with_jobs)}
         found = []
-        for label, one in runs.items():
+        for label, one in ((label, one) for label, objects in runs.items() for one in objects):
             if label not in mine and one.metadata.deletion_timestamp is None:
-                name, held = one.metadata.name, in_use_by(one, now_s)
+                name, held = one.metadata.name, in_use_by([one], now_s)
                 found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
         return found
 

@@ -42,6 +42,8 @@ class ScaleKind:
         digest = hashlib.sha256(f"{run} {cell.hash} {attempt}".encode()).hexdigest()[:8]
         work = ScaleWork(
             run=run,
+            cell=cell.hash,
+            attempt=attempt,
             prefix=f"scale-{digest}",
             manifest=cell.gathered["manifest"],
             pods=model.workload.pods,
