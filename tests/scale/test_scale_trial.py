@@ -9,7 +9,8 @@ from seatrial.check.scale import check_scale
 from seatrial.job import Exit, ObservedStep, Outcome, Verdict
 from seatrial.job.scale import StageFigures, StageQuantile, WholeScale
 from seatrial.trial.scale.model import Workload, parse_bound
-from seatrial.trial.scale.workload import BadTemplate, manifest_of
+from seatrial.trial.scale.template import BadTemplate
+from seatrial.trial.scale.workload import manifest_of
 from world import World
 
 SUITE = """

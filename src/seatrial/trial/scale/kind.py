@@ -17,7 +17,8 @@ from seatrial.trial.arrivals import read_trace
 from seatrial.trial.job import make_job
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.scale.model import ScaleTrial
-from seatrial.trial.scale.workload import BadTemplate, manifest_of
+from seatrial.trial.scale.template import BadTemplate
+from seatrial.trial.scale.workload import manifest_of
 
 DRIVER = "driver"
 
@@ -29,9 +30,11 @@ class ScaleKind:
     def gather(self, cell: Cell) -> dict[str, Any]:
         """Raises SuiteError, with the place of what is wrong in a file."""
         model = _model(cell)
-        template, trace = model.workload.template, model.arrivals.trace
+        template, claim, trace = model.workload.template, model.workload.claim, model.arrivals.trace
         try:
-            manifest = manifest_of(model.workload, _read(cell, template) if template else "")
+            manifest = manifest_of(
+                model.workload, _read(cell, template) if template else "", _read(cell, claim) if claim else ""
+            )
         except BadTemplate as error:
             raise _problem(cell, template or "", error.line, error.column, str(error)) from None
         return {"manifest": manifest, "times": read_trace(cell.directory / substitute(trace, cell)) if trace else []}

@@ -20,9 +20,11 @@ _FIGURES = bounds.Figures(
 class Workload(Model):
     """One workload: built in, or any object of any kind from a file."""
 
-    kind: Literal["pod", "job"] | None = Field(None, description="One that is built in.")
+    kind: Literal["pod", "job", "jobset", "pytorchjob"] | None = Field(None, description="One that is built in.")
     template: Text | None = Field(None, description="File with its manifest, relative to the suite.")
     values: dict[Text, Any] = Field({}, description="Texts of the template, and what each is replaced with.")
+    claim: Text | None = Field(None, description="File with a volume claim, which goes to the end of the spec.")
+    queue: Text | None = Field(None, description="LocalQueue of Kueue that admits it.")
     pods: int = Field(1, strict=True, ge=1, le=10_000, description="Pods that each workload has.")
     gpus: int = Field(0, strict=True, ge=0, description="GPUs of each pod of one that is built in.")
     cpu: Text = Field("100m", description="CPU of each pod of one that is built in.")
@@ -36,6 +38,10 @@ class Workload(Model):
     def _one(self) -> Self:
         if (self.kind is None) == (self.template is None):
             raise ValueError("a workload is exactly one of `kind`, which is built in, and `template`, a file")
+        if self.template is None and (self.values or self.claim):
+            raise ValueError("`values` and `claim` are for a `template`: a workload that is built in has none")
+        if self.kind == "pod" and (self.pods > 1 or self.queue):
+            raise ValueError("a pod is one pod, and waits in no queue: take `kind: job`, jobset or pytorchjob")
         return self
 
 
@@ -77,8 +83,8 @@ class ScaleTrial(TrialModel):
         return tuple(parse_bound(name, value) for name, value in self.bounds.items())
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
-        template = self.workload.template
-        return ((("workload", "template"), template),) if template else ()
+        named = {"template": self.workload.template, "claim": self.workload.claim}
+        return tuple((("workload", field), file) for field, file in named.items() if file)
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         return ("driver",)

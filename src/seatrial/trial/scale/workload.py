@@ -1,57 +1,65 @@
-"""The manifest of one workload: built in, or a template with its values put in. Pure."""
+"""The manifest of one workload: built in (`templates/`), or a user's template with its values put in. Pure."""
 
-from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import yaml
 
 from seatrial.trial.scale.model import Workload
+from seatrial.trial.scale.template import rendered
+
+QUEUE = "kueue.x-k8s.io/queue-name"
+_CONTAINER = {"pytorchjob": "pytorch"}  # the name that its operator looks for
 
 
-class BadTemplate(Exception):
-    """What is wrong with a template, and where in it, with its values put in."""
-
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(message)
-        self.line, self.column = line, column
-
-
-def manifest_of(workload: Workload, template: str) -> dict[str, Any]:
+def manifest_of(workload: Workload, template: str, claim: str = "") -> dict[str, Any]:
     """Raises BadTemplate. Its name is the driver's to give."""
     if workload.template is not None:
-        return _rendered(template, workload.values)
-    return _pod(workload) if workload.kind == "pod" else _job(workload)
-
-
-def _rendered(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in sorted(values.items(), key=lambda item: -len(item[0])):  # NUM_GPUS_X before NUM_GPUS
-        if name not in template:
-            raise BadTemplate(f"{name!r} of `values` is not in it")
-        template = template.replace(name, str(value))
-    try:
-        documents = [one for one in yaml.safe_load_all(template) if one is not None]
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise BadTemplate(f"it is no YAML: {error.problem or error}", line, column) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadTemplate(f"it is no YAML: {error}") from None
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise BadTemplate(f"it has {len(documents)} objects, and a workload is one")
-    missing = [key for key in ("apiVersion", "kind") if not isinstance(documents[0].get(key), str)]
-    if missing:
-        raise BadTemplate(f"it has no {' and no '.join(missing)}")
-    made: dict[str, Any] = documents[0]
-    if not isinstance(made.setdefault("metadata", {}), dict):
-        raise BadTemplate("its metadata is no map")
+        made = rendered(template, workload.values, claim)
+    else:
+        made = {"metadata": {}, **_filled(_built_in(_file_of(workload)), _slots(workload))}
+    if workload.queue:
+        made["metadata"]["labels"] = {**(made["metadata"].get("labels") or {}), QUEUE: workload.queue}
     return made
+
+
+def _file_of(workload: Workload) -> str:
+    if workload.kind == "job" and workload.pods > 1:
+        return "indexed-job"
+    if workload.kind == "pytorchjob" and workload.pods == 1:
+        return "single-pytorchjob"  # its operator refuses no workers
+    return str(workload.kind)
+
+
+@cache
+def _built_in(name: str) -> Any:
+    return yaml.safe_load((files(__package__) / "templates" / f"{name}.yaml").read_text("utf-8"))
+
+
+def _slots(workload: Workload) -> dict[str, Any]:
+    """What is put where a built-in template has one of these words as a value."""
+    return {
+        "POD": _pod_spec(workload),
+        "PODS": workload.pods,
+        "WORKERS": workload.pods - 1,
+        "QUEUED": workload.queue is not None,
+    }
+
+
+def _filled(value: Any, slots: dict[str, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(one, slots) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_filled(one, slots) for one in value]
+    return slots.get(value, value) if isinstance(value, str) else value
 
 
 def _pod_spec(workload: Workload) -> dict[str, Any]:
     requests = {"cpu": workload.cpu, "memory": workload.memory}
     gpus = {"nvidia.com/gpu": str(workload.gpus)} if workload.gpus else {}
     container = {
-        "name": "main",
+        "name": _CONTAINER.get(str(workload.kind), "main"),
         "image": workload.image,
         "command": list(workload.command),
         "resources": {"requests": {**requests, **gpus}, "limits": gpus},
@@ -62,15 +70,3 @@ def _pod_spec(workload: Workload) -> dict[str, Any]:
     if workload.tolerate:
         spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in workload.tolerate]
     return spec
-
-
-def _pod(workload: Workload) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": _pod_spec(workload)}
-
-
-def _job(workload: Workload) -> dict[str, Any]:
-    """Indexed where it has several pods."""
-    spec: dict[str, Any] = {"backoffLimit": 0, "template": {"spec": _pod_spec(workload)}}
-    if workload.pods > 1:
-        spec |= {"completionMode": "Indexed", "completions": workload.pods, "parallelism": workload.pods}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": spec}

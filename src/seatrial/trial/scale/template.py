@@ -1,0 +1,64 @@
+"""A user's template with its values put in: plain text that is replaced, as in Run:ai's scale test tool, whose own
+templates work as they are. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from seatrial.job.scale import NAME
+
+JOB_NAME = "JOB_NAME_PLACEHOLDER"  # the name of each workload, which is Seatrial's to give
+_NEEDED = re.compile(r"[A-Z][A-Z_]*_PLACEHOLDER|\bNUM_GPUS\b")
+_STATUS = re.compile(r"^status:", re.MULTILINE)
+
+
+class BadTemplate(Exception):
+    """What is wrong with a template, and where in it, with its values put in."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column
+
+
+def rendered(template: str, values: Mapping[str, Any], claim: str = "") -> dict[str, Any]:
+    """One object. `claim` is the text of a volume claim, that goes to the end of its spec. Raises BadTemplate."""
+    text = _with_claim(template, claim) if claim else template
+    for name, value in sorted(values.items(), key=lambda item: -len(item[0])):  # NUM_GPUS_X before NUM_GPUS
+        if name not in text:
+            raise BadTemplate(f"{name!r} of `values` is not in it")
+        text = text.replace(name, str(value))
+    text = text.replace(JOB_NAME, NAME)
+    if left := _NEEDED.search(text):
+        line, column = text.count("\n", 0, left.start()) + 1, left.start() - text.rfind("\n", 0, left.start())
+        raise BadTemplate(f"{left[0]} is left in it: give it a value, `values: {{{left[0]}: …}}`", line, column)
+    return _one_object(text)
+
+
+def _with_claim(template: str, claim: str) -> str:
+    """Before the line `status:`, where the spec ends; without one, at the end."""
+    found = _STATUS.search(template)
+    at = found.start() if found else len(template)
+    before = template[:at] if template[:at].endswith("\n") else f"{template[:at]}\n"
+    return before + claim.rstrip("\n") + "\n" + template[at:]
+
+
+def _one_object(text: str) -> dict[str, Any]:
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise BadTemplate(f"it is no YAML: {error.problem or error}", line, column) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadTemplate(f"it is no YAML: {error}") from None
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise BadTemplate(f"it has {len(documents)} objects, and a workload is one")
+    missing = [key for key in ("apiVersion", "kind") if not isinstance(documents[0].get(key), str)]
+    if missing:
+        raise BadTemplate(f"it has no {' and no '.join(missing)}")
+    made: dict[str, Any] = documents[0]
+    if not isinstance(made.setdefault("metadata", {}), dict):
+        raise BadTemplate("its metadata is no map")
+    return made

@@ -1,0 +1,77 @@
+"""A world with a scale trial on a cluster, and what such a trial wrote."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cluster.cluster import Cluster
+from seatrial.job import Finding
+from target.kubernetes.on_cluster import objects
+from world import World
+
+WITHIN_S = 300.0
+SUITE = """
+name: scale
+targets: {{cluster: {{kind: kubernetes, kubeconfig: {kubeconfig}, namespace: {namespace}}}}}
+trials:
+"""
+TRIAL = """
+  {name}:
+    kind: scale
+    target: cluster
+    retries: 0
+    workload: {workload}
+    count: {count}
+    arrivals: {arrivals}
+    settle: {settle}
+    bounds: {bounds}
+"""
+
+
+class ScaleWorld(World):
+    cluster: Cluster
+    namespace: str
+
+    def trial(self, **fields: Any) -> None:
+        self.trials(burst=fields)
+
+    def trials(self, **trials: dict[str, Any]) -> None:
+        head = SUITE.format(kubeconfig=self.cluster.kubeconfig, namespace=self.namespace)
+        self.suite(head + "".join(self._written(name, fields) for name, fields in trials.items()))
+
+    def _written(self, name: str, fields: dict[str, Any]) -> str:
+        given = {
+            "workload": {"kind": "job", "gpus": 1},
+            "count": 60,
+            "arrivals": {"rate": 40},
+            "settle": "120s",
+            "bounds": {"scheduled.p99": "10m"},
+            **fields,
+        }
+        return TRIAL.format(name=name, **{field: json.dumps(value) for field, value in given.items()})
+
+    def findings(self) -> dict[str, Finding]:
+        return {finding.check: finding for finding in self.results().cells[0].findings}
+
+    def attempt(self) -> Path:
+        return next(self.run().path.glob("cells/*/1/driver"))
+
+    def submissions(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.attempt() / "files/submitted.jsonl").read_text().splitlines()]
+
+    def so_far(self) -> int:
+        found = list(self.state.glob("jobs/*/*/files/submitted.jsonl"))
+        return found[0].read_text().count("\n") if found else 0
+
+    def assert_nothing_left(self) -> None:
+        assert self.left() == []
+        wait_for(lambda: not objects(self.cluster, self.namespace))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)

@@ -1,0 +1,84 @@
+"""Templates of workloads: those of Run:ai's scale test tool as they are, and those that are built in."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.job.scale import NAME
+from seatrial.trial.scale.model import Workload
+from seatrial.trial.scale.template import BadTemplate, rendered
+from seatrial.trial.scale.workload import QUEUE, manifest_of
+
+THEIRS = Path(__file__).parent / "runai"
+VALUES = {"PROJECT_PLACEHOLDER": "team-a", "NUM_GPUS": "0.5"}
+
+
+def theirs(name: str) -> str:
+    return (THEIRS / f"{name}.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("training", "TrainingWorkload"), ("interactive", "InteractiveWorkload"), ("distributed", "DistributedWorkload")],
+)
+def test_their_templates_are_filled_as_their_tool_fills_them(name: str, kind: str) -> None:
+    values = {**VALUES, "NUM_WORKERS_PLACEHOLDER": 7} if name == "distributed" else VALUES
+    made = rendered(theirs(name), values)
+    assert (made["apiVersion"], made["kind"]) == ("run.ai/v2alpha1", kind)
+    assert made["metadata"]["namespace"] == "runai-team-a"
+    assert made["spec"]["gpu"] == {"value": "0.5"}
+    assert made["metadata"]["name"] == made["spec"]["name"]["value"] == NAME  # for the driver, which names each
+    assert ("workers" in made["spec"]) == (name == "distributed")
+    if name == "distributed":
+        assert made["spec"]["workers"] == {"value": 7}
+        assert made["spec"]["runPolicy"]["values"]["cleanPodPolicy"] == {"value": "None"}
+
+
+@pytest.mark.parametrize("end", ["status: {}\n", "", "status: {}"])
+def test_their_volume_claim_goes_to_the_end_of_the_spec(end: str) -> None:
+    template = theirs("training").replace("status: {}\n", end)
+    spec = rendered(template, VALUES, theirs("pvc"))["spec"]
+    assert spec["pvcs"]["items"]["pvc-new-0"]["value"]["size"] == "1Mi"
+    assert spec["gpu"] == {"value": "0.5"}
+
+
+def test_a_placeholder_that_nobody_filled_is_told_with_its_place_and_what_to_do() -> None:
+    with pytest.raises(BadTemplate, match=r"NUM_WORKERS_PLACEHOLDER is left.*values: {NUM_WORKERS_PLACEHOLDER") as told:
+        rendered(theirs("distributed"), VALUES)
+    line = theirs("distributed").splitlines()[told.value.line - 1]
+    assert line[told.value.column - 1 :].startswith("NUM_WORKERS_PLACEHOLDER")
+
+
+def built_in(**fields: Any) -> dict[str, Any]:
+    return manifest_of(Workload(**fields), "")
+
+
+def test_a_job_set_and_a_pytorch_job_have_the_pods_that_were_asked_for() -> None:
+    (inner,) = built_in(kind="jobset", pods=4, gpus=2)["spec"]["replicatedJobs"]
+    assert (inner["template"]["spec"]["completions"], inner["template"]["spec"]["parallelism"]) == (4, 4)
+    replicas = built_in(kind="pytorchjob", pods=4)["spec"]["pytorchReplicaSpecs"]
+    assert sum(one["replicas"] for one in replicas.values()) == 4
+    assert {one["template"]["spec"]["containers"][0]["name"] for one in replicas.values()} == {"pytorch"}
+
+
+@pytest.mark.parametrize("kind", ["job", "jobset", "pytorchjob"])
+def test_what_waits_in_a_queue_names_it_and_begins_suspended(kind: str) -> None:
+    made = built_in(kind=kind, pods=2, queue="trials")
+    assert made["metadata"]["labels"] == {QUEUE: "trials"}
+    assert (made["spec"].get("runPolicy") or made["spec"])["suspend"] is True
+    free = built_in(kind=kind, pods=2)
+    assert (free["spec"].get("runPolicy") or free["spec"])["suspend"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"kind": "pod", "pods": 2}, "a pod is one pod"),
+        ({"kind": "pod", "queue": "q"}, "a pod is one pod"),
+        ({"kind": "job", "values": {"A": 1}}, "are for a `template`"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Workload(**fields)

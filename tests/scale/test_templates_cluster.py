@@ -1,0 +1,53 @@
+"""Workloads that are built in, with the real JobSet, training operator and Kueue."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.cluster import Cluster
+from cluster.fixtures import addons_cluster, needs_addon, queue
+from scale.scale_world import ScaleWorld, wait_for
+from target.kubernetes.on_cluster import namespace_of
+from world import World
+
+__all__ = ["addons_cluster"]
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture
+def scale(world: World, addons_cluster: Cluster) -> Iterator[ScaleWorld]:
+    with namespace_of(addons_cluster) as namespace:
+        made = ScaleWorld(world.folder, world.env)
+        made.cluster, made.namespace = addons_cluster, namespace
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("addon", "workload"),
+    [
+        ("jobset", {"kind": "jobset", "pods": 2, "gpus": 1}),
+        ("training-operator", {"kind": "pytorchjob", "pods": 3}),
+        ("training-operator", {"kind": "pytorchjob"}),
+    ],
+)
+def test_pods_of_workloads_of_other_controllers_are_followed_to_their_start(
+    scale: ScaleWorld, addon: str, workload: dict[str, Any]
+) -> None:
+    needs_addon(addon)
+    scale.trial(workload=workload, count=4, arrivals={"rate": 4})
+    scale.seatrial("run", "suite.yaml", check=0)
+    assert "4 of 4 workloads, 0 unfinished" in scale.findings()["bound scheduled.p99"].message
+    scale.assert_nothing_left()
+
+
+def test_what_kueue_never_admits_is_unfinished_and_the_rest_is_followed(scale: ScaleWorld) -> None:
+    needs_addon("kueue")
+    with queue(scale.cluster, scale.namespace, gpus=3) as name:
+        workload = {"kind": "job", "gpus": 1, "queue": name, "command": ["sleep", "600"]}
+        scale.trial(workload=workload, count=3, arrivals={"rate": 4})
+        scale.seatrial("run", "suite.yaml", check=0)
+        scale.trial(workload={**workload, "gpus": 4}, count=2, arrivals={"rate": 4}, settle="2s")
+        scale.seatrial("run", "suite.yaml", check=1)
+        assert "2 of 2" in scale.findings()["bound unfinished"].message
+        wait_for(lambda: not scale.left())
