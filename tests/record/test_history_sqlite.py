@@ -247,6 +247,8 @@ def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
         connection.executescript(
             f"DROP TABLE marks; {old}; DROP TABLE settings; DROP INDEX cells_by_id; "
             "ALTER TABLE cells DROP COLUMN under_test; "
+            "DROP INDEX cells_through_time; DROP INDEX cells_of_cause; ALTER TABLE cells DROP COLUMN cell;"
+            "ALTER TABLE cells DROP COLUMN headline; ALTER TABLE cells DROP COLUMN cause;"
             "PRAGMA user_version = 2;"
         )
         connection.execute("INSERT INTO marks VALUES ('r1', 't[n=a]', 5.0, 'fixed', 'why', 'ann')")

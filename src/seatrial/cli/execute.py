@@ -70,7 +70,7 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
             then = f"what was known of the run is lost with its folder; `seatrial reap {folder.run}` removes its jobs"
         fail(f"the run stopped: {error}\n{then}", ExitCode.INFRA)
     bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
-    _keep(folder, results, history, bounds)
+    results = _keep(folder, results, history, bounds, bool(prepared.options.against))
     _tell(folder, results)
     code = _strictly(results, history) if prepared.options.strict else results.exit_code
     return copied(folder, prepared.options.out, code)
@@ -106,7 +106,7 @@ def finished(folder: "RunFolder", history: "History", show: bool = True, note: b
     if results is None or not any(entry["event"] == "finished" for entry in entries):
         return None
     if not (folder.path / "report.html").exists():  # the last that is written; killed before it
-        _keep(folder, results, history, {})
+        results = _keep(folder, results, history, {}, bool(planned(folder).options.against))
     if show:
         if note:
             click.echo(f"{folder.run} has finished already", err=True)
@@ -195,13 +195,19 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
 
 
 def _keep(
-    folder: "RunFolder", results: "RunResults", history: "History", bounds: "Mapping[str, tuple[Bound, ...]]"
-) -> None:
-    """Reports and history. Neither may take the results away from the user: they are on disk already."""
+    folder: "RunFolder",
+    results: "RunResults",
+    history: "History",
+    bounds: "Mapping[str, tuple[Bound, ...]]",
+    against: bool,
+) -> "RunResults":
+    """News, reports and history; the results with their news. None of it may take the results away from the user: they
+    are on disk already."""
     from seatrial.job import figures
     from seatrial.record.history import HistoryError, add_missed, add_or_mark
     from seatrial.report import ReportError, write_reports
 
+    results = _compared(folder, results, history, against)
     try:
         add_or_mark(folder, results, history)
         late = add_missed(folder.path.parent, history)
@@ -220,6 +226,25 @@ def _keep(
         write_reports(folder.path, results)
     except ReportError as error:
         click.echo(f"seatrial: {error}", err=True)
+    return results
+
+
+def _compared(folder: "RunFolder", results: "RunResults", history: "History", against: bool) -> "RunResults":
+    """The results with what is new in them, also on the disk; as they are where that cannot be found out."""
+    from seatrial.job import RunResults, Unreadable, read_json
+    from seatrial.record.history import HistoryError
+    from seatrial.report.trend.since import past_of_run, with_news
+
+    try:
+        if against:
+            before = read_json(folder.against, RunResults)
+            results = with_news(results, past_of_run(before), before.run)
+        else:
+            results = with_news(results, history.past(results))
+        folder.write_results(results)
+    except (HistoryError, Unreadable, OSError) as error:
+        click.echo(f"seatrial: what is new in this run is not known: {error}", err=True)
+    return results
 
 
 def _tell(folder: "RunFolder", results: "RunResults") -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
+    from seatrial.job import RunResults
     from seatrial.plan import Plan
     from seatrial.record import PlannedCell, PlannedCells, RunFolder
     from seatrial.record.history import History
@@ -39,6 +40,22 @@ HISTORY = click.option(
     envvar="SEATRIAL_HISTORY",
     help="The history: a file, or postgresql://USER@HOST/DATABASE.  [default: history.db in the folder of runs]",
 )
+
+AGAINST = click.option(
+    "--against",
+    metavar="RUN",
+    help="What is new since that run, instead of since the last time that each cell ran; for releases.",
+)
+
+
+def compared_with(runs: Path, name: str) -> "RunResults":
+    """The results of the run that the option AGAINST names."""
+    from seatrial.report.results import ResultsError, read_results
+
+    try:
+        return read_results(find(runs, name).path)
+    except ResultsError as error:
+        fail(f"--against {name}: {error}")
 
 
 def history_at(runs: Path, place: str | None) -> "History":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import RUN, RUNS, cells_of, fail, find
+from seatrial.cli.options import AGAINST, RUN, RUNS, cells_of, compared_with, fail, find
 
 if TYPE_CHECKING:
     from seatrial.record import RunFolder
@@ -17,6 +17,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 @click.command()
 @RUN
+@AGAINST
 @RUNS
 @click.option("--cell", metavar="CELL", help="All that is known of it: an id, a glob, axis=value or /hash.")
 @click.option("-v", "--verbose", is_flag=True, help="All that is known of each cell that did not pass.")
@@ -26,6 +27,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
 def command(
     run: str,
+    against: str | None,
     runs: Path,
     cell: str | None,
     verbose: bool,
@@ -51,6 +53,11 @@ def command(
         results = read_results(folder)
     except ResultsError as error:
         fail(str(error))
+    if against:
+        from seatrial.report.trend.since import past_of_run, with_news
+
+        before = compared_with(runs, against)
+        results = with_news(results, past_of_run(before), before.run)
     if cell is not None:
         wanted = {one.id for one in cells_of(found, cell)}
         results = msgspec.structs.replace(results, cells=[one for one in results.cells if one.id in wanted], holes=[])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, history_at, plan_of, selecting
+from seatrial.cli.options import AGAINST, HISTORY, RUNS, check_cost, compared_with, fail, history_at, plan_of, selecting
 
 
 @click.command()
@@ -26,6 +26,7 @@ from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, history_at, pl
     help="Copy the run folder to below this fsspec URL (s3://…, gs://…, a path) when the run is over.",
 )
 @click.option("--strict", is_flag=True, help="A figure without bounds, or a regression inside them, ends with 1, too.")
+@AGAINST
 @HISTORY
 @RUNS
 def command(
@@ -38,6 +39,7 @@ def command(
     commit: str,
     out: str,
     strict: bool,
+    against: str | None,
     runs: Path,
     history: str | None,
     select: tuple[str, ...],
@@ -48,23 +50,29 @@ def command(
     max_cost: float | None,
 ) -> None:
     """Run SUITE and say what passed, what failed and why."""
+    import msgspec
+
     from seatrial.cli.copies import begin_copy, checked_out
     from seatrial.cli.execute import detached, execute
     from seatrial.engine import RunOptions, SecretError, commit_of, create
+    from seatrial.record import write_whole
     from seatrial.suite import SuiteError
 
     out = checked_out(out)
+    before = compared_with(runs, against) if against else None
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
     check_cost(plan, max_cost)
     if not plan.cells:
         fail(f"nothing to run: each of the {len(plan.holes):,} combinations is a hole; see `seatrial plan {suite}`")
     commit = commit or commit_of(suite_read.directory)
-    options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict)
+    options = RunOptions(parallel, retries, max_failures, max_cost, commit, out, strict, before.run if before else "")
     try:
         prepared = create(suite_read, plan, runs, options)
     except (SecretError, SuiteError) as error:
         fail(str(error))
+    if before:
+        write_whole(prepared.folder.against, msgspec.json.encode(before))
     if out:
         begin_copy(prepared.folder, out)
     if detach:

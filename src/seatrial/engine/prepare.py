@@ -33,6 +33,7 @@ class RunOptions(msgspec.Struct, frozen=True):
     commit: str = ""  # of what is tested
     out: str = ""  # address that the folder is copied to when the run is over
     strict: bool = False  # figures without bounds, and regressions inside them, are no pass
+    against: str = ""  # the run that news are relative to; empty: each cell's last run
 
 
 class _WrittenCell(msgspec.Struct, frozen=True):

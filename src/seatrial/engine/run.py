@@ -28,7 +28,7 @@ from seatrial.engine.state import VERSION as JOURNAL_VERSION
 from seatrial.engine.state import AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
 from seatrial.job import VERSION, CellResult, Environment, Part, RunResults, count
-from seatrial.record import DamagedFile, Journal, JournalError, Ownership, write_whole
+from seatrial.record import DamagedFile, Journal, JournalError, Ownership
 from seatrial.suite import Cell
 from seatrial.target import RunInUse, Target, TargetError
 
@@ -130,7 +130,7 @@ class Run:
                     await follower.close()
         if not self._folder.plan.exists():
             raise OSError(errno.ENOENT, "the run folder was deleted while the run went on", str(self._folder.path))
-        write_whole(self._folder.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
+        self._folder.write_results(results)
         self._at("results written")
         await journal.write("finished", durable=True, verdict=results.verdict)
         return results

@@ -1,5 +1,6 @@
 """What a run came to, in the form of `results.json`. Other programs read it: it only grows."""
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -38,6 +39,44 @@ class AttemptResult(msgspec.Struct, frozen=True):
         return any(one.outcome is Outcome.CANCELLED for one in exits)
 
 
+class Change(StrEnum):
+    """What became of a cell or a cause since the last time."""
+
+    FIRST = "first"  # it never ran before
+    NEW = "new"  # of a cell: good the last time, and fails now; of a cause: never seen before
+    SLOWER = "slower"  # was not, the last time
+    FASTER = "faster"
+    KNOWN = "known"  # was so the last time
+    BACK = "back"  # a cause that was seen before, but not the last time
+    FIXED = "fixed"
+    SAME = "same"  # good then and now
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A run, when a cell started in it, and the commit that it tested, where that is known."""
+
+    run: str
+    at_s: float
+    commit: str = ""
+
+
+class CellNews(msgspec.Struct, frozen=True):
+    change: Change
+    last: Moment | None = None  # what it is compared with: the last time that it ran before; None: it never did
+    before: str = ""  # its verdict then
+    since: Moment | None = None  # when it began to fail, or to be slower, without a break: of what is known or fixed
+    runs: int = 0  # this one and those of `past`
+    flaky: int = 0  # of them, those in which it passed on a retry
+    bad: int = 0  # of them, those in which it did not pass
+    past: list[tuple[int, str]] = []  # its last runs, oldest first: place in RunResults.past_runs, verdict or `flaky`
+
+
+class CauseNews(msgspec.Struct, frozen=True):
+    change: Change  # new, known or back
+    since: Moment | None = None  # the first time ever that a cell of the suite failed so
+    last: Moment | None = None  # the last time before this run
+
+
 class CellResult(msgspec.Struct, frozen=True):
     id: str
     hash: str
@@ -55,6 +94,7 @@ class CellResult(msgspec.Struct, frozen=True):
     conditions: dict[str, str] = {}  # what must be equal for figures to be compared
     under_test: dict[str, str] = {}  # what may differ, because it is what is judged
     exhibits: list[Exhibit] = []
+    news: CellNews | None = None  # None: it did not run, or there was nothing to compare it with
 
     @property
     def done(self) -> bool:
@@ -95,6 +135,7 @@ class Cause(msgspec.Struct, frozen=True):
     place: dict[str, str] = {}  # at most two values of axes; empty: spread, nothing explains it
     there: int = 0  # of these cells, in that place
     of: int = 0  # all cells of the run in that place
+    news: CauseNews | None = None
 
 
 class RunResults(msgspec.Struct, frozen=True):
@@ -114,6 +155,9 @@ class RunResults(msgspec.Struct, frozen=True):
     commit: str = ""  # of what was tested
     target: str = ""  # what everything was moved to, as it was asked for
     axes: dict[str, dict[str, list[str]]] = {}  # values of each trial's axes, in the order of the suite
+    against: str = ""  # what news are relative to: "history", or the id of a run; empty: there are none
+    changes: dict[str, int] = {}  # cells by what became of them
+    past_runs: list[Moment] = []  # the earlier runs that cells of this one were in, oldest first
 
     @property
     def exit_code(self) -> ExitCode:

@@ -57,6 +57,7 @@ class PlannedOptions(msgspec.Struct, frozen=True):
 
     out: str = ""  # address that the folder is copied to
     strict: bool = False  # figures without bounds, and regressions inside them, are no pass
+    against: str = ""  # the run that news are relative to; empty: each cell's last run
 
 
 class PlannedCells(msgspec.Struct, frozen=True):
@@ -105,6 +106,11 @@ class RunFolder:
     def results(self) -> Path:
         return self.path / "results.json"
 
+    @property
+    def against(self) -> Path:
+        """The results that news are relative to, where a run was named: that run's folder may go."""
+        return self.path / "against.json"
+
     def attempt(self, cell: str, attempt: int, part: str = "job") -> Path:
         """Of an attempt with one part, `job`, everything is in the attempt's own folder; other parts have one each."""
         folder = f"{self.path}/cells/{cell}/{attempt}"
@@ -131,6 +137,9 @@ class RunFolder:
             return read_json(self.results, RunResults)
         except (OSError, Unreadable):
             return None
+
+    def write_results(self, results: RunResults) -> None:
+        write_whole(self.results, msgspec.json.format(msgspec.json.encode(results), indent=1))
 
     def read_part(self, cell: str, attempt: int, part: str) -> Part:
         """What was meant to be submitted. Raises DamagedFile."""

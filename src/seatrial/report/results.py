@@ -28,6 +28,9 @@ _MEANING: dict[str, dict[str, str]] = {
         "target": "The target that everything was run on, as --target asked for it; empty: as the suite says.",
         "axes": "By trial and axis: the values that the suite has, in its order; also those that only holes have.",
         "commit": "Commit of what was tested, where it is known; with a + behind it, and changes on top.",
+        "against": "What news are relative to: `history`, or the id of a run; empty: nothing was compared.",
+        "changes": "Number of cells by what became of them since the last time.",
+        "past_runs": "Earlier runs that cells of this one were in, oldest first.",
     },
     "CellResult": {
         "id": "Readable id: trial[axis=value,...].",
@@ -46,6 +49,28 @@ _MEANING: dict[str, dict[str, str]] = {
         "conditions": "What must be equal for figures to be compared: hardware, axes, command. By dotted names.",
         "exhibits": "Typed data of its kind to show beside the findings.",
         "under_test": "What may differ, for it is what is judged: ref, image, packages, variables. By dotted names.",
+        "news": "What became of it since the last time; null: it did not run, or nothing was compared.",
+    },
+    "CellNews": {
+        "change": "first (it never ran before), new (it fails and did not the last time), slower and faster (it was "
+        "not, the last time), known (as the last time), fixed, or same (good then and now).",
+        "last": "The last time that this cell ran before, or the run that was asked for; null: there is none.",
+        "before": "Its verdict then.",
+        "since": "Of what is known or fixed: when it began to fail, or to be slower or faster, without a break.",
+        "runs": "How many of its runs were looked at, this one included; at most 21.",
+        "flaky": "In how many of them it passed on a retry.",
+        "bad": "In how many of them it did not pass.",
+        "past": "Those before this one, oldest first: the place of the run in past_runs, and the verdict or `flaky`.",
+    },
+    "CauseNews": {
+        "change": "new (never seen before in this suite), known (seen the last time), or back (seen, but earlier).",
+        "since": "The first time that it was seen; null: it is new.",
+        "last": "The last time before this run.",
+    },
+    "Moment": {
+        "run": "Id of the run.",
+        "at_s": "Wall time at which the cell, or else the run, started in it.",
+        "commit": "What was tested in it, where that is known.",
     },
     "Exhibit": {
         "kind": "table, series, distribution, token-diff, timeline or text.",
@@ -63,6 +88,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "place": "The smallest place that explains it, at most two values of axes; empty: it is spread.",
         "there": "How many of its cells are in that place.",
         "of": "How many cells of the run are in that place.",
+        "news": "Whether it is new, or since when it is known; null: nothing was compared.",
     },
     "Hole": {
         "trial": "Name of the trial.",

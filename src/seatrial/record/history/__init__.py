@@ -16,11 +16,14 @@ from seatrial.record.history.data import (
     Alarm,
     CellRow,
     Mark,
+    PastResult,
     Point,
+    RunPast,
     RunRow,
     Series,
     TimeWindow,
     TrialRow,
+    outcome_class,
 )
 from seatrial.record.history.error import HistoryError
 from seatrial.record.history.history import History, open_history
@@ -37,8 +40,10 @@ __all__ = [
     "HistoryError",
     "Mark",
     "PastCell",
+    "PastResult",
     "Point",
     "RunCell",
+    "RunPast",
     "RunRow",
     "Series",
     "SuiteRow",
@@ -50,4 +55,5 @@ __all__ = [
     "add_run",
     "benchmark_of",
     "open_history",
+    "outcome_class",
 ]

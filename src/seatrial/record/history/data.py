@@ -2,11 +2,15 @@
 
 import msgspec
 
-from seatrial.job import Settings, Verdict
+from seatrial.job import Moment, Settings, Verdict, worst_cell
 
 WORDS = ("false-alarm", "regression", "fixed")
 ACCEPTED = "accepted"  # the word of a recenter: from this run on there is a new level, and it is in order
 
+# Verdicts that are the same trouble, when one asks since when.
+_FAILING = tuple(
+    verdict.value for verdict in Verdict if not verdict.good and verdict not in (Verdict.SLOWER, Verdict.FASTER)
+)
 _GOOD = frozenset({"passed", "xfail", "slower", "faster"})
 _ALARMS = frozenset({"slower", "faster"})
 
@@ -120,10 +124,48 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
     flaky: bool
     why: str
     commit: str
+    headline: str = ""  # the one line that says why it did not pass; empty where an older Seatrial did not keep it
+    cause: str = ""  # id of its cause
 
     @property
     def good(self) -> bool:
         return Verdict(self.verdict).good
+
+
+class PastResult(msgspec.Struct, frozen=True, gc=False):
+    """What a cell came to in an earlier run."""
+
+    run: str
+    at_s: float  # wall time at which the cell started
+    verdict: str
+    flaky: bool = False
+    cause: str = ""  # id of its cause; empty where it passed, or an older Seatrial did not keep it
+    commit: str = ""
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.run, self.at_s, self.commit)
+
+    def with_repeat(self, other: "PastResult") -> "PastResult":
+        """Of two repeats in one run: the worse, flaky if one is."""
+        worse = worst_cell([Verdict(self.verdict), Verdict(other.verdict)])
+        chosen = self if self.verdict == worse else other
+        return msgspec.structs.replace(chosen, flaky=bool(self.flaky or other.flaky))
+
+
+class RunPast(msgspec.Struct, frozen=True):
+    """What was known of the cells and causes of a run before it."""
+
+    cells: dict[str, list[PastResult]] = {}  # by id without `repeat`: its last results, oldest first
+    streaks: dict[str, Moment] = {}  # of a cell that was not good the last time: since when without a break
+    causes: dict[str, tuple[Moment, Moment]] = {}  # by id: the first time that it was seen, and the last
+
+
+def outcome_class(verdict: str) -> tuple[str, ...] | None:
+    """The verdicts that say the same of a cell for one who asks since when; None: it was good."""
+    if verdict in _ALARMS:
+        return (verdict,)
+    return _FAILING if verdict in _FAILING else None
 
 
 class TrialRow(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
-from seatrial.record.history import reading, writing
+from seatrial.record.history import past, reading, writing
 from seatrial.record.history import suites as by_suite
 from seatrial.record.history.data import (
     ACCEPTED,
@@ -14,6 +14,7 @@ from seatrial.record.history.data import (
     Alarm,
     CellRow,
     Mark,
+    RunPast,
     RunRow,
     Series,
     TimeWindow,
@@ -159,6 +160,10 @@ class History:
             return by_suite.past_cells(session, text(suite), id_, last)
 
         return self._database.read(read, [])
+
+    def past(self, results: RunResults) -> RunPast:
+        """What was known of a run's cells and causes before they ran; whether the run itself is kept, is the same."""
+        return self._database.read(lambda session: past.read_past(session, results), RunPast())
 
     def trials(self) -> list[TrialRow]:
         return self._database.read(reading.trials, [])

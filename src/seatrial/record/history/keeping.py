@@ -26,7 +26,15 @@ def key(value: str) -> str:
 
 def series_id(benchmark: str, fingerprint: str, metric: str, unit: str) -> int:
     """The number of a series, the same in every database: nobody has to ask for it before adding to it."""
-    parts = (benchmark, fingerprint, metric, unit)
+    return _number(benchmark, fingerprint, metric, unit)
+
+
+def cell_number(suite: str, name: str) -> int:
+    """The number of a cell of a suite, whatever its content is; `name` is its id without the axis `repeat`."""
+    return _number(key(suite), key(name))
+
+
+def _number(*parts: str) -> int:
     lengths = ",".join(str(len(part)) for part in parts)
     digest = hashlib.blake2b("\0".join((lengths, *parts)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

@@ -120,6 +120,8 @@ class PostgresDatabase:
             for number in range(version or 0, VERSION):
                 for statement in statements(MIGRATIONS[number].postgres):
                     connection.execute(statement.encode())
+                if everywhere := MIGRATIONS[number].everywhere:
+                    everywhere(PostgresSession(connection))
                 connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number + 1,))
 
     def _patiently(self, use: "Callable[[psycopg.Connection[tuple[Any, ...]]], Answer]") -> Answer:

@@ -63,7 +63,8 @@ GROUP BY cells.trial
 """
 
 _CELLS = """
-SELECT cells.run, runs.started_s, cells.id, cells.verdict, cells.flaky, cells.why, runs."commit" FROM cells JOIN (
+SELECT cells.run, runs.started_s, cells.id, cells.verdict, cells.flaky, cells.why, runs."commit",
+    cells.headline, cells.cause FROM cells JOIN (
     SELECT run, started_s, "commit" FROM runs WHERE run IN (SELECT run FROM cells WHERE trial = ?)
     ORDER BY started_s DESC, run DESC LIMIT ?
 ) AS runs ON runs.run = cells.run WHERE cells.trial = ? ORDER BY runs.started_s, cells.run
@@ -311,8 +312,8 @@ def benchmarks(session: Session, run: str) -> list[str]:
 def cells(session: Session, trial: str, last: int | None) -> list[CellRow]:
     rows = session.execute(_CELLS, (trial, _ENDLESS if last is None else last, trial))
     return [
-        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit)
-        for run, at_s, id_, verdict, flaky, why, commit in rows
+        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, said, cause)
+        for run, at_s, id_, verdict, flaky, why, commit, said, cause in rows
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from seatrial.record.history.keeping import key, series_id
+from seatrial.record.history.keeping import cell_number, key, series_id
 
 
 class Session(Protocol):
@@ -25,6 +25,7 @@ class Migration(msgspec.Struct, frozen=True):
     sqlite: str
     postgres: str
     also: Callable[[Session], None] | None = None  # what SQL alone cannot do, after `sqlite`
+    everywhere: Callable[[Session], None] | None = None  # the same, after `postgres` too
 
 
 _ATTEMPTS = """
@@ -133,6 +134,15 @@ ALTER TABLE cells ADD COLUMN under_test TEXT NOT NULL DEFAULT '';
 # A cell through time is asked for by its id: its hash is another one when the suite changes.
 _VERSION_5 = "CREATE INDEX cells_by_id ON cells (id, run);"
 
+# What a cell said and of which cause it was; `cell` is its number in its suite, to follow it through time.
+_VERSION_6 = """
+ALTER TABLE cells ADD COLUMN cell BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE cells ADD COLUMN headline TEXT NOT NULL DEFAULT '';
+ALTER TABLE cells ADD COLUMN cause TEXT NOT NULL DEFAULT '';
+CREATE INDEX cells_through_time ON cells (cell, at_s, verdict, flaky, cause) WHERE verdict <> 'skipped';
+CREATE INDEX cells_of_cause ON cells (cause, at_s) WHERE cause <> '';
+"""
+
 
 def benchmark_of(cell_id: str) -> str:
     """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
@@ -172,12 +182,21 @@ def _figures_into_series(session: Session) -> None:
     session.execute("DROP TABLE metrics")
 
 
+def _number_cells(session: Session) -> None:
+    rows = session.execute("SELECT cells.run, cells.hash, cells.id, runs.suite FROM cells JOIN runs USING (run)")
+    session.many(
+        "UPDATE cells SET cell = ? WHERE run = ? AND hash = ?",
+        [(cell_number(suite, benchmark_of(cell_id)), run, hash_) for run, hash_, cell_id, suite in rows],
+    )
+
+
 MIGRATIONS = (
     Migration(_VERSION_1, ""),
     Migration(_VERSION_2_OF_SQLITE, _VERSION_2_OF_POSTGRES, _figures_into_series),
     Migration(_VERSION_3 % " WITHOUT ROWID", _VERSION_3 % ""),
     Migration(_VERSION_4 % " WITHOUT ROWID", _VERSION_4 % ""),
     Migration(_VERSION_5, _VERSION_5),
+    Migration(_VERSION_6, _VERSION_6, everywhere=_number_cells),
 )
 VERSION = len(MIGRATIONS)
 

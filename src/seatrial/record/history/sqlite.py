@@ -91,8 +91,9 @@ class SqliteDatabase:
             for number in range(self._version(connection), VERSION):
                 for statement in statements(MIGRATIONS[number].sqlite):
                     connection.execute(statement)
-                if also := MIGRATIONS[number].also:
-                    also(session)
+                for also in (MIGRATIONS[number].also, MIGRATIONS[number].everywhere):
+                    if also:
+                        also(session)
                 connection.execute(f"PRAGMA user_version = {number + 1}")
             connection.execute("COMMIT")
         connection.execute("PRAGMA foreign_keys = ON")

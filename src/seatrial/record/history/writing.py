@@ -5,7 +5,7 @@ from typing import Any
 
 from seatrial.job import AttemptResult, CellResult, RunResults, Stage, fields_digest, figures
 from seatrial.record.history.data import Mark
-from seatrial.record.history.keeping import key, series_id, text
+from seatrial.record.history.keeping import cell_number, key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
 
 Row = tuple[Any, ...]
@@ -34,16 +34,18 @@ def add(session: Session, results: RunResults) -> None:
     attempts: dict[Row, Row] = {}
     series: dict[int, Row] = {}
     points: dict[Row, Row] = {}
+    causes = {hash_: cause.id for cause in results.causes for hash_ in cause.cells}
     for cell in results.cells:
         hash_ = key(cell.hash)
-        cells[hash_] = _cell(run, results, cell)
+        cells[hash_] = _cell(run, results, cell, causes.get(cell.hash, ""))
         for attempt in cell.attempts:
             attempts[hash_, attempt.number] = _attempt(run, hash_, results, attempt)
         _figures(run, results, cell, series, points)
     session.many(
         "INSERT INTO cells"
-        " (run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (run, hash, id, trial, kind, verdict, flaky, why, benchmark, fingerprint, host, at_s, under_test,"
+        " cell, headline, cause)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         list(cells.values()),
     )
     session.many("INSERT INTO settings (id, fields) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", _settings(results))
@@ -66,7 +68,7 @@ def mark(session: Session, new: Mark) -> None:
     )
 
 
-def _cell(run: str, results: RunResults, cell: CellResult) -> Row:
+def _cell(run: str, results: RunResults, cell: CellResult, cause: str) -> Row:
     return (
         run,
         key(cell.hash),
@@ -79,8 +81,11 @@ def _cell(run: str, results: RunResults, cell: CellResult) -> Row:
         key(cell.benchmark or benchmark_of(cell.id)),
         key(cell.fingerprint),
         text(_host(cell)),
-        _at_s(results, cell),
+        started_at_s(results, cell),
         fields_digest(cell.under_test) if cell.under_test else "",
+        cell_number(results.suite, benchmark_of(cell.id)),
+        text(cell.attempts[-1].headline if cell.attempts else ""),
+        key(cause),
     )
 
 
@@ -145,7 +150,8 @@ def _host(cell: CellResult) -> str:
     return cell.attempts[-1].place.host if cell.attempts else ""
 
 
-def _at_s(results: RunResults, cell: CellResult) -> float:
+def started_at_s(results: RunResults, cell: CellResult) -> float:
+    """When a cell started in a run, by its last attempt."""
     return _started_s(results, cell.attempts[-1]) if cell.attempts else results.started_s
 
 

@@ -1,0 +1,88 @@
+"""What is new in a run: each cell and each cause against the last time, or against one given run. Pure."""
+
+from collections import Counter
+
+import msgspec
+
+from seatrial.job import Cause, CauseNews, CellNews, CellResult, Change, Moment, RunResults, Verdict
+from seatrial.record.history import PastResult, RunPast, benchmark_of, outcome_class
+
+HISTORY = "history"  # what news are relative to, where that is not a run
+
+
+def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> RunResults:
+    """The results with what became of each cell and each cause since the runs of `past`."""
+    moments = {one.run: one.moment for of in past.cells.values() for one in of}
+    runs = sorted(moments.values(), key=lambda moment: (moment.at_s, moment.run))
+    places = {moment.run: place for place, moment in enumerate(runs)}
+    cells = [
+        msgspec.structs.replace(cell, news=_cell_news(cell, past, places) if _ran(cell) else None)
+        for cell in results.cells
+    ]
+    compared = {cell.news.last.run for cell in cells if cell.news and cell.news.last}
+    return msgspec.structs.replace(
+        results,
+        cells=cells,
+        causes=[msgspec.structs.replace(cause, news=_cause_news(cause, past, compared)) for cause in results.causes],
+        against=against,
+        changes=dict(Counter(cell.news.change.value for cell in cells if cell.news)),
+        past_runs=runs,
+    )
+
+
+def past_of_run(before: RunResults) -> RunPast:
+    """One run as all that is known: what `--against` compares with. What it knew itself of since when stays known."""
+    moment = Moment(before.run, before.started_s, before.commit)
+    causes = {hash_: cause.id for cause in before.causes for hash_ in cause.cells}
+    past = RunPast({}, {}, {})
+    for cell in filter(_ran, before.cells):
+        name = benchmark_of(cell.id)
+        one = PastResult(
+            before.run, before.started_s, cell.verdict.value, cell.flaky, causes.get(cell.hash, ""), before.commit
+        )
+        past.cells[name] = [past.cells[name][0].with_repeat(one) if name in past.cells else one]
+        if not cell.verdict.good:
+            past.streaks[name] = (cell.news and cell.news.since) or moment
+    for cause in before.causes:
+        past.causes[cause.id] = (cause.news and cause.news.since) or moment, moment
+    return past
+
+
+def _ran(cell: CellResult) -> bool:
+    return bool(cell.attempts) and cell.verdict is not Verdict.SKIPPED
+
+
+def _cell_news(cell: CellResult, past: RunPast, places: dict[str, int]) -> CellNews:
+    name = benchmark_of(cell.id)
+    earlier = past.cells.get(name, [])
+    last = earlier[-1] if earlier else None
+    change = _change(cell.verdict, last)
+    return CellNews(
+        change=change,
+        last=last.moment if last else None,
+        before=last.verdict if last else "",
+        since=past.streaks.get(name) if change in (Change.KNOWN, Change.FIXED) else None,
+        runs=len(earlier) + 1,
+        flaky=sum(one.flaky for one in earlier) + cell.flaky,
+        bad=sum(outcome_class(one.verdict) is not None for one in earlier) + (not cell.verdict.good),
+        past=[(places[one.run], "flaky" if one.flaky else one.verdict) for one in earlier],
+    )
+
+
+def _change(now: Verdict, last: PastResult | None) -> Change:
+    if last is None:
+        return Change.FIRST
+    was, is_ = outcome_class(last.verdict), outcome_class(now.value)
+    if is_ is None:
+        return Change.SAME if was is None else Change.FIXED
+    if was == is_:
+        return Change.KNOWN
+    return {Verdict.SLOWER: Change.SLOWER, Verdict.FASTER: Change.FASTER}.get(now, Change.NEW)
+
+
+def _cause_news(cause: Cause, past: RunPast, compared: set[str]) -> CauseNews:
+    known = past.causes.get(cause.id)
+    if known is None:
+        return CauseNews(Change.NEW)
+    first, last = known
+    return CauseNews(Change.KNOWN if last.run in compared else Change.BACK, first, last)
