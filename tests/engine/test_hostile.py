@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from report.html_page import pieces
 from seatrial.job import Verdict
 from world import World
 
@@ -39,7 +40,7 @@ def until(holds: Callable[[], object]) -> None:
 def test_a_kept_file_whose_name_is_not_utf_8_is_kept_under_its_numbers(world: World) -> None:
     found = verdicts(world, r"""run: ["touch \"$SEATRIAL_FILES/$(printf 'bad\\377name.txt')\""]""")
     assert found == {"bad": Verdict.PASSED, "good": Verdict.PASSED}
-    page = (world.run().path / "report.html").read_text()
+    page = pieces((world.run().path / "report.html").read_text())
     assert r"bad\xffname.txt</a>" in page
     assert "files/bad%FFname.txt" in page
 
@@ -47,7 +48,7 @@ def test_a_kept_file_whose_name_is_not_utf_8_is_kept_under_its_numbers(world: Wo
 def test_what_a_job_made_is_no_page_of_the_report_and_what_quotes_its_log_is_its_owners(world: World) -> None:
     keep = "cd $SEATRIAL_FILES; echo words | tee plain.txt drawing.svg page.html page nb.html; mkdir notebooks"
     verdicts(world, f'run: ["{keep}; cp page.html notebooks/own.html; echo {{}} > notebooks/kept.ipynb"]')
-    page = (world.run().path / "report.html").read_text()
+    page = pieces((world.run().path / "report.html").read_text())
     for name, linked in {
         "plain.txt": True, "notebooks/kept.html": True, "notebooks/own.html": False,
         "drawing.svg": False, "page.html": False, "page": False, "nb.html": False,

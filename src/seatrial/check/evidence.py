@@ -6,21 +6,15 @@ from collections.abc import Callable
 import msgspec
 
 from seatrial.agent.masking.escapes import UNSEEN_TEXT
-from seatrial.job import Finding, LogError
+from seatrial.job import ERROR_PATTERN, Finding, LogError
 
 MOST_CHARS = 8_000
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Fault)\b.*$")
 _COMPLAINT = re.compile(
     r"\b(?:error|fatal|failed|failure|cannot|not found|no such|denied|killed|panic)\b", re.IGNORECASE
 )
-# What a program prints when it breaks, whatever it is written in; a log has few such lines, and the first says why.
-_ERROR = (
-    r"\b\w*(?:Error|Exception|Interrupt)\b(?=[:(]|$)|\b(?:ERROR|error|FATAL|fatal|panic): "
-    r"|\b(?:out of memory|core dumped)\b"
-    r"|\b(?:Segmentation fault|Bus error|CUDA error)\b|\bSIG(?:SEGV|BUS|ABRT|KILL)\b|\bNCCL (?:WARN|error)\b|\bXid \("
-)
-_ERROR_TEXT = re.compile(_ERROR, re.MULTILINE)
-_ERROR_BYTES = re.compile(_ERROR.encode(), re.MULTILINE)
+_ERROR_TEXT = re.compile(ERROR_PATTERN, re.MULTILINE)
+_ERROR_BYTES = re.compile(ERROR_PATTERN.encode(), re.MULTILINE)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
 WINDOW_LINES = 12  # on each side of an error in a log
 WINDOW_BYTES = 8_000  # of those lines, together

@@ -5,7 +5,7 @@ from seatrial.job.exhibit import Exhibit
 from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
-from seatrial.job.observation import LogError, Observation, ObservedStep, Records, Sample, read_records
+from seatrial.job.observation import ERROR_PATTERN, LogError, Observation, ObservedStep, Records, Sample, read_records
 from seatrial.job.reading import Unreadable, convert, decode, lines, opened_regular, read_json, read_regular
 from seatrial.job.results import (
     VERSION,
@@ -39,6 +39,7 @@ from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Findin
 __all__ = [
     "CELLS_WORST_FIRST",
     "COUNTED",
+    "ERROR_PATTERN",
     "EXIT_CODES",
     "FIGURES",
     "PEER",

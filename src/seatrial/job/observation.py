@@ -78,6 +78,14 @@ class ObservedStep(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if self.started_s is None or self.ended_s is None else self.ended_s - self.started_s
 
 
+# What a program prints when it breaks, whatever it is written in; a log has few such lines, and the first says why.
+ERROR_PATTERN = (
+    r"\b\w*(?:Error|Exception|Interrupt)\b(?=[:(]|$)|\b(?:ERROR|error|FATAL|fatal|panic): "
+    r"|\b(?:out of memory|core dumped)\b"
+    r"|\b(?:Segmentation fault|Bus error|CUDA error)\b|\bSIG(?:SEGV|BUS|ABRT|KILL)\b|\bNCCL (?:WARN|error)\b|\bXid \("
+)
+
+
 class LogError(msgspec.Struct, frozen=True):
     """The first line of a log that reports an error."""
 

@@ -17,7 +17,8 @@ class ReportError(Exception):
 
 
 def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
-    """Write junit.xml, report.md, report.html and a page beside every executed notebook; where each of them is.
+    """Write junit.xml, report.md, report.html, a page beside every executed notebook and beside every log of a cell
+    that is not good; where each of them is.
 
     A notebook that cannot be shown gets a page that says so. What cannot be written hides nothing else: ReportError
     comes last.
@@ -43,6 +44,9 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     for notebook in executed_notebooks(folder):
         page = notebook.with_suffix(".html")
         write(f"notebook {notebook.relative_to(folder)}", page, partial(_notebook_page, notebook))
+    for log, cell in logs_of_bad_cells(folder, results):
+        page = log.with_name("log.html")
+        write(f"log {log.relative_to(folder)}", page, partial(_log_page, log, cell, folder))
     write("junit", folder / "junit.xml", lambda: render_junit(results, folder))
     write("markdown", folder / "report.md", lambda: render_markdown(results, folder).encode("utf-8", "replace"))
     write("html", folder / "report.html", lambda: render_html(results, folder).encode("utf-8", "replace"))
@@ -65,6 +69,25 @@ def executed_notebooks(folder: Path) -> Iterator[Path]:
             yield from (
                 here / name for name in sorted(files) if name.endswith(".ipynb") and not (here / name).is_symlink()
             )
+
+
+def logs_of_bad_cells(folder: Path, results: RunResults) -> Iterator[tuple[Path, str]]:
+    """Those of all attempts and parts, with the id of the cell."""
+    for cell in results.cells:
+        if not cell.verdict.good:
+            for log in sorted((folder / "cells" / cell.hash).glob("*/log.txt")) + sorted(
+                (folder / "cells" / cell.hash).glob("*/*/log.txt")
+            ):
+                if log.is_file() and not log.is_symlink():
+                    yield log, cell.id
+
+
+def _log_page(log: Path, cell: str, folder: Path) -> bytes:
+    from seatrial.report.html.log_page import render_log
+
+    below = log.relative_to(folder).parts[2:-1]  # attempt, and part where there are several
+    back = "/".join([".."] * (len(below) + 2)) + "/report.html"
+    return render_log(log, cell, f"attempt {' '.join(below)}", back=back).encode("utf-8", "replace")
 
 
 def _notebook_page(path: Path) -> bytes:

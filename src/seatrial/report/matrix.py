@@ -29,6 +29,9 @@ class Placed(_OnAxes, Protocol):
     def trial(self) -> str: ...
 
 
+P = TypeVar("P", bound=Placed)
+
+
 class Matrix(msgspec.Struct, frozen=True):
     """`cells` and `holes` are by (row, column); a hole's value is its reason. A place may be in neither."""
 
@@ -51,29 +54,36 @@ Labels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in t
 
 def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = (), labels: Labels | None = None) -> list[Matrix]:
     """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
-    by_trial: dict[str, tuple[list[Placed], list[Hole]]] = {}
+    return [
+        _matrix(trial, cells, holes, (labels or {}).get(trial, {})) for trial, cells, holes in by_trial(cells, holes)
+    ]
+
+
+def by_trial(cells: Iterable[P], holes: Iterable[Hole] = ()) -> list[tuple[str, list[P], list[Hole]]]:
+    """The cells of each trial with the holes that stand beside them."""
+    found: dict[str, tuple[list[P], list[Hole]]] = {}
     for cell in cells:
-        by_trial.setdefault(trial_of(cell), ([], []))[0].append(cell)
+        found.setdefault(trial_of(cell), ([], []))[0].append(cell)
     all_holes = list(holes)
     selected = any(hole.cause in NOT_WANTED for hole in all_holes)
     for hole in all_holes:
         if hole.cause not in NOT_WANTED:
-            by_trial.setdefault(hole.trial, ([], []))[1].append(hole)
+            found.setdefault(hole.trial, ([], []))[1].append(hole)
     return [
-        _matrix(trial, cells, _beside(cells, holes) if selected else holes, (labels or {}).get(trial, {}))
-        for trial, (cells, holes) in by_trial.items()
+        (trial, cells, _beside(cells, holes) if selected else holes)
+        for trial, (cells, holes) in found.items()
         if cells or not selected
     ]
 
 
-def _beside(cells: list[Placed], holes: list[Hole]) -> list[Hole]:
+def _beside(cells: Sequence[Placed], holes: list[Hole]) -> list[Hole]:
     """Of a run of selected cells: only holes in their rows and columns."""
     values = {(axis, value) for cell in cells for axis, value in cell.axes.items()}
     return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
 
 
-def _matrix(trial: str, cells: list[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix:
-    values = _values(cells, holes, labels)
+def _matrix(trial: str, cells: Sequence[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix:
+    values = axis_values(cells, holes, labels)
     row_axes, column_axis = table_axes({axis: len(labels.get(axis, found)) for axis, found in values.items()})
     rows: dict[str, int] = {}
     columns: dict[str, int] = {}
@@ -108,7 +118,9 @@ def _matrix(trial: str, cells: list[Placed], holes: list[Hole], labels: Mapping[
     )
 
 
-def _values(cells: list[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> dict[str, dict[str, None]]:
+def axis_values(
+    cells: Sequence[Placed], holes: Sequence[Hole], labels: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, None]]:
     """Of each axis those that there are, in order."""
     found: dict[str, dict[str, None]] = {}
     for axes in (*(cell.axes for cell in cells), *(hole.axes for hole in holes)):
@@ -120,7 +132,7 @@ def _values(cells: list[Placed], holes: list[Hole], labels: Mapping[str, Sequenc
     }
 
 
-def _in_order(items: list[T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[T]:
+def _in_order(items: Sequence[T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[T]:
     """As their rows are to stand."""
     places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
     return sorted(items, key=lambda item: [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes])

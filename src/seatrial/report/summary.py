@@ -129,3 +129,13 @@ def describe_attempts(cell: CellResult) -> list[str]:
             + (f" ({why})" if why and not attempt.verdict.good else "")
         )
     return lines
+
+
+def headline_of(cell: CellResult) -> str:
+    """The one line that says most of a cell that is not good, or failed as declared; else empty."""
+    if not cell.verdict.good:
+        return one_line(cell.attempts[-1].headline) if cell.attempts and cell.attempts[-1].headline else why_of(cell)
+    if cell.verdict is Verdict.SKIPPED:
+        return why_of(cell)
+    xfails = [finding for finding in cell.findings if finding.verdict is Verdict.XFAIL]
+    return one_line(f"{finding_title(xfails[0], cell)}: {xfails[0].message}") if xfails else ""

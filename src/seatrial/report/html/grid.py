@@ -1,0 +1,198 @@
+"""The cells of each trial as small multiples: panels, rows and columns are axes; other axes are folded to the worst."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from seatrial.job import CELLS_WORST_FIRST, CellResult, Figure, Hole, RunResults, figure_text, figures
+from seatrial.report.matrix import MOST_HOLE_ROWS, axis_values, by_trial
+from seatrial.report.summary import headline_of
+from seatrial.report.text import axes_text, duration_text, one_line
+
+MOST_PANELS = 12
+MOST_PLACED = 60_000  # cells times layouts: larger grids come in one layout only
+MOST_LABEL = 160
+_RANKS = {verdict: rank for rank, verdict in enumerate(CELLS_WORST_FIRST)}
+
+
+class Layout(NamedTuple):
+    """Axes; "" for none."""
+
+    panels: str
+    rows: str
+    columns: str
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One place of a grid: the worst of the cells there, or a hole."""
+
+    verdict: str
+    hash: str
+    label: str  # what it is, in words
+    number: int = 1  # cells that are folded into it
+    flaky: bool = False
+    bad: bool = False
+    time: str = ""
+    figure: str = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    good: int
+    cells: int
+    rows: list[list[Spot | None]]
+
+
+@dataclass(frozen=True)
+class TrialGrid:
+    """The cells of one trial, from which any layout of them is made."""
+
+    number: int
+    trial: str
+    cells: list[CellResult]
+    holes: list[Hole]
+    values: dict[str, list[str]]  # of each axis, in order
+
+    @cached_property
+    def axes(self) -> list[str]:
+        """Those that vary."""
+        return [axis for axis, some in self.values.items() if len(some) > 1]
+
+    @cached_property
+    def fixed(self) -> str:
+        return axes_text((axis, some[0]) for axis, some in self.values.items() if len(some) == 1)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Machines make the columns, as people ask what works on which; the longest axis makes the rows."""
+        left = sorted(self.axes, key=lambda axis: -len(self.values[axis]))
+        if len(left) < 2:
+            return Layout("", left[0] if left else "", "")
+        columns = "machine" if "machine" in left else left[-1] if len(left) == 2 else left[1]
+        left.remove(columns)
+        rows = left.pop(0)
+        fitting = [axis for axis in left if len(self.values[axis]) <= MOST_PANELS]
+        return Layout(fitting[0] if fitting else "", rows, columns)
+
+    def layouts(self) -> Iterator[Layout]:
+        """All that a reader may choose; none where there is nothing to choose."""
+        if len(self.axes) < 2:
+            return
+        wanted = 3 if self.layout.panels else 2
+        found = list(itertools.permutations(self.axes, wanted))
+        if len(found) * len(self.cells) <= MOST_PLACED:
+            yield from (Layout(*(["", *axes] if wanted == 2 else axes)) for axes in found)
+
+    def key(self, layout: Layout) -> str:
+        """Of the piece of a page with that layout: axes by their numbers, for their names may be anything."""
+        return f"grid/{self.number}/{'.'.join(str(self.axes.index(axis)) if axis else '' for axis in layout)}"
+
+    def folded(self, layout: Layout) -> list[str]:
+        return [axis for axis in self.axes if axis not in layout]
+
+    def panels(self, layout: Layout) -> tuple[list[str], list[str], list[Panel]]:
+        """Names of the rows and of the columns, and the panels."""
+        groups: dict[tuple[str, str, str], list[CellResult]] = {}
+        for cell in self.cells:
+            groups.setdefault(_place(cell.axes, layout), []).append(cell)
+        reasons: dict[tuple[str, str, str], str] = {}
+        known = {row for _, row, _ in groups}
+        for hole in self.holes:
+            place = _place(hole.axes, layout)
+            if place not in groups and (place[1] in known or len(known) < MOST_HOLE_ROWS):
+                known.add(place[1])
+                reasons.setdefault(place, hole.why)
+        rows = [value for value in self._named(layout.rows) if value in known]
+        columns = self._named(layout.columns)
+        made = []
+        for panel in self._named(layout.panels):
+            spots = [[_spot(groups, reasons, (panel, row, column)) for column in columns] for row in rows]
+            inside = [cell for place, cells in groups.items() if place[0] == panel for cell in cells]
+            made.append(Panel(panel, sum(cell.verdict.good for cell in inside), len(inside), spots))
+        return rows, columns, made
+
+    def _named(self, axis: str) -> list[str]:
+        """The values of an axis; of none, and of cells that do not have it, "" stands for them."""
+        if not axis:
+            return [""]
+        lacking = any(axis not in cell.axes for cell in self.cells)
+        return [*self.values[axis], *([""] if lacking else [])]
+
+
+@dataclass(frozen=True)
+class TrialList:
+    """Trials without columns: one by its only axis, or all those of one cell."""
+
+    trial: str
+    about: str
+    rows: list[tuple[str, Spot | None]]
+
+
+def trial_lists(grids: Sequence[TrialGrid]) -> list[TrialList]:
+    single = [(grid.trial, cell_spot(grid.cells)) for grid in grids if not grid.layout.rows and grid.cells]
+    made = [TrialList("", "", list(single))]
+    for grid in grids:
+        if grid.layout.rows and not grid.layout.columns:
+            names, _, (panel,) = grid.panels(grid.layout)
+            about = ", ".join(part for part in (f"by {grid.layout.rows}", grid.fixed) if part)
+            made.append(
+                TrialList(grid.trial, about, [(n, spots[0]) for n, spots in zip(names, panel.rows, strict=True)])
+            )
+    return [one for one in made if one.rows]
+
+
+def trial_grids(results: RunResults) -> list[TrialGrid]:
+    made = []
+    for number, (trial, cells, holes) in enumerate(by_trial(results.cells, results.holes)):
+        values = axis_values(cells, holes, results.axes.get(trial, {}))
+        made.append(TrialGrid(number, trial, cells, holes, {axis: list(some) for axis, some in values.items()}))
+    return made
+
+
+def worst_first(cells: Sequence[CellResult]) -> list[CellResult]:
+    return sorted(cells, key=lambda cell: (cell.verdict.good, _RANKS[cell.verdict], not cell.flaky))
+
+
+def _place(axes: Mapping[str, str], layout: Layout) -> tuple[str, str, str]:
+    return axes.get(layout.panels, ""), axes.get(layout.rows, ""), axes.get(layout.columns, "")
+
+
+def _spot(
+    groups: Mapping[tuple[str, str, str], list[CellResult]],
+    reasons: Mapping[tuple[str, str, str], str],
+    place: tuple[str, str, str],
+) -> Spot | None:
+    if place in groups:
+        return cell_spot(worst_first(groups[place]))
+    return Spot("hole", "", f"not run: {one_line(reasons[place])}") if place in reasons else None
+
+
+def cell_spot(cells: list[CellResult]) -> Spot:
+    """Of cells at one place, the worst first."""
+    cell = cells[0]
+    took = cell.attempts[-1].seconds if cell.attempts else None
+    label = cell.verdict.value + (", flaky" if cell.flaky else "")
+    label += f": {headline_of(cell)}" if not cell.verdict.good else f" {duration_text(took)}" if took else ""
+    if len(cells) > 1:
+        bad = sum(not one.verdict.good for one in cells)
+        label = f"worst of {len(cells)}, {bad} bad: {label}"
+    shown = leading_figure(cell)
+    return Spot(
+        cell.verdict.value,
+        cell.hash,
+        label[:MOST_LABEL].rstrip(),
+        len(cells),
+        cell.flaky,
+        not cell.verdict.good,
+        duration_text(took),
+        figure_text(shown.value, shown.unit) if shown else "",
+    )
+
+
+def leading_figure(cell: CellResult) -> Figure | None:
+    """The first of its figures that is better lower or higher."""
+    return next((figure for figure in figures(cell.metrics) if figure.better), None)

@@ -1,0 +1,278 @@
+"""All that is shown of one cell, evidence first, and of one cause."""
+
+import contextlib
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from msgspec.structs import replace
+
+from seatrial.job import AttemptResult, Cause, CellResult, Finding, RunResults, StageTime, Verdict, figure_text, figures
+from seatrial.report.cell_view import CellView, url
+from seatrial.report.html.exhibits import Picture, picture
+from seatrial.report.html.notebook_table import NotebookTable, notebook_table
+from seatrial.report.html.resource_charts import Chart, resource_charts
+from seatrial.report.summary import bad_findings, cause_place, finding_title, headline_of, rerun_command
+from seatrial.report.text import duration_text, one_line, shorten, size_text
+
+MOST_EVIDENCE = 8_000
+MOST_FIGURES = 40
+MOST_FILES = 60
+STEP_WIDTH = 200
+INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
+LOG_PAGE = "log.html"
+_TOLD = (Verdict.XFAIL, Verdict.SKIPPED)  # messages of steps that are good and did not pass
+_LOG_LINE = re.compile(r"^line ([\d,]+) of the log(?: of the (\S+))?:$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Link:
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What proves a finding, in lines; `hit` are those that say it."""
+
+    title: str
+    verdict: str
+    class_: str
+    message: str
+    lines: list[tuple[str, bool]]
+    log: Link | None  # to the line that it quotes
+
+
+@dataclass(frozen=True)
+class StepRow:
+    title: str
+    verdict: str
+    message: str
+    took: str
+    peak: str
+    left: float
+    width: float
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    number: int
+    verdict: str
+    place: str
+    why: str
+    stages: str  # how long it was in each, and how sure that is
+
+
+@dataclass(frozen=True)
+class CellInspector:
+    cell: CellResult
+    names: list[str]  # values of its axes
+    headline: str
+    cause: Cause | None
+    evidence: list[Evidence]
+    steps: list[StepRow]
+    total: str
+    peak: str
+    attempts: list[AttemptRow]
+    figures: list[tuple[str, str, str]]  # name, value, source
+    more_figures: int
+    notebooks: list[NotebookTable]
+    charts: list[Chart]
+    exhibits: list[Picture]
+    links: list[Link]
+    more_files: int
+    packages: dict[str, str]
+    alike: int  # other cells of the run with the same packages
+    log_tail: str
+    rerun: str
+
+
+@dataclass(frozen=True)
+class CauseInspector:
+    cause: Cause
+    where: str
+    cells: list[CellResult]
+    rerun: str
+    first: CellInspector | None  # evidence of one of them
+
+
+class Packages:
+    """Which cells have the same packages."""
+
+    def __init__(self, cells: Sequence[CellResult]) -> None:
+        self._of = {cell.hash: _packages(cell) for cell in cells}
+        self._numbers: dict[tuple[tuple[str, str], ...], int] = {}
+        for found in self._of.values():
+            key = tuple(found.items())
+            self._numbers[key] = self._numbers.get(key, 0) + 1
+
+    def of(self, cell: CellResult) -> tuple[dict[str, str], int]:
+        found = self._of.get(cell.hash, {})
+        return found, self._numbers.get(tuple(found.items()), 1) - 1
+
+
+def inspect_cell(
+    results: RunResults, view: CellView, packages: Packages, cause: Cause | None, log_pages: bool
+) -> CellInspector:
+    """`log_pages`: cells that are not good have a page beside their log."""
+    cell = view.result
+    found, alike = packages.of(cell)
+    measured = list(figures(cell.metrics))
+    links, more = _links(view, log_pages and not cell.verdict.good)
+    steps = _steps(view)
+    return CellInspector(
+        cell=cell,
+        names=[value for value in cell.axes.values() if value],
+        headline=headline_of(cell),
+        cause=cause,
+        evidence=_evidences(bad_findings(cell.findings), view, log_pages),
+        steps=steps,
+        total=duration_text(view.seconds),
+        peak=size_text(view.peak_memory_bytes),
+        attempts=[_attempt(one) for one in cell.attempts],
+        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in measured[:MOST_FIGURES]],
+        more_figures=max(0, len(measured) - MOST_FIGURES),
+        notebooks=[notebook_table(notebook) for notebook in view.notebooks if notebook.passes],
+        charts=resource_charts(view),
+        exhibits=[picture(exhibit) for exhibit in cell.exhibits],
+        links=links,
+        more_files=more,
+        packages=found,
+        alike=alike,
+        log_tail=shorten(view.log_tail(), MOST_EVIDENCE) if not cell.verdict.good else "",
+        rerun=rerun_command(results, cell),
+    )
+
+
+def inspect_cause(
+    results: RunResults, cause: Cause, cells: Mapping[str, CellResult], first: CellInspector | None
+) -> CauseInspector:
+    place = ",".join(f"{axis}={value}" for axis, value in cause.place.items() if axis != "host")
+    chosen = place if place and cause.there == cause.of else ""
+    suite = shlex.quote(results.suite_path or results.suite)
+    selects = [chosen] if chosen else [f"/{one}" for one in cause.cells[:20]]
+    rerun = f"seatrial run {suite} " + " ".join(f"--select {shlex.quote(one)}" for one in selects)
+    return CauseInspector(
+        cause, cause_place(cause, results), [cells[one] for one in cause.cells if one in cells], rerun, first
+    )
+
+
+def _evidences(findings: Sequence[Finding], view: CellView, log_pages: bool) -> list[Evidence]:
+    """What several findings quote alike is shown once."""
+    made = []
+    seen: set[str] = set()
+    for finding in findings:
+        told = replace(finding, evidence="") if finding.evidence in seen else finding
+        seen.add(finding.evidence)
+        made.append(_evidence(told, view, log_pages))
+    return made
+
+
+def _evidence(finding: Finding, view: CellView, log_pages: bool) -> Evidence:
+    """The first line sums up what follows: it is shown once, where it stands in what follows."""
+    text = shorten(finding.evidence, MOST_EVIDENCE).strip("\n")
+    lines = text.split("\n")
+    first = lines[0].strip() if text else ""
+    rest = lines[1:]
+    hits = [line.strip() == first for line in rest]
+    shown = (
+        list(zip(rest, hits, strict=True)) if any(hits) else [(line, place == 0) for place, line in enumerate(lines)]
+    )
+    return Evidence(
+        title=finding_title(finding, view.result),
+        verdict=finding.verdict.value,
+        class_=finding.class_,
+        message=finding.message,
+        lines=shown if text else [],
+        log=_log_line(text, view) if log_pages else None,
+    )
+
+
+def _log_line(text: str, view: CellView) -> Link | None:
+    found = _LOG_LINE.search(text)
+    if found is None:
+        return None
+    part = f"{found[2]}/" if found[2] else view.parts[0]
+    where = url(f"{view.base}/{part}{LOG_PAGE}")
+    return Link(f"line {found[1]} of the log", f"{where}#L{found[1].replace(',', '')}")
+
+
+def _attempt(attempt: AttemptResult) -> AttemptRow:
+    why = one_line(attempt.headline or attempt.why or attempt.exit.message) if not attempt.verdict.good else ""
+    return AttemptRow(attempt.number, attempt.verdict.value, str(attempt.place), why, _stages(attempt.stages))
+
+
+def _stages(stages: list[StageTime]) -> str:
+    """How long from each stage to the next, with how far off that may be."""
+    parts = []
+    for before, after in itertools.pairwise(stages):
+        sure = before.uncertainty_s + after.uncertainty_s
+        within = f" ± {duration_text(sure)}" if sure else ""
+        took = duration_text(max(0.0, after.wall_s - before.wall_s)) or "0 s"
+        parts.append(f"{before.stage.value} → {after.stage.value} {took}{within}")
+    return ", ".join(parts)
+
+
+def _steps(view: CellView) -> list[StepRow]:
+    """Each finding, with the time of its step from the beginning of the first."""
+    known = [step for step in view.steps.values() if step.started_s is not None]
+    first = min((step.started_s or 0.0 for step in known), default=0.0)
+    last = max((step.ended_s if step.ended_s is not None else step.started_s or 0.0 for step in known), default=0.0)
+    span = max(last - first, 1e-9)
+    rows = []
+    seen: set[str] = set()
+    for finding in view.result.findings:
+        step = view.steps.get(finding.step)
+        took = view.step_seconds(finding.step)
+        timed = step is not None and step.started_s is not None and finding.step not in seen
+        begin = (step.started_s or 0.0) - first if step is not None else 0.0
+        rows.append(
+            StepRow(
+                finding_title(finding, view.result),
+                finding.verdict.value,
+                finding.message if finding.verdict in _TOLD else "",
+                duration_text(took) if finding.step not in seen else "",
+                size_text(step.peak_memory_bytes) if step else "",
+                round(begin / span * STEP_WIDTH, 1) if timed else 0.0,
+                round(max(2.0, (took or 0.0) / span * STEP_WIDTH), 1) if timed else 0.0,
+            )
+        )
+        seen.add(finding.step)
+    return rows
+
+
+def _links(view: CellView, log_pages: bool) -> tuple[list[Link], int]:
+    links = []
+    for log in view.logs:
+        name = log.removeprefix(f"{view.base}/")
+        if log_pages:
+            page = name.removesuffix("log.txt") + LOG_PAGE
+            links.append(Link(name.removesuffix(".txt"), url(f"{view.base}/{page}")))
+        links.append(Link(name, url(log)))
+    for name in view.kept[:MOST_FILES]:
+        shown = os.fsencode(name.removeprefix("files/")).decode("utf-8", "backslashreplace")
+        links.append(Link(one_line(shown), url(f"{view.base}/{name}") if _inert(name, view) else ""))
+    return links, max(0, len(view.kept) - MOST_FILES)
+
+
+def _inert(name: str, view: CellView) -> bool:
+    """Whether a browser only shows it. What a job made could be a program that then runs as if it were of this report:
+    a page, a drawing, or a file whose name says nothing and whose content a browser goes by. Pages of notebooks are
+    ours, written over whatever was there."""
+    path = PurePath(name)
+    if path.suffix == ".html" and path.parts[:2] == ("files", "notebooks"):
+        return str(path.with_suffix(".ipynb")) in view.kept
+    if path.suffix == ".ipynb":
+        with contextlib.suppress(OSError), (view.folder / name).open("rb") as file:
+            return file.read(1) == b"{"  # browsers do not know the name, and take no such file for a page
+    return path.suffix.lower() in INERT
+
+
+def _packages(cell: CellResult) -> dict[str, str]:
+    found: Any = next((finding.data["packages"] for finding in cell.findings if "packages" in finding.data), {})
+    return {str(name): str(version) for name, version in sorted(found.items())} if isinstance(found, dict) else {}

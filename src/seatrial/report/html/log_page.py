@@ -1,0 +1,94 @@
+"""The page of a log: all its lines deflated into it, with marks where it says that something broke.
+
+A browser draws only the lines that are in sight, so that 100,000 of them are there at once."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.job import ERROR_PATTERN
+from seatrial.report.html.fragments import deflate
+from seatrial.report.html.templates import asset, content_policy, render
+from seatrial.report.text import count, size_text
+
+MOST_BYTES = 48 * 1024 * 1024  # of a log that is shown whole; of a longer one its two ends
+MOST_MARKS = 1_000
+_ERROR = re.compile(ERROR_PATTERN.encode(), re.MULTILINE)
+_GAP = re.compile(rb"^\[(?:seatrial: )?\d+ bytes left out here\]\r?$", re.MULTILINE)
+_COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class LogText:
+    text: str
+    lines: int
+    cut_at: int  # how many of the lines come before what is left out; all of them where nothing is
+    left_out: int  # lines
+    errors: list[int]  # numbers of lines, from 1
+    gaps: list[int]
+
+
+def read_log(path: Path, most: int = MOST_BYTES) -> LogText:
+    """Raises OSError."""
+    size = path.stat().st_size
+    if size <= most:
+        data = path.read_bytes()
+        return _read(data, data.count(b"\n") + 1, 0)
+    with path.open("rb") as file:
+        head = file.read(most // 2).rpartition(b"\n")[0]
+        left_out = 0
+        at = file.seek(len(head) + 1)
+        while at < size - most // 2:
+            part = file.read(min(1 << 20, size - most // 2 - at))
+            left_out += part.count(b"\n")
+            at += len(part)
+        first, _, tail = file.read().partition(b"\n")
+    said = f"[{size_text(size - len(head) - len(tail))} of the log are left out here: log.txt has them]".encode()
+    return _read(b"\n".join((head, said, tail)), head.count(b"\n") + 2, left_out + bool(first) - 1)
+
+
+def _read(data: bytes, cut_at: int, left_out: int) -> LogText:
+    plain = _COLOURS.sub(b"", data) if b"\x1b[" in data else data
+    errors, gaps = (_lines_of(pattern, plain) for pattern in (_ERROR, _GAP))
+    if left_out:
+        gaps = sorted({*gaps, cut_at})
+        errors = [line if line <= cut_at else line + left_out for line in errors]
+    return LogText(data.decode("utf-8", "replace"), data.count(b"\n") + 1, cut_at, left_out, errors, gaps)
+
+
+def _lines_of(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
+    found: list[int] = []
+    line, at = 1, 0
+    for match in pattern.finditer(data):
+        line += data.count(b"\n", at, match.start())
+        at = match.start()
+        if not found or found[-1] != line:
+            found.append(line)
+        if len(found) == MOST_MARKS:
+            break
+    return found
+
+
+def render_log(path: Path, title: str, subtitle: str = "", plain: str = "log.txt", back: str = "") -> str:
+    """`plain` and `back` are addresses: of the log itself, and of the report. Raises OSError."""
+    log = read_log(path)
+    style, script = asset("page.css") + asset("log.css"), asset("log.js")
+    return render(
+        "log.html.j2",
+        log=log,
+        title=title,
+        subtitle=subtitle,
+        about=", ".join(part for part in (count(log.lines + log.left_out, "line"), _marks(log)) if part),
+        plain=plain,
+        back=back,
+        data=deflate(log.text),
+        style=style,
+        script=script,
+        policy=content_policy(style, script),
+    )
+
+
+def _marks(log: LogText) -> str:
+    marks = len(log.errors)
+    more = " or more" if marks == MOST_MARKS else ""
+    return f"{marks:,}{more} that say{'s' if marks == 1 else ''} something broke" if marks else ""
