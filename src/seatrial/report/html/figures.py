@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from seatrial.job import CellResult, RunResults
+from seatrial.record.history import Point
 from seatrial.report.text import count
 from seatrial.report.trend.describe import (
     change_group_text,
@@ -219,6 +220,10 @@ def _spark(view: SeriesView) -> Spark:
         return round(SPARK_HEIGHT - 2 - scale(value) * (SPARK_HEIGHT - 4), 1)
 
     points = view.points[-MOST_DOTS:]
+
+    def dots(some: list[Point]) -> str:
+        return "".join(f"M{x(point.at_s):g} {y(point.value):g}h0" for point in some)
+
     alarms = [point for point in points if point.alarm]
     levels = bound_levels(view)
     band = None
@@ -226,7 +231,8 @@ def _spark(view: SeriesView) -> Spark:
         top, bottom = y(levels.get("upper", scale.high)), y(levels.get("lower", scale.low))
         band = (top, round(max(1.0, bottom - top), 1))
     return Spark(
-        *("".join(f"M{x(point.at_s):g} {y(point.value):g}h0" for point in some) for some in (points, alarms)),
+        dots(points),
+        dots(alarms),
         band,
         [x(change.at_s) for change in view.changes if change.at_s >= first],
         (x(view.points[-1].at_s), y(view.points[-1].value)),
