@@ -22,22 +22,29 @@ WORKLOADS = 100_000
 async def submissions(address: str, folder: Path) -> tuple[float, float, float, float]:
     """Rate, lateness at p50 and p99, CPU seconds of one submission."""
     from seatrial.drive.arrivals import offsets
+    from seatrial.drive.driver import Driver, Given
+    from seatrial.drive.scale.on_cluster import ClusterPlace
+    from seatrial.drive.scale.plan import Plan
     from seatrial.drive.scale.stages import lateness, rate_of, share_of
-    from seatrial.drive.scale.submit import Submitted, Submitter
+    from seatrial.drive.scale.submit import Records, Submitter
     from seatrial.job.arrivals import Arrivals
-    from seatrial.job.scale import NAME, ScaleWork
-    from seatrial.kubernetes import JOBS, Access, Kubernetes
+    from seatrial.job.scale import Deletion, ScaleWork, Submission, WorkloadClass
+    from seatrial.kubernetes import Access, Kubernetes
+    from seatrial.target.kubernetes import kind
+    from seatrial.target.kubernetes.belongings import Belongings
 
     count = int(RATE * SECONDS)
     arrivals = Arrivals("rate", RATE)
-    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": NAME}, "spec": {"backoffLimit": 0}}
-    work = ScaleWork("bench", "00000000", 1, "bench", manifest, 1, count, arrivals)
-    submitted = Submitted(folder / "submitted.jsonl")
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "spec": {"backoffLimit": 0}}
+    work = ScaleWork("bench", "00000000", 1, "bench", (WorkloadClass("job", manifest),), count, arrivals)
+    submitted, plan = Records(folder / "submitted.jsonl", Submission), Plan(work)
     async with Kubernetes(Access(address, namespace="default"), at_once=256) as client:
-        await client.create(manifest | {"metadata": {"name": "first"}}, resource=JOBS)  # a connection is there
+        mine = Belongings(client, kind.options(), work.run, work.cell, work.attempt)
+        place = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, client, {"default": mine}, kind.options())
+        await place.check()  # and a connection is there
         before = cpu_s()
-        submitter = Submitter(client, JOBS, work, manifest, submitted)
-        await submitter.run(offsets(arrivals, count), time.monotonic() + 0.2, asyncio.Event())
+        submitter = Submitter(place, submitted, Records(folder / "deleted.jsonl", Deletion), asyncio.Event())
+        await submitter.open_loop(plan.measured, offsets(arrivals, count), time.monotonic() + 0.2)
         used = cpu_s() - before
     late = lateness(submitted.all.values())
     sent = [one.sent_s for one in submitted.all.values() if one.sent_s is not None]
@@ -58,7 +65,7 @@ def analysis() -> tuple[float, float]:
         for place, stage in enumerate(stages)
     ]
     before = cpu_s()
-    reached = reached_stages(submissions, stamps, 1)
+    reached = reached_stages(submissions, stamps, {})
     for stage in stages:
         stage_figures(stage, submissions, reached, 1e6, 0.0)
     used = cpu_s() - before

@@ -22,11 +22,6 @@ TRIAL = """
     kind: scale
     target: cluster
     retries: 0
-    workload: {workload}
-    count: {count}
-    arrivals: {arrivals}
-    settle: {settle}
-    bounds: {bounds}
 """
 
 
@@ -42,15 +37,17 @@ class ScaleWorld(World):
         self.suite(head + "".join(self._written(name, fields) for name, fields in trials.items()))
 
     def _written(self, name: str, fields: dict[str, Any]) -> str:
+        alone = {} if "workloads" in fields else {"workload": {"kind": "job", "gpus": 1}}
         given = {
-            "workload": {"kind": "job", "gpus": 1},
+            **alone,
             "count": 60,
             "arrivals": {"rate": 40},
             "settle": "120s",
             "bounds": {"scheduled.p99": "10m"},
             **fields,
         }
-        return TRIAL.format(name=name, **{field: json.dumps(value) for field, value in given.items()})
+        written = "".join(f"    {field}: {json.dumps(value)}\n" for field, value in given.items())
+        return TRIAL.format(name=name) + written
 
     def findings(self) -> dict[str, Finding]:
         return {finding.check: finding for finding in self.results().cells[0].findings}

@@ -8,9 +8,10 @@ import pytest
 from seatrial.check.scale import check_scale
 from seatrial.job import Exit, ObservedStep, Outcome, Verdict
 from seatrial.job.scale import StageFigures, StageQuantile, WholeScale
-from seatrial.trial.scale.model import Workload, parse_bound
+from seatrial.trial.scale.model import parse_bound
 from seatrial.trial.scale.template import BadTemplate
 from seatrial.trial.scale.workload import manifest_of
+from seatrial.trial.scale.workload_model import Workload
 from world import World
 
 SUITE = """

@@ -16,7 +16,7 @@ def sent(number: int, at_s: float = 100.0) -> Submission:
 
 def test_durations_begin_when_a_workload_was_meant_to_be_sent() -> None:
     submissions = {0: Submission(0, 100.0, 103.0, 104.0, 1)}
-    reached = reached_stages(submissions, [Stamp(0, "a", SCHEDULED, 110.0)], pods=1)
+    reached = reached_stages(submissions, [Stamp(0, "a", SCHEDULED, 110.0)], pods={})
     assert stage_figures(SCHEDULED, submissions, reached, 120.0, 0.0).quantiles[0].value == 10.0
     assert stage_figures(CREATED, submissions, reached, 120.0, 0.0).quantiles[0].value == 4.0
     assert lateness(submissions.values()) == [3.0]
@@ -25,7 +25,7 @@ def test_durations_begin_when_a_workload_was_meant_to_be_sent() -> None:
 def test_what_has_not_come_to_a_stage_is_counted_and_moves_its_quantiles() -> None:
     submissions = {number: sent(number) for number in range(10)}
     stamps = [Stamp(number, f"p{number}", SCHEDULED, 101.0) for number in range(6)]
-    figures = stage_figures(SCHEDULED, submissions, reached_stages(submissions, stamps, 1), 160.0, 0.0)
+    figures = stage_figures(SCHEDULED, submissions, reached_stages(submissions, stamps, {}), 160.0, 0.0)
     assert (figures.count, figures.reached, figures.unfinished) == (10, 6, 4)
     p50, p90, *_ = figures.quantiles
     assert p50.value == 1.0
@@ -40,7 +40,7 @@ def test_of_several_pods_the_last_counts_and_of_no_room_the_first() -> None:
         Stamp(0, "b", SCHEDULED, 102.0),
         Stamp(0, "b", STARTED, 103.0),
     ]
-    times = reached_stages(submissions, stamps, pods=2).times
+    times = reached_stages(submissions, stamps, pods={0: 2}).times
     assert times[UNSCHEDULABLE] == {0: (101.0, 101.0)}
     assert times[SCHEDULED] == {0: (105.0, 105.0)}
     assert times[STARTED] == {}
@@ -49,25 +49,25 @@ def test_of_several_pods_the_last_counts_and_of_no_room_the_first() -> None:
 def test_what_was_reached_while_the_watch_was_blind_counts_from_the_later_end() -> None:
     submissions = {0: sent(0), 1: sent(1)}
     stamps = [Stamp(0, "a", SCHEDULED, 130.0, since_s=110.0), Stamp(1, "b", SCHEDULED, 101.0)]
-    figures = stage_figures(SCHEDULED, submissions, reached_stages(submissions, stamps, 1), 140.0, 0.0)
+    figures = stage_figures(SCHEDULED, submissions, reached_stages(submissions, stamps, {}), 140.0, 0.0)
     assert figures.censored == 1
     assert figures.quantiles[-1].value == 30.0
 
 
 def test_two_lives_of_a_watch_may_both_have_seen_a_stage_and_the_first_counts() -> None:
     stamps = [Stamp(0, "a", SCHEDULED, 101.0), Stamp(0, "a", SCHEDULED, 150.0, since_s=101.0)]
-    assert reached_stages({0: sent(0)}, stamps, 1).times[SCHEDULED] == {0: (101.0, 101.0)}
+    assert reached_stages({0: sent(0)}, stamps, {}).times[SCHEDULED] == {0: (101.0, 101.0)}
 
 
 def test_never_made_and_failed_are_both_failures() -> None:
     submissions = {0: sent(0), 1: Submission(1, 100.0, 100.0, None, 3, (429, 429, 403), "quota"), 2: sent(2)}
     stamps = [Stamp(2, "c", FINISHED, 105.0, failed=True)]
-    assert failed_workloads(submissions, reached_stages(submissions, stamps, 1)) == 2
+    assert failed_workloads(submissions, reached_stages(submissions, stamps, {})) == 2
 
 
 def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "stamps"
-    arrived = Arrived(path, STARTED, pods=2)
+    arrived = Arrived(path, STARTED, pods={7: 2})
     assert arrived.look() == set()
     lines = [msgspec.json.encode(Stamp(7, pod, STARTED, 1.0)) for pod in ("a", "b")]
     path.write_bytes(b'{"canary":"1","at_s":1.0}\n' + lines[0] + b"\n" + lines[1][:9])

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from seatrial.job.scale import NAME
-from seatrial.trial.scale.model import Workload
 from seatrial.trial.scale.template import BadTemplate, rendered
 from seatrial.trial.scale.workload import QUEUE, manifest_of
+from seatrial.trial.scale.workload_model import Workload
 
 THEIRS = Path(__file__).parent / "runai"
 VALUES = {"PROJECT_PLACEHOLDER": "team-a", "NUM_GPUS": "0.5"}

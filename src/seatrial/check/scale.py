@@ -31,7 +31,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...])
         findings.append(failed(step, "driver", "exit", _last_line(step.output), most_relevant_first(step.output)))
     try:
         whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
-        stages = {one.stage: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
+        stages = {one.name: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
         return Scaled(findings)
@@ -128,7 +128,7 @@ def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, An
         made["rate"] = {"value": whole.rate, "unit": "1/s", "better": "higher"}
     for stage in stages.values():
         known = {one.name: one.value for one in stage.quantiles if one.value is not None}
-        made[stage.stage] = {name: {"value": value, "unit": "s", "better": "lower"} for name, value in known.items()}
+        made[stage.name] = {name: {"value": value, "unit": "s", "better": "lower"} for name, value in known.items()}
     return made
 
 
@@ -139,7 +139,7 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
     names = [one.name for one in next(iter(stages.values())).quantiles]
     counts = ["count", "reached", "unfinished", "censored", "source"]
     rows: list[list[Any]] = [
-        [one.stage, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
+        [one.name, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
         for one in stages.values()
     ]
     units = dict.fromkeys(names, "s")

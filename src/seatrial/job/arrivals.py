@@ -4,12 +4,12 @@ import msgspec
 
 
 class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An open loop. Rates are per second."""
+    """An open loop, or a closed one of workloads (in_flight, waves). Rates are per second."""
 
-    shape: str  # rate, poisson, burst, ramp, steps, trace
+    shape: str  # rate, poisson, burst, ramp, steps, trace, in_flight, waves
     rate: float = 0.0  # of a ramp the first one
     to_rate: float = 0.0  # of a ramp the last one
-    burst: int = 0  # so many at once
-    every_s: float = 0.0  # between bursts; of a ramp, how long it takes; of steps, how long each takes
+    burst: int = 0  # so many at once, or in flight
+    every_s: float = 0.0  # between bursts, or waves; of a ramp, how long it takes; of steps, how long each takes
     rates: tuple[float, ...] = ()  # of steps
     times: tuple[float, ...] = ()  # of a trace

@@ -9,7 +9,7 @@ from seatrial.job.arrivals import Arrivals
 NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
 WORKLOAD_LABEL = "seatrial/workload"
 CANARY = "canary"
-SUBMITTED, STAMPS = "submitted.jsonl", "stamps.jsonl"  # files of the attempt: every submission, every stage
+SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # files of the attempt
 
 # The stages of a workload, in the order of its life. Of one with several pods a stage is reached when all of them have.
 CREATED, POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELETED = STAGES = (
@@ -24,19 +24,53 @@ CREATED, POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELETE
 )
 
 
+BACKGROUND, FILL, MEASURED, CHURN = "background", "fill", "measured", "churn"  # what workloads are made for
+
+
+class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One sort of workload of a mix."""
+
+    name: str
+    manifest: dict[str, Any]  # of one of them
+    pods: int = 1  # that each has
+    weight: float = 1.0
+    # What a machine without a cluster needs of it; empty command: it is an object of a cluster, whatever it runs.
+    command: tuple[str, ...] = ()
+    gpus: float = 0.0
+    select: dict[str, str] = {}
+
+
+class Beside(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Workloads that are made before the measured ones, and are in no figure."""
+
+    count: int
+    of: WorkloadClass | None = None  # None: the same mix
+    within_s: float = 300.0  # to come as far as they should
+
+
+class Churn(msgspec.Struct, frozen=True):
+    """The oldest is deleted and a new one made, at a rate for a time."""
+
+    rate: float
+    seconds: float
+
+
 class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str
     cell: str  # its hash
     attempt: int
     prefix: str  # of the names of its workloads: the same for every life of the driver
-    manifest: dict[str, Any]  # of one workload
-    pods: int  # that each has
+    classes: tuple[WorkloadClass, ...]
     count: int
     arrivals: Arrivals
+    namespaces: tuple[str, ...] = ()  # in turn; none: the target's own
     until: str = STARTED  # the stage at which a workload is done
     settle_s: float = 300.0  # how long the last ones may take
     at_once: int = 256  # requests
     seed: int = 0
+    background: Beside | None = None
+    fill: Beside | None = None
+    churn: Churn | None = None
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,6 +83,19 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: int = 0
     refusals: tuple[int, ...] = ()  # HTTP status of each answer that was no success
     problem: str = ""  # why it does not exist
+    of: str = ""  # its class
+    namespace: str = ""
+    phase: str = MEASURED
+    waited_s: float = 0.0  # before it was tried again, as the server asked
+
+
+class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One workload that churn deleted."""
+
+    number: int
+    intended_s: float
+    acknowledged_s: float | None = None
+    problem: str = ""
 
 
 class Stamp(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -87,6 +134,11 @@ class StageFigures(msgspec.Struct, frozen=True):
     curve: list[tuple[float, float]]  # seconds, and the share of all workloads that had reached it by then
     source: str  # acknowledged, watch
     resolution_s: float
+    of: str = ""  # the class of workloads; empty: all of them
+
+    @property
+    def name(self) -> str:
+        return f"{self.of}.{self.stage}" if self.of else self.stage
 
 
 class WholeScale(msgspec.Struct, frozen=True):
@@ -106,3 +158,7 @@ class WholeScale(msgspec.Struct, frozen=True):
     lags: int  # how often that was measured
     again: bool  # an earlier life of the driver had begun
     stopped: bool  # before it was done
+    deleted: int = 0  # by churn
+    not_deleted: int = 0
+    waited_s: float = 0.0  # in all, before something was tried again as the server asked
+    mix: dict[str, int] = {}  # how many were made of each class

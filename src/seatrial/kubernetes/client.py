@@ -8,9 +8,11 @@
 4. Deleting what is not there is no error.
 """
 
+import copy
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Any, TypedDict, Unpack, cast
@@ -78,6 +80,12 @@ class Kubernetes:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def within(self, namespace: str) -> "Kubernetes":
+        """The same connection, with another namespace where none is named. It is not closed by itself."""
+        made = copy.copy(self)
+        made.access = replace(self.access, namespace=namespace)
+        return made
 
     async def close(self) -> None:
         await self.connection.close()

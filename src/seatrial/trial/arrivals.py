@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -37,7 +37,9 @@ class Ramp(Model):
 
 
 class ArrivalsModel(Model):
-    """When things begin: exactly one of `rate`, `poisson`, `burst`, `ramp`, `steps` and `trace`."""
+    """When things begin: exactly one of `SHAPES`."""
+
+    SHAPES: ClassVar[tuple[str, ...]] = ("rate", "poisson", "burst", "ramp", "steps", "trace")
 
     rate: Rate | None = Field(None, description="Evenly.")
     poisson: Rate | None = Field(None, description="By chance, with this mean rate.")
@@ -54,10 +56,9 @@ class ArrivalsModel(Model):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        names = ("rate", "poisson", "burst", "ramp", "steps", "trace")
-        given = [name for name in names if getattr(self, name) is not None]
+        given = [name for name in self.SHAPES if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"arrivals are exactly one of {', '.join(f'`{name}`' for name in names)}")
+            raise ValueError(f"arrivals are exactly one of {', '.join(f'`{name}`' for name in self.SHAPES)}")
         if self.every_s is not None and self.burst is None and self.steps is None:
             raise ValueError("`every` is of a `burst`, or of `steps`")
         if self.steps is not None and self.every_s is None:

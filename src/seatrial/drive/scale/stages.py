@@ -7,6 +7,7 @@ counts as longer than that; one that reached it while the watch was blind counts
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -23,7 +24,7 @@ POINTS = 200  # of a distribution, for a report
 class Arrived:
     """Which workloads have come to a stage, from a file of stamps that grows: only what is new in it is read."""
 
-    def __init__(self, path: Path, stage: str, pods: int) -> None:
+    def __init__(self, path: Path, stage: str, pods: Mapping[int, int]) -> None:
         self._path, self._stage, self._pods = path, stage, pods
         self._read_bytes = 0
         self._of: dict[int, set[str]] = {}
@@ -38,7 +39,7 @@ class Arrived:
                 if stamp.stage == self._stage:
                     pods = self._of.setdefault(stamp.workload, set())
                     pods.add(stamp.pod)
-                    if len(pods) >= self._pods:
+                    if len(pods) >= self._pods.get(stamp.workload, 1):
                         self._there.add(stamp.workload)
         return self._there
 
@@ -65,7 +66,7 @@ class Reached(msgspec.Struct, frozen=True):
     failed: set[int]  # a pod of theirs failed
 
 
-def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp], pods: int) -> Reached:
+def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp], pods: Mapping[int, int]) -> Reached:
     """Of a workload with several pods the last pod counts; of being unschedulable, the first."""
     by_pod: dict[tuple[int, str], dict[str, tuple[float, float]]] = {}
     failed = set()
@@ -78,7 +79,7 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
             failed.add(stamp.workload)
     times: dict[str, dict[int, tuple[float, float]]] = {stage: {} for stage in STAGES}
     for (workload, stage), of in by_pod.items():
-        needed = 1 if stage == UNSCHEDULABLE else pods
+        needed = 1 if stage == UNSCHEDULABLE else pods.get(workload, 1)
         if len(of) >= needed:
             ends = sorted(of.values(), key=lambda seen: seen[1])
             times[stage][workload] = ends[needed - 1]
@@ -89,14 +90,21 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
 
 
 def stage_figures(
-    stage: str, submissions: Mapping[int, Submission], reached: Reached, end_s: float, lag_s: float
+    stage: str,
+    submissions: Mapping[int, Submission],
+    reached: Reached,
+    end_s: float,
+    lag_s: float,
+    gone: Mapping[int, float] = MappingProxyType({}),
+    of: str = "",
 ) -> StageFigures:
-    """`end_s` is when the driver stopped looking; `lag_s` how late the watch was at worst, nearly always."""
+    """`end_s` is when the driver stopped looking, `gone` when it deleted some before; `lag_s` how late the watch was at
+    worst, nearly always."""
     times = reached.times[stage]
     durations, ended, blind = [], [], 0
     for number, one in submissions.items():
         seen = times.get(number)
-        latest = seen[1] if seen else end_s
+        latest = seen[1] if seen else gone.get(number, end_s)
         durations.append(max(latest - one.intended_s, 0.0))
         ended.append(seen is not None)
         blind += seen is not None and seen[0] < seen[1]
@@ -113,6 +121,7 @@ def stage_figures(
         curve=_curve(durations, ended),
         source="acknowledged" if stage == CREATED else "watch",
         resolution_s=0.0 if stage == CREATED else lag_s,
+        of=of,
     )
 
 

@@ -1,110 +1,159 @@
-"""Makes the workloads, each at its time: an open loop that waits for no answer.
+"""Makes the workloads, each at its time: an open loop that waits for no answer, or a closed one where that is asked.
 
-Manifests are rendered to bytes before the clock starts. What is acknowledged is written down at once, so that a driver
-that was killed makes only what is missing; one that was made and not written down is found by its name."""
+What is acknowledged is written down at once, so that a driver that was killed makes only what is missing; one that was
+made and not written down is found by its name."""
 
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
 import msgspec
-import orjson
 
+from seatrial.drive.scale.place import NotMade, Place
+from seatrial.drive.scale.plan import Planned
 from seatrial.job import Unreadable, decode
-from seatrial.job.scale import NAME, NUMBER, ScaleWork, Submission
-from seatrial.kubernetes import AlreadyExists, Attempt, Kubernetes, KubernetesError, Resource
+from seatrial.job.scale import Deletion, Submission
+from seatrial.kubernetes import Attempt
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
 TOGETHER = 32
+LOOK_S = 0.02  # how often a closed loop asks who is done
 MOST = 1_000  # characters of what a server says
 
+T = TypeVar("T", Submission, Deletion)
 
-class Submitted:
-    """The file of submissions, and what earlier lives of the driver wrote there."""
 
-    def __init__(self, path: Path) -> None:
-        self.all: dict[int, Submission] = {one.number: one for one in _read(path)}
+class Records(Generic[T]):
+    """A file with a line for each workload, and what earlier lives of the driver wrote there."""
+
+    def __init__(self, path: Path, kind: type[T]) -> None:
+        self.all: dict[int, T] = {one.number: one for one in _read(path, kind)}
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def add(self, submission: Submission) -> None:
-        self.all[submission.number] = submission
-        os.write(self._fd, msgspec.json.encode(submission) + b"\n")
+    def add(self, record: T) -> None:
+        self.all[record.number] = record
+        os.write(self._fd, msgspec.json.encode(record) + b"\n")
 
     def close(self) -> None:
         os.close(self._fd)
 
 
-def _read(path: Path) -> Iterator[Submission]:
+def _read(path: Path, kind: type[T]) -> Iterator[T]:
     try:
         lines = path.read_bytes().split(b"\n")[:-1]  # a last line without its end was not whole when we were killed
     except FileNotFoundError:
         return
     for line in lines:
         try:
-            yield decode(line, Submission)
+            yield decode(line, kind)
         except Unreadable:
             continue
 
 
-def render(manifest: bytes, prefix: str, number: int) -> bytes:
-    """The manifest of one workload, with its name and its number in their places."""
-    name = f"{prefix}-{number}"
-    return manifest.replace(NUMBER.encode(), str(number).encode()).replace(NAME.encode(), name.encode())
-
-
 class Submitter:
-    """One open loop. `stopping` ends it: what was not sent by then is not sent."""
+    """`stopping` ends each of its loops: what was not sent by then is not sent."""
 
     def __init__(
-        self, client: Kubernetes, resource: Resource, work: ScaleWork, manifest: dict[str, Any], submitted: Submitted
+        self, place: Place, submitted: Records[Submission], deleted: Records[Deletion], stopping: asyncio.Event
     ) -> None:
-        self._client, self._resource, self._work, self._submitted = client, resource, work, submitted
-        self._manifest = orjson.dumps(manifest)
+        self._place, self._submitted, self._deleted, self._stopping = place, submitted, deleted, stopping
 
-    async def run(self, offsets: list[float], start_s: float, stopping: asyncio.Event) -> None:
-        missing = [(number, offset) for number, offset in enumerate(offsets) if number not in self._submitted.all]
+    async def open_loop(self, planned: Sequence[Planned], offsets: Sequence[float], start_s: float) -> None:
+        pairs = zip(planned, offsets, strict=True)
+        missing = [(one, at_s) for one, at_s in pairs if one.number not in self._submitted.all]
         begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
         async with asyncio.TaskGroup() as group:
-            for number, offset in missing:
-                if not await _until(begun_s + offset, stopping):
+            for one, offset in missing:
+                if not await self._until(begun_s + offset):
                     return
-                group.create_task(self._submit(number, begun_s + offset))
-                if number % TOGETHER == 0:
+                group.create_task(self._submit(one, begun_s + offset))
+                if one.number % TOGETHER == 0:
                     await asyncio.sleep(0)  # so that those of a burst are sent while the others are made
 
-    async def _submit(self, number: int, intended_s: float) -> None:
+    async def closed_loop(
+        self, planned: Sequence[Planned], in_flight: int, done: Callable[[], Collection[int]] | None = None
+    ) -> None:
+        """At most so many that are not `done`; without that, that are not acknowledged."""
+        going: set[int] = set()
+        async with asyncio.TaskGroup() as group:
+            for one in self._missing(planned):
+                while len(going) >= in_flight:
+                    if not await self._until(time.monotonic() + LOOK_S):
+                        return
+                    answered = {number for number in going if number in self._submitted.all}
+                    failed = {number for number in answered if self._submitted.all[number].problem}
+                    going -= failed | (answered & set(done()) if done else answered)
+                if self._stopping.is_set():
+                    return
+                going.add(one.number)
+                group.create_task(self._submit(one, time.monotonic()))
+
+    async def waves(self, planned: Sequence[Planned], at_once: int, delay_s: float) -> None:
+        """So many together; the next ones so long after the slowest answer. The last wave has what is left."""
+        missing = self._missing(planned)
+        for first in range(0, len(missing), at_once):
+            if first and not await self._until(time.monotonic() + delay_s):
+                return
+            async with asyncio.TaskGroup() as group:
+                for one in missing[first : first + at_once]:
+                    group.create_task(self._submit(one, time.monotonic()))
+
+    async def churn(self, pairs: Sequence[tuple[Planned, Planned]], rate: float, start_s: float) -> None:
+        """Deletes the first of each pair and makes the second, at its time."""
+        missing = [(old, new) for old, new in pairs if new.number not in self._submitted.all]
+        async with asyncio.TaskGroup() as group:
+            for at, (old, new) in enumerate(missing):
+                at_s = start_s + at / rate
+                if not await self._until(at_s):
+                    return
+                group.create_task(self._delete(old, at_s))
+                group.create_task(self._submit(new, at_s))
+
+    def _missing(self, planned: Sequence[Planned]) -> list[Planned]:
+        return [one for one in planned if one.number not in self._submitted.all]
+
+    async def _submit(self, one: Planned, intended_s: float) -> None:
         attempts: list[Attempt] = []
         problem = ""
         try:
-            body = render(self._manifest, self._work.prefix, number)
-            name = f"{self._work.prefix}-{number}"
-            await self._client.create(body, resource=self._resource, name=name, attempts=attempts)
-        except AlreadyExists:
-            pass  # made by an earlier life of this driver, which did not come to write it down
-        except KubernetesError as error:
-            problem = str(error)
-        sent_s = next((one.sent_s for one in attempts if one.sent_s is not None), None)
-        answered_s = attempts[-1].answered_s if attempts else None
-        refusals = tuple(one.status for one in attempts if one.status >= 300)
+            await self._place.create(one, attempts)
+        except NotMade as error:
+            problem = str(error)[:MOST] or "it was refused without a word"
         self._submitted.add(
             Submission(
-                number, intended_s, sent_s, None if problem else answered_s, len(attempts), refusals, problem[:MOST]
+                number=one.number,
+                intended_s=intended_s,
+                sent_s=next((tried.sent_s for tried in attempts if tried.sent_s is not None), None),
+                acknowledged_s=attempts[-1].answered_s if attempts and not problem else None,
+                attempts=len(attempts),
+                refusals=tuple(tried.status for tried in attempts if tried.status >= 300),
+                problem=problem,
+                of=one.of.name,
+                namespace=one.namespace,
+                phase=one.phase,
+                waited_s=sum(tried.wait_s for tried in attempts),
             )
         )
 
-
-async def _until(at_s: float, stopping: asyncio.Event) -> bool:
-    """Whether it is time; not when the driver is told to end before."""
-    while (left_s := at_s - time.monotonic()) > 0:
-        if left_s < SPIN_S:
-            await asyncio.sleep(0)
-            continue
+    async def _delete(self, one: Planned, intended_s: float) -> None:
         try:
-            await asyncio.wait_for(stopping.wait(), left_s - SPIN_S / 2)
-            return False
-        except TimeoutError:
-            pass
-    return not stopping.is_set()
+            await self._place.delete(one)
+            self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))
+        except NotMade as error:
+            self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:MOST]))
+
+    async def _until(self, at_s: float) -> bool:
+        """Whether it is time; not when the driver is told to end before."""
+        while (left_s := at_s - time.monotonic()) > 0:
+            if left_s < SPIN_S:
+                await asyncio.sleep(0)
+                continue
+            try:
+                await asyncio.wait_for(self._stopping.wait(), left_s - SPIN_S / 2)
+                return False
+            except TimeoutError:
+                pass
+        return not self._stopping.is_set()

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -37,7 +36,7 @@ SYNCED = "synced"  # printed when everything that is there has been seen
 class WatchWork(msgspec.Struct, frozen=True):
     kubeconfig: str | None
     context: str | None
-    namespace: str
+    namespaces: tuple[str, ...]
     selector: str
     stamps: str
     blind_since_s: float | None = None  # an earlier watch of the same workloads ended then
@@ -128,12 +127,21 @@ _ORDER = (POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELET
 
 async def follow(work: WatchWork) -> None:
     access = load_access(Path(work.kubeconfig) if work.kubeconfig else None, work.context)
-    stamps = Stamps(Path(work.stamps), work.blind_since_s)
-    async with Kubernetes(replace(access, namespace=work.namespace)) as client:
-        async for event in client.watch(PODS, WorkloadPod, labels=work.selector, keep=False):
+    waiting = set(work.namespaces)
+
+    async def follow_one(namespace: str) -> None:
+        stamps = Stamps(Path(work.stamps), work.blind_since_s)
+        watch = client.watch(PODS, WorkloadPod, namespace=namespace, labels=work.selector, keep=False)
+        async for event in watch:
             stamps.take(event)
-            if event.object is None and not event.relisted:
-                print(SYNCED, flush=True)
+            if event.object is None and namespace in waiting:
+                waiting.discard(namespace)
+                if not waiting:
+                    print(SYNCED, flush=True)
+
+    async with Kubernetes(access) as client, asyncio.TaskGroup() as group:
+        for namespace in work.namespaces:
+            group.create_task(follow_one(namespace))
 
 
 async def _main(path: Path) -> None:

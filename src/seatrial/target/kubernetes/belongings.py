@@ -6,7 +6,8 @@ async with Belongings(client, options, "nightly-1", "69b56f04", 1) as mine:
 1. While the block is open, the run counts as being worked on; when it ends, everything of this attempt goes, and
    nothing of another. Of a driver that was killed it goes with `seatrial reap`, or by itself after some days, as
    everything of a run does.
-2. What owns and what is owned share a namespace: other namespaces, and kinds without one, are refused.
+2. What owns and what is owned share a namespace: other namespaces, and kinds without one, are refused. An attempt in
+   several has one of these in each; the one in the target's own names the others (`elsewhere`), and they go with it.
 """
 
 import asyncio
@@ -26,9 +27,18 @@ WORKLOAD = "workload"  # the part of a run that these are
 
 
 class Belongings:
-    def __init__(self, client: Kubernetes, options: KubernetesOptions, run: str, cell: str, attempt: int) -> None:
+    def __init__(
+        self,
+        client: Kubernetes,
+        options: KubernetesOptions,
+        run: str,
+        cell: str,
+        attempt: int,
+        elsewhere: tuple[str, ...] = (),
+    ) -> None:
         self._namespace, self._options = client.access.namespace, options
         self._run = RunObject(client, options, run, of=f"{cell}-{attempt}")
+        self._run.elsewhere = elsewhere
         own = {"cell": names.label_value(cell), "attempt": str(attempt)}
         self.labels = {**names.run_labels(run, WORKLOAD), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
         # Of all that belongs to this attempt: another of the same run may be at work beside it.

@@ -13,6 +13,7 @@ from seatrial.target.protocol import TargetError
 MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
 RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
 JOB_DATA, HOLDER, RENEWED = "seatrial/job-data", "seatrial/holder", "seatrial/renewed"  # annotations
+ELSEWHERE = "seatrial/namespaces"  # annotation of an object of a run: where else there is one of the same name
 
 TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
 PLACE = "/seatrial"  # in every pod

@@ -136,6 +136,7 @@ class RunObject:
     ) -> None:
         """`of` one attempt of the run: an object of its own, which owns what a driver makes and ends with that."""
         self.run, self._of = run, of
+        self.elsewhere: tuple[str, ...] = ()  # namespaces with an object of the same name, that goes with this one
         self.image = ""  # of a job of the run
         # Why this process cannot go on with the run: its credentials are no longer valid (nothing else may notice for
         # hours), or another machine has taken the run over.
@@ -197,7 +198,10 @@ class RunObject:
         wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
         wanted["metadata"]["name"] = self.name
         with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
-            wanted["metadata"].setdefault("annotations", {}).update(await self._beats())
+            annotations = wanted["metadata"].setdefault("annotations", {})
+            annotations.update(await self._beats())
+            if self.elsewhere:
+                annotations[names.ELSEWHERE] = " ".join(self.elsewhere)
             try:
                 found = await self._client.create(wanted, Annotated, resource=JOBS)
             except AlreadyExists:

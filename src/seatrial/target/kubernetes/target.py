@@ -351,6 +351,7 @@ class KubernetesTarget:
         name = self._parsed(handle).name
         with target_errors(f"cannot remove {handle}"):
             run = await self._others_run(handle, name)
+            await self._remove_elsewhere(name)
             deleted = await self._ender.delete(name)
             if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
@@ -362,6 +363,13 @@ class KubernetesTarget:
         self._watcher.forget(handle)
         await self._collector.forget(handle)
         self._annotations.pop(handle, None)
+
+    async def _remove_elsewhere(self, name: str) -> None:
+        """What the object of a driver names in other namespaces: the cluster removes what those own."""
+        with contextlib.suppress(NotFound):
+            found = await self._client.get(JOBS, name, Annotated)
+            for namespace in found.metadata.annotations.get(names.ELSEWHERE, "").split():
+                await self._client.delete(JOBS, name, namespace=namespace)
 
     async def _others_run(self, handle: str, name: str) -> str:
         """The label of a job's run, when this process does not work on that; its object goes with its last job."""

@@ -10,15 +10,16 @@ import msgspec
 from seatrial.check import check_job
 from seatrial.check.scale import check_scale
 from seatrial.job import Environment, Observation, Part, Resources, Step
-from seatrial.job.scale import ScaleWork
+from seatrial.job.scale import Beside, ScaleWork, WorkloadClass
 from seatrial.suite import HERE, Cell, SuiteError, substitute
 from seatrial.suite.problem import Problem, SourceMark
 from seatrial.trial.arrivals import read_trace
 from seatrial.trial.job import make_job
 from seatrial.trial.protocol import Judgement
-from seatrial.trial.scale.model import ScaleTrial
+from seatrial.trial.scale.model import BACKGROUND, FILL, ONE, ScaleTrial
 from seatrial.trial.scale.template import BadTemplate
 from seatrial.trial.scale.workload import manifest_of
+from seatrial.trial.scale.workload_model import Workload
 
 DRIVER = "driver"
 
@@ -30,14 +31,13 @@ class ScaleKind:
     def gather(self, cell: Cell) -> dict[str, Any]:
         """Raises SuiteError, with the place of what is wrong in a file."""
         model = _model(cell)
-        template, claim, trace = model.workload.template, model.workload.claim, model.arrivals.trace
-        try:
-            manifest = manifest_of(
-                model.workload, _read(cell, template) if template else "", _read(cell, claim) if claim else ""
-            )
-        except BadTemplate as error:
-            raise _problem(cell, template or "", error.line, error.column, str(error)) from None
-        return {"manifest": manifest, "times": read_trace(cell.directory / substitute(trace, cell)) if trace else []}
+        trace = model.arrivals.trace
+        manifests = {
+            place[-1] if place[0] == "workloads" else place[0]: _manifest(cell, one)
+            for place, one in model.every_workload().items()
+        }
+        times = read_trace(cell.directory / substitute(trace, cell)) if trace else []
+        return {"manifests": manifests, "times": times}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
         model = _model(cell)
@@ -48,13 +48,16 @@ class ScaleKind:
             cell=cell.hash,
             attempt=attempt,
             prefix=f"scale-{digest}",
-            manifest=cell.gathered["manifest"],
-            pods=model.workload.pods,
+            classes=_classes(cell),
             count=model.count,
             arrivals=model.arrivals.work(tuple(cell.gathered["times"])),
+            namespaces=tuple(substitute(one, cell) for one in model.namespaces),
             until=model.until,
             settle_s=model.settle_s,
             seed=model.seed,
+            background=_background(cell),
+            fill=_fill(cell),
+            churn=model.churn.work() if model.churn else None,
         )
         driver = msgspec.structs.replace(
             job,
@@ -76,6 +79,39 @@ class ScaleKind:
 def _model(cell: Cell) -> ScaleTrial:
     assert isinstance(cell.model, ScaleTrial)
     return cell.model
+
+
+def _classes(cell: Cell) -> tuple[WorkloadClass, ...]:
+    model = _model(cell)
+    if model.workload is not None:
+        return (_class(cell, ONE, model.workload),)
+    return tuple(_class(cell, name, one, one.weight) for name, one in model.workloads.items())
+
+
+def _class(cell: Cell, name: str, workload: Workload, weight: float = 1.0) -> WorkloadClass:
+    command = () if workload.template else workload.command
+    manifest = cell.gathered["manifests"][name]
+    return WorkloadClass(name, manifest, workload.pods, weight, command, workload.gpus, dict(workload.node_selector))
+
+
+def _fill(cell: Cell) -> Beside | None:
+    fill = _model(cell).fill
+    if fill is None:
+        return None
+    return Beside(fill.count, _class(cell, FILL, fill.workload) if fill.workload else None, fill.within_s)
+
+
+def _background(cell: Cell) -> Beside | None:
+    background = _model(cell).background
+    return Beside(background.count, _class(cell, BACKGROUND, background.workload)) if background else None
+
+
+def _manifest(cell: Cell, workload: Workload) -> dict[str, Any]:
+    template, claim = workload.template, workload.claim
+    try:
+        return manifest_of(workload, _read(cell, template) if template else "", _read(cell, claim) if claim else "")
+    except BadTemplate as error:
+        raise _problem(cell, template or "", error.line, error.column, str(error)) from None
 
 
 def _read(cell: Cell, path: str) -> str:

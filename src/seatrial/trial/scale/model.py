@@ -1,60 +1,45 @@
-"""What users write of a scale trial: a workload, how many of it come when, and what is asked of their stages."""
+"""What users write of a scale trial: workloads, how many of them come when, and what is asked of their stages."""
 
 import re
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.bound import FixedBound
 from seatrial.job.scale import STAGES
-from seatrial.suite import Duration, Model, Runtime, Text, TrialModel
+from seatrial.suite import Duration, Runtime, Text, TrialModel
 from seatrial.trial import bounds
-from seatrial.trial.arrivals import ArrivalsModel
+from seatrial.trial.scale.phases import Background, ChurnModel, Fill, ScaleArrivals
+from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
 COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
-_FIGURES = bounds.Figures(
-    "a scale trial", STAGES, COUNTS, re.compile(r"p(50|90|95|99)"), "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
-)
+FILL, BACKGROUND, ONE = "fill", "background", "workload"  # names of classes that users do not name
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
+_PART = re.compile(r"p(50|90|95|99)")
 
 
-class Workload(Model):
-    """One workload: built in, or any object of any kind from a file."""
-
-    kind: Literal["pod", "job", "jobset", "pytorchjob"] | None = Field(None, description="One that is built in.")
-    template: Text | None = Field(None, description="File with its manifest, relative to the suite.")
-    values: dict[Text, Any] = Field({}, description="Texts of the template, and what each is replaced with.")
-    claim: Text | None = Field(None, description="File with a volume claim, which goes to the end of the spec.")
-    queue: Text | None = Field(None, description="LocalQueue of Kueue that admits it.")
-    pods: int = Field(1, strict=True, ge=1, le=10_000, description="Pods that each workload has.")
-    gpus: int = Field(0, strict=True, ge=0, description="GPUs of each pod of one that is built in.")
-    cpu: Text = Field("100m", description="CPU of each pod of one that is built in.")
-    memory: Text = Field("64Mi", description="Memory of each pod of one that is built in.")
-    image: Text = Field("busybox", description="Image of one that is built in.")
-    command: tuple[Text, ...] = Field(("true",), description="What one that is built in runs.")
-    node_selector: dict[Text, Text] = Field({}, alias="select", description="Labels of the nodes that it may run on.")
-    tolerate: tuple[Text, ...] = Field((), description="Keys of taints that it does not mind.")
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.kind is None) == (self.template is None):
-            raise ValueError("a workload is exactly one of `kind`, which is built in, and `template`, a file")
-        if self.template is None and (self.values or self.claim):
-            raise ValueError("`values` and `claim` are for a `template`: a workload that is built in has none")
-        if self.kind == "pod" and (self.pods > 1 or self.queue):
-            raise ValueError("a pod is one pod, and waits in no queue: take `kind: job`, jobset or pytorchjob")
-        return self
-
-
-def parse_bound(name: str, value: Any) -> FixedBound:
-    """Of `scheduled.p99: 30s`, `failed: 0`, `rate: ">=45"`."""
-    return bounds.parse_bound(name, value, _FIGURES)
+def parse_bound(name: str, value: Any, classes: Collection[str] = ()) -> FixedBound:
+    """Of `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`."""
+    durations = [*STAGES, *(f"{one}.{stage}" for one in classes for stage in STAGES)]
+    choice = "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
+    return bounds.parse_bound(name, value, bounds.Figures("a scale trial", durations, COUNTS, _PART, choice))
 
 
 class ScaleTrial(TrialModel):
     kind: Literal["scale"] = "scale"
-    workload: Workload = Field(description="What is made, again and again.")
+    workload: Workload | None = Field(None, description="What is made, again and again.")
+    workloads: dict[Text, MixedWorkload] = Field(
+        {},
+        description="Or several classes of workloads by name, each as often as its weight says.",
+        examples=[{"single": {"kind": "job", "gpus": 1, "weight": 8}, "gang": {"kind": "job", "pods": 8, "gpus": 1}}],
+    )
+    namespaces: tuple[Text, ...] = Field((), description="Where they are made, in turn; default: the target's own.")
     count: int = Field(strict=True, ge=1, le=1_000_000, description="How many.")
-    arrivals: ArrivalsModel = Field(description="When they are made, whatever became of those before.")
+    arrivals: ScaleArrivals = Field(description="When they are made, whatever became of those before.")
+    background: Background | None = Field(None, description="Workloads that find no place, made before all others.")
+    fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no figure.")
+    churn: ChurnModel | None = Field(None, description="Replaces the oldest by new ones, once the others have come.")
     until: Literal["created", "scheduled", "started", "ready", "finished"] = Field(
         "started", description="The stage at which a workload is done."
     )
@@ -62,29 +47,62 @@ class ScaleTrial(TrialModel):
     bounds: dict[Text, Any] = Field(
         {}, description="What figures must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
     )
-    seed: int = Field(0, strict=True, ge=0, description="Of arrivals by chance.")
+    seed: int = Field(0, strict=True, ge=0, description="Of arrivals by chance, and of the order of a mix.")
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"bounds"})
 
-    @field_validator("bounds")
+    @field_validator("workloads")
     @classmethod
-    def _bounds(cls, bounds: dict[str, Any]) -> dict[str, Any]:
-        for name, value in bounds.items():
-            parse_bound(name, value)
-        return {"failed": 0, "unfinished": 0, **bounds}
+    def _names(cls, workloads: dict[str, MixedWorkload]) -> dict[str, MixedWorkload]:
+        for name in workloads:
+            if not _NAME.fullmatch(name) or name in (FILL, BACKGROUND, *STAGES, *COUNTS):
+                raise ValueError(f"{name!r} cannot name a class of workloads: small letters, digits and -, no stage")
+        return workloads
+
+    @field_validator("namespaces")
+    @classmethod
+    def _once(cls, namespaces: tuple[str, ...]) -> tuple[str, ...]:
+        twice = [one for one in namespaces if namespaces.count(one) > 1]
+        if twice:
+            raise ValueError(f"namespace {twice[0]!r} is named twice")
+        return namespaces
 
     @model_validator(mode="after")
-    def _place(self) -> Self:
+    def _together(self) -> Self:
         if self.target is None:
             raise ValueError("a scale trial makes its workloads on a cluster: name it, `target: NAME`")
+        if (self.workload is None) == (not self.workloads):
+            raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
+        if self.churn is not None and self.until == "finished":
+            raise ValueError("churn deletes what is there, and `until: finished` waits until nothing is")
+        return self
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        self.scale_bounds()
         return self
 
     def scale_bounds(self) -> tuple[FixedBound, ...]:
-        return tuple(parse_bound(name, value) for name, value in self.bounds.items())
+        given = {"failed": 0, "unfinished": 0, **self.bounds}
+        return tuple(parse_bound(name, value, self.workloads) for name, value in given.items())
+
+    def every_workload(self) -> dict[tuple[str, ...], Workload]:
+        """By its place in the suite."""
+        found: dict[tuple[str, ...], Workload] = {("workloads", name): one for name, one in self.workloads.items()}
+        for field, one in ((ONE, self.workload), (FILL, self.fill), (BACKGROUND, self.background)):
+            if isinstance(one, Workload):
+                found[field,] = one
+            elif one is not None and one.workload is not None:
+                found[field, ONE] = one.workload
+        return found
 
     def needed_files(self) -> tuple[tuple[tuple[str | int, ...], str], ...]:
-        named = {"template": self.workload.template, "claim": self.workload.claim}
-        return tuple((("workload", field), file) for field, file in named.items() if file)
+        named = [
+            ((*place, field), getattr(one, field))
+            for place, one in self.every_workload().items()
+            for field in ("template", "claim")
+        ]
+        return tuple((place, file) for place, file in named if file)
 
     def step_names(self, runtime: Runtime | None) -> tuple[str, ...]:
         return ("driver",)

@@ -1,15 +1,17 @@
 """The manifest of one workload: built in (`templates/`), or a user's template with its values put in. Pure."""
 
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
 
-from seatrial.trial.scale.model import Workload
 from seatrial.trial.scale.template import rendered
+from seatrial.trial.scale.workload_model import Workload
 
 QUEUE = "kueue.x-k8s.io/queue-name"
+FRACTION = "gpu-fraction"  # of KAI and of Run:ai: a part of a GPU is no resource of Kubernetes
 _CONTAINER = {"pytorchjob": "pytorch"}  # the name that its operator looks for
 
 
@@ -19,6 +21,8 @@ def manifest_of(workload: Workload, template: str, claim: str = "") -> dict[str,
         made = rendered(template, workload.values, claim)
     else:
         made = {"metadata": {}, **_filled(_built_in(_file_of(workload)), _slots(workload))}
+        for pod in _with_containers(made) if 0 < workload.gpus < 1 else ():
+            pod.setdefault("metadata", {})["annotations"] = {FRACTION: f"{workload.gpus:g}"}
     if workload.queue:
         made["metadata"]["labels"] = {**(made["metadata"].get("labels") or {}), QUEUE: workload.queue}
     return made
@@ -55,9 +59,18 @@ def _filled(value: Any, slots: dict[str, Any]) -> Any:
     return slots.get(value, value) if isinstance(value, str) else value
 
 
+def _with_containers(value: Any) -> Iterator[dict[str, Any]]:
+    """Every pod, or template of pods, in it."""
+    if isinstance(value, dict) and "containers" in (value.get("spec") or ()):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _with_containers(one)
+
+
 def _pod_spec(workload: Workload) -> dict[str, Any]:
     requests = {"cpu": workload.cpu, "memory": workload.memory}
-    gpus = {"nvidia.com/gpu": str(workload.gpus)} if workload.gpus else {}
+    gpus = {"nvidia.com/gpu": f"{workload.gpus:g}"} if workload.gpus >= 1 else {}
     container = {
         "name": _CONTAINER.get(str(workload.kind), "main"),
         "image": workload.image,
@@ -69,4 +82,8 @@ def _pod_spec(workload: Workload) -> dict[str, Any]:
         spec["nodeSelector"] = dict(workload.node_selector)
     if workload.tolerate:
         spec["tolerations"] = [{"key": key, "operator": "Exists"} for key in workload.tolerate]
+    if workload.priority:
+        spec["priorityClassName"] = workload.priority
+    if workload.scheduler:
+        spec["schedulerName"] = workload.scheduler
     return spec

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from seatrial.drive.driver import Driver
+from seatrial.drive.search import Try, search
 from seatrial.drive.serving.client import Client
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.run import run_load
@@ -15,9 +16,6 @@ from seatrial.drive.serving.load.scrape import Scrape
 from seatrial.job.load import LOAD, LoadSummary, LoadWork, broken_bounds
 from seatrial.job.serving import ServingWork
 
-CLOSE = 1.1  # a search ends when the rate that holds and the one that does not are this close
-MOST_STAGES = 24
-SLOWEST = 16  # so many times slower than the first rate is the last to try
 REQUESTS, METRICS = "load-requests.jsonl", "load-metrics.jsonl"
 
 
@@ -37,30 +35,27 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
 
 
 async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> dict[str, Any]:
-    """Doubles the rate until the bounds break, halves it until they hold, and then goes between the two."""
-    holds: LoadSummary | None = None
-    low, high, rate, late = 0.0, 0.0, load.arrivals.rate, False
+    """The highest rate that keeps the bounds, and what was measured at each that was tried."""
     stages: list[dict[str, Any]] = []
-    while len(stages) < MOST_STAGES and not driver.stopping.is_set():
+
+    async def attempt(rate: float) -> Try[LoadSummary]:
         arrivals = msgspec.structs.replace(load.arrivals, rate=rate)
         driver.progress(f"load: {rate:.4g}/s")
         summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
-        late = summary.lag_s > load.lag_s
-        broken = broken_bounds(load.bounds, summary)
+        tried = Try(rate, broken_bounds(load.bounds, summary), summary.lag_s > load.lag_s, summary)
         small = msgspec.structs.replace(summary, series=[])
-        stages.append({"rate": rate, "broken": broken, "late": late, "summary": small})
-        if late:
-            break
-        if broken:
-            high = rate
-        else:
-            low, holds = rate, summary
-        found = high and low and high / low <= CLOSE
-        if found or (not high and rate >= load.most_rate) or (not low and rate <= load.arrivals.rate / SLOWEST):
-            break
-        rate = (low * high) ** 0.5 if low and high else min(rate * 2, load.most_rate) if low else rate / 2
-    return {"stages": stages, "peak": low, "broke_at": high, "late": late, "summary": holds}
+        stages.append({"rate": rate, "broken": tried.broken, "late": tried.late, "summary": small})
+        return tried
+
+    found = await search(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
+    return {
+        "stages": stages,
+        "peak": found.low,
+        "broke_at": found.high,
+        "late": found.late,
+        "summary": found.holds,
+    }
 
 
 def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | None = None) -> None:

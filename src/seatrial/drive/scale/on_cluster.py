@@ -1,0 +1,205 @@
+"""Workloads on a Kubernetes cluster, in one namespace or several.
+
+In each namespace an object of the attempt owns what is made there, so that `remove`, `reap` and the cluster itself
+clean it. Manifests are rendered to bytes before the clock starts."""
+
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import orjson
+
+from seatrial.drive.driver import Driver, DriverError
+from seatrial.drive.scale.canary import Canary
+from seatrial.drive.scale.place import NotMade
+from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.stages import read_stamps
+from seatrial.drive.scale.watch import SYNCED, WatchWork
+from seatrial.job.scale import NAME, NUMBER, STAMPS, WORKLOAD_LABEL, ScaleWork, WorkloadClass
+from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Chosen, Kubernetes, KubernetesError, Resource, load_access
+from seatrial.target import TargetError
+from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.target.kubernetes.errors import target_error
+from seatrial.target.kubernetes.manifest.marks import pod_metadata
+from seatrial.target.kubernetes.options import KubernetesOptions
+
+POLL_S = 0.25
+GONE_S = 600.0  # for the deletion of all workloads
+WATCH_S = 60.0  # for the first list
+
+
+@contextlib.asynccontextmanager
+async def cluster_place(driver: Driver, work: ScaleWork, plan: Plan) -> AsyncIterator["ClusterPlace"]:
+    """Raises DriverError when the cluster cannot be used."""
+    assert driver.peer is not None
+    options = KubernetesOptions.model_validate(driver.peer.options)
+    try:
+        access = load_access(options.kubeconfig, options.context)
+        access = replace(access, namespace=options.namespace or access.namespace)
+        async with contextlib.AsyncExitStack() as opened:
+            client = await opened.enter_async_context(Kubernetes(access, at_once=work.at_once))
+            others = tuple(one for one in work.namespaces if one != access.namespace)
+            mine: dict[str, Belongings] = {}
+            for namespace in (access.namespace, *others):  # the first, in which `reap` looks, names the others
+                elsewhere = () if mine else others
+                there = client.within(namespace)
+                belongings = Belongings(there, options, work.run, work.cell, work.attempt, elsewhere)
+                mine[namespace] = await opened.enter_async_context(belongings)
+            yield ClusterPlace(driver, work, plan, client, mine, options)
+    except (KubernetesError, TargetError) as error:
+        raise DriverError(f"the cluster cannot be used: {error}") from error
+
+
+def render(manifest: bytes, prefix: str, number: int) -> bytes:
+    """The manifest of one workload, with its name and its number in their places."""
+    name = f"{prefix}-{number}"
+    return manifest.replace(NUMBER.encode(), str(number).encode()).replace(NAME.encode(), name.encode())
+
+
+class ClusterPlace:
+    """Implements `Place`."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        work: ScaleWork,
+        plan: Plan,
+        client: Kubernetes,
+        mine: dict[str, Belongings],
+        options: KubernetesOptions,
+    ) -> None:
+        self._driver, self._work, self._plan, self._options = driver, work, plan, options
+        self._client, self._mine = client, mine
+        self._home, self._selector = client.access.namespace, mine[client.access.namespace].selector
+        self._resources: dict[str, Resource] = {}  # by class
+        self._manifests: dict[tuple[str, str], bytes] = {}  # by class and namespace
+        self._canary: Canary | None = None
+
+    async def check(self) -> None:
+        """Templates that the server refuses are told before the first one is sent: one of each, in each namespace."""
+        first: dict[tuple[str, str], Planned] = {}
+        for one in self._plan.all.values():
+            first.setdefault((one.of.name, one.namespace), one)
+        for of in self._plan.classes:
+            self._resources[of.name] = await self._client.resource_of(of.manifest)
+        for place, one in first.items():
+            self._manifests[place] = orjson.dumps(self._own(one.of, one.namespace))
+            await self._try(one)
+
+    def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
+        """With a label on the workload and on its pods that says which one it is."""
+        made = self._mine[namespace or self._home].own(of.manifest, self._resources[of.name])
+        made["metadata"]["name"] = NAME
+        for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
+            metadata["labels"][WORKLOAD_LABEL] = NUMBER
+        return made
+
+    async def _try(self, one: Planned) -> None:
+        try:
+            await self._create(one, dry_run=True)
+        except AlreadyExists:
+            return  # by an earlier life of this driver
+        except KubernetesError as error:
+            what = self._resources[one.of.name].kind
+            raise DriverError(f"the server refuses such a {what} ({one.of.name}): {target_error(error)}") from error
+
+    async def _create(self, one: Planned, **how: Any) -> None:
+        resource, name = self._resources[one.of.name], self._name(one)
+        body = render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number)
+        await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
+
+    def _name(self, one: Planned) -> str:
+        return f"{self._work.prefix}-{one.number}"
+
+    async def create(self, one: Planned, attempts: list[Attempt]) -> None:
+        try:
+            await self._create(one, attempts=attempts)
+        except AlreadyExists:
+            pass  # made by an earlier life of this driver, which did not come to write it down
+        except KubernetesError as error:
+            raise NotMade(str(error)) from error
+
+    async def delete(self, one: Planned) -> None:
+        resource = self._resources[one.of.name]
+        try:
+            await self._client.delete(resource, self._name(one), namespace=one.namespace or None, grace_s=0)
+        except KubernetesError as error:
+            raise NotMade(str(error)) from error
+
+    # ---- the watch
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        self._canary = Canary(self._client, self._mine[self._home], self._work.prefix)
+        async with self._watcher(), self._canary:
+            yield
+
+    def lags(self) -> list[float]:
+        return self._canary.lags(self._driver.files / STAMPS) if self._canary else []
+
+    @contextlib.asynccontextmanager
+    async def _watcher(self) -> AsyncIterator[None]:
+        path, stamps = self._driver.files / "watch.json", self._driver.files / STAMPS
+        last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
+        kubeconfig = str(self._options.kubeconfig.expanduser().absolute()) if self._options.kubeconfig else None
+        work = WatchWork(kubeconfig, self._options.context, tuple(self._mine), self._selector, str(stamps), last_s)
+        path.write_bytes(msgspec.json.encode(work))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "seatrial.drive.scale.watch", str(path),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(WATCH_S):
+                first = await process.stdout.readline()
+            if first.strip().decode() != SYNCED:
+                raise DriverError(f"the watch of the workloads ended at once, with {await process.wait()}")
+            yield
+            if process.returncode is not None:
+                raise DriverError(f"the watch of the workloads ended before they did, with {process.returncode}")
+        except TimeoutError:
+            raise DriverError(f"the watch of the workloads saw nothing within {WATCH_S:g} s") from None
+        finally:
+            process.stdin.close()
+            if process.returncode is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(10):
+                        await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            path.unlink(missing_ok=True)
+
+    # ---- the end
+
+    async def clean(self) -> str:
+        """Deleted by their label, together; and waited for."""
+        until_s, problem = time.monotonic() + GONE_S, "some are still there"
+        waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine}
+        asked: set[tuple[Resource, str]] = set()
+        while time.monotonic() < until_s:
+            for resource, namespace in list(waiting):
+                try:
+                    if await self._gone(resource, namespace, asked):
+                        waiting.discard((resource, namespace))
+                except KubernetesError as error:
+                    problem = str(error)
+                    if error.lasting:  # a right that is missing does not come by waiting
+                        return problem
+            if not waiting:
+                return ""
+            await asyncio.sleep(POLL_S)
+        return problem
+
+    async def _gone(self, resource: Resource, namespace: str, asked: set[tuple[Resource, str]]) -> bool:
+        chosen: Chosen = {"labels": self._selector, "namespace": namespace}
+        if (resource, namespace) not in asked and resource in self._resources.values():
+            await self._client.delete_all(resource, grace_s=0, **chosen)
+            asked.add((resource, namespace))
+        return not await self._client.has_any(resource, **chosen)

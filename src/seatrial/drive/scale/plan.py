@@ -1,0 +1,55 @@
+"""Which workloads there will be: of which class each is, in which namespace, and what it is for. Pure, by a seed."""
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seatrial.job.scale import BACKGROUND, CHURN, FILL, MEASURED, Beside, ScaleWork, WorkloadClass
+
+
+class Planned(NamedTuple):
+    number: int
+    phase: str
+    of: WorkloadClass
+    namespace: str  # empty: the target's own
+
+
+class Plan:
+    """Numbers are given once, in the order of the phases: no two workloads of an attempt share one."""
+
+    def __init__(self, work: ScaleWork) -> None:
+        self._work = work
+        self._next = 0
+        self.all: dict[int, Planned] = {}
+        self.background = self._beside(BACKGROUND, work.background)
+        self.fill = self._beside(FILL, work.fill)
+        self.measured = self._make(MEASURED, work.count, work.classes)
+        churn = work.churn
+        self.churned = self._make(CHURN, round(churn.rate * churn.seconds), work.classes) if churn else []
+
+    @property
+    def classes(self) -> list[WorkloadClass]:
+        beside = [one.of for one in (self._work.background, self._work.fill) if one and one.of]
+        return [*self._work.classes, *beside]
+
+    def replacements(self) -> list[tuple[Planned, Planned]]:
+        """What churn deletes, the oldest first, and what it makes in its place."""
+        return list(zip([*self.measured, *self.churned], self.churned, strict=False))
+
+    def pods(self) -> dict[int, int]:
+        return {number: one.of.pods for number, one in self.all.items()}
+
+    def _beside(self, phase: str, beside: Beside | None) -> list[Planned]:
+        if beside is None:
+            return []
+        return self._make(phase, beside.count, (beside.of,) if beside.of else self._work.classes)
+
+    def _make(self, phase: str, count: int, classes: Sequence[WorkloadClass]) -> list[Planned]:
+        """By weight and by chance; a phase has a chance of its own, so that one more changes no other."""
+        chance = random.Random(f"{self._work.seed} {phase}")
+        chosen = chance.choices(classes, [one.weight for one in classes], k=count)
+        namespaces = self._work.namespaces or ("",)
+        first, self._next = self._next, self._next + count
+        made = [Planned(first + at, phase, of, namespaces[at % len(namespaces)]) for at, of in enumerate(chosen)]
+        self.all.update((one.number, one) for one in made)
+        return made

@@ -1,0 +1,133 @@
+"""Which workloads a driver is to make, and in which order its loops send them: by a seed, without a cluster."""
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from seatrial.drive.scale.place import NotMade
+from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.submit import Records, Submitter
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.scale import Beside, Churn, Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.kubernetes import Attempt
+
+SINGLE, GANG = WorkloadClass("single", {}, weight=8), WorkloadClass("gang", {}, pods=8, weight=2)
+
+
+def work(**fields: object) -> ScaleWork:
+    given = {"classes": (SINGLE, GANG), "count": 1000, "arrivals": Arrivals("rate", 1.0), **fields}
+    return ScaleWork("run", "69b56f04", 1, "p", **given)  # type: ignore[arg-type]
+
+
+def test_a_mix_is_by_weight_and_the_same_for_a_seed() -> None:
+    plan = Plan(work(seed=3))
+    found = Counter(one.of.name for one in plan.measured)
+    assert 700 < found["single"] < 900, "8 of 10"
+    assert found["single"] + found["gang"] == 1000
+    assert [one.of.name for one in Plan(work(seed=3)).measured] == [one.of.name for one in plan.measured]
+    assert [one.of.name for one in Plan(work(seed=4)).measured] != [one.of.name for one in plan.measured]
+    assert {plan.pods()[one.number] for one in plan.measured if one.of is GANG} == {8}
+
+
+def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:
+    plain = Plan(work(namespaces=("a", "b", "c")))
+    assert Counter(one.namespace for one in plain.measured) == {"a": 334, "b": 333, "c": 333}
+    more = Plan(work(fill=Beside(10), background=Beside(5, GANG), churn=Churn(2.0, 10.0)))
+    assert [one.of.name for one in more.measured] == [one.of.name for one in plain.measured]
+    assert {one.of.name for one in more.background} == {"gang"}
+    numbers = [one.number for one in (*more.background, *more.fill, *more.measured, *more.churned)]
+    assert numbers == list(range(5 + 10 + 1000 + 20)), "each number once"
+
+
+def test_churn_deletes_the_oldest_that_is_there() -> None:
+    plan = Plan(work(count=3, churn=Churn(1.0, 5.0)))
+    pairs = [(old.number, new.number) for old, new in plan.replacements()]
+    assert pairs == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 7)]
+
+
+class Counting:
+    """A place that takes note: how many were being made at once, and in which order."""
+
+    def __init__(self, refuse: int | None = None) -> None:
+        self.begun: list[int] = []
+        self.deleted: list[int] = []
+        self.now = self.most = 0
+        self._refuse = refuse
+
+    async def create(self, one: Planned, attempts: list[Attempt]) -> None:
+        self.begun.append(one.number)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001 if one.number % 3 else 0.003)
+        self.now -= 1
+        if one.number == self._refuse:
+            attempts.append(Attempt(0.0, 0.0, answered_s=1.0, status=403))
+            raise NotMade("over quota")
+        attempts.append(Attempt(0.0, 0.0, answered_s=time.monotonic(), status=201))
+
+    async def delete(self, one: Planned) -> None:
+        self.deleted.append(one.number)
+
+
+def submitter(
+    place: Counting, folder: Path, stopping: asyncio.Event | None = None
+) -> tuple[Submitter, Records[Submission]]:
+    submitted = Records(folder / "submitted", Submission)
+    deleted = Records(folder / "deleted", Deletion)
+    return Submitter(place, submitted, deleted, stopping or asyncio.Event()), submitted  # type: ignore[arg-type]
+
+
+async def test_waves_send_the_remainder_too(tmp_path: Path) -> None:
+    place, plan = Counting(), Plan(work(count=10))
+    sender, submitted = submitter(place, tmp_path)
+    await sender.waves(plan.measured, 4, 0.001)
+    assert place.begun == list(range(10))
+    assert place.most == 4
+    assert len(submitted.all) == 10
+
+
+async def test_a_closed_loop_has_at_most_so_many_in_flight_and_one_that_is_refused_is_done(tmp_path: Path) -> None:
+    place, plan, there = Counting(refuse=5), Plan(work(count=12)), set[int]()
+    sender, submitted = submitter(place, tmp_path)
+
+    def done() -> set[int]:
+        made = {number for number, one in submitted.all.items() if one.acknowledged_s is not None}
+        assert len({*place.begun} - there - {5}) <= 3
+        there.update(made)
+        return there
+
+    await sender.closed_loop(plan.measured, 3, done)
+    assert sorted(place.begun) == list(range(12))
+    assert submitted.all[5].problem == "over quota"
+    assert submitted.all[5].refusals == (403,)
+
+
+async def test_a_loop_that_was_cut_makes_only_what_is_missing(tmp_path: Path) -> None:
+    plan, stopping = Plan(work(count=20)), asyncio.Event()
+    first = Counting()
+    sender, submitted = submitter(first, tmp_path, stopping)
+    stopping.set()
+    await sender.waves(plan.measured, 6, 0.001)
+    submitted.close()
+    assert len(first.begun) == 6
+    second = Counting()
+    sender, _ = submitter(second, tmp_path)
+    await sender.open_loop(plan.measured, [0.0] * 20, time.monotonic())
+    assert sorted(second.begun) == list(range(6, 20))
+
+
+async def test_churn_deletes_and_makes_in_pairs(tmp_path: Path) -> None:
+    place, plan = Counting(), Plan(work(count=4, churn=Churn(1000.0, 0.006)))
+    sender, submitted = submitter(place, tmp_path)
+    await sender.churn(plan.replacements(), 1000.0, time.monotonic())
+    assert place.deleted == [0, 1, 2, 3, 4, 5]
+    assert sorted(submitted.all) == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("chosen", [1, 2])
+def test_of_two_classes_of_one_weight_both_come(chosen: int) -> None:
+    classes = (WorkloadClass("a", {}), WorkloadClass("b", {}))[:chosen]
+    assert len({one.of.name for one in Plan(work(classes=classes)).measured}) == chosen
