@@ -4,11 +4,10 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Tests wait for processes half of their time: two to a core take two thirds of the time of one to a core.
+PYTEST := $(BIN)/pytest -n 4 --dist worksteal
 PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
-# Tests start Seatrial hundreds of times: compiling its modules anew takes as long as all the rest that it does.
-export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench lock clean packages
@@ -34,6 +33,8 @@ setup: .venv/.complete
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Seatrial needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3."; exit 1; }
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .tools uv
 
+# Tests start Seatrial hundreds of times: compiling its modules anew takes as long as all the rest that it does.
+.venv/.complete: export UV_COMPILE_BYTECODE := 1
 .venv/.complete: requirements.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
 	@$(UV) pip sync --quiet --python .venv --require-hashes requirements.lock
