@@ -6,13 +6,12 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cluster.cluster import Cluster
 from cluster.fixtures import cluster
-from scale.scale_world import WITHIN_S, ScaleWorld, wait_for
+from scale.scale_world import WITHIN_S, ScaleWorld, driver_process, wait_for
 from seatrial.job import Verdict
 from target.kubernetes.on_cluster import namespace_of, objects
 from world import World
@@ -100,12 +99,7 @@ def test_a_driver_that_is_killed_makes_what_is_missing_and_judges_no_time(scale:
     scale.trial(count=150, arrivals={"rate": 30})
     process = scale.start("run", "suite.yaml")
     wait_for(lambda: scale.so_far() > 50)
-    (driver,) = [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and b"seatrial.drive\0scale" in cmdline(entry) and str(scale.folder) in environ(entry)
-    ]
-    os.kill(driver, signal.SIGKILL)
+    os.kill(driver_process(scale), signal.SIGKILL)
     process.communicate(timeout=WITHIN_S)
     assert sorted({one["number"] for one in scale.submissions()}) == list(range(150))
     findings = scale.findings()
@@ -137,17 +131,3 @@ def test_an_interrupt_stops_it_and_removes_all(scale: ScaleWorld) -> None:
     process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130
     scale.assert_nothing_left()
-
-
-def cmdline(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def environ(entry: Path) -> str:
-    try:
-        return (entry / "environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return ""

@@ -7,7 +7,8 @@ import msgspec
 from seatrial.job.arrivals import Arrivals
 
 NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
-WORKLOAD_LABEL = "seatrial/workload"
+PHASE = "SEATRIAL-WORKLOAD-PHASE"
+WORKLOAD_LABEL, PHASE_LABEL = "seatrial/workload", "seatrial/phase"
 CANARY = "canary"
 SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # files of the attempt
 
@@ -71,6 +72,7 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     background: Beside | None = None
     fill: Beside | None = None
     churn: Churn | None = None
+    places: int = 0  # on a machine without a cluster; 0: its CPUs
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,6 +18,7 @@ from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.scale.on_cluster import cluster_place
 from seatrial.drive.scale.place import Place
 from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.processes import ProcessPlace, begin_anew
 from seatrial.drive.scale.stages import (
     Arrived,
     failed_workloads,
@@ -52,11 +53,15 @@ MOST_PROBLEMS = 5
 
 async def drive(driver: Driver) -> None:
     work = convert(driver.work, ScaleWork)
-    if driver.peer is None or driver.peer.kind != "kubernetes":
-        raise DriverError("a scale trial needs a target of kind kubernetes: name one as the trial's `target`")
-    plan = Plan(work)
-    async with cluster_place(driver, work, plan) as place:
-        await _Scale(driver, work, plan, place).run()
+    kind, plan = driver.peer.kind if driver.peer else "none", Plan(work)
+    if kind == "kubernetes":
+        async with cluster_place(driver, work, plan) as place:
+            await _Scale(driver, work, plan, place).run()
+    elif kind == "local":
+        begin_anew(driver)
+        await _Scale(driver, work, plan, ProcessPlace(driver, work, plan)).run()
+    else:
+        raise DriverError(f"a scale trial needs a target of kind kubernetes, or local, and this is of kind {kind}")
 
 
 class _Scale:

@@ -20,7 +20,7 @@ from seatrial.drive.scale.place import NotMade
 from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.drive.scale.stages import read_stamps
 from seatrial.drive.scale.watch import SYNCED, WatchWork
-from seatrial.job.scale import NAME, NUMBER, STAMPS, WORKLOAD_LABEL, ScaleWork, WorkloadClass
+from seatrial.job.scale import NAME, NUMBER, PHASE, PHASE_LABEL, STAMPS, WORKLOAD_LABEL, ScaleWork, WorkloadClass
 from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Chosen, Kubernetes, KubernetesError, Resource, load_access
 from seatrial.target import TargetError
 from seatrial.target.kubernetes.belongings import Belongings
@@ -55,10 +55,10 @@ async def cluster_place(driver: Driver, work: ScaleWork, plan: Plan) -> AsyncIte
         raise DriverError(f"the cluster cannot be used: {error}") from error
 
 
-def render(manifest: bytes, prefix: str, number: int) -> bytes:
-    """The manifest of one workload, with its name and its number in their places."""
-    name = f"{prefix}-{number}"
-    return manifest.replace(NUMBER.encode(), str(number).encode()).replace(NAME.encode(), name.encode())
+def render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
+    """The manifest of one workload, with its name, its number and its phase in their places."""
+    name, own = f"{prefix}-{number}".encode(), str(number).encode()
+    return manifest.replace(NUMBER.encode(), own).replace(NAME.encode(), name).replace(PHASE.encode(), phase.encode())
 
 
 class ClusterPlace:
@@ -96,7 +96,7 @@ class ClusterPlace:
         made = self._mine[namespace or self._home].own(of.manifest, self._resources[of.name])
         made["metadata"]["name"] = NAME
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
-            metadata["labels"][WORKLOAD_LABEL] = NUMBER
+            metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
         return made
 
     async def _try(self, one: Planned) -> None:
@@ -110,7 +110,7 @@ class ClusterPlace:
 
     async def _create(self, one: Planned, **how: Any) -> None:
         resource, name = self._resources[one.of.name], self._name(one)
-        body = render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number)
+        body = render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number, one.phase)
         await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
 
     def _name(self, one: Planned) -> str:
@@ -178,15 +178,16 @@ class ClusterPlace:
 
     # ---- the end
 
-    async def clean(self) -> str:
+    async def clean(self, phase: str = "") -> str:
         """Deleted by their label, together; and waited for."""
+        chosen = f"{self._selector},{PHASE_LABEL}={phase}" if phase else self._selector
         until_s, problem = time.monotonic() + GONE_S, "some are still there"
         waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine}
         asked: set[tuple[Resource, str]] = set()
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
                 try:
-                    if await self._gone(resource, namespace, asked):
+                    if await self._gone(resource, namespace, chosen, asked):
                         waiting.discard((resource, namespace))
                 except KubernetesError as error:
                     problem = str(error)
@@ -197,8 +198,8 @@ class ClusterPlace:
             await asyncio.sleep(POLL_S)
         return problem
 
-    async def _gone(self, resource: Resource, namespace: str, asked: set[tuple[Resource, str]]) -> bool:
-        chosen: Chosen = {"labels": self._selector, "namespace": namespace}
+    async def _gone(self, resource: Resource, namespace: str, labels: str, asked: set[tuple[Resource, str]]) -> bool:
+        chosen: Chosen = {"labels": labels, "namespace": namespace}
         if (resource, namespace) not in asked and resource in self._resources.values():
             await self._client.delete_all(resource, grace_s=0, **chosen)
             asked.add((resource, namespace))

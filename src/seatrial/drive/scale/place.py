@@ -16,7 +16,7 @@ class Place(Protocol):
     2. A workload that an earlier life of the driver made is made: `create` says nothing of it.
     3. While `watching` is open, every stage of every workload is written to the file of stamps as it is seen; what an
        earlier life did not see is written with both ends of the time in which it happened.
-    4. `clean` deletes all, and says why something is left; empty when nothing is."""
+    4. `clean` deletes all, or all of one phase, and says why something is left; empty when nothing is."""
 
     async def check(self) -> None: ...
 
@@ -30,4 +30,4 @@ class Place(Protocol):
         """How late stages were seen, in seconds: measured again and again while it watched."""
         ...
 
-    async def clean(self) -> str: ...
+    async def clean(self, phase: str = "") -> str: ...

@@ -58,6 +58,7 @@ class ScaleKind:
             background=_background(cell),
             fill=_fill(cell),
             churn=model.churn.work() if model.churn else None,
+            places=model.local.places or 0,
         )
         driver = msgspec.structs.replace(
             job,

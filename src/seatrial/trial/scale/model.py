@@ -10,7 +10,7 @@ from seatrial.job.bound import FixedBound
 from seatrial.job.scale import STAGES
 from seatrial.suite import Duration, Runtime, Text, TrialModel
 from seatrial.trial import bounds
-from seatrial.trial.scale.phases import Background, ChurnModel, Fill, ScaleArrivals
+from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, ScaleArrivals
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
 COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
@@ -40,6 +40,7 @@ class ScaleTrial(TrialModel):
     background: Background | None = Field(None, description="Workloads that find no place, made before all others.")
     fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no figure.")
     churn: ChurnModel | None = Field(None, description="Replaces the oldest by new ones, once the others have come.")
+    local: Machine = Field(Machine(), description="On a target of kind local, where workloads are processes.")
     until: Literal["created", "scheduled", "started", "ready", "finished"] = Field(
         "started", description="The stage at which a workload is done."
     )
@@ -70,7 +71,7 @@ class ScaleTrial(TrialModel):
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.target is None:
-            raise ValueError("a scale trial makes its workloads on a cluster: name it, `target: NAME`")
+            raise ValueError("a scale trial makes its workloads on a cluster, or here: name it, `target: NAME`")
         if (self.workload is None) == (not self.workloads):
             raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
         if self.churn is not None and self.until == "finished":

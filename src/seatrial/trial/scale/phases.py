@@ -58,6 +58,12 @@ class Background(Model):
     )
 
 
+class Machine(Model):
+    """Of a target of kind local, where workloads are processes."""
+
+    places: Count | None = Field(None, description="How many processes run at once; default: as many as CPUs.")
+
+
 class ChurnModel(Model):
     """After the measured ones have come: the oldest is deleted and a new one made."""
 
