@@ -21,8 +21,12 @@ from seatrial.kubernetes.config.credentials import Credentials
 from seatrial.plan import PlanError, expand
 from seatrial.report.html.notebook import NotebookError, render_file
 from seatrial.suite import SuiteError, load
+from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file
+from seatrial.suite.cases.read import LIMITS
+from seatrial.suite.source import read_source
 from seatrial.trial.training.curve import CurveError, read_curve
 
+CASES = ROOT / "tests" / "suite" / "cases" / "tester.yaml"
 CURVE = b'{"0": 5.5, "10": 4.2, "20": 3.9}'
 CURVE_CSV = b"step,loss\n0,5.5\n10,4.2\n20,3.9\n"
 PAST = b'[{"run": "nightly-1", "step_time": 2.4, "at": "2026-10-03T06:00:00Z", "passed": true}, {"run": "nightly-2"}]'
@@ -55,6 +59,10 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
         reading("fuzzed-bounds.yaml", lambda path: read_for_trials(path, trials)),
         (SuiteError,),
     )
+    cases = [path.read_bytes() for path in sorted(ROOT.glob("tests/suite/cases/*.yaml"))]
+    as_json = [json.dumps([case_data(case, Dialect.TESTER) for case in read_case_file(CASES).cases]).encode()]
+    yield Kind("cases", cases, mutate.yaml_text, reading("cases.yaml", _cases), (SuiteError,))
+    yield Kind("cases-json", as_json, mutate.json_text, reading("cases.json", _cases), (SuiteError,))
     yield Kind("past-runs", [PAST], mutate.json_text, reading("past.json", read_runs), (SuiteError,))
     yield Kind("past-runs-csv", [PAST_CSV], mutate.log_text, reading("past.csv", read_runs), (SuiteError,))
     yield Kind("curves", [CURVE], mutate.json_text, reading("curve.json", read_curve), (CurveError,))
@@ -69,6 +77,13 @@ def _suite(path: Path) -> object:
     suite = load(path, *plugins.models(), read_for_trials)
     plan = expand(suite)
     return msgspec.json.encode(plan.as_json()) if len(plan.cells) < 1_000 else None
+
+
+def _cases(path: Path) -> object:
+    """Whether a file is read quickly or with the place of everything, it says the same."""
+    found = read_case_file(path)
+    assert found == cases_of(read_source(path, limits=LIMITS))
+    return msgspec.json.encode(found)
 
 
 def _notebook(path: Path) -> object:

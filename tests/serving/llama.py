@@ -20,6 +20,11 @@ def model(precision: str) -> Path:
     return SERVER / "model" / f"tiny-{precision}.gguf"
 
 
+def command(precision: str = "f32") -> str:
+    """That starts it as a part of a trial; the precision may be a placeholder."""
+    return f"exec {sys.executable} {SERVER}/serve.py {model(precision)}"
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -27,11 +32,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def llama(precision: str = "f32", **env: str) -> Iterator[str]:
-    """Its address, while it runs."""
+def started(*argv: str, **env: str) -> Iterator[int]:
+    """The port of a server that says when it is listening, while it runs."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, str(SERVER / "serve.py"), str(model(precision))],
+        [sys.executable, *argv],
         env={**os.environ, "SEATRIAL_PORT": str(port), **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -40,10 +45,17 @@ def llama(precision: str = "f32", **env: str) -> Iterator[str]:
     try:
         assert process.stdout is not None
         assert "listening" in process.stdout.readline()
-        yield f"http://127.0.0.1:{port}"
+        yield port
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
+
+
+@contextmanager
+def llama(precision: str = "f32", **env: str) -> Iterator[str]:
+    """Its address, while it runs."""
+    with started(str(SERVER / "serve.py"), str(model(precision)), **env) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @asynccontextmanager

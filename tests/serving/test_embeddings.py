@@ -1,13 +1,9 @@
 """The rule `embedding`: texts that mean the same, by the embeddings of a real endpoint."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
-from llama import SERVER, free_port, model
+from llama import command, free_port, model, started
 
 from seatrial.drive.driver import DriverError
 from seatrial.drive.serving.embeddings import cosine
@@ -17,7 +13,7 @@ EMBED = """
 import os, sys, threading, xllamacpp
 parameters = xllamacpp.CommonParams()
 parameters.model.path = sys.argv[1]
-parameters.hostnames, parameters.port = ["127.0.0.1"], int(sys.argv[2])
+parameters.hostnames, parameters.port = ["127.0.0.1"], int(os.environ["SEATRIAL_PORT"])
 parameters.n_ctx, parameters.warmup, parameters.embedding = 512, False, True
 parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 server = xllamacpp.Server(parameters)
@@ -33,25 +29,11 @@ CASES = """\
 
 @pytest.fixture
 def embedding() -> Iterator[str]:
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-c", EMBED, str(model("f32")), str(port)],
-        env=os.environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert "listening" in process.stdout.readline()
+    with started("-c", EMBED, str(model("f32"))) as port:
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
 
 
 def suite(world: World, compare: str) -> None:
-    command = f"exec {sys.executable} {SERVER}/serve.py {model('f32')}"
     world.suite(f"""
 name: embedded
 trials:
@@ -59,7 +41,7 @@ trials:
     kind: serving
     model: tiny
     retries: 0
-    server: {{command: '{command}', ready: {{http: /health, within: 60s}}}}
+    server: {{command: '{command()}', ready: {{http: /health, within: 60s}}}}
     cases: [cases.yaml]
     stream: true
     compare: {{{compare}}}

@@ -1,17 +1,16 @@
 """`seatrial record` and `seatrial calibrate` as a user runs them, with llama.cpp."""
 
-import sys
 from pathlib import Path
 
 import pytest
 from llama import CASES as EXAMPLE_CASES
-from llama import SERVER
+from llama import command
 
 from seatrial.job.generation import Mode, StopReason
 from seatrial.suite.cases import read_case_file
 from world import World
 
-COMMAND = f"exec {sys.executable} {SERVER}/serve.py {SERVER}/model/tiny-${{precision}}.gguf"
+COMMAND = command("${precision}")
 CASES = """\
 # Prompts that matter to us.
 - name: greedy   # the usual

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from certificates import authority, certificate
-from llama import CASES, SERVER, behind_tls, llama
+from llama import CASES, behind_tls, command, llama
 
 from engine.asking import WAIT_S, pid_of, until
 from seatrial.job import Verdict
@@ -63,7 +63,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): pass
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
 """
-LLAMA = f"command: 'exec {sys.executable} {SERVER}/serve.py {SERVER}/model/tiny-f32.gguf'"
+LLAMA = f"command: '{command()}'"
 
 
 def suite(world: World, server: str, cases: Any = None, **fields: str) -> None:

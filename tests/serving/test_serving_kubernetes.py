@@ -2,29 +2,40 @@
 driver is killed or the pod deleted no answer is lost, none is asked for again, and nothing is left in either place."""
 
 import importlib.util
-import json
-import os
+import random
 import shutil
-import signal
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import pytest
 from llama import CASES, SERVER, model
+from many_cases import (
+    AT_A_TIME,
+    DRIVER,
+    VICTIMS,
+    answered_so_far,
+    assert_all_accounted_for,
+    assert_all_answered,
+    kill,
+    write_cases,
+)
 
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
-from engine.asking import WAIT_S, pid_of, until
+from engine.asking import WAIT_S, until
 from engine.cluster_world import SHARED, ClusterWorld, cluster_world
 from seatrial.job import Verdict
 from target.kubernetes.on_cluster import namespace_of
-from world import World
+from world import EVERY, World
 
 __all__ = ["real_cluster"]
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
-COUNT = 300
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(7200)]
+FEW = 30
+SHARES = 6 if EVERY else 1  # of all kills at failpoints
+AT_ONCE = 3  # most of the time is spent waiting for the cluster
 
 
 @pytest.fixture
@@ -61,26 +72,12 @@ def trials(far: ClusterWorld, cases: str) -> None:
     env: {{PYTHONPATH: {SHARED}, LD_LIBRARY_PATH: {SHARED}/lib, HOST: 0.0.0.0}}
     server: {{command: "exec python3 {SHARED}/serve.py {SHARED}/tiny-f32.gguf", ready: {{http: /health, within: 5m}}}}
     cases: [{cases}]
-    concurrency: 4
+    concurrency: {AT_A_TIME}
 """)
 
 
-def many(far: ClusterWorld) -> None:
-    cases = [
-        {
-            "name": f"case {number}",
-            "skip_check": True,
-            "request": {"params": {"stopping": {"maxNewTokens": 16}}, "requests": [{"text": f"Number {number} is"}]},
-            "response": {"responses": [{"inputTokenCount": 0}]},
-        }
-        for number in range(COUNT)
-    ]
-    (far.folder / "many.yaml").write_text(json.dumps(cases))
-    trials(far, "many.yaml")
-
-
-def answered(far: ClusterWorld) -> int:
-    return sum(path.read_bytes().count(b'"finished"') for path in far.state.glob("jobs/*/*-driver/records.jsonl"))
+def many(far: ClusterWorld, count: int) -> None:
+    trials(far, write_cases(far, count))
 
 
 def test_a_server_in_a_pod_answers_as_it_does_here(far: ClusterWorld) -> None:
@@ -93,34 +90,70 @@ def test_a_server_in_a_pod_answers_as_it_does_here(far: ClusterWorld) -> None:
     far.gone()
 
 
-def test_a_driver_that_is_killed_goes_on_and_no_answer_is_asked_for_again(far: ClusterWorld) -> None:
-    many(far)
+def delete_pods(far: ClusterWorld) -> bool:
+    """At once, as when their node goes; whether there were any."""
+    return bool(far.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false").strip())
+
+
+@pytest.mark.parametrize("seed", range(30 if EVERY else 3))  # a third for each of them
+def test_a_kill_of_seatrial_driver_or_server_at_a_random_instant(far: ClusterWorld, seed: int) -> None:
+    count, victim = 300, VICTIMS[seed % 3]
+    instant = random.Random(seed).randrange(count)
+    many(far, count)
     process = far.start("run", "suite.yaml")
-    until(lambda: answered(far) > COUNT // 3)
-    driver = pid_of(far, "-m seatrial.drive")
-    assert driver is not None
-    os.kill(driver, signal.SIGKILL)
-    process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0
-    (records,) = far.run().path.glob("cells/*/1/driver/records.jsonl")
-    notes = [json.loads(line).get("data", {}) for line in records.read_text().splitlines()]
-    finished = Counter(note["thing"] for note in notes if note.get("note") == "finished")
-    assert len(finished) == COUNT + 1
-    assert set(finished.values()) == {1}
-    assert far.left() == []
+    until(lambda: sum(answered_so_far(far)) >= instant or process.poll() is not None)
+    if victim == "seatrial":
+        process.kill()
+        process.communicate()
+        far.seatrial("attach", "last", check=0)
+        assert_all_answered(far, count, kills=0)
+    elif victim == "driver":
+        killed = kill(far, DRIVER)
+        process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0
+        assert_all_answered(far, count, kills=int(killed))
+    else:
+        delete_pods(far)
+        process.communicate(timeout=WAIT_S)
+        assert_all_accounted_for(far, count)
+        (cell,) = far.results().cells
+        assert cell.verdict in (Verdict.INFRA, Verdict.PASSED), cell.why
     far.gone()
 
 
-def test_a_server_whose_pod_is_deleted_is_infra_and_so_are_the_cases_that_it_did_not_answer(far: ClusterWorld) -> None:
-    many(far)
-    process = far.start("run", "suite.yaml")
-    until(lambda: answered(far) > COUNT // 3)
-    far.kubectl("delete", "pods", "--all", "--wait=false")
-    process.communicate(timeout=WAIT_S)
-    (cell,) = far.results().cells
-    cases = [finding for finding in cell.findings if finding.step.startswith("case ")]
-    assert len(cases) == COUNT
-    assert cell.verdict is Verdict.INFRA, cell.why
-    assert {finding.verdict for finding in cases} == {Verdict.PASSED, Verdict.INFRA}
-    assert far.left() == []
-    far.gone()
+@pytest.mark.parametrize("share", range(SHARES))
+def test_seatrial_killed_at_each_point_alone_or_with_its_driver_or_server(far: ClusterWorld, share: int) -> None:
+    many(far, FEW)
+    log = far.folder / "points"
+    far.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
+    names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
+    running = len(names) - names[::-1].index("submit done")  # the driver is at work, and nobody has written that down
+    chosen = [(running, victim) for victim in VICTIMS]
+    with ThreadPoolExecutor(AT_ONCE) as executor:
+        every = list(product(range(1, len(names) + 1), VICTIMS))[share::SHARES]
+        for done in [executor.submit(kill_and_attach, far, *one) for one in (every if EVERY else chosen)]:
+            done.result()
+
+
+def kill_and_attach(far: ClusterWorld, point: int, victim: str) -> None:
+    """In a folder and a namespace of its own: the points do not disturb each other."""
+    folder = far.folder / f"point-{point}-{victim}"
+    folder.mkdir()
+    with namespace_of(far.cluster) as namespace:
+        own = cluster_world(World(folder, {**far.env, "SEATRIAL_STATE": str(folder / "state")}), far.cluster, namespace)
+        own.shared.rmdir()
+        own.shared.symlink_to(far.shared)
+        many(own, FEW)
+        killed = own.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(point))
+        assert killed.returncode == -9, f"{point}: {killed.stdout}{killed.stderr}"
+        other = {"seatrial": lambda: False, "driver": lambda: kill(own, DRIVER), "server": lambda: delete_pods(own)}
+        died = other[victim]()
+        attached = own.seatrial("attach", "last")
+        said = f"{point}, {victim}: exit {attached.returncode}\n{attached.stdout}{attached.stderr}"
+        if victim == "server" and died:
+            assert attached.returncode in (0, 3), said
+            assert_all_accounted_for(own, FEW)
+        else:
+            assert attached.returncode == 0, said
+            assert_all_answered(own, FEW, kills=int(died))
+        own.gone()

@@ -4,12 +4,12 @@ import json
 import sys
 
 import pytest
-from llama import CASES, SERVER
+from llama import CASES, command
 
 from seatrial.job import Verdict
 from world import World
 
-GOOD = f"command: 'exec {sys.executable} {SERVER}/serve.py {SERVER}/model/tiny-f32.gguf'"
+GOOD = f"command: '{command()}'"
 # Answers the first request, which shows that it is ready, and the cases; then it is overloaded.
 OVERLOADED = """
 import http.server, json, os

@@ -1,27 +1,23 @@
-"""Serving trials as a user runs them: llama.cpp as one part, the driver that asks it as another. What becomes of them
-when Seatrial, the driver or the server is killed: no answer is lost, none that is there is asked for again."""
+"""Serving trials as a user runs them: llama.cpp as one part, the driver that asks it as another."""
 
 import hashlib
 import json
-import os
-import signal
 import sys
 from collections import Counter
 from typing import Any
 
 import pytest
-from llama import CASES, llama
-from llama import SERVER as PROGRAM
+from llama import CASES, command, llama
+from many_cases import AT_A_TIME, answered_so_far, kill, notes, write_cases
 
-from engine.asking import WAIT_S, pid_of, until
+from engine.asking import WAIT_S, until
 from seatrial.job import Verdict
-from world import EVERY, World
+from world import World
 
-DRIVER, SERVER = "-m seatrial.drive", "serve.py"
-COMMAND = f"exec {sys.executable} {PROGRAM}/serve.py {PROGRAM}/model/tiny-${{precision}}.gguf"
+LLAMA = f"command: '{command('${precision}')}'"
 
 
-def suite(world: World, server: str = f"command: '{COMMAND}'", fields: str = "", precisions: str = "f32") -> None:
+def suite(world: World, server: str = LLAMA, fields: str = "", precisions: str = "f32") -> None:
     world.suite(f"""
 name: serving
 trials:
@@ -38,42 +34,14 @@ trials:
 
 
 def many_cases(world: World, count: int) -> None:
-    """Different prompts, so that the answers of each are its own."""
-    cases = [
-        {
-            "name": f"case {number}",
-            "skip_check": True,
-            "request": {"params": {"stopping": {"maxNewTokens": 16}}, "requests": [{"text": f"Number {number} is"}]},
-            "response": {"responses": [{"inputTokenCount": 0}]},
-        }
-        for number in range(count)
-    ]
-    (world.folder / "many.yaml").write_text(json.dumps(cases))
-    suite(world, fields="concurrency: 4")
+    suite(world, fields=f"concurrency: {AT_A_TIME}")
     text = (world.folder / "suite.yaml").read_text()
-    (world.folder / "suite.yaml").write_text(text.replace(str(CASES), "many.yaml"))
-
-
-def notes(world: World, cell: str = "*") -> list[dict[str, Any]]:
-    (path,) = world.run().path.glob(f"cells/{cell}/1/driver/records.jsonl")
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    return [record["data"] for record in records if record["event"] == "note"]
+    (world.folder / "suite.yaml").write_text(text.replace(str(CASES), write_cases(world, count)))
 
 
 def findings(world: World) -> list[Any]:
     (cell,) = world.results().cells
     return cell.findings
-
-
-def answered_so_far(world: World) -> list[int]:
-    """By each driver that runs."""
-    return [path.read_bytes().count(b'"finished"') for path in world.state.glob("jobs/*/*-driver/records.jsonl")]
-
-
-def completions(world: World) -> int:
-    """By the server's own account, which is its log."""
-    (log,) = world.run().path.glob("cells/*/1/server/log.txt")
-    return log.read_text(errors="replace").count("stop processing")
 
 
 def test_three_precisions_answer_the_same_cases_whole_and_as_streams(world: World) -> None:
@@ -153,8 +121,7 @@ def test_a_server_that_is_killed_fails_its_own_cases_and_nobody_elses(world: Wor
     (world.folder / "suite.yaml").write_text(text.replace("[f32]", "[f32, f16]"))
     process = world.start("run", "suite.yaml", "--parallel", "2")
     until(lambda: len(answered_so_far(world)) == 2 and min(answered_so_far(world)) > 20)
-    pid = until(lambda: pid_of(world, "tiny-f32"))
-    os.kill(pid, signal.SIGKILL)
+    assert kill(world, "tiny-f32")
     process.communicate(timeout=WAIT_S)
     assert process.returncode == 1
     killed, other = sorted(world.results().cells, key=lambda cell: cell.verdict.good)
@@ -166,44 +133,6 @@ def test_a_server_that_is_killed_fails_its_own_cases_and_nobody_elses(world: Wor
     assert any("not asked: the server was killed by SIGKILL" in finding.message for finding in cases)
     assert other.verdict is Verdict.PASSED
     assert world.left() == []
-
-
-def assert_each_answered_once(world: World, count: int, kills: int) -> None:
-    assert world.left() == []
-    finished = Counter(note["thing"] for note in notes(world) if note["note"] == "finished")
-    begun = Counter(note["thing"] for note in notes(world) if note["note"] == "begun")
-    assert len(finished) == count + 1  # and the one that shows that it is ready
-    assert set(finished.values()) == {1}
-    assert sum(begun.values()) <= count + 1 + 4 * kills
-    assert completions(world) <= count + 1 + 4 * kills
-    assert {str(finding.verdict) for finding in findings(world)} == {"passed"}
-
-
-def test_a_driver_that_is_killed_goes_on_where_its_records_end(world: World) -> None:
-    many_cases(world, 600)
-    process = world.start("run", "suite.yaml")
-    killed: set[int] = set()
-    for share in (1, 2, 3):
-        until(lambda share=share: sum(answered_so_far(world)) >= share * 100)  # type: ignore[misc]
-        driver = until(lambda: pid if (pid := pid_of(world, DRIVER)) not in killed else None)
-        killed.add(driver)
-        os.kill(driver, signal.SIGKILL)
-    process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0
-    assert_each_answered_once(world, 600, kills=3)
-
-
-def test_seatrial_killed_at_its_failpoints_and_attached_ends_as_an_undisturbed_run(world: World) -> None:
-    many_cases(world, 30)
-    log = world.folder / "points"
-    world.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
-    names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
-    some = range(1, len(names) + 1) if EVERY else [names.index("written ready") + 1]
-    for point in some:
-        killed = world.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(point))
-        assert killed.returncode == -9, f"{point} {names[point - 1]}: {killed.stdout}{killed.stderr}"
-        world.seatrial("attach", "last", check=0)
-        assert_each_answered_once(world, 30, kills=0)
 
 
 def test_an_answer_that_is_too_long_for_one_record_is_whole(world: World) -> None:

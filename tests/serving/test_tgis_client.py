@@ -1,8 +1,5 @@
 """TGIS's protocol against a grpcio server that answers from llama.cpp; and its messages on the wire."""
 
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -10,7 +7,7 @@ from typing import Any
 
 import pytest
 from certificates import authority, certificate
-from llama import free_port, model
+from llama import free_port, model, started
 
 from seatrial.check.answers.stream import check_messages
 from seatrial.drive.driver import DriverError
@@ -47,21 +44,8 @@ ONCE = Request(
 
 @contextmanager
 def tgis(**env: str) -> Iterator[str]:
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, str(SERVER), str(model("f32"))],
-        env={**os.environ, "SEATRIAL_PORT": str(port), **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert "listening" in process.stdout.readline()
+    with started(str(SERVER), str(model("f32")), **env) as port:
         yield f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture(scope="module")

@@ -45,14 +45,18 @@ class Node:
 
     __slots__ = ("column", "data", "items", "keys", "line", "raw", "size")
 
-    def __init__(self, event: Any) -> None:
-        self.line: int = event.start_mark.line + 1
-        self.column: int = event.start_mark.column + 1
+    def __init__(self, line: int, column: int) -> None:
+        self.line = line
+        self.column = column
         self.data: Any = None
         self.raw: str | None = None  # the text of a scalar that is not text
         self.keys: dict[str, tuple[int, int]] = {}  # of a map: where each key stands
         self.items: dict[str, Node] | list[Node] | None = None
         self.size = 1  # values in it, aliases counted as often as they are used
+
+
+def _at(event: Any) -> Node:
+    return Node(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 class Source:
@@ -65,7 +69,7 @@ class Source:
         self.problems: list[Problem] = []
         self.text = text
         self._lines: list[str] | None = None
-        self.root: Node | None = _Reader(self).read()
+        self.root: Node | None = YamlReader(self).read()
 
     @property
     def data(self) -> Any:
@@ -104,6 +108,11 @@ class Source:
 
 def read_source(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> Source:
     """Read a file. Raises SuiteError when there is nothing to read YAML from."""
+    return Source(str(path), read_text(path, chain, limits), chain, limits)
+
+
+def read_text(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> str:
+    """The text of a file. Raises SuiteError."""
 
     def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:
         return SuiteError([Problem(why, SourceMark(str(path), line, 1, text) if line else None, str(path), chain)])
@@ -120,17 +129,17 @@ def read_source(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = SU
         size = f"{limits.max_bytes >> 20} MiB"
         raise refuse(f"larger than {size}, the limit for a {limits.what} file; {limits.too_large}")
     try:
-        return Source(str(path), raw.decode("utf-8-sig"), chain, limits)
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise refuse(f"not UTF-8 (byte {error.start}: 0x{raw[error.start]:02x}); save it as UTF-8", line) from error
 
 
-class _TooMuch(Exception):
+class StoppedReading(Exception):
     """Reading stopped; the problem is already reported."""
 
 
-class _Reader:
+class YamlReader:
     def __init__(self, source: Source) -> None:
         self._source = source
         self._anchors: dict[str, Node | None] = {}  # None: still open, so that an alias to it would be a circle
@@ -140,7 +149,7 @@ class _Reader:
         try:
             events: Iterator[Any] = yaml.parse(self._source.text, Loader=yaml.CSafeLoader)
             return self._documents(events)
-        except _TooMuch:
+        except StoppedReading:
             return None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -169,7 +178,7 @@ class _Reader:
         if isinstance(event, yaml.AliasEvent):
             node = self._alias(event)
         else:
-            node = Node(event)
+            node = _at(event)
             if event.anchor:
                 self._anchors[event.anchor] = None
             if event.tag not in _TAGS:
@@ -197,14 +206,14 @@ class _Reader:
 
     def _stop(self, why: str, node: Node) -> None:
         self._source.report(why, node.line, node.column)
-        raise _TooMuch
+        raise StoppedReading
 
     def _alias(self, event: Any) -> Node:
         node = self._anchors.get(event.anchor)
         if node is not None:
             self._count(node, node.size)
             return node
-        broken = Node(event)
+        broken = _at(event)
         circle = event.anchor in self._anchors
         self._stop(
             f"alias *{event.anchor} " + ("is inside its own anchor" if circle else "has no anchor before it"), broken
@@ -216,7 +225,7 @@ class _Reader:
         text: str = event.value
         node.data = text
         if event.tag is None and event.implicit[0]:
-            node.data = _plain(text)
+            node.data = plain_value(text)
             if not isinstance(node.data, str):
                 node.raw = text
 
@@ -273,7 +282,8 @@ class _Reader:
         return True
 
 
-def _plain(text: str) -> Any:
+def plain_value(text: str) -> Any:
+    """What a scalar without quotes means."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _BEGINS_A_NUMBER:

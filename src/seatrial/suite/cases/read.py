@@ -14,10 +14,11 @@ import msgspec
 
 from seatrial.job.generation import Answer, Case, ExpectedError, Request
 from seatrial.suite.cases.fields import Fields
+from seatrial.suite.cases.quick import NotQuick, quick_cases
 from seatrial.suite.cases.request import read_request
 from seatrial.suite.cases.response import ERROR, read_answer, read_error
 from seatrial.suite.problem import Problem, SuiteError
-from seatrial.suite.source import FileLimits, Node, Source, read_source
+from seatrial.suite.source import FileLimits, Node, Source, read_text
 
 LIMITS = FileLimits("case", 256 << 20, 20_000_000, "split it: `cases` takes several files", "split it")
 _CASE = ("name", "request_type", "skip_check", "single_shard_only", "tags", "request", "response", "error")
@@ -81,8 +82,27 @@ def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tupl
 
 
 def read_case_file(path: Path, unanswered: bool = False, answers: bool = False) -> CaseFile:
+    text = read_text(path, limits=LIMITS)
     with _no_garbage():
-        return cases_of(read_source(path, limits=LIMITS), unanswered, answers)
+        try:
+            return _quickly(str(path), text, unanswered, answers)
+        except NotQuick:
+            return cases_of(Source(str(path), text, limits=LIMITS), unanswered, answers)
+
+
+def _quickly(file: str, text: str, unanswered: bool, answers: bool) -> CaseFile:
+    """Raises NotQuick where anything is wrong with the file, or unusual."""
+    source = Source(file, "", limits=LIMITS)
+    reading = _Reading(source, Dialect.TESTER, unanswered, answers)
+    cases = []
+    for node, answer in quick_cases(source, text):
+        if _dialect([node]) is Dialect.TGIS:
+            reading.dialect = Dialect.TGIS
+        cases.append((node, answer))
+    made = tuple(reading.case(node, answer) for node, answer in cases)
+    if source.problems or not made:
+        raise NotQuick
+    return CaseFile(file, reading.dialect, made, tuple(reading.warnings))
 
 
 @contextmanager
@@ -138,7 +158,8 @@ class _Reading:
         self.dialect = dialect
         self.warnings: list[str] = []
 
-    def case(self, node: Node) -> Case:
+    def case(self, node: Node, answer: Answer | None = None) -> Case:
+        """`answer`: what its response says, where that is no part of the node."""
         fields = Fields(self._source, node, _CASE, "a case")
         if "name" not in fields:
             fields.report("a case has a `name`")
@@ -146,11 +167,11 @@ class _Reading:
             fields.report("a case has a `request`")
         tokenize = self._tokenizes(fields)
         request = read_request(self._source, fields.get("request"), tokenize)
-        answer, error = self._expected(fields, tokenize)
+        expected, error = self._expected(fields, tokenize, answer)
         return Case(
             name=fields.text("name") or "",
             request=request,
-            answer=answer,
+            answer=expected,
             error=error,
             skip_check=self._skips(fields, node),
             single_shard_only=bool(fields.flag("single_shard_only")),
@@ -164,16 +185,19 @@ class _Reading:
             fields.report(f"`request_type` is generate or tokenize; got {kind!r}", fields.get("request_type"))
         return kind == "tokenize"
 
-    def _expected(self, fields: Fields, tokenize: bool) -> tuple[Answer | None, ExpectedError | None]:
-        if "response" in fields and "error" in fields:
+    def _expected(
+        self, fields: Fields, tokenize: bool, answer: Answer | None
+    ) -> tuple[Answer | None, ExpectedError | None]:
+        responds = "response" in fields or answer is not None
+        if responds and "error" in fields:
             fields.report("a case has a `response` or an `error`, and this has both")
-        if "response" not in fields and "error" not in fields and not self._unanswered:
+        if not responds and "error" not in fields and not self._unanswered:
             fields.report(
                 "a case has a `response` or an `error`, and this has neither: whatever a server answers would pass; "
                 "`seatrial record` writes what a trusted one answers"
             )
-        response = fields.map("response", ("responses",))
-        answer = read_answer(response, tokenize) if "response" in fields else None
+        if "response" in fields:
+            answer = read_answer(fields.map("response", ("responses",)), tokenize)
         return answer, read_error(fields.map("error", ERROR)) if "error" in fields else None
 
     def _skips(self, fields: Fields, node: Node) -> bool:

@@ -46,9 +46,11 @@ def _ended_by_itself(server: Observation) -> Cause:
     return Cause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
 
 
-def check_driver(driver: Observation, step: ObservedStep) -> list[Finding]:
+def check_driver(driver: Observation, step: ObservedStep, server: Observation | None) -> list[Finding]:
     if driver.exit.outcome is Outcome.EXITED and step.code:
         bug = "Traceback (most recent call last)" in step.output
+        if not bug and _died(server):  # before the driver could reach it, which is reported of the server
+            return []
         verdict, class_ = (Verdict.INVALID, "seatrial") if bug else (Verdict.INFRA, DRIVER)
         lines = step.output.strip().splitlines()
         text = lines[-1] if lines else f"the driver ended with exit code {step.code}"
@@ -71,7 +73,7 @@ def cause_of_silence(
     server: Observation | None, driver: Observation, step: ObservedStep, records: DriverRecords
 ) -> Cause:
     """Why what has no answer has none; the first of what can be known."""
-    if server is not None and server.exit.outcome not in _OURS:
+    if server is not None and _died(server):
         if server.exit.outcome is Outcome.EXITED:
             return _ended_by_itself(server)
         outcome = server.exit.outcome
@@ -100,10 +102,13 @@ def _unready(note: dict[str, object]) -> Cause:
     return Cause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
 
 
+def _died(server: Observation | None) -> bool:
+    return server is not None and server.exit.outcome not in _OURS
+
+
 def trouble_of(failure: Failure, cause: Cause, server: Observation | None) -> Cause:
     """Of a request that got no answer from the server, by whose fault it was."""
-    died = server is not None and server.exit.outcome not in _OURS
-    if failure.trouble in (Trouble.BROKEN, Trouble.UNREACHABLE) and died:
+    if failure.trouble in (Trouble.BROKEN, Trouble.UNREACHABLE) and _died(server):
         return Cause(cause.verdict, cause.class_, f"{failure.message}: {cause.text}")
     verdict = {
         Trouble.UNREACHABLE: Verdict.FAILED if server is not None else Verdict.INFRA,

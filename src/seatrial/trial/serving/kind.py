@@ -39,7 +39,7 @@ class ServingKind:
         records = read_records(step)
         cause = cause_of_silence(server, driver, step, records)
         findings = check_server(server) if server is not None else []
-        findings += check_driver(driver, step)
+        findings += check_driver(driver, step, server)
         findings.append(check_ready(records, cause))
         work = work_of(cell)
         findings += check_cases(cell, work, records, cause, server)

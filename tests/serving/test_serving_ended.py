@@ -1,0 +1,30 @@
+"""How a driver ended, beside how its server did. The kill tests come to all of these by chance; here each is one."""
+
+import msgspec
+
+from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Verdict
+from seatrial.trial.serving.ended import check_driver
+
+EXITED = Observation("driver", 1, Place("here", ""), Exit(Outcome.EXITED, 1))
+REFUSED = ObservedStep("driver", "drive", code=1, output="port serve of the server cannot be reached: it has ended")
+
+
+def ended(outcome: Outcome) -> Observation:
+    return msgspec.structs.replace(EXITED, exit=Exit(outcome))
+
+
+def test_a_driver_that_cannot_reach_a_server_which_died_adds_nothing_to_that() -> None:
+    for died in (Outcome.EXITED, Outcome.SIGNAL, Outcome.MEMORY):
+        assert check_driver(EXITED, REFUSED, ended(died)) == []
+
+
+def test_a_driver_that_cannot_reach_a_server_which_lives_is_infra() -> None:
+    for server in (ended(Outcome.RELEASED), ended(Outcome.CANCELLED), None):
+        (finding,) = check_driver(EXITED, REFUSED, server)
+        assert (finding.verdict, finding.message) == (Verdict.INFRA, REFUSED.output)
+
+
+def test_a_bug_of_the_driver_is_told_whatever_became_of_the_server() -> None:
+    bug = msgspec.structs.replace(REFUSED, output="Traceback (most recent call last):\n  …\nKeyError: 'x'")
+    (finding,) = check_driver(EXITED, bug, ended(Outcome.SIGNAL))
+    assert (finding.verdict, finding.class_) == (Verdict.INVALID, "seatrial")
