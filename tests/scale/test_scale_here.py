@@ -68,6 +68,33 @@ def test_what_finds_no_place_is_unschedulable_and_unfinished(world: World) -> No
     assert world.left() == []
 
 
+def test_the_limit_is_searched_between_a_rate_that_holds_and_one_that_does_not(world: World) -> None:
+    """What holds or breaks is how many find a place, which does not depend on how fast this machine is."""
+    suite(
+        world, count=8, find="limit", most="40/s", arrivals={"rate": "20/s"}, until="scheduled", settle="1s",
+        local={"places": 8}, workload={"kind": "pod", "command": ["sleep", "infinity"]},
+    )  # fmt: skip
+    world.seatrial("run", "suite.yaml", check=0)
+    found = findings(world)["limit"]
+    assert found.message == "40/s keeps the bounds, and was the most to try"
+    assert [one["rate"] for one in found.data["stages"]] == [20.0, 40.0]
+    assert world.results().cells[0].metrics["limit"]["value"] == 40.0
+    assert sorted(one["number"] for one in lines(world, "submitted.jsonl")) == list(range(16))
+    suite(
+        world,
+        count=8,
+        find="limit",
+        arrivals={"rate": "32/s"},
+        until="scheduled",
+        settle="100ms",
+        local={"places": 4},
+        workload={"kind": "pod", "command": ["sleep", "infinity"]},
+    )
+    world.seatrial("run", "suite.yaml", check=1)
+    assert "no rate from 2/s to 32/s keeps the bounds: unfinished is 4" in findings(world)["limit"].message
+    assert world.left() == []
+
+
 @pytest.mark.parametrize(
     ("workload", "check", "message"),
     [

@@ -7,8 +7,8 @@ import pytest
 
 from seatrial.check.scale import check_scale
 from seatrial.job import Exit, ObservedStep, Outcome, Verdict
-from seatrial.job.scale import StageFigures, StageQuantile, WholeScale
-from seatrial.trial.scale.model import parse_bound
+from seatrial.job.scale import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
+from seatrial.trial.scale.model import ScaleTrial, parse_bound
 from seatrial.trial.scale.template import BadTemplate
 from seatrial.trial.scale.workload import manifest_of
 from seatrial.trial.scale.workload_model import Workload
@@ -42,6 +42,23 @@ def test_a_plan_has_its_cells(world: World) -> None:
         ("{rate: 5/s}", "{rate: 5/s, burst: 3}", "exactly one of"),
         ("{rate: 5/s}", "{rate: fast}", "is no rate"),
         ("{rate: 5/s}", "{steps: [1/s, 2/s]}", "how long each takes"),
+        ("{rate: 5/s}", "{in_flight: 3, delay: 1s}", "`delay` is of `waves`"),
+        ("{rate: 5/s}", "{burst: 5}\n    find: limit", "changes a `rate`"),
+        ("    bounds: {scheduled.p99: 30s}", "    find: limit", "needs `bounds` that break"),
+        (
+            "workload: {kind: job}",
+            "workload: {kind: job}\n    workloads: {a: {kind: job}}",
+            "exactly one of `workload` and",
+        ),
+        ("workload: {kind: job}", "workloads: {failed: {kind: job}}", "cannot name a class"),
+        ("{kind: job}", "{kind: job, gpus: 1.5}", "neither whole ones nor a fraction"),
+        ("target: cluster", "target: cluster\n    namespaces: [a, a]", "named twice"),
+        (
+            "target: cluster",
+            "target: cluster\n    until: finished\n    churn: {rate: 1/s, for: 9s}",
+            "waits until nothing is",
+        ),
+        ("scheduled.p99: 30s", "gang.scheduled.p99: 30s", "is no figure of a scale trial"),
         ("scheduled.p99: 30s", "sheduled.p99: 30s", "is no figure of a scale trial"),
         ("scheduled.p99: 30s", "scheduled: 30s", "does not say which of them"),
         ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 500ms or 30s"),
@@ -168,3 +185,46 @@ def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None
     assert verdicts(failed)["driver"] is Verdict.FAILED
     garbage = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0, notes=[{"note": "whole", "count": "x"}])
     assert verdicts(garbage)["records"] is Verdict.INFRA
+
+
+def limit(low: float, high: float, late: bool = False) -> dict[str, Any]:
+    tried = [TriedRate(10.0, 9.9, [], False), TriedRate(20.0, 19.9, ["scheduled.p99 is 9, bound 1s"], False)]
+    return {"note": "limit", **msgspec.to_builtins(FoundLimit(tried, low, high, late))}
+
+
+def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again() -> None:
+    step = observed()
+    step.notes.append(limit(10.0, 20.0))
+    scaled = check_scale(step, Exit(Outcome.EXITED, 0), (parse_bound("scheduled.p99", "1s"),))
+    found = {finding.check: finding for finding in scaled.findings}
+    assert found["limit"].message == "10/s keeps the bounds, 20/s does not"
+    assert "bound scheduled.p99" not in found
+    assert scaled.metrics["limit"] == {"value": 10.0, "unit": "1/s", "better": "higher"}
+    assert scaled.exhibits[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", False]
+    step.notes[-1] = limit(0.0, 10.0)
+    assert verdicts(step)["limit"] is Verdict.FAILED
+    step.notes[-1] = limit(0.0, 0.0, late=True)
+    assert verdicts(step)["limit"] is Verdict.INVALID
+
+
+def test_the_objectives_of_kubernetes_are_bounds_and_say_what_they_are_worth() -> None:
+    model = ScaleTrial(
+        target="c",
+        workload={"kind": "pod"},
+        count=1,
+        arrivals={"rate": 1},
+        slo="kubernetes",
+        bounds={"created.p99": "2s"},
+    )  # type: ignore[arg-type]
+    assert {bound.name: bound.value for bound in model.scale_bounds()} == {
+        "failed": 0.0, "unfinished": 0.0, "created.p99": 2.0, "started.p99": 5.0,
+    }  # fmt: skip
+    few, many = (msgspec.structs.replace(WHOLE, offered_rate=rate) for rate in (20.0, 20.5))
+    messages = [
+        finding.message
+        for whole in (few, many)
+        for finding in check_scale(observed(whole), Exit(Outcome.EXITED, 0), (), "kubernetes").findings
+        if finding.check == "slo"
+    ]
+    assert "within the 20" in messages[0]
+    assert "promises nothing" in messages[1]

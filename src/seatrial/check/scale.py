@@ -10,11 +10,12 @@ import msgspec
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.finding import failed, passed
+from seatrial.check.limit import check_limit
 from seatrial.job import Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound
-from seatrial.job.scale import StageFigures, WholeScale
+from seatrial.job.scale import FoundLimit, StageFigures, WholeScale, allowed_late_s
 
-LATE_S, LATE_SHARE = 0.05, 0.1  # the driver or its watch may be so late, or a tenth of the tightest bound
+PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
 
 
 class Scaled(msgspec.Struct, frozen=True):
@@ -23,7 +24,7 @@ class Scaled(msgspec.Struct, frozen=True):
     exhibits: list[Exhibit] = []
 
 
-def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...]) -> Scaled:
+def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Scaled:
     """What should have been measured and was not is a finding of its own."""
     bad = ended_badly(step, "driver", ended)
     findings = [bad] if bad else []
@@ -32,6 +33,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...])
     try:
         whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
         stages = {one.name: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
+        limit = next((convert(_of(note), FoundLimit) for note in _notes(step, "limit")), None)
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
         return Scaled(findings)
@@ -41,9 +43,41 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...])
         return Scaled(findings)
     findings.append(_trust(step, whole, bounds))
     trusted = findings[-1].verdict is Verdict.PASSED
-    findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
+    if limit is not None:
+        findings.append(_limit(step, limit))
+    else:
+        findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
+    if slo:
+        findings.append(_promise(step, whole))
     findings.append(_clean(step))
-    return Scaled(findings, _metrics(whole, stages), _exhibits(whole, stages))
+    metrics = _metrics(whole, stages)
+    if limit is not None and limit.low:
+        metrics["limit"] = {"value": limit.low, "unit": "1/s", "better": "higher"}
+    return Scaled(findings, metrics, [*_limit_exhibits(limit), *_exhibits(whole, stages)])
+
+
+def _limit(step: ObservedStep, found: FoundLimit) -> Finding:
+    tries = [msgspec.to_builtins(one) for one in found.tries]
+    return check_limit(step.name, "limit", tries, found.low, found.high, found.late)
+
+
+def _limit_exhibits(found: FoundLimit | None) -> list[Exhibit]:
+    if found is None:
+        return []
+    rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.late] for one in found.tries]
+    units = {"rate": "1/s", "sent": "1/s"}
+    return [Exhibit("table", "Rates that were tried", ["rate", "sent", "bounds", "driver late"], rows, units)]
+
+
+def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
+    """Kubernetes' objectives hold for clusters with few changes; ours are from when a workload was to be sent."""
+    rate = whole.offered_rate or 0.0
+    if rate <= PROMISED_RATE:
+        return passed(
+            step, "slo", f"{rate:.4g} changes a second, within the {PROMISED_RATE} that Kubernetes promises for"
+        )
+    text = f"{rate:.4g} changes a second: above {PROMISED_RATE} Kubernetes itself promises nothing; judged all the same"
+    return passed(step, "slo", text)
 
 
 def _notes(step: ObservedStep, name: str) -> list[dict[str, Any]]:
@@ -61,8 +95,7 @@ def _last_line(output: str) -> str:
 
 def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
     """Whether what was measured is the cluster, and not the one who measured."""
-    tightest = min((bound.value for bound in bounds if bound.part), default=0.0)
-    allowed_s = max(LATE_S, LATE_SHARE * tightest)
+    allowed_s = allowed_late_s(bounds)
     doubts = []
     if whole.again:
         doubts.append("the driver was killed and began again, so the arrivals were not those that were asked for")

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job.arrivals import Arrivals
+from seatrial.job.bound import FixedBound
 
 NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
 PHASE = "SEATRIAL-WORKLOAD-PHASE"
@@ -56,6 +57,13 @@ class Churn(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class Find(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The search for the highest rate that keeps the bounds: `count` workloads at each rate that is tried."""
+
+    bounds: tuple[FixedBound, ...]
+    most_rate: float = 10_000.0
+
+
 class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str
     cell: str  # its hash
@@ -72,6 +80,7 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     background: Beside | None = None
     fill: Beside | None = None
     churn: Churn | None = None
+    find: Find | None = None
     places: int = 0  # on a machine without a cluster; 0: its CPUs
 
 
@@ -164,3 +173,40 @@ class WholeScale(msgspec.Struct, frozen=True):
     not_deleted: int = 0
     waited_s: float = 0.0  # in all, before something was tried again as the server asked
     mix: dict[str, int] = {}  # how many were made of each class
+
+
+class TriedRate(msgspec.Struct, frozen=True):
+    rate: float
+    sent: float | None  # a second
+    broken: list[str]
+    late: bool
+
+
+class FoundLimit(msgspec.Struct, frozen=True):
+    """What a search found: the limit is between `low`, which held, and `high`, which did not; 0: there is none."""
+
+    tries: list[TriedRate]
+    low: float
+    high: float
+    late: bool
+
+
+def allowed_late_s(bounds: tuple[FixedBound, ...]) -> float:
+    """How late the driver or its watch may be (p99): 50 ms, or a tenth of the tightest bound on a time."""
+    return max(0.05, 0.1 * min((bound.value for bound in bounds if bound.part), default=0.0))
+
+
+def broken_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageFigures]) -> list[str]:
+    """Those that do not hold, each with what was measured."""
+    of = {one.name: one for one in stages}
+    found = []
+    for bound in bounds:
+        if not bound.part:
+            value = getattr(whole, bound.figure)
+        else:
+            quantiles = of[bound.figure].quantiles if bound.figure in of else []
+            value = next((one.value for one in quantiles if one.name == bound.part), None)
+        if value is None or not bound.met_by(float(value)):
+            measured = "is not known" if value is None else f"is {value:.4g}"
+            found.append(f"{bound.name} {measured}, bound {bound.text}")
+    return found

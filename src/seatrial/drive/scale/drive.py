@@ -30,6 +30,7 @@ from seatrial.drive.scale.stages import (
     stage_figures,
 )
 from seatrial.drive.scale.submit import Records, Submitter
+from seatrial.drive.search import Try, search
 from seatrial.job import convert
 from seatrial.job.scale import (
     CREATED,
@@ -39,9 +40,15 @@ from seatrial.job.scale import (
     SUBMITTED,
     Beside,
     Deletion,
+    Find,
+    FoundLimit,
     ScaleWork,
+    StageFigures,
     Submission,
+    TriedRate,
     WholeScale,
+    allowed_late_s,
+    broken_bounds,
 )
 
 POLL_S = 0.25
@@ -81,9 +88,12 @@ class _Scale:
                 self._driver.begin("start")
             async with self._place.watching():
                 await self._prepare()
-                await self._send()
-                end_s = await self._settle([*self._plan.measured, *self._plan.churned])
-            self._report(end_s)
+                if self._work.find is not None:
+                    await self._find_limit(self._work.find)
+                else:
+                    await self._send()
+                    planned = [*self._plan.measured, *self._plan.churned]
+                    self._report(*self._figures(planned, await self._settle(planned), 0))
             if not self._again:
                 self._driver.finish("start")
         finally:
@@ -126,6 +136,30 @@ class _Scale:
                 pairs = self._plan.replacements()
                 await self._submitter.churn(pairs, work.churn.rate, time.monotonic() + LEAD_S)
 
+    async def _find_limit(self, find: Find) -> None:
+        """Each rate with workloads of its own, which are gone before the next one comes."""
+        work, place = self._work, self._place
+        tried: list[TriedRate] = []
+
+        async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageFigures]]]:
+            planned, lags = self._plan.round(len(tried)), len(place.lags())
+            self._arrived = Arrived(self._stamps, work.until, self._plan.pods())
+            times = offsets(msgspec.structs.replace(work.arrivals, rate=rate), work.count, seed=work.seed)
+            async with self._telling(f"workloads at {rate:.4g}/s", planned):
+                await self._submitter.open_loop(planned, times, time.monotonic() + LEAD_S)
+            whole, stages = self._figures(planned, await self._settle(planned), lags)
+            if problem := await place.clean(planned[0].phase):
+                raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
+            late = max(whole.late_p99_s, whole.lag_p99_s) > allowed_late_s(find.bounds)
+            found = Try(rate, broken_bounds(find.bounds, whole, stages), late, (whole, stages))
+            tried.append(TriedRate(rate, whole.rate, found.broken, late))
+            return found
+
+        done = await search(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
+        self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tried, done.low, done.high, done.late)))
+        if done.holds or done.tries:
+            self._report(*(done.holds or done.tries[-1].result))
+
     @contextlib.asynccontextmanager
     async def _telling(self, what: str, planned: Sequence[Planned]) -> AsyncIterator[None]:
         async def tell() -> None:
@@ -164,9 +198,11 @@ class _Scale:
 
     # ---- what was seen
 
-    def _report(self, end_s: float) -> None:
-        work, lags = self._work, self._place.lags()
-        submissions = self._of([*self._plan.measured, *self._plan.churned])
+    def _figures(
+        self, planned: Sequence[Planned], end_s: float, first_lag: int
+    ) -> tuple[WholeScale, list[StageFigures]]:
+        work, lags, stages = self._work, self._place.lags()[first_lag:], []
+        submissions = self._of(planned)
         reached = reached_stages(submissions, read_stamps(self._stamps), self._plan.pods())
         gone = {one.number: one.intended_s for one in self._deleted.all.values() if not one.problem}
         lag_s = share_of(lags, 0.99)
@@ -176,15 +212,14 @@ class _Scale:
             for stage in STAGES:
                 if some and (reached.times[stage].keys() & some.keys() or stage == work.until):
                     figures = stage_figures(stage, some, reached, end_s, lag_s, gone, of)
-                    self._driver.note("stage", **msgspec.to_builtins(figures))
+                    stages.append(figures)
         made = [one for one in submissions.values() if one.sent_s is not None]
-        planned = len(self._plan.measured) + len(self._plan.churned)
         late = lateness(submissions.values())
         whole = WholeScale(
-            count=planned,
+            count=len(planned),
             submitted=sum(one.acknowledged_s is not None for one in submissions.values()),
             failed=failed_workloads(submissions, reached),
-            unfinished=planned - len({*reached.times[work.until], *gone} & submissions.keys()),
+            unfinished=len(planned) - len({*reached.times[work.until], *gone} & submissions.keys()),
             refused=sum(len(one.refusals) for one in submissions.values()),
             problems=sorted({one.problem for one in submissions.values() if one.problem})[:MOST_PROBLEMS],
             rate=rate_of(one.sent_s for one in made if one.sent_s is not None),
@@ -200,6 +235,11 @@ class _Scale:
             waited_s=sum(one.waited_s for one in submissions.values()),
             mix=dict(sorted(Counter(one.of for one in made).items())),
         )
+        return whole, stages
+
+    def _report(self, whole: WholeScale, stages: Sequence[StageFigures]) -> None:
+        for stage in stages:
+            self._driver.note("stage", **msgspec.to_builtins(stage))
         self._driver.note("whole", **msgspec.to_builtins(whole))
 
     async def _clean(self) -> None:

@@ -23,7 +23,7 @@ class Plan:
         self.all: dict[int, Planned] = {}
         self.background = self._beside(BACKGROUND, work.background)
         self.fill = self._beside(FILL, work.fill)
-        self.measured = self._make(MEASURED, work.count, work.classes)
+        self.measured = self._make(MEASURED, 0 if work.find else work.count, work.classes)
         churn = work.churn
         self.churned = self._make(CHURN, round(churn.rate * churn.seconds), work.classes) if churn else []
 
@@ -31,6 +31,10 @@ class Plan:
     def classes(self) -> list[WorkloadClass]:
         beside = [one.of for one in (self._work.background, self._work.fill) if one and one.of]
         return [*self._work.classes, *beside]
+
+    def round(self, number: int) -> list[Planned]:
+        """The workloads of one rate of a search."""
+        return self._make(f"round-{number}", self._work.count, self._work.classes)
 
     def replacements(self) -> list[tuple[Planned, Planned]]:
         """What churn deletes, the oldest first, and what it makes in its place."""

@@ -10,7 +10,7 @@ import msgspec
 from seatrial.check import check_job
 from seatrial.check.scale import check_scale
 from seatrial.job import Environment, Observation, Part, Resources, Step
-from seatrial.job.scale import Beside, ScaleWork, WorkloadClass
+from seatrial.job.scale import Beside, Find, ScaleWork, WorkloadClass
 from seatrial.suite import HERE, Cell, SuiteError, substitute
 from seatrial.suite.problem import Problem, SourceMark
 from seatrial.trial.arrivals import read_trace
@@ -58,6 +58,7 @@ class ScaleKind:
             background=_background(cell),
             fill=_fill(cell),
             churn=model.churn.work() if model.churn else None,
+            find=Find(model.scale_bounds(), model.most) if model.find else None,
             places=model.local.places or 0,
         )
         driver = msgspec.structs.replace(
@@ -73,7 +74,8 @@ class ScaleKind:
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         seen = observed[DRIVER]
         (step,) = seen.steps
-        scaled = check_scale(step, seen.exit, _model(cell).scale_bounds())
+        model = _model(cell)
+        scaled = check_scale(step, seen.exit, model.scale_bounds(), model.slo or "")
         return Judgement([*check_job(seen, DRIVER), *scaled.findings], scaled.metrics, scaled.exhibits)
 
 

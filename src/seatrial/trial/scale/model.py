@@ -10,11 +10,14 @@ from seatrial.job.bound import FixedBound
 from seatrial.job.scale import STAGES
 from seatrial.suite import Duration, Runtime, Text, TrialModel
 from seatrial.trial import bounds
+from seatrial.trial.arrivals import Rate
 from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, ScaleArrivals
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
 COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
 FILL, BACKGROUND, ONE = "fill", "background", "workload"  # names of classes that users do not name
+# What Kubernetes promises: changes of one object, and the start of pods that fit somewhere without pulling an image.
+SLOS = {"kubernetes": {"created.p99": "1s", "started.p99": "5s"}}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 _PART = re.compile(r"p(50|90|95|99)")
 
@@ -41,6 +44,13 @@ class ScaleTrial(TrialModel):
     fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no figure.")
     churn: ChurnModel | None = Field(None, description="Replaces the oldest by new ones, once the others have come.")
     local: Machine = Field(Machine(), description="On a target of kind local, where workloads are processes.")
+    find: Literal["limit"] | None = Field(
+        None, description="limit: search the highest rate that keeps the bounds, from that of `arrivals`."
+    )
+    most: Rate = Field(10_000.0, description="The highest rate that a search tries.")
+    slo: Literal["kubernetes"] | None = Field(
+        None, description="kubernetes: its own objectives as bounds, created.p99 1 s and started.p99 5 s."
+    )
     until: Literal["created", "scheduled", "started", "ready", "finished"] = Field(
         "started", description="The stage at which a workload is done."
     )
@@ -76,6 +86,14 @@ class ScaleTrial(TrialModel):
             raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
         if self.churn is not None and self.until == "finished":
             raise ValueError("churn deletes what is there, and `until: finished` waits until nothing is")
+        if self.find and self.arrivals.rate is None and self.arrivals.poisson is None:
+            raise ValueError("a search for the limit changes a `rate` or a `poisson` rate")
+        if self.find and self.churn is not None:
+            raise ValueError(
+                "a search for the limit removes all workloads of a rate before the next: there is no churn"
+            )
+        if self.find and not self.bounds and self.slo is None:
+            raise ValueError("a search for the limit needs `bounds` that break, or an `slo`")
         return self
 
     @model_validator(mode="after")
@@ -84,7 +102,7 @@ class ScaleTrial(TrialModel):
         return self
 
     def scale_bounds(self) -> tuple[FixedBound, ...]:
-        given = {"failed": 0, "unfinished": 0, **self.bounds}
+        given = {"failed": 0, "unfinished": 0, **SLOS.get(self.slo or "", {}), **self.bounds}
         return tuple(parse_bound(name, value, self.workloads) for name, value in given.items())
 
     def every_workload(self) -> dict[tuple[str, ...], Workload]:

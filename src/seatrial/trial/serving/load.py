@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from seatrial.check.limit import check_limit
 from seatrial.check.metric import figure_data
 from seatrial.job import Finding, Unreadable, Verdict, convert, figure_text
 from seatrial.job.load import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
@@ -121,25 +122,10 @@ def _figures(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
     yield "errors", figure_data(summary.errors, "", "lower", "requests that had no good answer")
 
 
-def _stage_text(stage: dict[str, Any]) -> str:
-    return "the driver was late" if stage["late"] else "; ".join(stage["broken"]) or "holds"
-
-
 def _peak(load: LoadWork, note: dict[str, Any], summary: LoadSummary | None) -> tuple[list[Finding], dict[str, Any]]:
-    stages = note.get("stages") or []
-    table = "\n".join(f"{stage['rate']:>10.4g}/s  {_stage_text(stage)}" for stage in stages)
     peak, high = float(note.get("peak") or 0.0), float(note.get("broke_at") or 0.0)
+    found = check_limit(LOAD, "peak", note.get("stages") or [], peak if summary else 0.0, high, bool(note.get("late")))
     if summary is None or not peak:
-        why = stages[-1]["broken"] if stages else []
-        late = bool(note.get("late"))
-        rates = " to ".join(f"{stage['rate']:.4g}/s" for stage in (stages[-1:] + stages[:1]))
-        verdict, class_ = (Verdict.INVALID, "late") if late else (Verdict.FAILED, "bounds")
-        text = "the driver was late" if late else f"no rate from {rates} keeps the bounds: {'; '.join(why)}"
-        return [Finding(LOAD, "peak", verdict, class_, text, table)], {}
-    if note.get("late"):
-        text = f"at least {peak:.4g}/s; at the next one the driver was late, and it can offer no more"
-    else:
-        text = f"{peak:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", and was the most to try")
-    found = Finding(LOAD, "peak", Verdict.PASSED, message=text, evidence=table, data={"stages": stages})
+        return [found], {}
     figures = {"peak": figure_data(peak, "/s", "higher", "the highest rate that kept the bounds")}
     return [found, _measured(summary)], {LOAD: {**figures, **dict(_figures(summary))}}
