@@ -26,11 +26,9 @@ from seatrial.job import (
     Verdict,
     unit_factor,
 )
-from seatrial.record.history import History
+from seatrial.record.history import IMPORTED, History
 from seatrial.stats.bounds import CAP
 from seatrial.suite import DeclaredFigure, TrialModel, nearest
-
-IMPORTED = "imported"  # the suite and the target of runs that were not ours
 
 
 @dataclass(frozen=True)

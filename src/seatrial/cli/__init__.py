@@ -21,6 +21,7 @@ COMMANDS = {
     "check": "Judge the log and the files of a training job that ran elsewhere.",
     "report": "Show a run: terminal, HTML, JUnit, JSON, Markdown.",
     "history": "Show past runs: what cells came to, figures with their bounds and changes, alarms.",
+    "serve": "Serve the dashboard: runs live, suites and figures over time.",
     "compare": "Say what moved between two runs, by how much and how sure.",
     "baseline": "Show bounds, make them from the history, move or widen them, each change with its reason.",
     "record": "Write what a trusted model server answers as what is expected of others.",

@@ -12,6 +12,7 @@
 
 from seatrial.record.history.data import (
     ACCEPTED,
+    IMPORTED,
     WORDS,
     Alarm,
     CellRow,
@@ -33,6 +34,7 @@ from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
 
 __all__ = [
     "ACCEPTED",
+    "IMPORTED",
     "WORDS",
     "Alarm",
     "CellRow",

@@ -11,6 +11,9 @@ ACCEPTED = "accepted"  # the word of a recenter: from this run on there is a new
 _FAILING = tuple(
     verdict.value for verdict in Verdict if not verdict.good and verdict not in (Verdict.SLOWER, Verdict.FASTER)
 )
+
+IMPORTED = "imported"  # the suite and the target of runs that another tool made
+
 _GOOD = frozenset({"passed", "xfail", "slower", "faster"})
 _ALARMS = frozenset({"slower", "faster"})
 

@@ -19,7 +19,8 @@ SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs W
 ORDER BY started_s DESC, run DESC LIMIT ?
 """
 
-_CELL = "cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.flaky, cells.why, cells.host"
+_WHY = "CASE WHEN cells.headline <> '' THEN cells.headline ELSE cells.why END"
+_CELL = f"cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.flaky, {_WHY}, cells.host"
 _ONE_RUN = 'SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs WHERE run = ?'
 _OF_CELL = f"""
 SELECT {_CELL}, runs."commit", cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run

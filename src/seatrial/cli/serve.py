@@ -1,0 +1,72 @@
+"""`seatrial serve`: the dashboard."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import HISTORY, RUNS, fail, history_at
+
+if TYPE_CHECKING:
+    from seatrial.web.site import Site
+
+PORT = 8642
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="What to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0: any that is free.")
+@click.option("--token-file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Holds the token.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Another name that requests may use, of a proxy.")
+@click.option("--public", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write files instead.")
+@RUNS
+@HISTORY
+def command(
+    host: str,
+    port: int,
+    token_file: Path | None,
+    allow_host: tuple[str, ...],
+    public: Path | None,
+    runs: Path,
+    history: str | None,
+) -> None:
+    """Serve the dashboard of a folder of runs and its history: what runs now, live, suites over time, cells, figures.
+
+    It only shows: what would change something is written out as the command to copy. On an address that other machines
+    reach it asks for a token, from --token-file or SEATRIAL_SERVE_TOKEN: it is the password that a browser asks for.
+
+    \b
+    seatrial serve                      http://127.0.0.1:8642/
+    seatrial serve --public DIR         the same pages as files, for any web server
+    """
+    from seatrial.web.access import Access, BadToken, read_token
+    from seatrial.web.public import ENDING
+    from seatrial.web.server import CannotListen, serve
+    from seatrial.web.site import Site
+
+    past = history_at(runs, history)
+    if public is not None:
+        _write(Site.of(runs, past, ending=ENDING), public)
+        return
+    site = Site.of(runs, past)
+    try:
+        access = Access.of(host, read_token(file=token_file), allow_host)
+        asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
+    except (BadToken, CannotListen) as error:
+        fail(str(error))
+
+
+def _write(site: "Site", folder: Path) -> None:
+    from seatrial.record.history import HistoryError
+    from seatrial.web.public import write_public
+
+    try:
+        written = write_public(site, folder)
+    except HistoryError as error:
+        fail(str(error), 3)
+    click.echo(f"wrote {written.pages} pages and {written.files} files of jobs to {folder}")
+    for path in written.left_out[:5]:
+        click.echo(f"seatrial: left out: {path}", err=True)
+    if len(written.left_out) > 5:
+        click.echo(f"seatrial: left out: {len(written.left_out) - 5} more", err=True)

@@ -1,0 +1,121 @@
+"""Who may ask the dashboard: the Host that a request names, and the token where one is needed.
+
+1. On a loopback address no token is needed, but a page of another site must not reach us by a name that it lets point
+   here (DNS rebinding): the Host of every request is one of ours.
+2. On any other address a token is needed, in each request: `Authorization: Bearer TOKEN`, or as the password of
+   `Authorization: Basic`, which browsers ask for by themselves. No cookie: what other sites send carries no token.
+3. A token is compared in a time that does not depend on how much of it is right.
+"""
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+TOKEN_VARIABLE = "SEATRIAL_SERVE_TOKEN"
+LEAST_TOKEN = 16  # characters
+MOST_TOKEN_BYTES = 4096  # of a file
+
+
+class BadToken(Exception):
+    """A token that is none, or where one is needed and there is none."""
+
+
+@dataclass(frozen=True)
+class Access:
+    host: str  # that is listened on
+    token: str = ""
+    names: frozenset[str] = frozenset()  # further names that requests may use, of a proxy for one
+
+    @classmethod
+    def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> "Access":
+        """Raises BadToken where everybody on a network could read what is served."""
+        if token and len(token) < LEAST_TOKEN:
+            raise BadToken(f"the token has {len(token)} characters, and needs at least {LEAST_TOKEN}")
+        if not token and not is_loopback(host):
+            raise BadToken(
+                f"{host} can be reached from other machines, so a token is needed: set {TOKEN_VARIABLE}, or write one "
+                "to a file and name it with --token-file (`openssl rand -hex 32 > token`)"
+            )
+        return cls(host, token, frozenset(name.lower() for name in names))
+
+    def knows_host(self, header: str | None) -> bool:
+        """Whether a request with this Host header means us."""
+        name = host_name(header)
+        if name is None:
+            return False
+        if name in self.names or is_loopback(name):
+            return True
+        if is_loopback(self.host):
+            return False
+        return is_address(name) or name in (self.host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
+
+    def lets_in(self, authorization: str | None) -> bool:
+        if not self.token:
+            return True
+        given = _given_token(authorization or "")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+
+def read_token(environment: Mapping[str, str] = os.environ, file: Path | None = None) -> str:
+    """The token of a file, else of the environment; empty where there is none. Raises BadToken."""
+    if file is None:
+        return environment.get(TOKEN_VARIABLE, "").strip()
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MOST_TOKEN_BYTES)
+        token = data.decode().strip()
+    except OSError as error:
+        raise BadToken(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise BadToken(f"{file} is not text") from None
+    if not token or len(token.split()) > 1:
+        raise BadToken(f"{file} holds no token: it should be one word, such as `openssl rand -hex 32` prints")
+    return token
+
+
+def host_name(header: str | None) -> str | None:
+    """The name in a Host header, without port and brackets; None where it is no Host."""
+    if not header or len(header) > 300 or any(char in header for char in "/@?#\\ "):
+        return None
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port
+        return (parts.hostname or "").rstrip(".").lower() or None
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _given_token(authorization: str) -> str:
+    scheme, _, value = authorization.strip().partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+    return ""

@@ -1,0 +1,142 @@
+"""The dashboard as an application: GET only, every request checked before anything is looked up, every answer with a
+policy that lets a page do nothing but what it needs."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from aiohttp import web
+
+from seatrial.record.history import HistoryError
+from seatrial.web import files, pages
+from seatrial.web.access import Access
+from seatrial.web.confine import NotThere, run_folder
+from seatrial.web.events import RunEvents, SiteEvents
+from seatrial.web.follow import Followers
+from seatrial.web.render import Page, error_page
+from seatrial.web.site import Site
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+MOST_PATH = 2_000  # characters
+WORKERS = 4  # threads that make pages
+
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+    "Server": "seatrial",
+}
+
+
+class Dashboard:
+    def __init__(self, site: Site, access: Access) -> None:
+        self._site = site
+        self._access = access
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="page")
+        self.followers = Followers()
+        self._streams: set[asyncio.Task[None]] = set()
+
+    def application(self) -> web.Application:
+        made = web.Application(middlewares=[self._guard])
+        routes: dict[str, Callable[..., Page]] = {
+            "/": pages.home,
+            "/r/{name}": pages.run,
+            "/r/{name}/piece/{key:.+}": pages.piece,
+            "/s/{name}": pages.suite,
+            "/c/{suite}/{name}": pages.cell,
+            "/f/{benchmark}/{metric}": pages.figure,
+            "/d/{pair}": pages.difference,
+            "/log/{run}/{hash_}/{attempt}": pages.log,
+        }
+        for path, make in routes.items():
+            made.router.add_get(path, self._page(make))
+        made.router.add_get("/events", self._site_events)
+        made.router.add_get("/r/{name}/events", self._run_events)
+        made.router.add_get("/r/{name}/file/{path:.+}", self._file)
+        made.on_shutdown.append(self._end_streams)
+        made.on_cleanup.append(self._close)
+        return made
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = self._refusal(request) or await self._answer(request, handler)
+        if not answer.prepared:
+            for name, value in _SAFE.items():
+                answer.headers.setdefault(name, value)
+        return answer
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except NotThere as error:
+            return _response(error_page(404, str(error)))
+        except HistoryError as error:
+            return _response(error_page(503, str(error)))
+        except web.HTTPException as error:
+            return _response(error_page(error.status, _REASONS.get(error.status, error.reason)))
+        except ConnectionResetError:
+            raise
+        except Exception:  # noqa: BLE001  one page that cannot be made is not the end of the others
+            traceback.print_exc(file=sys.stderr)
+            return _response(error_page(500, "Seatrial could not make this page; the terminal of the server says why."))
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        if not self._access.knows_host(request.headers.get("Host")):
+            return _response(error_page(421, "This server is not called that; see --allow-host."))
+        if not self._access.lets_in(request.headers.get("Authorization")):
+            refused = _response(error_page(401, "A token is needed: the password is what the server was started with."))
+            refused.headers["WWW-Authenticate"] = 'Basic realm="seatrial", charset="UTF-8"'
+            return refused
+        if request.method not in ("GET", "HEAD"):
+            refused = _response(error_page(405, "The dashboard only shows: nothing here can be changed."))
+            refused.headers["Allow"] = "GET, HEAD"
+            return refused
+        if len(request.raw_path) > MOST_PATH or "\0" in request.path:
+            return _response(error_page(404, _REASONS[404]))
+        return None
+
+    def _page(self, make: Callable[..., Page]) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            loop = asyncio.get_running_loop()
+            made = await loop.run_in_executor(self._pool, partial(make, self._site, **request.match_info))
+            return _response(made)
+
+        return handler
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        run, path = request.match_info["name"], request.match_info["path"]
+        log = await loop.run_in_executor(self._pool, partial(pages.beside_log, self._site, run, path))
+        if log is not None:
+            return _response(log)
+        found = await loop.run_in_executor(self._pool, partial(files.open_file, self._site.runs, run, path))
+        return await files.send(request, found, dict(_SAFE))
+
+    async def _run_events(self, request: web.Request) -> web.StreamResponse:
+        folder = await asyncio.to_thread(run_folder, self._site.runs, request.match_info["name"])
+        return await RunEvents(self.followers, self._streams, dict(_SAFE)).answer(request, folder)
+
+    async def _site_events(self, request: web.Request) -> web.StreamResponse:
+        return await SiteEvents(self._site, self._streams, dict(_SAFE)).answer(request)
+
+    async def _end_streams(self, _: web.Application) -> None:
+        for stream in list(self._streams):
+            stream.cancel()
+
+    async def _close(self, _: web.Application) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+_REASONS = {404: "There is no such page here.", 405: "The dashboard only shows: nothing here can be changed."}
+
+
+def _response(page: Page) -> web.Response:
+    policy = f"{page.policy}; frame-ancestors 'none'"
+    headers = {"Content-Security-Policy": policy}
+    return web.Response(status=page.status, text=page.html, content_type="text/html", charset="utf-8", headers=headers)

@@ -1,0 +1,94 @@
+"""The runs of a folder, the newest first, of which there may be thousands: what did not change is not read again."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+from seatrial.record import RunFolder, RunOverview, RunState, run_overview
+
+MOST_SHOWN = 50
+MOST_OPEN = 100  # runs that are not over, of which the journal is read
+
+
+@dataclass
+class _Known:
+    """What was read of a run folder whose own time of change was `changed_ns`."""
+
+    changed_ns: int
+    began_ns: int  # of its plan
+    over: bool  # it has results, and nobody works on it
+    overview: RunOverview | None = None
+
+
+@dataclass(frozen=True)
+class RunList:
+    """`now` are those that are not finished; `past` the newest of the others."""
+
+    now: list[RunOverview]
+    past: list[RunOverview]
+    there: int  # in all
+
+
+@dataclass
+class Catalogue:
+    runs: Path
+    _known: dict[str, _Known] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)  # pages are made in threads
+
+    def list(self, most: int = MOST_SHOWN) -> RunList:
+        """It reads files: not for an event loop. A folder that is being removed is left out."""
+        with self._lock:
+            self._scan()
+            ordered = sorted(self._known.items(), key=lambda item: (-item[1].began_ns, item[0]))
+            open_ = [one for one in ordered if not one[1].over][:MOST_OPEN]
+            over = [one for one in ordered if one[1].over][:most]
+            found = [one for name, known in (*open_, *over) if (one := self._overview(name, known))]
+            now = [one for one in found if one.state in (RunState.RUNNING, RunState.UNFINISHED)]
+            past = [one for one in found if one.state not in (RunState.RUNNING, RunState.UNFINISHED)]
+            past.sort(key=lambda one: -one.started_s)
+            return RunList(now, past[:most], len(ordered))
+
+    def _scan(self) -> None:
+        there: dict[str, int] = {}
+        try:
+            with os.scandir(self.runs) as entries:
+                for entry in entries:
+                    if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                        there[entry.name] = entry.stat(follow_symlinks=False).st_mtime_ns
+        except FileNotFoundError:
+            pass
+        for name in self._known.keys() - there.keys():
+            del self._known[name]
+        for name, changed_ns in there.items():
+            known = self._known.get(name)
+            if known is None or not known.over or known.changed_ns != changed_ns:
+                if (read := _read(self.runs / name, changed_ns)) is not None:
+                    self._known[name] = read
+                else:
+                    self._known.pop(name, None)
+
+    def _overview(self, name: str, known: _Known) -> RunOverview | None:
+        if known.overview is None:
+            try:
+                known.overview = run_overview(RunFolder(self.runs / name))
+            except OSError:
+                return None
+            known.over = known.overview.state in (RunState.FINISHED, RunState.DAMAGED)
+        return known.overview
+
+
+def _read(folder: Path, changed_ns: int) -> _Known | None:
+    """None for what is no run folder."""
+    try:
+        began_ns = os.stat(folder / "plan.json").st_mtime_ns
+    except OSError:
+        return None
+    return _Known(changed_ns, began_ns, _size(folder / "results.json") > 0 and _size(folder / "lock") <= 0)
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1

@@ -1,0 +1,143 @@
+"""Follows the journals of runs, of whatever process: one reader a run, for as many clients as there are.
+
+1. A journal that is not there yet, a last line that is not whole yet, and a run folder that is gone are waited out.
+2. A journal that is another one than before (a folder that was put back, or copied over) is read again from its start;
+   whoever follows is told to begin again.
+3. A journal with a damaged line is not read any further; what was read stays, and what is wrong is known.
+4. Readers stop when the last client has gone.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from seatrial.job import Unreadable
+from seatrial.record import DamagedRun, JournalError, PlannedCells, RunFolder, read_journal
+from seatrial.web.live import LiveRun
+
+EVERY_S = 0.3
+
+
+class _Read(NamedTuple):
+    """What a look at the files found; nothing is changed by it."""
+
+    run: LiveRun | None  # a new one, when the journal is another one
+    entries: list[dict[str, Any]]
+    bytes_read: int
+    inode: int
+    wrong: str = ""
+
+
+class Followed:
+    """A run as it is now. `generation` changes when its journal is another one than before."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self.run = LiveRun({})
+        self.planned = False  # its plan was read
+        self.generation = 0
+        self.wrong = ""  # why it is not followed any further
+        self._bytes_read = 0
+        self._inode = 0
+
+    @property
+    def line(self) -> int:
+        return self.run.line
+
+    def look(self) -> _Read:
+        """It reads files: not for an event loop."""
+        try:
+            run = None if self.planned else LiveRun.of(self.folder.read_plan(PlannedCells).cells)
+            try:
+                found = os.stat(self.folder.journal)
+            except FileNotFoundError:
+                return _Read(run, [], self._bytes_read, self._inode, self.wrong)
+            start, first = self._bytes_read, self.line + 1
+            if self._inode and (found.st_ino != self._inode or found.st_size < start):
+                run, start, first = LiveRun.of(self.folder.read_plan(PlannedCells).cells), 0, 0
+            elif found.st_size == start or self.wrong:
+                return _Read(run, [], start, found.st_ino, self.wrong)
+            entries, read = read_journal(self.folder.journal, start, first)
+            return _Read(run, entries, read, found.st_ino)
+        except (DamagedRun, JournalError, OSError, Unreadable) as error:
+            return _Read(None, [], self._bytes_read, self._inode, str(error))
+
+    def take(self, read: _Read) -> bool:
+        """What `look` found; whether anything is new."""
+        if read.run is not None:
+            self.generation += self.planned
+            self.run, self.planned = read.run, True
+        for entry in read.entries:
+            self.run.take(entry)
+        new = bool(read.entries) or read.wrong != self.wrong or (read.run is not None and self.generation > 0)
+        self._bytes_read, self._inode, self.wrong = read.bytes_read, read.inode, read.wrong
+        return new
+
+
+def look_once(folder: RunFolder) -> Followed:
+    """The run as it is now, for a page. It reads files: not for an event loop."""
+    one = Followed(folder)
+    one.take(one.look())
+    return one
+
+
+class Shared:
+    """A run that clients follow, and its one reader."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.now = Followed(folder)
+        self.clients = 0
+        self._changed = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def wait(self) -> None:
+        """Until there is news that comes after this call."""
+        await self._changed.wait()
+
+    async def look(self) -> None:
+        async with self._looking:
+            if self.now.take(await asyncio.to_thread(self.now.look)):
+                self._changed.set()
+                self._changed = asyncio.Event()
+
+    def start(self) -> None:
+        self._reader = self._reader or asyncio.create_task(self._read(), name=f"journal of {self.now.folder.run}")
+
+    async def stop(self) -> None:
+        if self._reader:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def _read(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(EVERY_S)
+
+
+class Followers:
+    """By run. Of one event loop."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, Shared] = {}
+
+    @asynccontextmanager
+    async def follow(self, folder: RunFolder) -> AsyncIterator[Shared]:
+        """The run, kept up to date for as long as this is open."""
+        one = self._shared.setdefault(folder.run, Shared(folder))
+        one.clients += 1
+        try:
+            await one.look()
+            one.start()
+            yield one
+        finally:
+            one.clients -= 1
+            if not one.clients:
+                self._shared.pop(folder.run, None)
+                await one.stop()
+
+    @property
+    def readers(self) -> int:
+        return len(self._shared)

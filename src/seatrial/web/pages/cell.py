@@ -1,0 +1,60 @@
+"""A cell through time: what it came to in each run and why, and its figures."""
+
+import shlex
+from pathlib import Path
+
+from seatrial.job import VERSION, RunResults, Verdict
+from seatrial.record.history import PastCell, Series
+from seatrial.report.html.figures import FigureLine, run_figures
+from seatrial.report.trend.series import RunSeries, with_bound, with_changes
+from seatrial.web.confine import NotThere
+from seatrial.web.links import Links
+from seatrial.web.pages.nights import IMPORTED, night_of
+from seatrial.web.pages.suite import known_suite
+from seatrial.web.render import Page, page
+from seatrial.web.site import Site
+
+MOST_RUNS = 120
+MOST_FIGURES = 12
+POINTS = 120  # of a figure
+
+
+def cell(site: Site, suite: str, name: str) -> Page:
+    suite = known_suite(site, suite)
+    past = site.history.past_cells(suite, name, MOST_RUNS)
+    if not past:
+        raise NotThere(f"The history has no cell {name[:200]!r} in the suite {suite!r}.")
+    newest = past[-1]
+    names = [one for one in site.history.names(newest.trial) if one.benchmark == newest.benchmark]
+    run = site.history.run(newest.run)
+    judged = [one for one in names if one.better]
+    return page(
+        "cell.html.j2",
+        Links(2, site.ending),
+        suite=suite,
+        cell=newest,
+        imported=suite == IMPORTED,
+        past=past[::-1],
+        bad=sum(not Verdict(one.verdict).good for one in past),
+        flaky=sum(one.flaky for one in past),
+        figures=_lines(site, judged[:MOST_FIGURES]),
+        more=len(names) - len(judged[:MOST_FIGURES]),
+        rerun=_rerun(run.suite_path if run else "", newest) if suite != IMPORTED else "",
+        there=_folders(site.runs, past),
+        night_of=night_of,
+    )
+
+
+def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
+    views = [with_bound(with_changes(one)) for one in site.history.filled(names, POINTS)]
+    nothing = RunResults(VERSION, "", "", Verdict.PASSED, [])
+    return [line for table in run_figures(nothing, RunSeries("", views, [])).tables for line in table.lines]
+
+
+def _folders(runs: Path, past: list[PastCell]) -> set[str]:
+    """Runs whose folder is still there."""
+    return {one.run for one in past if (runs / one.run).is_dir()}
+
+
+def _rerun(suite_path: str, newest: PastCell) -> str:
+    return f"seatrial run {shlex.quote(suite_path)} --select /{newest.hash}" if suite_path else ""

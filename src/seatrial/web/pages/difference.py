@@ -1,0 +1,58 @@
+"""Two runs beside each other: which cells came to something else, which figures moved, what else is not as it was."""
+
+from seatrial.job import RunResults
+from seatrial.record.history import HistoryError, Series
+from seatrial.report.results import ResultsError, read_results
+from seatrial.report.trend.compare import compare_runs
+from seatrial.report.trend.describe import figure_text, percent_text
+from seatrial.web.confine import NotThere, run_folder
+from seatrial.web.links import Links
+from seatrial.web.render import Page, page
+from seatrial.web.site import Site
+
+POINTS = 40  # of each figure that its noise is taken from
+MOST_ROWS = 300
+MOST_FIGURES = 200  # whose noise is looked up
+
+
+def difference(site: Site, pair: str) -> Page:
+    before, dots, after = pair.partition("..")
+    if not dots or not before or not after or before == after:
+        raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
+    first, second = _results(site, before), _results(site, after)
+    past, wrong = _past(site, second)
+    found = compare_runs(first, second, past)
+    moved = [one for one in found.figures if one.moved or one.maybe]
+    return page(
+        "difference.html.j2",
+        Links(1, site.ending),
+        before=first,
+        after=second,
+        found=found,
+        moved=moved[:MOST_ROWS],
+        same=len(found.figures) - len(moved),
+        wrong=wrong,
+        most=MOST_ROWS,
+        figure_text=figure_text,
+        percent_text=percent_text,
+        hashes={cell.benchmark or cell.id: cell.hash for cell in second.cells},
+    )
+
+
+def _results(site: Site, name: str) -> RunResults:
+    folder = run_folder(site.runs, name)
+    try:
+        return read_results(folder.path)
+    except ResultsError as error:
+        raise NotThere(f"{name} cannot be compared: {error}") from error
+    except OSError:
+        raise NotThere(f"{name} has no results yet: it is not finished.") from None
+
+
+def _past(site: Site, results: RunResults) -> tuple[list[Series], str]:
+    """Where the noise of figures is taken from; without it single runs cannot be told apart, but all else can."""
+    try:
+        names = site.history.names(run=results.run, judged=True)[:MOST_FIGURES]
+        return site.history.filled(names, POINTS), ""
+    except HistoryError as error:
+        return [], f"Compared without the history: {error}"

@@ -1,0 +1,166 @@
+"""One figure of a benchmark over its runs: bounds, changes of level, alarms, and what to do about them."""
+
+import shlex
+from dataclasses import dataclass
+
+from seatrial.record.history import IMPORTED, Point, Series
+from seatrial.report.trend.describe import (
+    change_text,
+    figure_text,
+    left_out_text,
+    one_day,
+    period_text,
+    points_text,
+    series_bound_text,
+    series_title,
+)
+from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
+from seatrial.report.trend.series import POINTS_SHOWN, SeriesView, unjudged_alarms, with_bound, with_changes
+from seatrial.web.confine import NotThere
+from seatrial.web.links import Links, slug
+from seatrial.web.pages.nights import night_of_time
+from seatrial.web.render import Page, page
+from seatrial.web.site import Change, Site
+
+WIDTH, HEIGHT, PAD = 1000, 180, 8
+ROWS = 40  # points in the table
+MOST_CHANGES = 9
+MOST_MARKS = 3  # alarms for which the commands are written out
+MOST_SERIES = 6  # of other conditions
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point that is more than a dot: an alarm, a run that failed, one that somebody marked."""
+
+    x: float
+    y: float
+    word: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """In the SVG's own units."""
+
+    dots: str  # a path
+    band: tuple[float, float] | None  # top and height of the bounds
+    changes: list[tuple[float, int]]
+    marked: list[Dot]
+    high: str
+    low: str
+
+
+@dataclass(frozen=True)
+class FigureView:
+    view: SeriesView
+    chart: Chart
+    title: str
+    text: str
+    bound: str
+    left_out: str
+    changes: list[str]
+    points: list[Point]  # the newest first
+    conditions: dict[str, str]
+
+
+def figure(site: Site, benchmark: str, metric: str) -> Page:
+    found = _series(site, benchmark, metric)
+    found.sort(key=lambda one: -one.points[-1].at_s)
+    views = [_view(one) for one in found[:MOST_SERIES]]
+    first = views[0].view
+    alarms = unjudged_alarms(first.points)
+    return page(
+        "figure.html.j2",
+        Links(2, site.ending),
+        benchmark=first.benchmark,
+        metric=first.metric,
+        views=views,
+        others=len(found) - len(views),
+        alarms=len(alarms),
+        marks=[mark_commands(first, point) for point in alarms[-MOST_MARKS:][::-1]],
+        change=_recenter(site, first),
+        figure_text=figure_text,
+        is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
+        night=night_of_time,
+    )
+
+
+def _series(site: Site, benchmark: str, metric: str) -> list[Series]:
+    """By its names, or by what stands for them in an address. Raises NotThere."""
+    found = site.history.series(benchmark=benchmark, metric=metric, last=POINTS_SHOWN)
+    if found:
+        return found
+    named = [one for one in site.history.names() if slug(one.benchmark) == benchmark and slug(one.metric) == metric]
+    found = site.history.filled(named, POINTS_SHOWN)
+    if not found:
+        raise NotThere(f"The history has no figure {metric[:200]!r} of a benchmark {benchmark[:200]!r}.")
+    return found
+
+
+def _view(series: Series) -> FigureView:
+    view = with_bound(with_changes(series))
+    timed = one_day([view])
+    return FigureView(
+        view,
+        _chart(view),
+        series_title(view),
+        f"{points_text(view.points)}, {period_text(view.points[0].at_s, view.points[-1].at_s)}",
+        series_bound_text(view, bounds_outside(view, Scale(view))),
+        left_out_text(view) if view.left_out else "",
+        [change_text(one, view.unit, timed) for one in view.changes[-MOST_CHANGES:]],
+        view.points[::-1][:ROWS],
+        series.conditions,
+    )
+
+
+def _chart(view: SeriesView) -> Chart:
+    scale = Scale(view)
+    step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - PAD - scale(value) * (HEIGHT - 2 * PAD), 1)
+
+    placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
+    marked = [
+        Dot(*placed[index], _word(point), f"{point.run}: {figure_text(point.value, view.unit)}, {_said(point)}")
+        for index, point in enumerate(view.points)
+        if _word(point)
+    ]
+    levels = bound_levels(view)
+    band = None
+    if levels:
+        top, bottom = y(levels.get("upper", scale.high)), y(levels.get("lower", scale.low))
+        band = (top, round(max(1.0, bottom - top), 1))
+    changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-MOST_CHANGES:], 1)]
+    values = [point.value for point in view.points]
+    return Chart(
+        "".join(f"M{x:g} {height:g}h0" for x, height in placed),
+        band,
+        changes,
+        marked,
+        figure_text(max(values), view.unit),
+        figure_text(min(values), view.unit),
+    )
+
+
+def _word(point: Point) -> str:
+    return "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
+
+
+def _said(point: Point) -> str:
+    return f"{point.verdict}, {point.mark}" if point.mark else point.verdict
+
+
+def mark_commands(view: SeriesView, point: Point) -> tuple[Point, list[str]]:
+    """What a person can say of an alarm."""
+    about = f"seatrial history mark {shlex.quote(point.run)} --benchmark {shlex.quote(view.benchmark)}"
+    return point, [f"{about} --{word} --reason 'why'" for word in ("regression", "false-alarm")]
+
+
+def _recenter(site: Site, view: SeriesView) -> Change | None:
+    """Of a level that is another one than that of the bounds: what accepting it would change."""
+    if not view.better or not (view.regression or unjudged_alarms(view.points)):
+        return None
+    run = site.history.run(view.points[-1].run)
+    return site.recenter(run.suite_path, view.benchmark, view.metric) if run and run.suite != IMPORTED else None

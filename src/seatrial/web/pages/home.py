@@ -1,0 +1,96 @@
+"""The first page: what runs now, the suites with their last runs, and the runs of the folder."""
+
+from dataclasses import dataclass
+
+from seatrial.job import CELLS_WORST_FIRST
+from seatrial.record import RunOverview, RunState
+from seatrial.record.history import HistoryError, SuiteRow, SuiteRun
+from seatrial.report.text import duration_text, one_line
+from seatrial.web.links import Links
+from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, nights
+from seatrial.web.render import Page, page, part
+from seatrial.web.site import Site
+
+SHOWN = 40  # runs of a suite
+
+
+@dataclass(frozen=True)
+class RunLine:
+    run: str
+    word: str  # its verdict, or its state
+    at_s: float
+    took: str
+    text: str
+    counts: list[tuple[str, int]]
+    total: int = 0  # cells, of one that goes on
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class SuiteLine:
+    suite: str
+    runs: int
+    recent: list[SuiteRun]
+    imported: bool
+
+    @property
+    def last(self) -> SuiteRun:
+        return self.recent[-1]
+
+
+def home(site: Site) -> Page:
+    links = Links(0, site.ending)
+    found, wrong = site.catalogue.list(), ""
+    suites: list[SuiteLine] = []
+    try:
+        suites = [_suite(site, one) for one in site.history.suites(SHOWN)]
+    except HistoryError as error:
+        wrong = str(error)
+    return page(
+        "home.html.j2",
+        links,
+        wrong=wrong,
+        now=[_line(one) for one in found.now],
+        past=[_line(one) for one in found.past],
+        there=found.there,
+        suites=suites,
+        most=SHOWN,
+        place=str(site.runs.name) if links.live else "",
+    )
+
+
+def home_parts(site: Site) -> dict[str, str]:
+    """What of it changes while runs go on."""
+    links, found = Links(0, site.ending), site.catalogue.list()
+    now, past = [_line(one) for one in found.now], [_line(one) for one in found.past]
+    return {
+        "now": part("home_parts.html.j2", "now_part", links, now),
+        "past": part("home_parts.html.j2", "past_part", links, past, found.there),
+    }
+
+
+def _suite(site: Site, row: SuiteRow) -> SuiteLine:
+    if row.suite != IMPORTED:
+        return SuiteLine(row.suite, row.runs, row.recent, False)
+    found = nights(site.history.suite_runs(IMPORTED, MOST_IMPORTED))
+    return SuiteLine(row.suite, len(found), found[-SHOWN:], True)
+
+
+def _line(run: RunOverview) -> RunLine:
+    counts = [
+        (word, number)
+        for word in (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky")
+        if (number := run.counts.get(word, 0))
+    ]
+    word = run.verdict if run.state is RunState.FINISHED else run.state.value
+    total = run.cells if run.state in (RunState.RUNNING, RunState.UNFINISHED) else 0
+    return RunLine(run.run, word, run.started_s, duration_text(run.seconds), _text(run), counts, total, run.done)
+
+
+def _text(run: RunOverview) -> str:
+    if run.state is RunState.DAMAGED:
+        return one_line(run.why)
+    if run.state is RunState.FINISHED:
+        return f"{run.cells:,} cell{'' if run.cells == 1 else 's'}"
+    who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "nobody works on it"
+    return f"{run.done:,} of {run.cells:,} done, {who}"

@@ -1,0 +1,178 @@
+"""A run: its report when it is over, what is known so far while it goes on, and what the history has of one whose
+folder is gone."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from seatrial.job import CELLS_WORST_FIRST
+from seatrial.record import RunFolder, RunState, owner_of, run_overview
+from seatrial.record.history import IMPORTED, HistoryError, PastCell
+from seatrial.report.html.fragments import pack
+from seatrial.report.html.page import RunPage, UnknownFragment
+from seatrial.report.html.templates import asset, content_policy
+from seatrial.report.matrix import matrices
+from seatrial.report.results import ResultsError, read_results
+from seatrial.report.text import count
+from seatrial.web.confine import NotThere, run_folder
+from seatrial.web.follow import Followed, look_once
+from seatrial.web.links import Links, address
+from seatrial.web.live import LiveRun
+from seatrial.web.pages.nights import MOST_IMPORTED, is_night, night_of
+from seatrial.web.render import Page, environment, page, part
+from seatrial.web.site import Site
+
+MOST_FAILING = 60  # that are listed while a run goes on
+MOST_PAST = 2_000  # cells of a run whose folder is gone
+_ORDER = [*(verdict.value for verdict in CELLS_WORST_FIRST), "running", "retrying", "confirming", "queued", "waiting"]
+
+
+def run(site: Site, name: str) -> Page:
+    if is_night(name):
+        return _night(site, name)
+    try:
+        folder = run_folder(site.runs, name)
+    except NotThere:
+        return _past(site, name)
+    if _is_over(folder):
+        try:
+            return report(site, folder)
+        except (ResultsError, OSError) as error:
+            return _live(site, folder, f"The results cannot be shown: {error}")
+    return _live(site, folder)
+
+
+def _is_over(folder: RunFolder) -> bool:
+    """It has results, and who works on it, if anybody does, has said that it is finished."""
+    if not folder.results.exists():
+        return False
+    owner = owner_of(folder.path)
+    return owner is None or not owner.works_on(folder.path) or bool(look_once(folder).run.finished)
+
+
+def report(site: Site, folder: RunFolder) -> Page:
+    """Where it is a file, all its pieces are in it. Raises ResultsError and OSError."""
+    made = _run_page(folder)
+    links = Links(1, site.ending)
+    keys = iter(()) if links.live else made.keys()
+    pieces = [(key, made.fragment(key)) for key in keys]
+    style, script = asset("page.css"), asset("page.js")
+    policy = content_policy(style, script, fetches=links.live)
+    html = (
+        environment()
+        .get_template("served_run.html.j2")
+        .render(
+            **made.overview(),
+            style=style,
+            script=script,
+            policy=policy,
+            fetched_from=made.fetched_from if links.live else "",
+            blocks=pack(pieces),
+            links=links,
+        )
+    )
+    return Page(html, policy, packed="".join(piece for _, piece in pieces))
+
+
+def piece(site: Site, name: str, key: str) -> Page:
+    """What the page of a run asks for when somebody looks at a cell or a cause. Raises NotThere."""
+    try:
+        return Page(_run_page(run_folder(site.runs, name)).fragment(key), "default-src 'none'")
+    except UnknownFragment:
+        raise NotThere("This run has no such cell or cause.") from None
+    except (ResultsError, OSError) as error:
+        raise NotThere(f"The results cannot be read: {error}") from None
+
+
+def _run_page(folder: RunFolder) -> RunPage:
+    found = folder.results.stat()
+    return _known_page(folder.path, found.st_mtime_ns, found.st_size)
+
+
+@lru_cache(maxsize=8)
+def _known_page(folder: Path, changed_ns: int, size: int) -> RunPage:
+    """Kept for the pieces that are asked for next. Results that are written again are others."""
+    name = address(folder.name)
+    return RunPage(read_results(folder), folder, f"{name}/file", f"{name}/piece/")
+
+
+def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
+    now = look_once(folder)
+    overview = run_overview(folder)
+    wrong = wrong or now.wrong or overview.why
+    goes_on = overview.state is RunState.RUNNING and not wrong
+    grids = matrices(list(now.run.cells.values())) if now.run.cells else []
+    by_id = {cell.id: cell for cell in now.run.cells.values()}
+    return page(
+        "live.html.j2",
+        Links(1, site.ending),
+        run=folder.run,
+        state=overview.state.value,
+        owner=overview.owner,
+        goes_on=goes_on,
+        line=now.line,
+        wrong=wrong,
+        grids=grids,
+        cells=by_id,
+        parts=live_parts(now, -2),
+    )
+
+
+def live_parts(now: Followed, after: int) -> dict[str, str]:
+    """The pieces of a page of this run that are different from how they were at a line; after -2, all."""
+    live = now.run
+    parts = {f"c-{cell.hash}": part("live_parts.html.j2", "spot", cell) for cell in live.changed_since(after)}
+    failing = live.failing
+    parts["head"] = part("live_parts.html.j2", "head_part", _sentence(live), _counts(live), live.notes[-5:], now.wrong)
+    parts["failing"] = part("live_parts.html.j2", "failing_part", now.folder.run, failing[:MOST_FAILING], len(failing))
+    return parts
+
+
+def _sentence(live: LiveRun) -> str:
+    done = sum(cell.over for cell in live.cells.values())
+    text = f"{done:,} of {count(len(live.cells), 'cell')} done"
+    return f"{text}, {len(live.failing):,} failing" if live.failing else text
+
+
+def _counts(live: LiveRun) -> list[tuple[str, int]]:
+    found = live.counts()
+    return [(word, found[word]) for word in _ORDER if word in found]
+
+
+def _past(site: Site, name: str) -> Page:
+    """Raises NotThere."""
+    try:
+        found, cells = site.history.run(name), site.history.run_cells(name, MOST_PAST)
+    except HistoryError:
+        found, cells = None, []
+    if found is None:
+        raise NotThere(f"There is no run {name[:200]!r} here, and the history has none of that name.")
+    if found.suite == IMPORTED:
+        return _night(site, night_of(found))
+    return _from_history(site, found.suite, name, found.verdict, found.at_s, cells, imported=False)
+
+
+def _night(site: Site, name: str) -> Page:
+    """All that was imported of one night. Raises NotThere."""
+    rows = [one for one in site.history.suite_runs(IMPORTED, MOST_IMPORTED) if night_of(one) == name]
+    if not rows:
+        raise NotThere(f"Nothing was imported of the night {name.removeprefix(IMPORTED + '-')!r}.")
+    cells = [cell for row in rows[:MOST_PAST] for cell in site.history.run_cells(row.run, MOST_PAST)]
+    bad = [row.verdict for row in rows if row.verdict != "passed"]
+    return _from_history(site, IMPORTED, name, bad[0] if bad else "passed", rows[0].at_s, cells, imported=True)
+
+
+def _from_history(
+    site: Site, suite: str, name: str, verdict: str, at_s: float, cells: list[PastCell], imported: bool
+) -> Page:
+    order = {word: place for place, word in enumerate(_ORDER)}
+    cells = sorted(cells, key=lambda cell: (order.get(cell.verdict, 99), cell.id))
+    return page(
+        "past.html.j2",
+        Links(1, site.ending),
+        suite=suite,
+        run=name,
+        verdict=verdict,
+        at_s=at_s,
+        cells=cells,
+        imported=imported,
+    )

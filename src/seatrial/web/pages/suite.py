@@ -1,0 +1,111 @@
+"""A suite: its cells over its runs, those with trouble first."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+from markupsafe import Markup, escape
+
+from seatrial.job import Verdict
+from seatrial.record.history import RunCell, SuiteRun
+from seatrial.report.symbols import SYMBOLS
+from seatrial.report.text import one_line
+from seatrial.web.confine import NotThere
+from seatrial.web.links import Links, slug
+from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, night_of, nights
+from seatrial.web.render import Page, page
+from seatrial.web.site import Site
+
+RUNS_SHOWN = 40
+MOST_CELLS = 16_000  # times runs that are read
+MOST_ROWS = 400
+
+
+@dataclass(frozen=True)
+class CellRow:
+    id: str
+    hash: str  # that it had last
+    strip: Markup
+    share: str
+    bad: bool  # when it last ran
+
+
+def suite(site: Site, name: str) -> Page:
+    name = known_suite(site, name)
+    found = suite_runs(site, name)
+    rows, runs = strip_rows(site, name, found)
+    troubled = [row for row in rows if row.share]
+    shown = [*troubled, *(row for row in rows if not row.share)][:MOST_ROWS]
+    return page(
+        "suite.html.j2",
+        Links(1, site.ending),
+        suite=name,
+        imported=name == IMPORTED,
+        runs=runs,
+        rows=shown,
+        cells=len(rows),
+        troubled=len(troubled),
+        bad=sum(row.bad for row in rows),
+        left_out=len(rows) - len(shown),
+        earlier=len(found) - len(runs),
+    )
+
+
+def known_suite(site: Site, name: str) -> str:
+    """The suite of that name, or whose address that is. Raises NotThere."""
+    known = [one.suite for one in site.history.suites(1)]
+    for one in known:
+        if name in (one, slug(one)):
+            return one
+    raise NotThere(f"The history has no suite {name!r}. There are: {', '.join(sorted(known)[:20]) or 'none yet'}.")
+
+
+def suite_runs(site: Site, name: str) -> list[SuiteRun]:
+    if name == IMPORTED:
+        return nights(site.history.suite_runs(name, MOST_IMPORTED))[-RUNS_SHOWN:]
+    return site.history.suite_runs(name, RUNS_SHOWN)
+
+
+def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellRow], list[SuiteRun]]:
+    """Of the cells of the last run first those with trouble; and the runs that were read."""
+    column = {run.run: run.run for run in runs}
+    if name == IMPORTED:
+        column = {run.run: night_of(run) for run in site.history.suite_runs(name, MOST_IMPORTED)}
+    cells: dict[str, dict[str, RunCell]] = {}
+    for cell in site.history.cells_of_runs(list(column), MOST_CELLS):
+        cells.setdefault(cell.id, {}).setdefault(column[cell.run], cell)
+    read = {run for of in cells.values() for run in of}
+    shown = [run for run in runs if run.run in read]
+    names = [run.run for run in shown]
+    made = [(_latest_trouble(of, names), id_, _row(id_, of, names)) for id_, of in cells.items()]
+    made.sort(key=lambda one: (-one[0], one[1]))
+    return [row for _, _, row in made], shown
+
+
+def _row(id_: str, of: dict[str, RunCell], runs: list[str]) -> CellRow:
+    newest = next((of[run] for run in reversed(runs) if run in of), next(iter(of.values())))
+    strip = Markup("").join(_mark(of[run].verdict, of[run].flaky) if run in of else _mark("", False) for run in runs)
+    return CellRow(one_line(id_), newest.hash, strip, share_text(list(of.values())), not Verdict(newest.verdict).good)
+
+
+def share_text(cells: list[RunCell]) -> str:
+    """How often it was not as it should be; empty when never."""
+    counted = Counter(cell.verdict for cell in cells)
+    flaky = sum(cell.flaky for cell in cells)
+    parts = [f"{number} {verdict}" for verdict, number in counted.most_common() if verdict != "passed"]
+    parts += [f"{flaky} flaky"] if flaky else []
+    return f"{counted['passed']} of {len(cells)} passed, {', '.join(parts)}" if parts else ""
+
+
+def _latest_trouble(of: dict[str, RunCell], runs: list[str]) -> int:
+    troubled = (place for place, run in enumerate(runs) if run in of and (of[run].verdict != "passed" or of[run].flaky))
+    return max(troubled, default=-1)
+
+
+@cache
+def _mark(verdict: str, flaky: bool) -> Markup:
+    if not verdict:
+        return Markup("<i></i>")
+    word = "flaky" if flaky else verdict
+    glyph = "·" if word == "passed" else SYMBOLS[word].glyph if word in SYMBOLS else "?"
+    return Markup('<i class="v-{}">{}</i>').format(word, escape(glyph))

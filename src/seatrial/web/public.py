@@ -1,0 +1,114 @@
+"""The pages of the dashboard as files for any web server: those that can be reached from the first one by links.
+
+Only what pages link to is written, so that nothing dangles and nothing is there that no page shows. Each file is
+whole at every instant, so that it may be written again over what is being served.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from seatrial.record import write_whole
+from seatrial.web import pages
+from seatrial.web.confine import NotThere
+from seatrial.web.files import open_file
+from seatrial.web.links import Links
+from seatrial.web.render import Page, error_page
+from seatrial.web.site import Site
+
+ENDING = ".html"
+MOST_FILES = 50_000
+MOST_FILE_BYTES = 20 << 20  # of a file that a job left
+_LINK = re.compile(r'href="([^"#?]+)')
+_MODE = 0o644  # for the web server
+
+
+@dataclass
+class Written:
+    pages: int = 0
+    files: int = 0
+    left_out: list[str] = field(default_factory=list)  # addresses that nothing was written for
+
+
+def write_public(site: Site, folder: Path) -> Written:
+    """Raises OSError when the folder cannot be written to, and HistoryError."""
+    done, wanted, written = {"index.html"}, ["index.html"], Written()
+    while wanted:
+        path = wanted.pop()
+        if len(done) > MOST_FILES:
+            written.left_out.append(path)
+            continue
+        for found in _write(site, folder, path, written):
+            if found not in done:
+                done.add(found)
+                wanted.append(found)
+    return written
+
+
+def _write(site: Site, folder: Path, path: str, written: Written) -> list[str]:
+    """The files that this one links to."""
+    parts = path.split("/")
+    if parts[0] == "r" and len(parts) > 3 and parts[2] == "file":
+        return _write_file(site, folder, path, parts[1], "/".join(parts[3:]), written)
+    try:
+        page = _page(site, parts)
+    except NotThere as error:
+        page = error_page(404, str(error), Links(len(parts) - 1, ENDING))
+    return _keep(folder, path, page, written)
+
+
+def _page(site: Site, parts: list[str]) -> Page:
+    makers: dict[tuple[str, int], Callable[..., Page]] = {
+        ("r", 2): pages.run,
+        ("s", 2): pages.suite,
+        ("c", 3): pages.cell,
+        ("f", 3): pages.figure,
+        ("d", 2): pages.difference,
+        ("log", 4): pages.log,
+    }
+    if parts == ["index.html"]:
+        return pages.home(site)
+    maker = makers.get((parts[0], len(parts)))
+    if maker is None:
+        raise NotThere("There is no such page.")
+    return maker(site, *parts[1:-1], parts[-1].removesuffix(ENDING))
+
+
+def _write_file(site: Site, folder: Path, path: str, run: str, below: str, written: Written) -> list[str]:
+    """What an attempt left, where a page links to it: pages link only to what browsers do not run."""
+    try:
+        log = pages.beside_log(site, run, below)
+        if log is not None:
+            return _keep(folder, path, log, written)
+        found = open_file(site.runs, run, below)
+    except NotThere:
+        written.left_out.append(path)
+        return []
+    with open(found.descriptor, "rb") as file:
+        if found.bytes > MOST_FILE_BYTES:
+            written.left_out.append(path)
+        else:
+            write_whole(folder / path, file.read(MOST_FILE_BYTES), sync=False, mode=_MODE)
+            written.files += 1
+    return []
+
+
+def _keep(folder: Path, path: str, page: Page, written: Written) -> list[str]:
+    write_whole(folder / path, page.html.encode("utf-8", "replace"), sync=False, mode=_MODE)
+    os.chmod(folder / path, _MODE)
+    written.pages += 1
+    return _links(path, page.html + page.packed)
+
+
+def _links(path: str, html: str) -> list[str]:
+    """Of a page: files beside and below the first one."""
+    found = []
+    for link in dict.fromkeys(_LINK.findall(html)):
+        to = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(link)))
+        if not link.startswith(("/", "http:", "https:")) and not to.startswith("../"):
+            found.append(to)
+    return found

@@ -1,0 +1,60 @@
+"""Runs the dashboard until it is told to end."""
+
+import asyncio
+import errno
+import logging
+import signal
+from collections.abc import Callable
+
+from aiohttp import web
+
+from seatrial.web.access import Access, is_address
+from seatrial.web.application import Dashboard
+from seatrial.web.site import Site
+
+PATIENCE_S = 3.0  # for answers that are under way when it ends
+MOST_LINE_BYTES = 8_190  # of a request, and of each of its headers
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on, and what to do about it."""
+
+
+async def serve(site: Site, access: Access, port: int, ready: Callable[[str], None]) -> None:
+    """Answer until SIGINT or SIGTERM. `ready` is called with the address when it answers. Raises CannotListen."""
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # bad requests are theirs, not ours
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    runner = web.AppRunner(
+        Dashboard(site, access).application(),
+        access_log=None,
+        shutdown_timeout=PATIENCE_S,
+        max_line_size=MOST_LINE_BYTES,
+        max_field_size=MOST_LINE_BYTES,
+    )
+    await runner.setup()
+    try:
+        listening = web.TCPSite(runner, access.host, port)
+        try:
+            await listening.start()
+        except OSError as error:
+            raise CannotListen(_why(error, access.host, port)) from error
+        ready(_address(runner, access.host))
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use: choose another with --port (0: any free one), or end who has it"
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be used by this user: choose one above 1023 with --port"
+    return f"{host}:{port} cannot be listened on: {error.strerror or error}"
+
+
+def _address(runner: web.AppRunner, host: str) -> str:
+    port = runner.addresses[0][1]
+    return f"http://{f'[{host}]' if is_address(host) and ':' in host else host}:{port}/"
