@@ -73,7 +73,8 @@ def normalised(text: str) -> str:
 
 def _said(cell: CellResult) -> str:
     last = cell.attempts[-1]
-    return last.headline or last.why or cell.why or last.exit.message or str(cell.verdict)
+    said = last.headline or last.why or cell.why or last.exit.message or str(cell.verdict)
+    return said[: 10 * HEADLINE_CHARACTERS].strip().partition("\n")[0][:HEADLINE_CHARACTERS]
 
 
 def _cause(verdict: Verdict, text: str, cells: list[CellResult], places: "_Places") -> Cause:

@@ -11,6 +11,7 @@ from pathlib import Path
 from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, worst
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import NOT_WANTED
+from seatrial.report.news import cause_news_text, cell_news_text, moment_text
 from seatrial.report.summary import bad_findings, cause_place, describe_attempts, rerun_command, why_of
 from seatrial.report.text import axes_text, clock_text, count, one_line, shorten, strip_controls
 
@@ -43,6 +44,10 @@ def _suite(results: RunResults, view: CellView, cause: Cause | None, stamp: str)
     facts = {"hash": cell.hash, "verdict": cell.verdict.value, "flaky": str(cell.flaky).lower(), **cell.axes}
     if cause is not None:
         facts |= {"cause": cause.id, "cause-text": cause.text, "cause-place": cause_place(cause, results)}
+        facts |= {"cause-news": cause_news_text(cause)} if cause.news else {}
+    if cell.news is not None:
+        facts |= {"news": cell.news.change.value, "news-since": moment_text(cell.news.since) if cell.news.since else ""}
+        facts |= {"news-last": moment_text(cell.news.last) if cell.news.last else "", "news-against": results.against}
     for name, value in facts.items():
         ET.SubElement(properties, "property", name=_attribute(name), value=_attribute(value))
     by_step: dict[str, list[Finding]] = {}
@@ -53,7 +58,10 @@ def _suite(results: RunResults, view: CellView, cause: Cause | None, stamp: str)
     if not cell.findings or (not bad_findings(cell.findings) and not cell.verdict.good):
         name = "job" if "job" not in by_step else "cell"
         suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=why_of(cell))], view.seconds))
-    lines = [*describe_attempts(cell), *(f"log: {log}" for log in view.logs), f"again: {rerun_command(results, cell)}"]
+    news = cell_news_text(cell)
+    lines = [f"since: {news}"] if news else []
+    lines += [*describe_attempts(cell), *(f"log: {log}" for log in view.logs)]
+    lines.append(f"again: {rerun_command(results, cell)}")
     out = ET.SubElement(suite, "system-out")
     out.text = strip_controls("\n".join(lines))
     ET.SubElement(suite, "system-err")

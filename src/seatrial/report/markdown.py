@@ -1,15 +1,19 @@
-"""Markdown for the summary page of a CI job: the matrix, each failure with its evidence, and the rest in counts.
+"""Markdown for the summary page of a CI job or a comment: causes, what is new, the grid, then each failure with its
+evidence while there is room, and the rest in counts.
 
 Everything that a job or a suite said is inside a code span, a code block that it cannot close, or escaped. The whole
-stays below what such pages take.
+stays below what such pages take, whatever the run is: each section has its share, and counts what it leaves out.
 """
 
+import itertools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
 from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices
+from seatrial.report.news import cause_news_text, cell_news_text, newly_bad, news_sentences, since_text
 from seatrial.report.summary import (
     RunSummary,
     bad_findings,
@@ -17,6 +21,7 @@ from seatrial.report.summary import (
     causes_sentence,
     describe_attempts,
     finding_title,
+    open_regressions,
     recent_changes,
     rerun_command,
     summarize,
@@ -25,11 +30,15 @@ from seatrial.report.summary import (
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, strip_controls
 
-MOST_BYTES = 900_000  # GitHub takes 1 MiB
-MOST_EVIDENCE = 3_000
-MOST_FINDINGS = 20
-MOST_PLACES = 2_500  # of one matrix: larger ones are left to report.html
+MOST_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
+SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "tail": 8_000}  # of them; failures get the rest
+MOST_FAILURE = 12_000  # bytes of the findings of one cell: others are to be seen, too
+MOST_EVIDENCE = 2_500
+MOST_TEXT = 300  # characters of a name or a message
+MOST_COMMAND = 2_000
+MOST_FINDINGS = 20  # of one cell
 MOST_ITEMS = 100
+_REST = 200  # bytes, for saying what is left out
 
 _SIGNS = {
     "passed": "✅",
@@ -50,44 +59,53 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECAS
 
 def render_markdown(results: RunResults, folder: Path) -> str:
     summary = summarize(results)
-    head = [*_head(results, summary), *_causes(results), *_matrices(results)]
-    tail = [*_moved(folder), *_flaky(summary), *_xfails(summary), *_not_run(summary)]
-    room = MOST_BYTES - _bytes(head) - _bytes(tail)
-    shown: list[str] = []
-    for number, cell in enumerate(summary.failures):
-        block = _failure(results, folder, cell)
+    head = [*_head(results, summary), *_causes(results), *_news(results), *_matrices(results)]
+    sections = [part for part in (_moved(folder), _flaky(summary), _xfails(summary), _not_run(summary)) if part]
+    tail = _fitting(sections, SHARES["tail"], len(sections), "section")
+    title = ["### Failures", ""] if summary.failures else []
+    room = MOST_BYTES - _bytes([*head, *title, *tail])
+    blocks = (_failure(results, folder, cell) for cell in summary.failures)
+    failures = _fitting(blocks, room, len(summary.failures), "cell that did not pass", "cells that did not pass")
+    return "\n".join([*head, *title, *failures, *tail])
+
+
+def _fitting(blocks: Iterable[list[str]], room: int, number: int, one: str, many: str = "") -> list[str]:
+    """Those of the `number` blocks that fit into so many bytes, from the first on, and how many are left out."""
+    room -= _REST
+    lines: list[str] = []
+    for place, block in enumerate(blocks):
         room -= _bytes(block)
         if room < 0:
-            rest = len(summary.failures) - number
-            shown += [
-                f"_… and {count(rest, 'more cell')} that did not pass: all are in `report.html` and `results.json`._",
-                "",
-            ]
-            break
-        shown += block
-    if shown:
-        shown = ["### Failures", "", *shown]
-    return "\n".join([*head, *shown, *tail])
+            left = count(number - place, f"more {one}", f"more {many}" if many else "")
+            return [*lines, f"_… and {left}: all are in `report.html` and `results.json`._", ""]
+        lines += block
+    return lines
 
 
 def _moved(folder: Path) -> list[str]:
-    lines = [f"- {escape_text(sentence)}" for sentence in recent_changes(folder)]
-    return ["### What moved", "", *lines, ""] if lines else []
+    sentences = [*recent_changes(folder), *open_regressions(folder)]
+    lines = [f"- {escape_text(sentence)}" for sentence in sentences[:MOST_ITEMS]]
+    return ["### What moved", "", *lines, *_rest(len(sentences)), ""] if lines else []
 
 
 def _bytes(lines: list[str]) -> int:
-    return sum(len(line.encode()) + 1 for line in lines)
+    return sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
 
 
 def escape_text(text: str) -> str:
     """Foreign text that shows as it is: no Markdown, no HTML, no mention of anybody."""
-    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = _cut(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", safe).replace("@", "@\u200b")
 
 
-def code(text: str) -> str:
+def _cut(text: str, most: int = MOST_TEXT) -> str:
+    line = one_line(text[: 10 * most])
+    return line if len(line) <= most else f"{line[:most]}…"
+
+
+def code(text: str, most: int = MOST_TEXT) -> str:
     """A code span that the text cannot leave. Not for a table, where a bar would end it."""
-    line = one_line(text) or " "
+    line = _cut(text, most) or " "
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     space = " " if line.startswith("`") or line.endswith("`") else ""
@@ -128,42 +146,69 @@ def _head(results: RunResults, summary: RunSummary) -> list[str]:
 def _causes(results: RunResults) -> list[str]:
     if not results.causes:
         return []
-    lines = [f"### {causes_sentence(results)}", ""]
+    blocks = []
     for cause in results.causes[:MOST_ITEMS]:
         said = f"{_SIGNS[cause.verdict.value]} **{len(cause.cells)}** {escape_text(cause.text)}"
-        lines.append(f"- {said}<br>{escape_text(cause_place(cause, results))}")
-    return [*lines, *_rest(len(results.causes)), ""]
+        where = escape_text(cause_place(cause, results))
+        news = cause_news_text(cause)
+        blocks.append([f"- {said}<br>{where}{f' · {escape_text(news)}' if news else ''}"])
+    shown = _fitting(blocks, SHARES["causes"], len(results.causes), "cause")
+    more = _rest(len(results.causes)) if len(shown) == MOST_ITEMS else []
+    return [f"### {causes_sentence(results)}", "", *shown, *more, ""]
+
+
+def _news(results: RunResults) -> list[str]:
+    blocks = [[f"- {escape_text(sentence)}"] for sentence in news_sentences(results)]
+    title = f"### What is new {escape_text(since_text(results))}"
+    return [title, "", *_fitting(blocks, SHARES["news"], len(blocks), "line"), ""] if blocks else []
 
 
 def _matrices(results: RunResults) -> list[str]:
+    """The grid of each trial; of one that is too large, the rows with a failure, as many as there is room for."""
     cells = {cell.id: cell for cell in results.cells}
+    every = matrices(results.cells, results.holes, results.axes)
+    room = SHARES["grid"] - _REST
     lines: list[str] = []
-    for matrix in matrices(results.cells, results.holes, results.axes):
-        lines += [f"### {escape_text(matrix.trial)}" + (f" ({escape_text(matrix.fixed)})" if matrix.fixed else ""), ""]
-        if len(matrix.rows) * len(matrix.columns) > MOST_PLACES:
-            lines += [f"_{len(matrix.rows)} × {len(matrix.columns)}: too large for this page, see `report.html`._", ""]
-            continue
-        lines += [*_table(matrix, cells), ""]
+    for number, matrix in enumerate(every):
+        title = f"### {escape_text(matrix.trial)}" + (f" ({escape_text(matrix.fixed)})" if matrix.fixed else "")
+        block = [title, "", *_table(matrix, cells, room - _bytes([title]) - _REST), ""]
+        room -= _bytes(block)
+        if room < 0:
+            return [*lines, f"_… and {count(len(every) - number, 'more grid')}: all are in `report.html`._", ""]
+        lines += block
     return lines
 
 
-def _table(matrix: Matrix, cells: dict[str, CellResult]) -> list[str]:
-    lines = [
+def _table(matrix: Matrix, cells: dict[str, CellResult], room: int) -> list[str]:
+    head = [
         "| "
         + " | ".join([escape_text(matrix.row_title) or " ", *(escape_text(column) or " " for column in matrix.columns)])
         + " |",
         "| --- " + "| :-: " * len(matrix.columns) + "|",
     ]
-    for row, label in enumerate(matrix.rows):
-        signs = []
-        for column in range(len(matrix.columns)):
-            cell = cells.get(matrix.cells.get((row, column), ""))
-            if cell:
-                signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else ""))
-            else:
-                signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
-        lines.append("| " + " | ".join([escape_text(label), *signs]) + " |")
-    return lines
+    rows = [_row(matrix, row, cells) for row in range(len(matrix.rows))]
+    if _bytes([*head, *rows]) <= room:
+        return [*head, *rows]
+    bad = sorted({row for (row, _), cell in matrix.cells.items() if cell in cells and not cells[cell].verdict.good})
+    sizes = itertools.accumulate((_bytes([rows[row]]) for row in bad), initial=_bytes(head))
+    shown = [row for row, size in zip(bad, itertools.islice(sizes, 1, None), strict=True) if size <= room]
+    size = f"{len(matrix.rows)} × {len(matrix.columns)}"
+    if not shown:
+        return [f"_{size}: too large for this page, see `report.html`._"]
+    some = "the rows" if len(shown) == len(bad) else f"{len(shown)} of {count(len(bad), 'row')}"
+    return [*head, *(rows[row] for row in shown), "", f"_{size}: {some} with a failure; all are in `report.html`._"]
+
+
+def _row(matrix: Matrix, row: int, cells: dict[str, CellResult]) -> str:
+    signs = []
+    for column in range(len(matrix.columns)):
+        cell = cells.get(matrix.cells.get((row, column), ""))
+        if cell:
+            new = " 🆕" if newly_bad(cell) else ""
+            signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else "") + new)
+        else:
+            signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
+    return "| " + " | ".join([escape_text(matrix.rows[row]), *signs]) + " |"
 
 
 def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
@@ -172,23 +217,23 @@ def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
     first = f"{finding_title(findings[0], cell)}: {findings[0].message}" if findings else why_of(cell)
     head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(one_line(first)[:200])}"
     lines = ["<details>", f"<summary>{head}</summary>", ""]
-    for finding in findings[:MOST_FINDINGS]:
-        lines += _finding(finding, finding_title(finding, cell))
-    if len(findings) > MOST_FINDINGS:
-        lines += [f"… and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", ""]
+    blocks = [_finding(finding, finding_title(finding, cell)) for finding in findings[:MOST_FINDINGS]]
+    lines += _fitting(blocks, MOST_FAILURE, len(findings), "finding")
     if not findings:
         lines += (
             [*(f"- {escape_text(place)}" for place in describe_attempts(cell)), ""]
             if cell.attempts
             else [escape_text(first), ""]
         )
+    if news := cell_news_text(cell):
+        lines += [f"Since: {escape_text(news)}", ""]
     for log in view.logs:
-        lines += [f"Log: {code(log)}", ""]
-    return [*lines, f"Again: {code(rerun_command(results, cell))}", "", "</details>", ""]
+        lines += [f"Log: {code(log, MOST_COMMAND)}", ""]
+    return [*lines, f"Again: {code(rerun_command(results, cell), MOST_COMMAND)}", "", "</details>", ""]
 
 
 def _html(text: str) -> str:
-    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = _cut(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", safe).replace("@", "@\u200b")
 
 

@@ -66,6 +66,20 @@ def recent_changes(folder: Path) -> list[str]:
     return [change_group_text(group) for group in made.together[:MOST_MOVES]] if made else []
 
 
+def open_regressions(folder: Path) -> list[str]:
+    """Of the run's figures: since which run a level that got worse was neither accepted nor fixed."""
+    if not (folder / "series.json").is_file():
+        return []
+    from seatrial.report.trend.series import read_series
+
+    made = read_series(folder)
+    return [
+        f"{one_line(view.name)}: a regression is open since run {one_line(view.regression)}"
+        for view in (made.series if made else [])
+        if view.regression
+    ]
+
+
 def bad_findings(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if not finding.verdict.good]
 

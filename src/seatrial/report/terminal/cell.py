@@ -3,6 +3,7 @@ its log."""
 
 from seatrial.job import AttemptResult, Finding, RunResults, figure_text, figures
 from seatrial.report.cell_view import CellView
+from seatrial.report.news import cell_news_text
 from seatrial.report.summary import finding_title, rerun_command, why_of
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import count, duration_text, fit, one_line, pad, shorten, size_text, strip_controls, width
@@ -24,6 +25,8 @@ def cell_lines(results: RunResults, view: CellView, columns: int) -> list[Line]:
     ]
     if cell.why or not (cell.findings or cell.verdict.good):
         lines.append([(f"  {why_of(cell)}", "")])
+    if news := cell_news_text(cell):
+        lines.append([("  since  ", "dim"), (news, "")])
     for attempt in cell.attempts:
         lines += _attempt(attempt, alone=len(cell.attempts) == 1)
     if resources := _resources(view):

@@ -1,13 +1,23 @@
 """The comparison of two runs for a terminal: a plain sentence first, then what moved, what else changed."""
 
-from seatrial.job import differences_text
+from collections import Counter
+
+from seatrial.job import Change, differences_text
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import count, one_line, shorten
+from seatrial.report.text import count, fit, one_line, shorten
 from seatrial.report.trend.compare import Comparison, Movement
 from seatrial.report.trend.describe import commit_text, confidence_text, figure_text, percent_text
 
 MOST_LINES = 30  # lines of each kind
 MANY_FIGURES = 50  # figures, of which some are sure by chance
+
+
+_CHANGES = {
+    Change.NEW: "newly failing",
+    Change.SLOWER: "newly slower",
+    Change.FASTER: "newly faster",
+    Change.FIXED: "fixed",
+}
 
 
 def compare_lines(found: Comparison) -> list[Line]:
@@ -22,6 +32,7 @@ def compare_lines(found: Comparison) -> list[Line]:
             [(f"of {len(found.figures):,} figures that did not move about {chance} would look sure by chance", "dim")],
             [],
         ]
+    lines += _causes(found)
     lines += _verdicts(found)
     lines += _settings(found)
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
@@ -54,6 +65,9 @@ def headline(found: Comparison) -> str:
         some = f"{len(moved)} of {count(len(found.figures), 'figure')}"
         figures = f"{some} moved{directions}, first of all {_movement_text(worst)}"
     verdicts = count(len(found.verdicts), "verdict is another", "verdicts are others")
+    changes = Counter(one.change for one in found.verdicts)
+    ways = [f"{changes[change]} {text}" for change, text in _CHANGES.items() if changes[change]]
+    verdicts += f" ({', '.join(ways)})" if ways else ""
     rest = f"; {verdicts}" if found.verdicts else "; every verdict is the same"
     return f"{figures}{rest}."
 
@@ -107,6 +121,25 @@ def _how(one: Movement) -> str:
         return one.why
     noise = f", noise {one.noise * 100:.2g} % from {one.noise_runs} earlier runs" if one.noise is not None else ""
     return f"{confidence_text(one.sure)}, {one.n_before} against {count(one.n_after, 'value')}{noise}"
+
+
+def _causes(found: Comparison) -> list[Line]:
+    """What the failures of both runs come down to: new, gone, or in how many cells then and now."""
+    if not found.causes:
+        return []
+    lines: list[Line] = [[("causes", "bold")]]
+    for one in found.causes[:MOST_LINES]:
+        mark, colour = glyph(one.verdict)
+        change = "new" if not one.before else "gone" if not one.after else "known"
+        cells = f"{one.before} → {count(one.after, 'cell')}"
+        lines.append(
+            [(f"  {mark} {change}  ", colour if one.after else "green"), (f"{cells}  ", "dim"), (_said(one.text), "")]
+        )
+    return [*lines, *_more(len(found.causes) - MOST_LINES), []]
+
+
+def _said(text: str) -> str:
+    return fit(one_line(text), 200)
 
 
 def _verdicts(found: Comparison) -> list[Line]:

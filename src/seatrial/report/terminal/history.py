@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from seatrial.record.history import Alarm, RunRow, TrialRow
-from seatrial.report.terminal.chart import sparkline, terminal_chart
+from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import count, fit, one_line, pad, shorten
 from seatrial.report.trend.describe import (
@@ -82,14 +82,12 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
             (f"{points_text(points)}, {period_text(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
         ],
     ]
-    chart = terminal_chart(view, columns, ascii_only)
-    bar = "|" if ascii_only else "│"
-    lines += [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
-    lines.append([(chart.axis, "dim")])
-    if chart.events:
-        label = len(chart.rows[0][0]) + 1
-        lines.append([(" " * label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
-    if bound := series_bound_text(view, chart.outside):
+    outside: list[str] = []
+    if len({point.run for point in points}) > 1:  # one run has no course
+        chart = terminal_chart(view, columns, ascii_only)
+        outside = chart.outside
+        lines += _drawing(chart, ascii_only)
+    if bound := series_bound_text(view, outside):
         lines.append([(f"  {bound}", "")])
     if view.left_out:
         lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
@@ -101,6 +99,16 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     if view.regression:
         lines.append([(f"  regression open since run {one_line(view.regression)}", "yellow")])
     return lines + _marks(view)
+
+
+def _drawing(chart: TerminalChart, ascii_only: bool) -> list[Line]:
+    bar = "|" if ascii_only else "│"
+    lines: list[Line] = [[(f"{label}{bar}", "dim"), (drawing, "cyan")] for label, drawing in chart.rows]
+    lines.append([(chart.axis, "dim")])
+    if chart.events:
+        label = len(chart.rows[0][0]) + 1
+        lines.append([(" " * label, ""), (chart.events, "yellow"), (f"  ({chart.legend})", "dim")])
+    return lines
 
 
 def _marks(view: SeriesView) -> list[Line]:
@@ -130,7 +138,7 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
             if last
             else "no change"
         )
-        spark = sparkline(values, 16, ascii_only)
+        spark = sparkline(values, 16, ascii_only) if len({point.run for point in view.points}) > 1 else ""
         shown = pad(figure_text(values[-1], view.unit), 12)
         lines.append(
             [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]

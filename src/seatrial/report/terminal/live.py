@@ -152,7 +152,7 @@ class Board:
         if len(failed) > most > 0:
             lines.append([(f"… {count(len(failed) - most, 'earlier failure')}", "dim")])
         for cell, why in failed[-most:] if most else []:
-            mark, colour = glyph(self._tally.state[cell])
+            mark, colour = glyph("retrying" if cell in self._tally.again else self._tally.state[cell])
             lines.append([(f"{mark} ", colour), (fit(f"{one_line(cell)}  {why}", columns - 2), "")])
         return lines
 
@@ -175,10 +175,15 @@ class Board:
         left = f"  about {rough_duration_text(left_s)} left" if left_s is not None else ""
         took = duration_text(round(now_s - self._began_s))
         line: Line = [(f"{done}/{len(self._tally.state)} done", "bold"), (f"  {took}{left}", "dim")]
-        for state, number in {**counted, "running": len(self._tally.running)}.items():
+        for state, number in (
+            *counted.items(),
+            ("retrying", len(self._tally.again)),
+            ("running", len(self._tally.running)),
+        ):
             mark, colour = glyph(state)
+            text = "failed, tried again" if state == "retrying" else state
             if number:
-                line += [("  ", ""), (f"{mark} {number} {state}", colour)]
+                line += [("  ", ""), (f"{mark} {number} {text}", colour)]
         return [line, [(fit(self._note, columns), "bold yellow")]] if self._note else [line]
 
     @contextlib.contextmanager

@@ -78,6 +78,7 @@ class Plain:
         now_s = time.monotonic()
         running = self._tally.running
         text = f"{duration_text(round(now_s - self._began_s))}, {len(running)} running"
+        text += f", {len(self._tally.failed)} failed" if self._tally.failed else ""
         left_s = self._tally.left_s(now_s)
         text += f", about {rough_duration_text(left_s)} left" if left_s is not None else ""
         named = [

@@ -12,6 +12,7 @@ from typing import TextIO
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import Matrix, matrices
+from seatrial.report.news import cause_news_text, cell_news_text, news_sentences, since_text
 from seatrial.report.summary import (
     RunSummary,
     bad_findings,
@@ -19,6 +20,7 @@ from seatrial.report.summary import (
     causes_sentence,
     describe_attempts,
     finding_title,
+    open_regressions,
     recent_changes,
     rerun_command,
     summarize,
@@ -32,7 +34,7 @@ MOST_CELLS = 15  # failed cells shown in full; the others get a line each
 MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
 MOST_FINDINGS = 10  # of one cell
 MOST_ROWS = 50  # of one matrix
-MOST_CAUSES = 8  # they and the totals stand last, so that a terminal of 30 lines shows them
+LAST_LINES = 30  # causes, what is new and the totals stand last, in as many lines as a small terminal has
 
 
 def print_summary(results: RunResults, folder: Path, stream: TextIO | None = None, verbose: bool = False) -> None:
@@ -65,9 +67,8 @@ def summary_lines(results: RunResults, folder: Path, columns: int, verbose: bool
     lines += _xfails(summary, columns)
     lines += _not_run(summary, columns)
     lines += _moved(folder, columns)
-    lines += _causes(results, columns)
-    lines += _totals(results, summary, folder, columns)
-    return lines
+    end = [*_news(results, columns), *_totals(results, summary, folder, columns)]
+    return [*lines, *_causes(results, columns, LAST_LINES - len(end)), *end]
 
 
 def _shown(folder: Path) -> str:
@@ -119,6 +120,9 @@ def _failure(results: RunResults, view: CellView, columns: int) -> list[Line]:
         lines += [line for place in describe_attempts(cell)[-3:] for line in _wrapped(place, columns, "dim")]
     if figures := _figures(view):
         lines.append([("  where  ", "dim"), (figures, "dim")])
+    if news := cell_news_text(cell):
+        first, *more = _parts(news, columns - 9, 2)
+        lines += [[("  since  ", "dim"), (first, "")], *([("         ", ""), (part, "")] for part in more)]
     lines += [[("  log    ", "dim"), (log, "")] for log in view.logs]
     lines.append([("  again  ", "dim"), (rerun_command(results, cell), "cyan")])
     return lines
@@ -209,21 +213,32 @@ def _xfails(summary: RunSummary, columns: int) -> list[Line]:
     return [*lines, *_rest(len(groups)), []]
 
 
-def _causes(results: RunResults, columns: int) -> list[Line]:
-    """What all failures come down to. A failure that stands alone has been shown already."""
-    if sum(not cell.verdict.good for cell in results.cells) < 2 or not results.causes:
+def _causes(results: RunResults, columns: int, room: int) -> list[Line]:
+    """What all failures come down to, in so many lines. Of a run of one cell that has been shown already."""
+    if len(results.cells) < 2 or not results.causes:
         return []
+    shown = results.causes[: max(1, (room - 3) // 2)]  # besides the sentence, how many more there are, and a blank line
     lines: list[Line] = [[(causes_sentence(results), "bold")]]
-    for cause in results.causes[:MOST_CAUSES]:
+    for cause in shown:
         mark, colour = glyph(cause.verdict.value)
         lines.append([(f"{len(cause.cells):>5} {mark} ", colour), (fit(one_line(cause.text), columns - 8), "")])
-        lines.append([(f"        {fit(cause_place(cause, results), columns - 8)}", "dim")])
-    more = len(results.causes) - MOST_CAUSES
+        news = cause_news_text(cause, short=True)
+        where = cause_place(cause, results)
+        lines.append([(f"        {fit(f'{where} · {news}' if news else where, columns - 8)}", "dim")])
+    more = len(results.causes) - len(shown)
     return [*lines, *([[(f"  … and {count(more, 'more cause')}", "dim")]] if more > 0 else []), []]
+
+
+def _news(results: RunResults, columns: int) -> list[Line]:
+    lines: list[Line] = [[(f"  {fit(sentence, columns - 2)}", "")] for sentence in news_sentences(results)]
+    return [[(f"what is new {since_text(results)}", "bold")], *lines, []] if lines else []
 
 
 def _moved(folder: Path, columns: int) -> list[Line]:
     lines = [line for sentence in recent_changes(folder) for line in _wrapped(sentence, columns)]
+    regressions = open_regressions(folder)
+    lines += [line for text in regressions[:MOST_LINES] for line in _wrapped(text, columns, "yellow")]
+    lines += _rest(len(regressions))
     return [[("what moved", "bold")], *lines, []] if lines else []
 
 

@@ -26,7 +26,8 @@ class Tally:
         self.state: dict[str, str] = dict.fromkeys(cells, "waiting")
         self.running: dict[str, Running] = {}  # also those that wait for a place
         self.ended: dict[str, float | None] = {}  # the seconds that each had
-        self.failed: dict[str, str] = {}  # why, by cell; the last at the end
+        self.failed: dict[str, str] = {}  # why, by cell; the last at the end; also those that are tried again
+        self.again: set[str] = set()  # of them, those that have no verdict yet
         self._expected = dict(expected or {})
         self._most_at_once = 1
 
@@ -37,10 +38,15 @@ class Tally:
             began = self.running.pop(cell, None)
             if began is not None or cell not in self.ended:
                 self.ended[cell] = at_s - began.began_s if began else None
+            self.again.discard(cell)
+            self.failed.pop(cell, None)
             if not Verdict(state).good:
                 self.failed[cell] = one_line(progress)
         elif state in AGAIN:
             self.running.pop(cell, None)
+            self.again.add(cell)
+            self.failed.pop(cell, None)
+            self.failed[cell] = one_line(progress)
         else:
             self._run(cell, state, one_line(progress), at_s)
 

@@ -5,9 +5,20 @@ from typing import Any, cast
 
 import msgspec
 
-from seatrial.job import CellResult, FieldDifference, Figure, RunResults, differences, figures, unit_factor, worst
+from seatrial.job import (
+    CellResult,
+    Change,
+    FieldDifference,
+    Figure,
+    RunResults,
+    differences,
+    figures,
+    unit_factor,
+    worst,
+)
 from seatrial.record.history import Series, benchmark_of
 from seatrial.report.trend.series import past_values
+from seatrial.report.trend.since import change_of
 
 SURE_OF_MOVE = 0.99  # that a figure moved at all
 LEAST_MOVE = 0.01  # a smaller move is none
@@ -62,6 +73,17 @@ class OtherVerdict(msgspec.Struct, frozen=True):
     before: str
     after: str
     why: str = ""
+    change: Change = Change.KNOWN  # new, slower, faster, fixed, same (good in another way) or known
+
+
+class OtherCause(msgspec.Struct, frozen=True):
+    """A cause that one of the runs has, or both, with the number of its cells in each."""
+
+    id: str
+    verdict: str
+    text: str
+    before: int
+    after: int
 
 
 class OtherConditions(msgspec.Struct, frozen=True):
@@ -92,6 +114,7 @@ class Comparison(msgspec.Struct, frozen=True):
     only_after: list[str]
     cells: int  # that both have; repeats are one cell
     under_test: list[OtherUnderTest] = []
+    causes: list[OtherCause] = []  # those of the second run first
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:
@@ -120,7 +143,23 @@ def compare_runs(
         list(of_after),
         len(both),
         _other_under_test(before, after),
+        _causes(before, after),
     )
+
+
+def _causes(before: RunResults, after: RunResults) -> list[OtherCause]:
+    was, now = ({cause.id: cause for cause in results.causes} for results in (before, after))
+    every = {**now, **{id_: cause for id_, cause in was.items() if id_ not in now}}
+    return [
+        OtherCause(
+            id_,
+            cause.verdict.value,
+            cause.text,
+            len(was[id_].cells) if id_ in was else 0,
+            len(now[id_].cells) if id_ in now else 0,
+        )
+        for id_, cause in every.items()
+    ]
 
 
 def _by_name(results: RunResults) -> dict[str, list[CellResult]]:
@@ -149,7 +188,9 @@ def _other_verdict(name: str, before: list[CellResult], after: list[CellResult])
     such = [cell for cell in after if cell.verdict is now]
     some = f"{len(such)} of {len(after)} repeats" if len(such) < len(after) else ""
     why = such[0].why or next((f.message for f in such[0].findings if f.verdict is now), "")
-    return OtherVerdict(name, was.value, now.value, ": ".join(part for part in (some, why) if part))
+    return OtherVerdict(
+        name, was.value, now.value, ": ".join(part for part in (some, why) if part), change_of(was.value, now)
+    )
 
 
 def _benchmark(cell: CellResult) -> str:

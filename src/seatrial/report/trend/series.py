@@ -91,14 +91,16 @@ class RunSeries(msgspec.Struct, frozen=True):
 
 def view_series(series: Series, bounds: Iterable[Bound] | None = None) -> SeriesView:
     """The series with its changes, and with its bound: the one of `bounds` for it, else the one its runs give."""
+    made = with_bound(with_changes(series))
     if bounds is None:
-        return with_bound(with_changes(series))
+        return made
     known = [bound for bound in bounds if bound.metric == series.metric]
     why_not = [bound.why_not_for(series.settings) for bound in known]  # under other conditions it says nothing here
     given = next((bound for bound, why in zip(known, why_not, strict=True) if not why), None)
     other = why_not[0] if known else ""
     why = "" if given or not series.better else other or "the baseline has none for it"
-    return msgspec.structs.replace(with_changes(series), bound=given, unbounded=why)
+    # Whether a regression is open is a question to the runs, whoever set the bound.
+    return msgspec.structs.replace(made, bound=given, unbounded=why, left_out={})
 
 
 def with_changes(series: Series) -> SeriesView:

@@ -56,7 +56,7 @@ def _cell_news(cell: CellResult, past: RunPast, places: dict[str, int]) -> CellN
     name = benchmark_of(cell.id)
     earlier = past.cells.get(name, [])
     last = earlier[-1] if earlier else None
-    change = _change(cell.verdict, last)
+    change = change_of(last.verdict if last else "", cell.verdict)
     return CellNews(
         change=change,
         last=last.moment if last else None,
@@ -69,10 +69,11 @@ def _cell_news(cell: CellResult, past: RunPast, places: dict[str, int]) -> CellN
     )
 
 
-def _change(now: Verdict, last: PastResult | None) -> Change:
-    if last is None:
+def change_of(before: str, now: Verdict) -> Change:
+    """What became of a cell that had this verdict the last time; none: it never ran."""
+    if not before:
         return Change.FIRST
-    was, is_ = outcome_class(last.verdict), outcome_class(now.value)
+    was, is_ = outcome_class(before), outcome_class(now.value)
     if is_ is None:
         return Change.SAME if was is None else Change.FIXED
     if was == is_:
