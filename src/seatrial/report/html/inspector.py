@@ -23,7 +23,7 @@ from seatrial.report.text import duration_text, one_line, shorten, size_text
 MOST_EVIDENCE = 8_000
 MOST_FIGURES = 40
 MOST_FILES = 60
-STEP_WIDTH = 200
+STEP_WIDTH = 130
 INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
 LOG_PAGE = "log.html"
 _TOLD = (Verdict.XFAIL, Verdict.SKIPPED)  # messages of steps that are good and did not pass
@@ -237,7 +237,7 @@ def _steps(view: CellView) -> list[StepRow]:
                 finding.verdict.value,
                 finding.message if finding.verdict in _TOLD else "",
                 duration_text(took) if finding.step not in seen else "",
-                size_text(step.peak_memory_bytes) if step else "",
+                size_text(step.peak_memory_bytes) if step and timed else "",
                 round(begin / span * STEP_WIDTH, 1) if timed else 0.0,
                 round(max(2.0, (took or 0.0) / span * STEP_WIDTH), 1) if timed else 0.0,
             )

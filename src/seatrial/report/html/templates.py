@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import axes_text, clock_text, count, duration_text, one_line, size_text, strip_controls
+from seatrial.report.text import axes_text, clock_text, count, duration_text, one_line, strip_controls
+from seatrial.report.trend.describe import commit_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -31,7 +32,7 @@ def environment() -> "jinja2.Environment":
         finalize=_harmless,
         auto_reload=False,
     )
-    made.filters.update(one_line=one_line, seconds=duration_text, size=size_text, clock=clock_text, axes=axes_text)
+    made.filters.update(one_line=one_line, seconds=duration_text, clock=clock_text, axes=axes_text, commit=commit_text)
     made.globals.update(symbols=SYMBOLS, count=count)
     return made
 

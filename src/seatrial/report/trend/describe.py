@@ -67,7 +67,10 @@ def confidence_text(confidence: float) -> str:
 
 def commit_text(commit: str) -> str:
     word = one_line(commit)
-    return word[:10] if len(word) >= 20 and all(char in "0123456789abcdef" for char in word) else word[:60]
+    changed = "+" if word.endswith("+") else ""  # there were changes on top of it
+    digits = word.removesuffix("+")
+    known = len(digits) >= 20 and all(char in "0123456789abcdef" for char in digits)
+    return f"{digits[:10]}{changed}" if known else word[:60]
 
 
 def bound_text(bound: Bound, timed: bool = False) -> str:
