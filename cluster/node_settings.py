@@ -113,6 +113,8 @@ def _kubelet(folder: Folder, addresses: Addresses) -> dict[str, object]:
         "nodeStatusUpdateFrequency": "2s",
         "nodeStatusReportFrequency": "30s",
         "nodeLeaseDurationSeconds": 8,
+        # A volume that holds more than it may is noticed in seconds, not after a minute.
+        "volumeStatsAggPeriod": "5s",
         "kubeAPIQPS": 1000,
         "kubeAPIBurst": 2000,
         "eventRecordQPS": 0,

@@ -11,13 +11,14 @@ from seatrial.check import (
     check_facts,
     check_import,
     check_job,
+    check_kept,
     check_run,
     check_workspace,
 )
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.facts import is_model
 from seatrial.check.step import version_matches
-from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Verdict
+from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Unkept, Verdict
 
 EXITED = Exit(Outcome.EXITED, 0)
 
@@ -287,3 +288,14 @@ def test_what_nobody_saw_is_neither_passed_nor_failed() -> None:
     for check in (check_command, check_import, check_workspace):
         found = check(seen(check.__name__.removeprefix("check_"), notes=[note]), EXITED)
         assert (found.verdict, found.class_) == (Verdict.INFRA, "lost")
+
+
+def test_files_that_were_not_fetched_are_a_failure_that_names_them() -> None:
+    several = Unkept(5, 12_000, ("files/a", "files/b", "files/c", "files/d"))
+    first, second = check_kept(Observation("j", 1, Place("here", "m"), EXITED, unkept=(several, Unkept())))
+    assert first.verdict is second.verdict is Verdict.FAILED
+    assert first.message == (
+        "5 files that it kept, 12,000 bytes, were not fetched: more than is allowed: files/a, files/b, files/c, …"
+    )
+    assert second.message.startswith("none of the files that it kept were fetched")
+    assert check_kept(Observation("j", 1, Place("here", "m"), EXITED)) == []

@@ -464,6 +464,9 @@ class SimTarget:
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[str]:
         yield "127.0.0.1:1"
 
+    async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
+        return {}
+
     async def cancel(self, handle: str) -> None:
         def effect() -> None:
             job = self._job(handle)

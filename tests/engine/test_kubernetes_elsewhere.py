@@ -191,3 +191,20 @@ def test_two_people_in_one_namespace_do_not_disturb_each_other(far: ClusterWorld
         assert theirs.returncode == 0, output
     assert set(other.verdicts().values()) == {"passed"}
     far.gone()
+
+
+def test_a_live_job_whose_annotation_is_damaged_is_infra_with_its_reason_and_the_others_go_on(
+    far: ClusterWorld,
+) -> None:
+    killed(far)
+    roots = far.kubectl("get", "jobs", "-l", "seatrial/part=job", "-o", "name").split()
+    far.kubectl("annotate", "--overwrite", roots[0], 'seatrial/job-data={"name":')
+    far.go()
+    attached = far.seatrial("attach", "last")
+    assert attached.returncode == 0, attached.stdout
+    undisturbed, tried_again = sorted(far.results().cells, key=lambda cell: len(cell.attempts))
+    assert [one.verdict for one in undisturbed.attempts] == ["passed"]
+    assert [one.verdict for one in tried_again.attempts] == ["infra", "passed"]
+    assert "does not say which job it is" in tried_again.attempts[0].why
+    assert tried_again.flaky
+    far.gone()

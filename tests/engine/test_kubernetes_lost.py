@@ -1,11 +1,17 @@
 """A machine that is lost in the middle of a run, and nobody ever takes it up: on the cluster everything ends by its own
 limits and goes away by itself, what holds GPUs first."""
 
+import base64
+import contextlib
+import http.server
 import json
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from cluster_world import SHARED, ClusterWorld, cluster_world, until
@@ -93,10 +99,7 @@ def run_objects(far: ClusterWorld) -> list[str]:
 
 @pytest.mark.usefixtures("gpu_node")
 def test_what_a_lost_machine_left_ends_and_goes_by_itself_and_gpus_first(far: ClusterWorld) -> None:
-    far.trials(TRIALS, gpu_resource=GPU, keep="20s", keep_gpu="1s")
-    text = (far.folder / "suite.yaml").read_text()
-    gpu = "gpu: {target: cluster, gpu: {count: 1}, cpu: 0.25, memory: 64Mi}"
-    far.suite(text.replace("machines: {", f"machines: {{{gpu}, "))
+    on_gpu(far, TRIALS, keep="20s", keep_gpu="1s")
     with far.begun(2):
         assert phases(far) == {"one": "Running", "gpu": "Running"}
     # The trials end by their own limit; of the keepers that of the GPU leaves first.
@@ -126,3 +129,130 @@ def test_a_job_that_was_made_and_not_released_runs_once_when_it_is_asked_for_aga
     assert submitter(far, "yes") == 0
     assert far.lines() == ["once"]
     far.gone()
+
+
+# ---- others in the pod that never end
+
+DEAF = 'trap "" TERM; while true; do sleep 1; done'  # hears no polite word
+RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+SIDECAR = {
+    "name": "proxy", "image": "localhost/busybox:1", "imagePullPolicy": "Never", "command": ["/bin/sh", "-c", DEAF],
+    "securityContext": RESTRICTED,
+}  # fmt: skip
+SIDECARS = {
+    "beside": {"containers": [SIDECAR]},
+    "native": {"initContainers": [{**SIDECAR, "restartPolicy": "Always"}]},
+}
+ONE = f"""
+  works:
+    kind: runtime
+    facts: false
+    retries: 0
+    matrix: {{machine: gpu, runtime: python}}
+    run: ["echo one >> {SHARED}/ran; echo kept > $SEATRIAL_FILES/a; until test -e {SHARED}/go; do sleep 0.1; done"]
+    timeout: {{run: 1h, grace: 1s}}
+"""
+
+
+def on_gpu(far: ClusterWorld, trials: str, **target: Any) -> None:
+    far.trials(trials, gpu_resource=GPU, **target)
+    text = (far.folder / "suite.yaml").read_text()
+    gpu = "gpu: {target: cluster, gpu: {count: 1}, cpu: 0.25, memory: 64Mi}"
+    far.suite(text.replace("machines: {", f"machines: {{{gpu}, "))
+
+
+def gpus_in_use(far: ClusterWorld) -> list[str]:
+    """Pods that hold a place on their node."""
+    pods = json.loads(far.kubectl("get", "pods", "-l", "seatrial/part=pod", "-o", "json"))["items"]
+    return [one["metadata"]["name"] for one in pods if one["status"]["phase"] not in ("Succeeded", "Failed")]
+
+
+@pytest.mark.usefixtures("gpu_node")
+@pytest.mark.parametrize("kind", SIDECARS)
+def test_a_sidecar_that_hears_nothing_does_not_outlive_the_run(far: ClusterWorld, kind: str) -> None:
+    on_gpu(far, ONE, template={"spec": SIDECARS[kind]})
+    far.go()
+    far.seatrial("run", "suite.yaml", check=0)
+    assert gpus_in_use(far) == []
+    far.gone()
+
+
+@pytest.mark.usefixtures("gpu_node")
+def test_a_sidecar_that_a_webhook_puts_beside_a_lost_run_is_ended_with_it(far: ClusterWorld) -> None:
+    with injected(far, SIDECAR):
+        on_gpu(far, ONE, keep_gpu="1s")
+        with far.begun(1):
+            pass
+        (pod,) = json.loads(far.kubectl("get", "pods", "-l", "seatrial/part=pod", "-o", "json"))["items"]
+        assert [one["name"] for one in pod["spec"]["containers"]] == ["trial", "keeper", "proxy"]
+        far.go()
+        until(lambda: not gpus_in_use(far), "the sidecar still holds the pod")
+    # Nobody was there to see it; what the trial itself said of its end is still what counts.
+    result = far.seatrial("attach", "last")
+    assert result.returncode == 0, result.stdout
+    far.gone()
+
+
+@pytest.mark.usefixtures("gpu_node")
+def test_reap_takes_a_trial_that_has_ended_for_ended_whatever_is_still_in_its_pod(far: ClusterWorld) -> None:
+    on_gpu(far, ONE, template={"spec": SIDECARS["beside"]})
+    with far.begun(1):
+        pass
+    far.forgotten()
+    assert "left, it still runs" in far.elsewhere("reap", "--target", far.on_target).stdout
+    assert len(gpus_in_use(far)) == 1
+    far.go()
+    state = "jsonpath={..containerStatuses[?(@.name=='trial')].state}"
+    until(lambda: "terminated" in far.kubectl("get", "pods", "-o", state))
+    far.elsewhere("reap", "--target", far.on_target)
+    assert gpus_in_use(far) == []
+    far.gone()
+
+
+@contextlib.contextmanager
+def injected(far: ClusterWorld, container: dict[str, Any]) -> Iterator[None]:
+    """A real webhook of the cluster that puts a container into every new pod of the namespace."""
+    steps = [{"op": "add", "path": "/spec/containers/-", "value": container}]
+    patch = base64.b64encode(json.dumps(steps).encode()).decode()
+
+    class Inject(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = {"uid": review["request"]["uid"], "allowed": True, "patchType": "JSONPatch", "patch": patch}
+            body = json.dumps({**{key: review[key] for key in ("apiVersion", "kind")}, "response": answer}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    cert, key = far.folder / "hook.crt", far.folder / "hook.key"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    name = ["-subj", "/CN=hook", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *name, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Inject)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    hook = {
+        "name": "inject.seatrial.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "clientConfig": {
+            "url": f"https://127.0.0.1:{server.server_address[1]}/",
+            "caBundle": base64.b64encode(cert.read_bytes()).decode(),
+        },
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": far.namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    }  # fmt: skip
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+    manifest = far.folder / "hook.json"
+    manifest.write_text(json.dumps({**head, "metadata": {"name": far.namespace}, "webhooks": [hook]}))
+    far.kubectl("apply", "-f", str(manifest))
+    try:
+        yield
+    finally:
+        far.kubectl("delete", "-f", str(manifest))
+        server.shutdown()
+        server.server_close()

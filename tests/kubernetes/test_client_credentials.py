@@ -125,6 +125,20 @@ print('{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t
     assert (await running).token == "t"
 
 
+async def test_a_plugin_that_has_said_something_gets_the_time_that_a_person_needs(tmp_path: Path) -> None:
+    plugin = Plugin(str(tmp_path / "plugin"))
+    (tmp_path / "plugin").write_text(f"""#!/bin/sh
+echo enter the code ABCD >&2
+sleep 2.5
+echo '{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t"}}}}'
+""")
+    (tmp_path / "plugin").chmod(0o755)
+    access = Access("http://x", identity=Identity("u", plugin=plugin))
+    assert (await run_plugin(plugin, access, within_s=2)).token == "t"
+    with pytest.raises(CredentialsError, match=r"did not end within 2 s after it said: enter the code ABCD"):
+        await run_plugin(plugin, access, within_s=1, person_s=2)
+
+
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_plugin_with_children_that_stay_keeps_its_limit_and_leaves_none(tmp_path: Path, ends: bool) -> None:
     """A child holds the streams: a plugin that has ended is not waited for, and one that does not is ended with it."""

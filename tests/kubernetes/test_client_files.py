@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kubernetes import Access, Incomplete
+from seatrial.kubernetes import Access, Incomplete, TooLarge
 from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.pod import files
 from seatrial.kubernetes.pod.commands import Completed, PodContainer
@@ -87,3 +87,9 @@ async def test_of_a_folder_that_changed_in_between_all_is_fetched_anew(kept: Pat
     near = Near(1_000_000, between=change)
     assert await fetched(near, kept, tmp_path) == {"data": (kept / "data").read_bytes(), "another": b"new"}
     assert near.commands == 3
+
+
+async def test_what_is_larger_than_it_may_be_is_not_fetched(kept: Path, tmp_path: Path) -> None:
+    with pytest.raises(TooLarge, match="is larger than 1000 bytes"):
+        await files.fetch_archive(Near(), str(kept), tmp_path / "here", most_bytes=1000)
+    assert not (tmp_path / "here").exists()

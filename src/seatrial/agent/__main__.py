@@ -1,5 +1,5 @@
 """The agent's commands: `spawn` (the zygote), `run` (steps in the foreground), `pod` and `keep` (the two containers of
-a pod), `read` (what a job left before), and the programs of single steps."""
+a pod), `pack` (what they wrote, to be fetched), `read` (what a job left before), and the programs of single steps."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ COMMANDS = {
     "run": "start.foreground",
     "pod": "pod.pod",
     "keep": "pod.keep",
+    "pack": "pod.pack",
     "probe": "steps.probe",
     "notebook": "notebook.drive",
     "files": "files.read_files",

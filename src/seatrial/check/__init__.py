@@ -3,7 +3,7 @@
 from seatrial.check.answers import judge_answers
 from seatrial.check.bounds import UNJUDGED, check_bounds
 from seatrial.check.causes import find_causes, headline
-from seatrial.check.ended import check_job, ended_badly
+from seatrial.check.ended import check_job, check_kept, ended_badly
 from seatrial.check.evidence import find_error, with_log_error
 from seatrial.check.facts import Declared, check_facts
 from seatrial.check.notebook import check_notebook
@@ -20,6 +20,7 @@ __all__ = [
     "check_facts",
     "check_import",
     "check_job",
+    "check_kept",
     "check_notebook",
     "check_run",
     "check_workspace",

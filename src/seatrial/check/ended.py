@@ -3,7 +3,7 @@
 import signal
 
 from seatrial.check.evidence import most_relevant_first
-from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Unkept, Verdict
 
 JOB = "job"  # the step of findings that are about the whole
 
@@ -58,6 +58,22 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
             evidence=most_relevant_first(ended.message),
         ),
     ]
+
+
+def check_kept(observation: Observation, part: str = JOB) -> list[Finding]:
+    """A finding for files that the job kept and that are not there: whoever looks for them has to know."""
+    return [
+        Finding(part, "files kept", Verdict.FAILED, "files", _unkept(one), "\n".join(one.names))
+        for one in observation.unkept
+    ]
+
+
+def _unkept(one: Unkept) -> str:
+    if one.count is None:
+        return "none of the files that it kept were fetched: together they are larger than is allowed"
+    files = "1 file" if one.count == 1 else f"{one.count:,} files"
+    first = f": {', '.join(one.names[:3])}{', …' if one.count > 3 else ''}" if one.names else ""
+    return f"{files} that it kept, {one.size_bytes or 0:,} bytes, were not fetched: more than is allowed{first}"
 
 
 def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:

@@ -13,11 +13,14 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from seatrial.job import PEER, Peer, Unreadable, decode, read_json
+
+if TYPE_CHECKING:
+    from seatrial.target import Endpoint
 
 NOTES_FD = "SEATRIAL_NOTES_FD"
 BEGUN, FINISHED = "begun", "finished"  # the notes of things
@@ -97,23 +100,37 @@ class Driver:
     # ---- the part that it drives
 
     @contextlib.asynccontextmanager
-    async def endpoint(self, port: str) -> AsyncIterator[str]:
-        """The address of a port of the part that this one comes after. The connection is this process's own: it lives
-        and dies with the driver, whatever becomes of the engine. What the way adds to every answer is recorded."""
-        from seatrial import plugins
+    async def endpoint(self, port: str) -> AsyncIterator["Endpoint"]:
+        """The address of a port of the part that this one comes after, once it answers. The connection is this
+        process's own: it lives and dies with the driver, whatever becomes of the engine. What the way adds to every
+        answer is recorded."""
         from seatrial.target import TargetError
 
         if self.peer is None:
             raise DriverError(f"there is no {PEER}: this driver comes after no other part")
-        kind = plugins.targets()[self.peer.kind]
-        target = kind.open(self.peer.target, kind.options.model_validate(self.peer.options))
         try:
-            await target.open()
-            try:
-                async with target.endpoint(self.peer.handle, port) as address:
-                    self.note("endpoint", port=port, way=address.way, adds_s=address.adds_s)
-                    yield address
-            finally:
-                await target.close()
+            async with _opened(self.peer, port) as address:
+                adds = {"adds_s": address.adds_s, "adds_p99_s": address.adds_p99_s}
+                self.note("endpoint", port=port, way=address.way, **adds)
+                yield address
         except TargetError as error:
             raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def _opened(peer: Peer, port: str) -> AsyncIterator["Endpoint"]:
+    if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
+        from seatrial.target.way import opened_inside
+
+        yield await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
+        return
+    from seatrial import plugins
+
+    kind = plugins.targets()[peer.kind]
+    target = kind.open(peer.target, kind.options.model_validate(peer.options))
+    await target.open()
+    try:
+        async with target.endpoint(peer.handle, port) as address:
+            yield address
+    finally:
+        await target.close()

@@ -20,7 +20,7 @@ from seatrial.engine.state import AttemptRecord, PartRecord, State
 from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Part, Peer, Place, Ready, Stage
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
-from seatrial.target import Found, RunInUse, TargetError, TargetLost
+from seatrial.target import DamagedJob, Found, RunInUse, TargetError, TargetLost
 
 T = TypeVar("T")
 STOP_AGAIN_S = 5.0
@@ -222,7 +222,7 @@ class Attempt:
         self._around.update(self._cell.id, "starting", "")
         job = part.job
         if part.part.after:
-            job = self._with_peer(job, self._parts[part.part.after])
+            job = await self._with_peer(part, self._parts[part.part.after])
         elif part.part.uses:
             used = await self._around.follower(part.part.uses)
             job = self._with_way(
@@ -256,13 +256,15 @@ class Attempt:
             if doing := part.follower.target.preparing(part.job.environment):
                 self._around.update(self._cell.id, "waiting", self._around.mask(doing))
 
-    def _with_peer(self, job: Job, other: _Part) -> Job:
+    async def _with_peer(self, part: _Part, other: _Part) -> Job:
         """The job with the way to the part that it comes after, which was not known when the parts were meant."""
+        assert part.follower
         assert other.follower
         assert other.record.handle
-        name = other.record.target
+        name, handle = other.record.target, other.record.handle
         address = other.follower.target.address()
-        return self._with_way(job, Peer(other.name, name, self._around.kinds[name], address, other.record.handle))
+        inside = await other.follower.target.addresses(handle, part.follower.target.address())
+        return self._with_way(part.job, Peer(other.name, name, self._around.kinds[name], address, handle, inside))
 
     def _with_way(self, job: Job, peer: Peer) -> Job:
         return msgspec.structs.replace(job, env={**job.env, PEER: msgspec.json.encode(peer).decode()})
@@ -335,6 +337,10 @@ class Attempt:
             await part.follower.target.adopt(part.record.handle)
         except (RunInUse, TargetLost):
             raise
+        except DamagedJob as error:  # others need not stop for it, and it must not go on with nobody to end it
+            await part.follower.target.remove(part.record.handle)
+            part.gone = True
+            return Exit(error.outcome, message=self._around.mask(str(error)))
         except TargetError as error:
             found = await self._find(part)
             if found is not None and found.alive:

@@ -59,6 +59,7 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
         files=[mask.text(name) for name in file_names(into / FILES)],
         hardware=records.hardware,
         error=_log_error(into, ended, records, mask),
+        unkept=tuple(msgspec.structs.replace(one, names=tuple(map(mask.text, one.names))) for one in records.unkept),
     )
     return with_artifacts(job, observation, mask)
 

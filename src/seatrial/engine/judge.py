@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check import UNJUDGED, apply_xfails, check_bounds, headline, with_log_error
+from seatrial.check import UNJUDGED, apply_xfails, check_bounds, check_kept, headline, with_log_error
 from seatrial.job import (
     AttemptResult,
     Exit,
@@ -115,7 +115,8 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
     failed = not worst(finding.verdict for finding in judgement.findings).good
     record = cell.model.unjudged == "record"
     figures = check_bounds(judgement.metrics, cell.bounds, settings, cell.unbounded, at_s, failed, record)
-    findings = apply_xfails([*judgement.findings, *figures], cell.xfails)
+    unkept = [finding for part, one in observed.items() for finding in check_kept(one, part)]
+    findings = apply_xfails([*judgement.findings, *figures, *unkept], cell.xfails)
     return msgspec.structs.replace(judgement, findings=findings)
 
 

@@ -5,7 +5,16 @@ from seatrial.job.exhibit import Exhibit
 from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
-from seatrial.job.observation import ERROR_PATTERN, LogError, Observation, ObservedStep, Records, Sample, read_records
+from seatrial.job.observation import (
+    ERROR_PATTERN,
+    LogError,
+    Observation,
+    ObservedStep,
+    Records,
+    Sample,
+    Unkept,
+    read_records,
+)
 from seatrial.job.reading import Unreadable, convert, decode, lines, opened_regular, read_json, read_regular
 from seatrial.job.results import (
     VERSION,
@@ -88,6 +97,7 @@ __all__ = [
     "Stage",
     "StageTime",
     "Step",
+    "Unkept",
     "Unreadable",
     "Verdict",
     "convert",

@@ -42,6 +42,7 @@ def merged(hosts: Sequence[Records]) -> Records:
         seconds=max((one.seconds for one in hosts if one.seconds is not None), default=None),
         hardware=_hardware([one.hardware for one in hosts]),
         began_s=min((one.began_s for one in hosts if one.began_s is not None), default=None),
+        unkept=tuple(found for one in hosts for found in one.unkept),
     )
 
 

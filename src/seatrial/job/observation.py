@@ -15,6 +15,7 @@ The agent writes one JSON object a line while it works, so that a job killed at 
      "result": {...}}
     {"event": "end", "at_s": ..., "outcome": "exited", "message": "", "left": 0, "log_bytes": ...,
      "log_omitted_bytes": ...}
+    {"event": "unkept", "at_s": 0, "data": {"count": ..., "bytes": ..., "names": [...]}}  by who fetched the others
 
 A step of kind `train` notes what it reads of the log while it runs: `values` (name, host, steps, values, lines, at),
 `never` (pattern, host, line, text), `host` (host, code: it ended) and `progress` (text, for people); its result has
@@ -34,7 +35,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
-from seatrial.job.reading import Unreadable, decode
+from seatrial.job.reading import Unreadable, convert, decode
 from seatrial.job.spec import Step
 
 LONGEST_S = 1e9  # 30 years; no clock that starts with its machine shows more
@@ -94,6 +95,14 @@ class LogError(msgspec.Struct, frozen=True):
     window: str  # that line with those around it
 
 
+class Unkept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Files of a job that were left where they were, for all together were too many, or too large."""
+
+    count: int | None = None  # None: all of them
+    size_bytes: int | None = msgspec.field(default=None, name="bytes")
+    names: tuple[str, ...] = ()  # of the first
+
+
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     job: str
     attempt: int
@@ -109,6 +118,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     files: list[str] = []  # relative to the attempt's `files/`
     hardware: dict[str, Any] = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
     error: LogError | None = None  # of a job that did not end well
+    unkept: tuple[Unkept, ...] = ()  # of each host that has some
 
 
 class Records(msgspec.Struct, frozen=True):
@@ -124,6 +134,7 @@ class Records(msgspec.Struct, frozen=True):
     seconds: float | None = None
     hardware: dict[str, Any] = {}
     began_s: float | None = None  # by the wall clock of its host
+    unkept: tuple[Unkept, ...] = ()
 
 
 class _Record(msgspec.Struct, frozen=True):
@@ -157,6 +168,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
     planned = list(steps)
     found_steps: list[dict[str, Any]] = [{"notes": [], "samples": []} for _ in planned]
     begin = end = None
+    unkept: list[Unkept] = []
     origin: float | None = None
     broken = 0
     for line in lines:
@@ -164,6 +176,9 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
             continue
         try:
             record = decode(line, _Record)
+            if record.event == "unkept":
+                unkept.append(convert(record.data, Unkept))
+                continue
             if not 0.0 <= record.at_s - (origin or 0.0) < LONGEST_S:
                 raise ValueError(record.at_s)
             if record.event == "begin":
@@ -188,6 +203,7 @@ def read_records(lines: Iterable[bytes], steps: Iterable[Step]) -> Records:
         seconds=end.at_s - (end.at_s if origin is None else origin) if end else None,
         hardware=(begin.hardware if begin else None) or {},
         began_s=begin.wall_s if begin else None,
+        unkept=tuple(unkept),
     )
 
 

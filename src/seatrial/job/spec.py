@@ -103,7 +103,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 PEER = "SEATRIAL_PEER"  # variable of a job: the Peer that it comes after, as JSON
 
 
-class Peer(msgspec.Struct, frozen=True):
+class Peer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The job of another part of the same attempt, as a process that knows nothing else can reach it."""
 
     part: str
@@ -111,6 +111,7 @@ class Peer(msgspec.Struct, frozen=True):
     kind: str  # of the target
     options: dict[str, Any]  # of the target
     handle: str
+    addresses: dict[str, str] = {}  # of its ports, where they lead there straight from the place of this job
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,6 +27,7 @@ from seatrial.kubernetes.errors import (
     NotFound,
     ProtocolError,
     ServerFailed,
+    TooLarge,
     TooManyRequests,
     Unauthorized,
     Uncertain,

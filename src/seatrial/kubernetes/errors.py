@@ -71,6 +71,16 @@ class ProtocolError(KubernetesError):
         super().__init__(f"cannot {request}: {problem}")
 
 
+class TooLarge(KubernetesError):
+    """What was to be fetched is larger than it may be."""
+
+    lasting = True
+
+    def __init__(self, what: str, most_bytes: int) -> None:
+        self.what, self.most_bytes = what, most_bytes
+        super().__init__(f"{what} is larger than {most_bytes} bytes")
+
+
 class Incomplete(KubernetesError):
     """A stream out of a pod ended before its end: what came is not all."""
 

@@ -1,6 +1,7 @@
 """Where jobs run. One package a target, behind one protocol; found by the entry-point group `seatrial.targets`."""
 
 from seatrial.target.protocol import (
+    DamagedJob,
     Endpoint,
     Found,
     Remark,
@@ -13,6 +14,7 @@ from seatrial.target.protocol import (
 )
 
 __all__ = [
+    "DamagedJob",
     "Endpoint",
     "Found",
     "Remark",

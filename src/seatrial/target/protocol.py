@@ -35,7 +35,9 @@
     (dashes as underscores), that of the first also in `SEATRIAL_PORT`; no two running jobs of one machine that share
     its network have the same.
 16. `endpoint` gives the address of a port by its name, of any job of any process, as long as the job runs; several may
-    be open at once, and each works as long as its block. A job without such a port is refused.
+    be open at once, and each works as long as its block. A job without such a port is refused. It waits until the port
+    answers, and says what the way adds. Drivers open it, in processes of their own; the engine never does.
+17. `addresses` gives the addresses of a job's ports for other jobs of the same place; they go with the job.
 """
 
 import builtins
@@ -62,6 +64,10 @@ class RunInUse(TargetError):
     """Somebody else works on the run, as the target's own heartbeat says: the run stops, and nothing was changed."""
 
 
+class DamagedJob(TargetError):
+    """The target has the job and cannot tell any more what it is: it can only be removed."""
+
+
 class TargetLost(TargetError):
     """This process can do no more on the target: who it is does not count there any more, or nobody answers. The jobs
     there go on, and nothing is known of them by this: the run stops, and is taken up when that is mended."""
@@ -71,11 +77,15 @@ class Endpoint(str):
     """An address (`host:port`), and what lies on the way there: a figure that was measured over it says so."""
 
     way: str
-    adds_s: float  # the least that the way adds to every answer
+    adds_s: float  # the least that the way adds to every answer: the median of some round trips
+    adds_p99_s: float
+    tls: bool  # the way speaks TLS, whatever the job itself does
 
-    def __new__(cls, address: str, way: str = "direct", adds_s: float = 0.0) -> "Endpoint":
+    def __new__(
+        cls, address: str, way: str = "direct", adds_s: float = 0.0, adds_p99_s: float = 0.0, tls: bool = False
+    ) -> "Endpoint":
         made = super().__new__(cls, address)
-        made.way, made.adds_s = way, adds_s
+        made.way, made.adds_s, made.adds_p99_s, made.tls = way, adds_s, adds_p99_s, tls
         return made
 
 
@@ -148,6 +158,10 @@ class Target(Protocol):
 
     def endpoint(self, handle: str, port: str) -> AbstractAsyncContextManager[Endpoint]:
         """The address under which the job's port of that name can be reached from here."""
+
+    async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
+        """By the name of each port: where a job of another target, whose `address` is `asker`, reaches it without this
+        one's help. Empty when it cannot; then it needs an `endpoint`."""
 
     async def cancel(self, handle: str) -> None: ...
 

@@ -1,8 +1,13 @@
 """Ports of jobs and when they are ready: in manifests, in the state of pods, and on a real node."""
 
 import asyncio
+import contextlib
 import json
+import socket
+import ssl
+import subprocess
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -13,7 +18,11 @@ from on_cluster import job, nothing_left, objects, opened
 
 from cluster.cluster import Cluster
 from seatrial.job import Event, Job, Outcome, Port, Ready, Stage
+from seatrial.kubernetes.http.local_port import LocalPort
 from seatrial.target import TargetError
+from seatrial.target.kubernetes import kind
+from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.endpoint import JobPort, route
 from seatrial.target.kubernetes.target import KubernetesTarget
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import PodObject
@@ -279,47 +288,145 @@ async def test_the_port_of_a_job_whose_run_another_machine_works_on_can_be_opene
         async with other.endpoint(handle, "http") as address:
             assert await status(address) == 200
             assert address.way == "port-forward through the API server"
-            assert 0 < address.adds_s < 60
+            assert 0 < address.adds_s <= address.adds_p99_s < 60
         assert [found.in_use for found in await other.list()] == [True]
     await target.remove(handle)
 
 
 @pytest.mark.cluster
-async def test_a_port_of_a_job_is_reached_by_a_service_from_inside_the_cluster(
-    real_cluster: Cluster, namespace: str
+async def test_jobs_of_the_cluster_reach_a_port_by_a_service_and_others_do_not(
+    target: KubernetesTarget, real_cluster: Cluster, namespace: str
 ) -> None:
-    async with opened(real_cluster, namespace, endpoint="service") as target:
-        served = await target.submit(server(), {})
-        async with target.endpoint(served, "http") as address:
-            assert (address.way, address.adds_s) == ("service", 0.0)
-            ask = f"until wget -q -O - http://{address}/; do sleep 0.2; done"
-            asking = await target.submit(job(ask, image=BUSYBOX), {})
-            assert (await until_exit(target, asking))[-1].exit.code == 0  # type: ignore[union-attr]
-            assert b"hello" in await log_of(target, asking)
-        for handle in (served, asking):
-            await target.remove(handle)
+    served = await target.submit(server(), {})
+    addresses = await target.addresses(served, target.address())
+    assert await target.addresses(served, target.address()) == addresses  # as one that takes the run up asks again
+    assert await target.addresses(served, {"parallel": 2}) == {}
+    assert await target.addresses(served, {**target.address(), "context": "another"}) == {}
+    ask = f"until wget -q -O - http://{addresses['http']}/; do sleep 0.2; done"
+    asking = await target.submit(job(ask, image=BUSYBOX), {})
+    assert (await until_exit(target, asking))[-1].exit.code == 0  # type: ignore[union-attr]
+    assert b"hello" in await log_of(target, asking)
+    for handle in (served, asking):
+        await target.remove(handle)
+    await target.close()
     await nothing_left(real_cluster, namespace)
+
+
+class Front(LocalPort):
+    """What an ingress controller, or a cluster's own names, are to who comes by them: all names lead here, and here
+    leads to the job. With a certificate it ends TLS. It says 503 to the first who come."""
+
+    def __init__(self, tls: ssl.SSLContext | None, unready: int) -> None:
+        super().__init__()
+        self.behind = ""
+        self.came = 0
+        self._tls, self._unready = tls, unready
+
+    async def open(self) -> None:
+        self._listening = await asyncio.start_server(self._serve, self.host, 0, ssl=self._tls)
+        self.port = int(self._listening.sockets[0].getsockname()[1])
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.came += 1
+        if self.came <= self._unready:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+            return
+        host, _, port = self.behind.rpartition(":")
+        onward, outward = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(relay(reader, outward), relay(onward, writer))
+
+
+async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while block := await reader.read(1 << 16):
+            writer.write(block)
+            await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def names_lead_to(front: Front, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """As a DNS with a wildcard would have it."""
+    looked_up = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:
+        there = str(host).endswith((".apps.example.com", ".svc"))
+        return looked_up(front.host if there else host, front.port if there else port, *args, **kwargs)
+
+    await front.open()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", look_up)
+            yield
+    finally:
+        await front.close()
 
 
 @pytest.mark.cluster
-async def test_an_ingress_for_each_port_leads_to_the_job_and_goes_with_it(
-    real_cluster: Cluster, namespace: str
-) -> None:
-    options = {"endpoint": "ingress", "endpoint_host": "{job}.apps.example.com", "endpoint_class": "nginx"}
-    async with opened(real_cluster, namespace, **options) as target:
-        handle = await target.submit(server("sleep 60", ports=(HTTP, Port("admin", 8081))), {})
+@pytest.mark.parametrize(
+    ("options", "end", "unready"),
+    [
+        ({"endpoint": "service"}, "-8000.{namespace}.svc:8000", 0),
+        ({"endpoint": "ingress", "endpoint_class": "nginx"}, ".apps.example.com:80", 3),
+        ({"endpoint": "ingress", "endpoint_tls": "wildcard"}, ".apps.example.com:443", 3),
+    ],
+    ids=["service", "ingress", "ingress with TLS"],
+)
+async def test_a_way_through_the_cluster_is_waited_for_measured_and_goes_with_the_job(
+    real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any], end: str, unready: int,
+) -> None:  # fmt: skip
+    tls = certificate(tmp_path) if "endpoint_tls" in options else None
+    if options["endpoint"] == "ingress":
+        options = {**options, "endpoint_host": "{job}.apps.example.com"}
+    async with (
+        opened(real_cluster, namespace) as direct,
+        opened(real_cluster, namespace, **options) as target,
+    ):
+        ports = (HTTP, Port("admin", 8081))
+        handle = await target.submit(server(f"sleep 1; exec {SERVER}", ports=ports), {})  # nothing is awaited here
         name = handle.rpartition("/")[2]
-        async with target.endpoint(handle, "http") as address, target.endpoint(handle, "admin") as admin:
-            assert address == f"{name}.apps.example.com:80"
-            assert admin == f"{name}-8081.apps.example.com:80"
-            made = json.loads(real_cluster.kubectl("get", "ingresses", "-n", namespace, "-o", "json").stdout)["items"]
-            assert {one["spec"]["rules"][0]["host"] for one in made} == {
-                f"{name}.apps.example.com",
-                f"{name}-8081.apps.example.com",
-            }
-            for one in made:
-                backend = one["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
-                assert f"service/{backend['name']}" in objects(real_cluster, namespace)
-                assert one["metadata"]["ownerReferences"][0]["name"] == name
+        front = Front(tls, unready)
+        async with direct.endpoint(handle, "http") as behind, names_lead_to(front, monkeypatch):
+            front.behind = behind
+            async with target.endpoint(handle, "http") as address:
+                assert address == name + end.format(namespace=namespace)
+                assert (address.way, address.tls) == (options["endpoint"], tls is not None)
+                assert 0 < address.adds_s <= address.adds_p99_s
+                assert front.came > unready
+                scheme = "https" if address.tls else "http"
+                async with aiohttp.ClientSession() as session, session.get(f"{scheme}://{address}/", ssl=False) as got:
+                    assert await got.text() == "hello"
+        made = json.loads(real_cluster.kubectl("get", "ingresses", "-n", namespace, "-o", "json").stdout)["items"]
+        assert len(made) == (options["endpoint"] == "ingress")
+        for one in made:
+            assert one["spec"]["rules"][0]["host"] == f"{name}.apps.example.com"
+            backend = one["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+            assert f"service/{backend['name']}" in objects(real_cluster, namespace)
+            assert one["metadata"]["ownerReferences"][0]["name"] == name
+            assert one["spec"].get("tls") == (
+                [{"hosts": [f"{name}.apps.example.com"], "secretName": "wildcard"}] if tls else None
+            )
         await target.remove(handle)
     await nothing_left(real_cluster, namespace)
+
+
+def certificate(folder: Path) -> ssl.SSLContext:
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    subprocess.run([*command, *files, "-days", "2", "-subj", "/CN=apps"], check=True, capture_output=True)
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return made
+
+
+def test_a_route_ends_tls_at_its_edge() -> None:
+    owner = {"kind": "Job", "name": "j", "uid": "u"}
+    annotation = JobAnnotation("j", "r", ports={"http": 8000, "admin": 8081})
+    for tls, expected in ((True, {}), ("mine", {"externalCertificate": {"name": "mine"}})):
+        options = kind.options(endpoint="route", endpoint_host="{job}.apps.example.com", endpoint_tls=tls)
+        made = route(JobPort(None, options, annotation, owner, "admin"))  # type: ignore[arg-type]
+        assert made["spec"]["tls"] == {"termination": "edge", **expected}
+        assert made["spec"]["host"] == "j-8081.apps.example.com"

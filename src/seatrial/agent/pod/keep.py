@@ -2,6 +2,10 @@
 
 It waits until the trial has ended, in whatever way: the kernel takes its lock from it. Then for SECONDS, and leaves:
 what is never fetched does not hold its place for ever. SIGTERM, or a file `collected`, and it leaves at once.
+
+Others may be in the pod that never end by themselves (a proxy that a webhook put there), and nobody may be left who
+would delete it. A pod may not end itself; but one that has more in a volume than that may hold is ended by its node,
+all of it: that is what the volume `end` is for.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import time
 from typing import List, Optional, Tuple
 
 from ..run.out_folder import END
-from .layout import ALIVE, COLLECTED, LOCK, STARTED, PodFolders
+from .layout import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
 
 POLL_S = 0.25
 STILL_S = 30.0  # without a sign of a trial that has no lock
@@ -29,7 +33,9 @@ def main(arguments: List[str]) -> int:
     except (IndexError, ValueError):
         sys.stderr.write("usage: python AGENT keep SECONDS\n")
         return 2
-    keep(PodFolders(), keep_s)
+    folders = PodFolders()
+    keep(folders, keep_s)
+    end_pod(folders)
     return 0
 
 
@@ -44,6 +50,15 @@ def keep(folders: PodFolders, keep_s: float) -> None:
         if now_s >= (start_until_s if until_s is None else until_s) and (until_s or not trial.started()):
             return
         time.sleep(POLL_S)
+
+
+def end_pod(folders: PodFolders) -> None:
+    """Pods with no others in them are over before their node looks at the volume."""
+    try:
+        with open(os.path.join(folders.root, END_VOLUME, "full"), "wb") as file:
+            file.write(b"\0" * END_BYTES)
+    except OSError as error:  # none is there, or it is full, which is as well
+        sys.stderr.write("the end of the pod is left to its deadline: {}\n".format(error))
 
 
 class Trial:

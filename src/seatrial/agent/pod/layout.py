@@ -10,6 +10,7 @@ STARTED = "started"  # made once, after the lock was taken: the steps of a pod a
 ALIVE = "alive"  # changes as long as the trial lives, for a keeper that knows no locks
 CANCEL = "cancel"  # put there by whoever wants the end
 COLLECTED = "collected"  # put there by whoever has fetched all
+END_VOLUME, END_BYTES = "end", 4 << 20  # a volume that may hold 1 MiB, and what the keeper puts there
 
 
 class PodFolders:

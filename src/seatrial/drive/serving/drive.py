@@ -39,4 +39,4 @@ async def _address(driver: Driver, work: ServingWork) -> AsyncIterator[str]:
         yield work.url
         return
     async with driver.endpoint(SERVER_PORT) as address:
-        yield f"{'https' if work.tls else 'http'}://{address}"
+        yield f"{'https' if work.tls or address.tls else 'http'}://{address}"

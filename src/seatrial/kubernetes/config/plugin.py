@@ -19,6 +19,7 @@ from seatrial.kubernetes.errors import CredentialsError
 from seatrial.kubernetes.objects import UNDECODABLE
 
 PLUGIN_S = 60.0  # a plugin that takes longer is ended
+PERSON_S = 900.0  # the same for one that has said something: a person may have to enter a code elsewhere
 STDERR_BYTES = 4000
 ENDED_S, STREAMS_S = 0.02, 1.0
 
@@ -44,7 +45,9 @@ class ExecCredential(msgspec.Struct, rename="camel", frozen=True):
     status: Credential | None = None
 
 
-async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S) -> Credential:
+async def run_plugin(
+    plugin: Plugin, access: Access, within_s: float = PLUGIN_S, person_s: float = PERSON_S
+) -> Credential:
     """What the plugin prints. Its output is in no message; its stderr is, and is shown as it comes."""
     source = f"{access.source}: user {access.identity.name}: exec {plugin.command}"
     if plugin.interactive_mode == "Always":
@@ -76,13 +79,17 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
         asyncio.create_task(_read(process.stderr, errors, shown)),
     ]
     try:
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(within_s) as limit:
             # What it left running may hold its streams, for whose end `wait` would wait, and has no more to say.
-            while process.returncode is None:  # noqa: ASYNC110
+            while process.returncode is None:
                 await asyncio.sleep(ENDED_S)
+                if errors and within_s < person_s:
+                    within_s = person_s
+                    limit.reschedule(asyncio.get_running_loop().time() + within_s)
             await asyncio.wait(reading, timeout=STREAMS_S)
     except TimeoutError:
-        raise CredentialsError(source, f"did not end within {within_s:g} s") from None
+        said = f" after it said: {_last(errors)}" if errors else ""
+        raise CredentialsError(source, f"did not end within {within_s:g} s{said}") from None
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -91,9 +98,13 @@ async def run_plugin(plugin: Plugin, access: Access, within_s: float = PLUGIN_S)
             task.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
     if process.returncode:
-        text = errors[-STDERR_BYTES:].decode(errors="replace").strip()
+        text = _last(errors)
         raise CredentialsError(source, f"ended with exit code {process.returncode}" + (f": {text}" if text else ""))
     return _credential(source, plugin, output)
+
+
+def _last(errors: bytearray) -> str:
+    return errors[-STDERR_BYTES:].decode(errors="replace").strip()
 
 
 async def _read(stream: asyncio.StreamReader, into: bytearray, shown: str = "") -> None:

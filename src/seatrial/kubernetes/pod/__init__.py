@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from seatrial.kubernetes.pod.commands import PodContainer
-from seatrial.kubernetes.pod.files import Fetched, fetch_archive
+from seatrial.kubernetes.pod.files import NO_LIMIT, Fetched, fetch_archive
 from seatrial.kubernetes.pod.logs import LOG_PATIENCE_S, Logs
 from seatrial.kubernetes.pod.port_forward import Forward, port_forward
 
@@ -19,6 +19,8 @@ class Pod(PodContainer):
     def forward(self, port: int) -> AbstractAsyncContextManager[Forward]:
         return port_forward(self, port)
 
-    async def fetch_folder(self, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
-        """`pack`: a command that writes the archive, where there is no `tar`."""
-        return await fetch_archive(self, path, into, pack)
+    async def fetch_folder(
+        self, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
+    ) -> Fetched:
+        """`pack`: another command than `tar` that writes the archive. Raises TooLarge beyond `most_bytes`."""
+        return await fetch_archive(self, path, into, pack, most_bytes)

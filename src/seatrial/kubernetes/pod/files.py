@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError
+from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError, TooLarge
 from seatrial.kubernetes.http.failures import backoff_s
 from seatrial.kubernetes.pod.commands import PodContainer
 
 TRIES = 4
+NO_LIMIT = 1 << 62
 MOST_STDERR_BYTES = 4000
 SKIP = ("/bin/sh", "-c", 'from=$1; shift; "$@" | tail -c "+$from"', "sh")
 DIGEST = ("/bin/sh", "-c", '"$@" | sha256sum', "sh")
@@ -30,10 +31,11 @@ class Fetched(msgspec.Struct, frozen=True):
     skipped: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
 
 
-async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Sequence[str] = ()) -> Fetched:
-    """A folder with all below it. It appears under its name only when it is whole. `pack` is a command that writes the
-    archive, for containers without a `tar`. After a cut it goes on where it stopped, as often as that gets it further.
-    """
+async def fetch_archive(
+    source: PodContainer, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
+) -> Fetched:
+    """A folder with all below it. It appears under its name only when it is whole. `pack` is another command than `tar`
+    that writes the archive. After a cut it goes on where it stopped, as often as that gets it further."""
     what = f"{path} of pod {source.namespace}/{source.name}"
     command = pack or ["tar", "cf", "-", "-C", path, "."]
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
@@ -41,7 +43,7 @@ async def fetch_archive(source: PodContainer, path: str, into: Path, pack: Seque
         attempt, begin_bytes, changes = 1, 0, 0
         while True:
             try:
-                await _receive(source, command, archive, begin_bytes, what)
+                await _receive(source, command, archive, begin_bytes, what, most_bytes)
                 size_bytes = archive.stat().st_size
                 skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break
@@ -69,11 +71,19 @@ class _Changed(Exception):
     """What was fetched in pieces is not what is there in one."""
 
 
-async def _receive(source: PodContainer, command: Sequence[str], archive: Path, begin_bytes: int, what: str) -> None:
+async def _receive(
+    source: PodContainer, command: Sequence[str], archive: Path, begin_bytes: int, what: str, most_bytes: int
+) -> None:
     """The archive from `begin_bytes` on; what came before is there already, and is compared when all is."""
     sent = [*SKIP, str(begin_bytes + 1), *command] if begin_bytes else command
     with open(archive, "ab" if begin_bytes else "wb") as file:
-        done = await source.run(sent, write=file.write)
+
+        def write(block: bytes) -> None:
+            if file.tell() + len(block) > most_bytes:
+                raise TooLarge(what, most_bytes)
+            file.write(block)
+
+        done = await source.run(sent, write=write)
     if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
         text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
         raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)

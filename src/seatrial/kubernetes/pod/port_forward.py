@@ -20,11 +20,13 @@ AFTER_END_S = 10.0
 
 
 class Forward(LocalPort):
-    """A port of a pod as a local one. `problems` is what went wrong with connections so far."""
+    """A port of a pod as a local one. `problems` is what went wrong with connections so far; `through` is set once one
+    has come as far as the pod's node."""
 
     def __init__(self, pod: PodContainer, port: int) -> None:
         super().__init__()
         self.problems: list[str] = []
+        self.through = asyncio.Event()
         self._pod, self._pod_port = pod, port
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,6 +63,7 @@ class Forward(LocalPort):
             channel, data = message.data[0], message.data[1:]
             if channel not in greeted:
                 greeted.add(channel)  # the first of each channel names the port again
+                self.through.set()
                 data = data[2:]
             if not data:
                 continue

@@ -9,7 +9,7 @@ from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.run_object import Annotated
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import KILLED
-from seatrial.target.protocol import TargetError
+from seatrial.target.protocol import DamagedJob
 
 MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
 
@@ -42,7 +42,7 @@ class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
             return decode(found.metadata.annotations[names.JOB_DATA], cls)
         except (LookupError, Unreadable) as error:
             name = f"{found.metadata.namespace}/{found.metadata.name}"
-            raise TargetError(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
+            raise DamagedJob(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
 
     def text(self) -> str:
         return msgspec.json.encode(self).decode()

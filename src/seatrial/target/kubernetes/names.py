@@ -18,6 +18,7 @@ ELSEWHERE = "seatrial/namespaces"  # annotation of an object of a run: where els
 TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
 PLACE = "/seatrial"  # in every pod
 AGENT, CONFIG, INPUTS, VOLUME = f"{PLACE}/agent", f"{PLACE}/job", f"{PLACE}/inputs", f"{PLACE}/volume"
+END = f"{PLACE}/end"
 OUT = f"{VOLUME}/out"
 
 SCHEME = "kubernetes"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from seatrial.target.kubernetes.names import PLACE
+from seatrial.target.kubernetes.names import KEEPER, PLACE, TRIAL
 from seatrial.target.kubernetes.option_values import (
     Cpu,
     DurationValue,
@@ -172,6 +172,10 @@ class KubernetesOptions(OptionsModel):
     files_size_bytes: SizeValue | None = Field(
         None, alias="files_size", description="Most that a job's files may take."
     )
+    fetch_bytes: SizeValue = Field(
+        10 << 30, alias="fetch_size", description="Most that is fetched of the files that a job keeps."
+    )
+    fetch_files: int = Field(10_000, strict=True, ge=0, description="The same, as a number of files.")
     shared_memory_bytes: SizeValue | None = Field(
         None, alias="shared_memory", description="Size of /dev/shm; counts as memory of the pod."
     )
@@ -189,6 +193,10 @@ class KubernetesOptions(OptionsModel):
         None, description="Host name of an ingress or route, with {job} in it: {job}.apps.example.com."
     )
     endpoint_class: ObjectName | None = Field(None, description="Name of an IngressClass.")
+    endpoint_tls: Annotated[bool, Field(strict=True)] | ObjectName = Field(
+        False,
+        description="An ingress or route speaks TLS: true, by its controller's certificate; a name, by that Secret's.",
+    )
 
     template: Annotated[dict[str, Any], AfterValidator(_template)] = Field(
         {}, description="Whatever else pods need: a strategic merge patch of their template, {metadata, spec}."
@@ -207,16 +215,21 @@ class KubernetesOptions(OptionsModel):
         outside = self.endpoint in ("ingress", "route")
         if outside and self.endpoint_host is None:
             raise ValueError(f"`endpoint: {self.endpoint}` needs `endpoint_host`, such as {{job}}.apps.example.com")
-        if self.endpoint_host is not None:
-            if not outside:
-                raise ValueError("`endpoint_host` is for `endpoint: ingress` or `route`")
-            if "{job}" not in self.endpoint_host:
-                raise ValueError(
-                    f"`endpoint_host` {self.endpoint_host!r} has no {{job}} in it: all jobs would share it"
-                )
+        for field in ("endpoint_host", "endpoint_tls"):
+            if getattr(self, field) and not outside:
+                raise ValueError(f"`{field}` is for `endpoint: ingress` or `route`")
+        if self.endpoint_host is not None and "{job}" not in self.endpoint_host:
+            raise ValueError(f"`endpoint_host` {self.endpoint_host!r} has no {{job}} in it: all jobs would share it")
         if self.endpoint_class is not None and self.endpoint != "ingress":
             raise ValueError("`endpoint_class` is for `endpoint: ingress`")
         return self
+
+    @property
+    def other_containers(self) -> tuple[str, ...]:
+        """The names of those that `template` adds to ours."""
+        spec = self.template.get("spec") or {}
+        added = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        return tuple(one["name"] for one in added if one["name"] not in (TRIAL, KEEPER) and "$patch" not in one)
 
     @property
     def run_as(self) -> int | None:

@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.doctor import examine_cluster
 from seatrial.target.kubernetes.dry_run import try_job, try_run_object
 from seatrial.target.kubernetes.ender import Bystander, Ender
-from seatrial.target.kubernetes.endpoint import opened_port
+from seatrial.target.kubernetes.endpoint import JobPort, make_service, opened_port
 from seatrial.target.kubernetes.errors import UNANSWERED, target_error, target_errors
 from seatrial.target.kubernetes.files.collect import Collector
 from seatrial.target.kubernetes.files.live_log import LiveLog
@@ -35,7 +36,7 @@ from seatrial.target.kubernetes.files.progress import ProgressFollower
 from seatrial.target.kubernetes.names import Handle
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.run_object import Annotated, RunObject, beating, in_use, in_use_by, remove_unused
-from seatrial.target.kubernetes.watch.objects import TrackedJob, epoch_s
+from seatrial.target.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.target.kubernetes.watch.waiting import over_whole_quota
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.protocol import Endpoint, Found, Remark, RunInUse, TargetError, TargetLost
@@ -77,7 +78,7 @@ class KubernetesTarget:
         chosen = {"context": self._context or None, "namespace": self._namespace}
         if self._options.kubeconfig is not None:
             chosen["kubeconfig"] = str(self._options.kubeconfig.absolute())
-        fields = {"workload", "endpoint", "endpoint_host", "endpoint_class"}
+        fields = {"workload", "endpoint", "endpoint_host", "endpoint_class", "endpoint_tls"}
         return {**chosen, **self._options.model_dump(mode="json", include=fields)}
 
     async def open(self) -> None:
@@ -94,8 +95,8 @@ class KubernetesTarget:
         self._resource = manifest.root_resource(self._options)
         self._ender = Ender(self._client, self._resource)
         self._watcher = JobWatcher(self._client, self._resource, ender=self._ender)
-        others = _others(self._options)
-        self._collector = Collector(self._client, self._watcher, others)
+        others = self._options.other_containers
+        self._collector = Collector(self._client, self._watcher, self._options)
         self._live_log = LiveLog(self._client, self._watcher, others)
         self._foreign = JobWatcher(self._client, self._resource, ender=Bystander(self._client, self._resource))
         self._foreign_log = LiveLog(self._client, self._foreign, others)
@@ -283,12 +284,25 @@ class KubernetesTarget:
     @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
         """Takes nothing of the run over: the process that works on it goes on, here or on another machine."""
+        ports = await self._ports(handle)
+        if port not in ports:
+            listed = ", ".join(ports) or "none"
+            raise TargetError(f"{handle} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
+        async with opened_port(ports[port], self._options.endpoint) as address:
+            yield address
+
+    async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
+        """Of Services, which every pod of the cluster reaches."""
+        mine = self.address()
+        if "namespace" not in asker or any(mine.get(key) != asker.get(key) for key in ("context", "kubeconfig")):
+            return {}
+        return {name: await make_service(port) for name, port in (await self._ports(handle)).items()}
+
+    async def _ports(self, handle: str) -> dict[str, JobPort]:
         with target_errors(f"cannot reach {handle}"):
             root = await self._client.get(self._resource, self._parsed(handle).name, Root)
-        owner = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
-        annotation = JobAnnotation.read(root)
-        async with opened_port(self._client, self._options, annotation, owner, port) as address:
-            yield address
+        job, owner = JobAnnotation.read(root), manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+        return {port: JobPort(self._client, self._options, job, owner, port) for port in job.ports}
 
     async def list(self, run: str | None = None) -> list[Found]:
         chosen = {"run": names.label_value(run)} if run else {}
@@ -299,14 +313,17 @@ class KubernetesTarget:
             holders: dict[str, list[Annotated]] = {}
             async for one in objects:
                 holders.setdefault(one.metadata.labels.get(names.RUN, ""), []).append(one)
+            pods = self._client.list(PODS, PodObject, labels=names.selector(part="pod", **chosen))
+            kept = Counter([pod.job async for pod in pods if pod.trial.terminated is not None and not pod.phase_ended])
             labels = names.selector(part="job", **chosen)
             async for root in self._client.list(self._resource, Root, labels=labels):
                 if root.metadata.deletion_timestamp is None:
                     used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
-                    found.append(self._found(root, used))
+                    # What else is in its pods (keepers, and who came by a webhook) does not count.
+                    found.append(self._found(root, used, root.status.active > kept[root.metadata.name]))
         return found + self._without_jobs(holders, {one.run for one in found}, now_s)
 
-    def _found(self, root: Root, used: bool | None) -> Found:
+    def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
         try:
             annotation = JobAnnotation.read(root)
         except TargetError:  # it has our labels, and so is ours to remove; it hides no other
@@ -315,7 +332,7 @@ class KubernetesTarget:
             handle=self._handle(root.metadata.name),
             name=annotation.name,
             run=annotation.run,
-            alive=root.status.active > 0,
+            alive=alive,
             labels=annotation.labels,
             created_s=_created(root).wall_s,
             in_use=used,
@@ -413,14 +430,6 @@ class KubernetesTarget:
         if handle not in self._annotations:
             await self.adopt(handle)
         return self._annotations[handle]
-
-
-def _others(options: KubernetesOptions) -> tuple[str, ...]:
-    """The containers that the user's template adds to ours."""
-    spec = options.template.get("spec") or {}
-    added = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    ours = (names.TRIAL, names.KEEPER)
-    return tuple(one["name"] for one in added if one.get("name") not in ours and one.get("$patch") != "delete")
 
 
 def _created(root: Annotated) -> StageTime:

@@ -33,6 +33,7 @@ from seatrial.target.local.processes import alive, gone, send, wake
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
 from seatrial.target.protocol import Endpoint, Found, Remark, TargetError
+from seatrial.target.way import accepts, until_answered
 
 T = TypeVar("T")
 
@@ -192,15 +193,26 @@ class LocalTarget:
 
     @contextlib.asynccontextmanager
     async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
-        folder = self._folder(handle)
-        submission = folder.submission()
-        ports = submission.ports if submission is not None else {}
+        folder, ports = self._folder(handle), self._ports(handle)
         if port not in ports:
             there = f"it has {', '.join(ports)}" if ports else "it has none"
             raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
-        if folder.end() is not None or not alive(folder.identity()):
-            raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
-        yield Endpoint(f"127.0.0.1:{ports[port]}")
+        address = f"127.0.0.1:{ports[port]}"
+
+        async def answers() -> str:
+            if folder.end() is not None or not alive(folder.identity()):
+                raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
+            return await accepts(address)
+
+        await until_answered(answers, f"port {port!r} of {handle}")
+        yield Endpoint(address)
+
+    async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
+        return {}  # who is here opens an endpoint, which is the same address; who is elsewhere reaches nothing here
+
+    def _ports(self, handle: str) -> dict[str, int]:
+        submission = self._folder(handle).submission()
+        return submission.ports if submission is not None else {}
 
     async def list(self, run: str | None = None) -> list[Found]:
         jobs = self._state / "jobs"

@@ -6,9 +6,11 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from seatrial.job import Unreadable, read_json
 from seatrial.kubernetes import (
     CommandFailed,
     CredentialsError,
@@ -16,6 +18,8 @@ from seatrial.kubernetes import (
     Kubernetes,
     KubernetesError,
     NotFound,
+    Pod,
+    TooLarge,
     Unauthorized,
     Unreachable,
 )
@@ -24,6 +28,7 @@ from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.files.keeper_log import LinePrefixer, line_prefix
+from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.protocol import TargetError
@@ -31,16 +36,14 @@ from seatrial.target.protocol import TargetError
 FETCH_PATIENCE_S = 120.0  # for a node that does not answer although its pod should run
 LAST_LOG_S = 5.0
 REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
-NO_SUCH_COMMAND = 127
-# For images that have no tar: a Python, which the agent needs anyway, can pack as well.
-_PACK = (
-    "import sys, tarfile; archive = tarfile.open(fileobj=sys.stdout.buffer, mode='w|'); "
-    "archive.add(sys.argv[1], arcname='.'); archive.close()"
-)
-WITHOUT_TAR = (
-    "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S -c "$1" "$2"',
-    "sh", _PACK, names.OUT,
+# Packed by the agent, as far as the image has a Python; else by tar, without the files where those are too large.
+PACK = (
+    "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S {names.AGENT}/agent.pyz '
+    'pack "$@"', "sh", names.OUT,
 )  # fmt: skip
+WITHOUT_FILES = ("/bin/sh", "-c", f"cd {names.OUT} && tar cf - $(ls | grep -vx files)")
+OWN_BYTES = 1 << 30  # of records and log, at most, beside the files
+UNKEPT = "unkept.json"  # as in agent/pod/pack.py
 FETCH_RETRY_S = 1.0
 # Then nothing is wrong with the job, and what it wrote stays where it is.
 LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
@@ -49,9 +52,10 @@ LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
 class Collector:
     """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
 
-    def __init__(self, client: Kubernetes, watcher: JobWatcher, others: tuple[str, ...] = ()) -> None:
-        """`others`: containers that the user's template adds, whose logs belong to the job's."""
-        self._client, self._watcher, self._others = client, watcher, others
+    def __init__(self, client: Kubernetes, watcher: JobWatcher, options: KubernetesOptions) -> None:
+        self._client, self._watcher = client, watcher
+        self._others = options.other_containers  # whose logs belong to the job's
+        self._most_files, self._most_bytes = options.fetch_files, options.fetch_bytes
         self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
 
     async def fetch(self, handle: str, job: JobAnnotation, path: str, into: Path) -> bool:
@@ -102,18 +106,24 @@ class Collector:
                 await self._from_status(job, pod, folder)
                 return folder
             try:
-                keeper = self._client.pod(pod.name, names.KEEPER)
-                try:
-                    await keeper.fetch_folder(names.OUT, folder)
-                except CommandFailed as error:
-                    if error.exit_code != NO_SUCH_COMMAND:
-                        raise
-                    await keeper.fetch_folder(names.OUT, folder, WITHOUT_TAR)
+                await self._fetch(self._client.pod(pod.name, names.KEEPER), folder)
+                await asyncio.to_thread(_note_unkept, folder)
                 return folder
             except KubernetesError as error:
                 if time.monotonic() - begun_s > (REFUSED_S if error.lasting else FETCH_PATIENCE_S):
                     raise
             await asyncio.sleep(FETCH_RETRY_S)
+
+    async def _fetch(self, keeper: Pod, folder: Path) -> None:
+        most = (str(self._most_files), str(self._most_bytes))
+        try:
+            await keeper.fetch_folder(names.OUT, folder, (*PACK, *most))
+        except CommandFailed:  # no Python
+            try:
+                await keeper.fetch_folder(names.OUT, folder, most_bytes=self._most_bytes + OWN_BYTES)
+            except TooLarge:
+                await keeper.fetch_folder(names.OUT, folder, WITHOUT_FILES)
+                (folder / UNKEPT).write_bytes(b"{}")
 
     # ---- without a keeper
 
@@ -157,6 +167,14 @@ def _join(
             file.writelines(_prefixed(job_files.LogReader(folder).blocks(), line_prefix(pod.number, job.hosts)))
         for pod, name, log in more:
             file.writelines(_prefixed([log], line_prefix(pod.number, job.hosts, name)))
+
+
+def _note_unkept(folder: Path) -> None:
+    """What was left behind is one more record of the job."""
+    with contextlib.suppress(FileNotFoundError, Unreadable):
+        line = {"event": "unkept", "at_s": 0.0, "data": read_json(folder / UNKEPT, dict[str, Any])}
+        with open(folder / "records.jsonl", "ab") as file:
+            file.write(b"\n" + msgspec.json.encode(line) + b"\n")
 
 
 def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:

@@ -10,7 +10,9 @@ from seatrial.target.kubernetes.manifest.hosts import Hosts
 from seatrial.target.kubernetes.manifest.variables import keeper_variables, trial_variables
 from seatrial.target.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
 
-AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"  # volumes
+# The volumes of a pod. A keeper that leaves fills END, so that the node ends what else is in the pod.
+AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
+END, END_SIZE = "seatrial-end", "1Mi"
 PROBE_TIMEOUT_S = 5  # for an answer; a connection that is accepted needs no time
 PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
 GRACE_MARGIN_S = 5.0
@@ -91,6 +93,7 @@ def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:
     made["volumeMounts"] = [
         {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
         {"name": VOLUME, "mountPath": names.VOLUME},
+        {"name": END, "mountPath": names.END},
     ]
     return made
 
@@ -127,6 +130,7 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
         ]
         made.append({"name": INPUTS, "projected": {"sources": parts}})
     made.append({"name": VOLUME, "emptyDir": volume})
+    made.append({"name": END, "emptyDir": {"sizeLimit": END_SIZE}})
     if options.shared_memory_bytes:
         memory = {"medium": "Memory", "sizeLimit": quantity.size(options.shared_memory_bytes)}
         made.append({"name": "shared-memory", "emptyDir": memory})
