@@ -31,7 +31,6 @@ from seatrial.kubernetes import (
     NotFound,
     Object,
     ObjectPart,
-    Patch,
     Resource,
     Right,
     Tree,
@@ -108,8 +107,6 @@ async def test_an_object_is_made_read_changed_and_removed(client: Kubernetes) ->
         await client.create(config_map("one"))
     merged = await client.patch(CONFIG_MAPS, "one", {"data": {"b": "2", "a": None}}, Tree)
     assert merged.data == {"b": "2"}
-    steps = [{"op": "test", "path": "/data/b", "value": "2"}, {"op": "add", "path": "/data/c", "value": "3"}]
-    assert (await client.patch(CONFIG_MAPS, "one", steps, Tree, how=Patch.JSON)).data == {"b": "2", "c": "3"}
     stale = {"metadata": {"resourceVersion": made.metadata.resource_version}, "data": {"e": "5"}}
     with pytest.raises(Conflict):
         await client.patch(CONFIG_MAPS, "one", stale)
@@ -117,15 +114,6 @@ async def test_an_object_is_made_read_changed_and_removed(client: Kubernetes) ->
     assert await client.delete(CONFIG_MAPS, "one") is False
     with pytest.raises(NotFound, match='configmaps "one" not found'):
         await client.get(CONFIG_MAPS, "one")
-
-
-async def test_a_strategic_patch_merges_lists_by_name(client: Kubernetes) -> None:
-    await client.create(gated_pod("one"))
-    patch = {"spec": {"containers": [{"name": "main", "image": "other"}]}}
-    changed = await client.patch(PODS, "one", patch, PodSeen, how=Patch.STRATEGIC)
-    assert [(item.name, item.image) for item in changed.spec.containers] == [("main", "other")]
-    assert changed.spec.containers[0].env == ({"name": "A", "value": "1"},)
-    await client.delete(PODS, "one", grace_s=0)
 
 
 async def test_a_dry_run_checks_and_leaves_nothing(client: Kubernetes) -> None:
@@ -138,10 +126,6 @@ async def test_a_dry_run_checks_and_leaves_nothing(client: Kubernetes) -> None:
         await client.create(wrong, dry_run=True)
     with pytest.raises(Invalid, match=r"spec.containers: Required value"):
         await client.create({**gated_pod("one"), "spec": {}}, dry_run=True)
-    await client.create(gated_pod("three"))
-    patched = await client.patch(PODS, "three", {"spec": {"activeDeadlineSeconds": 5}}, PodSeen, dry_run=True)
-    assert patched.spec.active_deadline_seconds == 5
-    assert (await client.get(PODS, "three", PodSeen)).spec.active_deadline_seconds is None
 
 
 async def test_pages_and_deletion_by_label(client: Kubernetes) -> None:

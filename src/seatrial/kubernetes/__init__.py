@@ -7,7 +7,7 @@ async with Kubernetes(access) as client:
         ...
 """
 
-from seatrial.kubernetes.client import Chosen, Kubernetes, Patch
+from seatrial.kubernetes.client import Chosen, Kubernetes
 from seatrial.kubernetes.config.access import Access, Identity, Material, Plugin
 from seatrial.kubernetes.config.kubeconfig import load_access
 from seatrial.kubernetes.discovery import UnknownKind

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from enum import Enum
 from typing import Any, TypedDict, Unpack, cast
 
 import orjson
@@ -34,6 +33,7 @@ from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 from seatrial.kubernetes.wire import accept, decode, decoder
 
 FIELD_MANAGER = "seatrial"  # in the server's own record of changes
+MERGE = "application/merge-patch+json"
 Manifest = Mapping[str, Any] | bytes
 
 
@@ -50,14 +50,6 @@ class Measured(TypedDict, total=False):
 
     retry: bool
     attempts: list[Attempt] | None
-
-
-class Patch(Enum):
-    """The sort of a patch. A JSON patch is a list of steps, the others are parts of the object."""
-
-    STRATEGIC = "application/strategic-merge-patch+json"
-    MERGE = "application/merge-patch+json"
-    JSON = "application/json-patch+json"
 
 
 class Version(ObjectPart, frozen=True):
@@ -185,18 +177,15 @@ class Kubernetes:
         self,
         resource: Resource,
         name: str,
-        patch: Any,
+        patch: Mapping[str, Any],
         into: type[O] = Object,  # type: ignore[assignment]
         *,
-        how: Patch = Patch.MERGE,
         namespace: str | None = None,
         subresource: str = "",
-        dry_run: bool = False,
     ) -> O:
-        """A strategic patch is for Kubernetes' own kinds; custom resources take a merge."""
+        """A merge patch: the fields to change, null for those to take away."""
         request = self._request("patch", resource, namespace, name, subresource)
-        repeatable = how is not Patch.JSON  # its steps may add to what the first try did
-        return await self._write(request, orjson.dumps(patch), into, how.value, dry_run=dry_run, repeatable=repeatable)
+        return await self._write(request, orjson.dumps(patch), into, MERGE, dry_run=False, repeatable=True)
 
     async def delete(
         self,

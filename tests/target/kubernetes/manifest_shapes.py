@@ -79,7 +79,7 @@ SHAPES: dict[str, tuple[Job, str]] = {
             containers:
             - {name: trial, env: [{name: EPOCHS, value: "5"}], resources: {limits: {ephemeral-storage: 10Gi}}}
             volumes:
-            - {name: seatrial-volume, $retainKeys: [name, ephemeral], ephemeral: {volumeClaimTemplate: {spec:
+            - {name: seatrial-volume, emptyDir: null, ephemeral: {volumeClaimTemplate: {spec:
                 {accessModes: [ReadWriteOnce], resources: {requests: {storage: 100Gi}}}}}}
         """,
     ),

@@ -1,5 +1,7 @@
 """What is made of a job: who wins, what is refused and in which words, and that no secret gets out."""
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,10 +23,12 @@ from manifest_shapes import (
     text,
 )
 
+from cluster.cluster import Cluster
 from seatrial.job import Environment, Limits, Outcome, Resources, Step
 from seatrial.kubernetes import JOBS
 from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.manifest.template import MERGED
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.protocol import TargetError
 
@@ -306,7 +310,6 @@ def test_an_owner_blocks_nobody() -> None:
 
 TAKING_AWAY = [
     ("{spec: {containers: [{name: keeper, $patch: delete}]}}", "container keeper"),
-    ("{spec: {containers: [{$patch: replace}, {name: trial, image: x}]}}", "container keeper"),
     ("{spec: {containers: [{name: trial, command: [sleep, '9']}]}}", "command of container trial"),
     ("{spec: {containers: [{name: keeper, args: [x]}]}}", "args of container keeper"),
     ("{spec: {containers: [{name: trial, terminationMessagePath: /x}]}}", "terminationMessagePath of container trial"),
@@ -322,7 +325,6 @@ TAKING_AWAY = [
     ("{spec: {volumes: [{name: seatrial-volume, $patch: delete}]}}", "volume seatrial-volume"),
     ("{spec: {restartPolicy: OnFailure}}", "spec.restartPolicy"),
     ("{spec: {subdomain: x}}", "spec.subdomain"),
-    ("{spec: {$patch: replace, containers: []}}", "container trial"),
     ("{spec: null}", "container trial"),
     ("{spec: {containers: null}}", "container trial"),
     ("{metadata: {labels: {seatrial/run: x}}}", "label seatrial/run"),
@@ -338,9 +340,18 @@ def test_a_template_that_takes_away_what_is_needed_is_refused(patch: str, lost: 
     assert lost in message
 
 
-def test_a_template_that_means_nothing_is_told_its_place() -> None:
-    message = refusal(JOB, "{template: {spec: {containers: [{image: x}]}}}")
-    assert message.startswith("the target's `template`: spec.containers: an element has no `name`")
+@pytest.mark.parametrize(
+    ("patch", "problem"),
+    [
+        ("{spec: {containers: [{image: x}]}}", "spec.containers: an element has no `name`"),
+        ("{spec: {containers: [trial]}}", "spec.containers: an element has no `name`"),
+        ("{spec: {containers: [{name: trial, env: [{value: x}]}]}}", "spec.containers.env: an element has no `name`"),
+        ("{spec: {containers: [{name: trial, $patch: replace}]}}", "spec.containers.$patch: not known here"),
+        ("{spec: {$retainKeys: [a]}}", "spec.$retainKeys: not known here"),
+    ],
+)
+def test_a_template_that_means_nothing_is_told_its_place(patch: str, problem: str) -> None:
+    assert refusal(JOB, f"{{template: {patch}}}").startswith(f"the target's `template`: {problem}")
 
 
 def test_a_template_may_change_everything_else() -> None:
@@ -349,16 +360,30 @@ def test_a_template_may_change_everything_else() -> None:
         spec:
           hostNetwork: true
           activeDeadlineSeconds: 60
-          securityContext: {$patch: replace, runAsUser: 7}
+          securityContext: {runAsUser: 7, runAsGroup: null}
+          tolerations: [{operator: Exists}]
           containers:
-          - {name: trial, image: other, resources: null, tty: true, volumeMounts: [{mountPath: /d, name: d}]}
+          - name: trial
+            image: other
+            resources: null
+            tty: true
+            volumeMounts: [{mountPath: /d, name: d}]
+            env: [{name: LEVEL, $patch: delete}, {name: EPOCHS, value: "5"}]
           - {name: keeper, image: small}
           - {name: side, image: x}
           volumes: [{name: d, emptyDir: {}}, {name: seatrial-volume, emptyDir: {medium: Memory}}]
     """)
-    spec = next(pod_templates(made_of(JOB, KubernetesOptions(template=patch)).root))["spec"]
+    given = KubernetesOptions(template=patch, env={"LEVEL": "1"}, tolerations=({"key": "a", "operator": "Exists"},))
+    before = copy.deepcopy(patch)
+    spec = next(pod_templates(made_of(JOB, given).root))["spec"]
+    assert patch == before
+    variables = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
+    assert "LEVEL" not in variables
+    assert variables["EPOCHS"] == "5"
     assert [one["name"] for one in spec["containers"]] == ["trial", "keeper", "side"]
-    assert spec["securityContext"] == {"runAsUser": 7}
+    assert spec["securityContext"]["runAsUser"] == 7
+    assert "runAsGroup" not in spec["securityContext"]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
     assert spec["containers"][0]["image"] == "other"
     assert spec["activeDeadlineSeconds"] == 60
 
@@ -371,3 +396,20 @@ def test_the_template_is_the_same_for_every_workload() -> None:
         for template in pod_templates(made_of(changed(hosts=2), options_of(written)).root):
             assert template["spec"]["hostIPC"] is True
             assert template["spec"]["containers"][0]["tty"] is True
+
+
+@pytest.mark.cluster
+def test_the_lists_that_are_merged_are_those_of_the_servers_own_schema(cluster: Cluster) -> None:
+    definitions = cluster.request("GET", "/openapi/v2")["definitions"]
+    theirs = {path[-1]: key for path, key in merged_lists(definitions, "io.k8s.api.core.v1.PodTemplateSpec", ())}
+    assert {field: key for field, key in theirs.items() if field not in ("ownerReferences", "finalizers")} == MERGED
+
+
+def merged_lists(definitions: Any, name: str, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for field, schema in definitions[name].get("properties", {}).items():
+        place = (*path, field)
+        if "merge" in schema.get("x-kubernetes-patch-strategy", "").split(","):
+            yield place, schema.get("x-kubernetes-patch-merge-key", "")
+        inner = schema.get("items", schema).get("$ref", "").rpartition("/")[2]
+        if inner and len(place) < 12:  # deeper than any pod template
+            yield from merged_lists(definitions, inner, place)

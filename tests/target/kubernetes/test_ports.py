@@ -84,7 +84,7 @@ def test_ready_by_a_port_that_there_is_not_is_refused() -> None:
     [
         ("{name: trial, readinessProbe: null}", "readinessProbe of container trial"),
         ("{name: trial, readinessProbe: {periodSeconds: 60}}", "readinessProbe of container trial"),
-        ("{name: trial, ports: [{$patch: replace}]}", "port http of container trial"),
+        ("{name: trial, ports: [{containerPort: 8000, $patch: delete}]}", "port http of container trial"),
     ],
 )
 def test_a_template_cannot_take_away_what_says_that_a_job_is_ready(patch: str, lost: str) -> None:

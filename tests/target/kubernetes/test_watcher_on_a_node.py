@@ -9,7 +9,7 @@ from watched import LONG, SHORT, Result, Row, Watched, cancelled_when_asked, rep
 
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
-from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Patch, Tree
+from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Tree
 from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
@@ -264,12 +264,10 @@ async def test_a_full_node_is_waited_for_and_a_higher_priority_takes_the_place_o
     real_cluster: Cluster,
 ) -> None:
     thing = f"seatrial.test/{uuid.uuid4().hex[:8]}"  # of which the node has one, for this test alone
-    escaped = thing.replace("/", "~1")
-    step = {"op": "add", "path": f"/status/capacity/{escaped}", "value": "1"}
     asks: dict[str, Any] = {"trial": {"resources": {"limits": {thing: "1"}}}}
     async with watching(real_cluster, PATIENT) as watched:
         client, urgent = watched.client, f"urgent-{uuid.uuid4().hex[:6]}"
-        await client.patch(NODES, NODE, [step], how=Patch.JSON, subresource="status")
+        await client.patch(NODES, NODE, {"status": {"capacity": {thing: "1"}}}, subresource="status")
         kind = {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "value": 1000}
         await client.create({**kind, "metadata": {"name": urgent}})
         async for event in client.watch(NODES, Tree, fields=f"metadata.name={NODE}"):
@@ -290,8 +288,7 @@ async def test_a_full_node_is_waited_for_and_a_higher_priority_takes_the_place_o
                 await client.delete(JOBS, handle)
         finally:
             await client.delete(PRIORITY_CLASSES, urgent)
-            remove = {"op": "remove", "path": f"/status/capacity/{escaped}"}
-            await client.patch(NODES, NODE, [remove], how=Patch.JSON, subresource="status")
+            await client.patch(NODES, NODE, {"status": {"capacity": {thing: None}}}, subresource="status")
 
 
 async def test_the_first_host_that_fails_decides_and_the_others_are_asked_to_end(real_cluster: Cluster) -> None:

@@ -199,7 +199,7 @@ class KubernetesOptions(OptionsModel):
     )
 
     template: Annotated[dict[str, Any], AfterValidator(_template)] = Field(
-        {}, description="Whatever else pods need: a strategic merge patch of their template, {metadata, spec}."
+        {}, description="Whatever else pods need: merged into their template, {metadata, spec}."
     )
 
     @model_validator(mode="after")

@@ -1,14 +1,22 @@
 """The user's `template:` put on our pod template, and the check that what Seatrial needs in a pod is still there."""
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.job import Outcome
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest.pod import VOLUME
-from seatrial.target.kubernetes.manifest.strategic import PatchError, apply_patch
 from seatrial.target.protocol import TargetError
 
+# Lists that are merged element by element, by that field; every other list is replaced. As the API server does it.
+MERGED = {
+    "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name",
+    "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath", "volumes": "name",
+    "imagePullSecrets": "name", "hostAliases": "ip", "topologySpreadConstraints": "topologyKey",
+    "schedulingGates": "name", "resourceClaims": "name",
+}  # fmt: skip
+DELETE = {"$patch": "delete"}
 _OWN_VARIABLES = ("HOME", "TMPDIR", "MASTER_ADDR", "MASTER_PORT")
 _OWN_FIELDS = ("command", "args", "terminationMessagePath", "terminationMessagePolicy")
 
@@ -17,10 +25,7 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """`ours` with the patch on it. TargetError (REFUSED) when the patch means nothing or takes away what is needed."""
     if not patch:
         return ours
-    try:
-        made = apply_patch(ours, patch)
-    except PatchError as error:
-        raise TargetError(f"the target's `template`: {error}", Outcome.REFUSED) from None
+    made = merged(ours, patch, ())
     lost = list(_lost(ours, made))
     if lost:
         raise TargetError(
@@ -28,6 +33,42 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
             Outcome.REFUSED,
         )
     return made
+
+
+def merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """Maps are merged, null takes a field away, lists are merged where MERGED has them."""
+    made = dict(ours)
+    for field, value in patch.items():
+        place = (*path, str(field))
+        if place[-1].startswith("$"):
+            raise _meaningless(place, "not known here; `$patch: delete` in an element of a list is")
+        before = made.get(field)
+        if value is None:
+            made.pop(field, None)
+        elif isinstance(value, dict):
+            made[field] = merged(before if isinstance(before, dict) else {}, value, place)
+        elif isinstance(value, list) and field in MERGED:
+            made[field] = _merged_list(before if isinstance(before, list) else [], value, MERGED[field], place)
+        else:
+            made[field] = copy.deepcopy(value)
+    return made
+
+
+def _merged_list(ours: list[Any], patch: list[Any], key: str, path: tuple[str, ...]) -> list[Any]:
+    """Ours in their order, then what is new."""
+    made = {one[key]: one for one in ours}
+    for element in patch:
+        if not isinstance(element, dict) or not isinstance(element.get(key), str | int):
+            raise _meaningless(path, f"an element has no `{key}`, by which it would be found: {str(element)[:80]}")
+        if DELETE.items() <= element.items():
+            made.pop(element[key], None)
+        else:
+            made[element[key]] = merged(made.get(element[key], {}), element, path)
+    return list(made.values())
+
+
+def _meaningless(path: tuple[str, ...], problem: str) -> TargetError:
+    return TargetError(f"the target's `template`: {'.'.join(path)}: {problem}", Outcome.REFUSED)
 
 
 def _lost(ours: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
