@@ -1,20 +1,20 @@
 """One pod: its logs, commands inside it, its ports, its files."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from seatrial.kubernetes.pod.commands import PodContainer
 from seatrial.kubernetes.pod.files import NO_LIMIT, Fetched, fetch_archive
-from seatrial.kubernetes.pod.logs import LOG_PATIENCE_S, Logs
+from seatrial.kubernetes.pod.logs import LOG_PATIENCE_S, read_log
 from seatrial.kubernetes.pod.port_forward import Forward, port_forward
 
 
 class Pod(PodContainer):
     """Made by `Kubernetes.pod`. Asks nothing until it is used; `container` is needed when there are several."""
 
-    def logs(self, *, follow: bool = False, patience_s: float = LOG_PATIENCE_S) -> Logs:
-        return Logs(self, follow=follow, patience_s=patience_s)
+    def log(self, patience_s: float = LOG_PATIENCE_S) -> AsyncIterator[bytes]:
+        return read_log(self, patience_s)
 
     def forward(self, port: int) -> AbstractAsyncContextManager[Forward]:
         return port_forward(self, port)

@@ -139,9 +139,9 @@ class Collector:
                 (folder / job_files.LOG_NAME).write_bytes(log)
 
     async def _log(self, pod: TrackedPod, container: str) -> bytes:
-        logs = self._client.pod(pod.name, container).logs(patience_s=LAST_LOG_S)
+        log = self._client.pod(pod.name, container).log(LAST_LOG_S)
         with contextlib.suppress(NotFound):
-            return b"".join([line async for line in logs])
+            return b"".join([block async for block in log])
         return b""
 
     # ---- the logs of several

@@ -92,8 +92,11 @@ class LiveLog:
                 yield block
 
     async def _container(self, pod: TrackedPod, container: str, follow: bool) -> AsyncIterator[bytes]:
-        async for line in self._client.pod(pod.name, container).logs(follow=follow):
-            yield line
+        """What its node has of it, at the end of the trial: it is not for live reading."""
+        if follow:
+            await pod.ended.wait()
+        async for block in self._client.pod(pod.name, container).log():
+            yield block
 
 
 async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:
