@@ -329,6 +329,20 @@ class Contract:
             await target.cancel(handle)
             await target.remove(handle)
 
+    async def test_7_cancel_of_what_was_just_taken_up_is_polite_and_its_files_are_there(
+        self, site: Site, tmp_path: Path
+    ) -> None:
+        command = "trap 'echo kept > $SEATRIAL_FILES/kept; exit 0' TERM; echo up >> {}/up; while :; do sleep 0.1; done"
+        async with opened(site) as target:
+            handle = await target.submit(site.job(command.format(site.shared), limits=Limits(grace_s=30)), {})
+            await until(lambda: site.lines("up"))
+        async with opened(site) as target:
+            await target.adopt(handle)
+            await target.cancel(handle)
+            await until_exit(target, handle)
+            assert await target.fetch(handle, "files/kept", tmp_path / "kept")
+            await target.remove(handle)
+
     async def test_7_cancel_is_forceful_after_the_grace(self, site: Site) -> None:
         job = site.job(
             f"trap '' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done",

@@ -52,6 +52,7 @@ def test_all_is_packed_within_the_bounds(place: Path) -> None:
     out = place / "volume/out"
     os.link(out / "files/a", out / "files/deep/same")
     os.symlink("nowhere", out / "files/link")
+    (out / "files/deep").chmod(0)
     found = packed(place, 100, 1 << 20)
     assert found == {f"./{path.relative_to(out)}": path.read_bytes() for path in out.rglob("*") if path.is_file()}
 

@@ -13,6 +13,8 @@ import sys
 import tarfile
 from typing import BinaryIO, Iterator, List, Tuple
 
+from ..masking.files import open_folders
+
 FILES, UNKEPT = "files", "unkept.json"
 NAMES = 20  # of those that are over
 
@@ -28,6 +30,7 @@ def main(arguments: List[str]) -> int:
 
 
 def pack(folder: str, into: BinaryIO, most_files: int, most_bytes: int) -> None:
+    open_folders(folder)
     files = size = 0
     over: List[Tuple[str, int]] = []
     with tarfile.open(fileobj=into, mode="w|") as archive:
@@ -60,7 +63,10 @@ def _add(archive: tarfile.TarFile, info: tarfile.TarInfo, path: str) -> None:
 
 
 def _below(folder: str) -> Iterator[str]:
-    for parent, folders, names in os.walk(folder):
+    def fail(error: OSError) -> None:
+        raise error
+
+    for parent, folders, names in os.walk(folder, onerror=fail):
         folders.sort()
         for name in sorted(folders + names):
             yield os.path.join(parent, name)

@@ -356,6 +356,7 @@ class KubernetesTarget:
         name = self._parsed(handle).name
         annotation = await self._annotation(handle)
         self._watcher.mark_cancelled(handle)
+        await self._watcher.synced(handle)  # of one that was just taken up, the pods may not be known yet
         if await self._ender.ask(self._watcher.pods(handle)):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(annotation.grace_s + FORCE_S):
