@@ -46,11 +46,15 @@ def answered_so_far(world: World) -> list[int]:
 
 
 def kill(world: World, text: str) -> bool:
-    """The process of this world with that in its command line, if there is one."""
+    """The process of this world with that in its command line; whether there was one."""
     pid = pid_of(world, text)
-    if pid is not None:
+    if pid is None:
+        return False
+    try:
         os.kill(pid, signal.SIGKILL)
-    return pid is not None
+    except ProcessLookupError:  # it ended just then
+        return False
+    return True
 
 
 def assert_no_answer_was_asked_for_again(world: World) -> None:

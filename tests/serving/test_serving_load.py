@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from llama import CASES, command
+from many_cases import notes
 
 from seatrial.job import Verdict
 from world import World
@@ -77,7 +78,10 @@ def test_a_load_has_its_figures_its_bounds_and_every_stamp_in_a_file(world: Worl
         assert row["tokens_s"][-1] <= row["end_s"]
         assert len(row["tokens_s"]) <= row["tokens"]
     samples = [json.loads(line) for line in (files / "load-metrics.jsonl").read_text().splitlines()]
-    assert samples == [] or "llamacpp:tokens_predicted_total" in samples[0]["values"]
+    made = [sample["values"]["llamacpp:tokens_predicted_total"] for sample in samples]
+    assert made[-1] - made[0] >= sum(row["tokens"] for row in rows) / 2  # the first is of when requests had begun
+    (load,) = (note for note in notes(world) if note["note"] == "finished" and note["thing"] == "load")
+    assert load["scrape"] == {"samples": len(samples), "why": ""}
 
 
 def test_a_bound_that_does_not_hold_fails_and_a_peak_is_searched(world: World) -> None:
@@ -131,3 +135,48 @@ def test_what_is_wrong_with_a_trace_is_said_at_its_line(world: World) -> None:
     suite(world, "{arrivals: {trace: trace.csv}}")
     done = world.seatrial("run", "suite.yaml", check=2)
     assert "trace.csv:3:1: 'soon' is no time" in done.stdout + done.stderr
+
+
+# Answers a stream of one token after so many seconds.
+PACED = """
+import http.server, json, os, sys, time
+TOKEN = {"choices": [{"index": 0, "text": "yes", "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = json.dumps(TOKEN)
+        if asked["stream"]:
+            time.sleep(float(sys.argv[1]))
+            text = f"data: {text}\\n\\ndata: [DONE]\\n\\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream" if asked["stream"] else "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+    def log_message(self, *arguments): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
+"""
+
+
+def test_a_server_that_got_slower_is_slower_by_the_bounds_of_its_own_past(world: World) -> None:
+    (world.folder / "paced.py").write_text(PACED)
+    (world.folder / "yes.yaml").write_text(json.dumps(YES))
+    (world.folder / "delay").write_text("1")
+    server = f"command: 'exec {sys.executable} {world.folder}/paced.py $(cat {world.folder}/delay)'"
+    load = "{arrivals: {burst: 10}, requests: 10, lag: 1h, metrics: ''}\n    baseline: bounds.yaml"
+    suite(world, load, server, "yes.yaml")
+    (world.folder / "bounds.yaml").write_text("baselines: {}\n")
+    for _ in range(5):
+        world.seatrial("run", "suite.yaml", check=0)
+    done = world.seatrial(
+        "baseline", "update", "suite.yaml", "--metric", "load.ttft.p50", "--reason", "first", "--force", check=0
+    )
+    assert "load.ttft.p50" in done.stdout
+    bounds = (world.folder / "bounds.yaml").read_text()
+    world.seatrial("run", "suite.yaml", check=0)
+    (world.folder / "delay").write_text("5")
+    world.seatrial("run", "suite.yaml", check=1)
+    (cell,) = world.results().cells
+    assert cell.verdict is Verdict.SLOWER, bounds
+    assert "load.ttft.p50" in cell.why

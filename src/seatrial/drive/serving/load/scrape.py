@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from seatrial.drive.serving.client import Client
+from seatrial.drive.serving.client import Client, wait_for
 from seatrial.drive.serving.openai import OpenAiClient
 
 EVERY_S = 1.0
@@ -16,12 +16,14 @@ LIMIT_S = 5.0
 
 
 class Scrape:
-    """Samples while the block lasts. A server that has none is asked once."""
+    """Samples while the block lasts, the first when it begins and the last when it ends. One that has none is asked
+    once."""
 
     def __init__(self, client: Client, path: str, into: Path) -> None:
         self._client = client if isinstance(client, OpenAiClient) and path else None
         self._path, self._into = path, into
         self._task: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
         self.said = {"samples": 0, "why": "" if self._client else "not asked for"}
 
     async def __aenter__(self) -> "Scrape":
@@ -30,21 +32,24 @@ class Scrape:
         return self
 
     async def __aexit__(self, *error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._over.set()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await self._task
 
     async def _sample(self, client: OpenAiClient) -> None:
         begin_s = time.monotonic()
         with self._into.open("wb") as file:
-            while True:
+            last = False
+            while not last:
+                last = self._over.is_set()
                 at_s = time.monotonic() - begin_s
                 status, data = await client.get(self._path, LIMIT_S)
                 if status != 200:
                     self.said["why"] = f"GET {self._path} answered {status or 'nothing'}"
                     return
                 self._write(file, at_s, data)
-                await asyncio.sleep(EVERY_S)
+                if not last:
+                    await wait_for(self._over, EVERY_S)
 
     def _write(self, file: BinaryIO, at_s: float, data: bytes) -> None:
         self.said["samples"] = int(self.said["samples"]) + 1
