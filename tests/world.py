@@ -23,7 +23,7 @@ from seatrial.suite import TargetEntry
 from seatrial.target.local.options import LocalOptions
 
 SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
-IN_PROCESS = {"baseline", "compare", "history", "import", "init", "plan", "report", "runs", "schema"}
+IN_PROCESS = {"baseline", "compare", "history", "import", "init", "plan", "report", "runs", "scale", "schema"}
 EVERY = bool(os.environ.get("SEATRIAL_TEST_ALL"))
 
 

@@ -53,7 +53,8 @@ def run_commands(page: Path, world: World) -> None:
     for language, text in blocks(page):
         named = re.match(r"# file: (\S+)\n", text)
         if language in ("yaml", "json") and named:
-            world.suite(text, named[1])
+            (world.folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
+            world.suite(text if language == "yaml" else text[named.end() :], named[1])
         if language != "console":
             continue
         for line in text.splitlines():

@@ -16,14 +16,21 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.agent.notebook import document
 from seatrial.baseline import read_for_trials
 from seatrial.baseline.past_runs import read_runs
+from seatrial.drive.runai.submit import Waves, labelled
+from seatrial.job import Unreadable
+from seatrial.job.reading import read_json
+from seatrial.job.runai import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.config.credentials import Credentials
 from seatrial.plan import PlanError, expand
 from seatrial.report.html.notebook import NotebookError, render_file
+from seatrial.report.runai.table import BadFile, csv_text, read_folder
+from seatrial.report.runai.times import MILESTONES, figures_of
 from seatrial.suite import SuiteError, load
 from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file
 from seatrial.suite.cases.read import LIMITS
 from seatrial.suite.source import read_source
+from seatrial.trial.scale.template import BadTemplate, rendered
 from seatrial.trial.training.curve import CurveError, read_curve
 
 CASES = ROOT / "tests" / "suite" / "cases" / "tester.yaml"
@@ -68,9 +75,39 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
     yield Kind("curves", [CURVE], mutate.json_text, reading("curve.json", read_curve), (CurveError,))
     yield Kind("curves-csv", [CURVE_CSV], mutate.log_text, reading("curve.csv", read_curve), (CurveError,))
     yield Kind("notebooks", notebooks, mutate.json_text, reading("fuzzed.ipynb", _notebook), (document.Broken,))
+    yield from _of_runai(reading)
     yield Kind(
         "kubeconfigs", [KUBECONFIG.encode()], mutate.yaml_text, reading("kubeconfig", _kubeconfig), (KubernetesError,)
     )
+
+
+def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes], object]]) -> Iterator[Kind]:
+    """Files of Run:ai's scale test tool, and ours beside them."""
+    theirs = ROOT / "tests/scale/runai"
+    both = {name: (theirs / "earlier" / name).read_bytes() for name in (SUBMITTED_FILE, SAMPLED_FILE)}
+
+    def shown(path: Path) -> object:
+        for name, data in both.items():
+            if name != path.name:
+                path.with_name(name).write_bytes(data)
+        rows = read_folder(path.parent).rows
+        return csv_text(rows), [figures_of(rows, one.name) for one in MILESTONES]
+
+    for name, data in both.items():
+        yield Kind(f"runai-{name.removesuffix('.json')}", [data], mutate.json_text, reading(name, shown), (BadFile,))
+    templates = [(theirs / f"{name}.yaml").read_bytes() for name in ("training", "distributed", "interactive")]
+    claim = (theirs / "pvc.yaml").read_text()
+
+    def filled(data: bytes) -> object:
+        text = data.decode(errors="replace")
+        values = dict.fromkeys(("PROJECT_PLACEHOLDER", "NUM_WORKERS_PLACEHOLDER", "NUM_GPUS"), "7")
+        made = rendered(text, {name: value for name, value in values.items() if name in text}, claim)
+        return labelled(Waves("run", "a", "runai-a", made, 1, 1, 0.0))
+
+    yield Kind("runai-templates", templates, mutate.yaml_text, filled, (BadTemplate,))
+    begun = msgspec.json.encode(BegunSubmission(1, "submission-1", "runai-a", "run.ai/v2alpha1", "TrainingWorkload", 5))
+    read = reading(SUBMISSION_FILE, lambda path: read_json(path, BegunSubmission))
+    yield Kind("runai-submissions", [begun], mutate.json_text, read, (Unreadable,))
 
 
 def _suite(path: Path) -> object:

@@ -50,6 +50,25 @@ def test_a_placeholder_that_nobody_filled_is_told_with_its_place_and_what_to_do(
     assert line[told.value.column - 1 :].startswith("NUM_WORKERS_PLACEHOLDER")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{1: a}", "no JSON has: Dict key must be str"),
+        ("!!set {a}", "no JSON has"),
+        ("99999999999999999999999", "no JSON has: Integer exceeds"),
+    ],
+)
+def test_what_cannot_be_sent_is_told_before(text: str, message: str) -> None:
+    with pytest.raises(BadTemplate, match=message):
+        rendered(f"apiVersion: v1\nkind: Pod\nspec: {text}\n", {})
+
+
+@pytest.mark.parametrize("field", ["labels: [a]", "annotations: a", "namespace: 5"])
+def test_metadata_of_another_form_is_refused(field: str) -> None:
+    with pytest.raises(BadTemplate, match=f"its metadata.{field.split(':')[0]} is no"):
+        rendered(f"apiVersion: v1\nkind: Pod\nmetadata: {{{field}}}\n", {})
+
+
 def built_in(**fields: Any) -> dict[str, Any]:
     return manifest_of(Workload(**fields), "")
 

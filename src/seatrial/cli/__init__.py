@@ -26,6 +26,7 @@ COMMANDS = {
     "baseline": "Show bounds, make them from the history, move or widen them, each change with its reason.",
     "record": "Write what a trusted model server answers as what is expected of others.",
     "calibrate": "Measure how far the answers of a trusted model server are apart when nothing is wrong.",
+    "scale": "Submit, sample and plot workloads with the flags and files of Run:ai's scale test tool.",
     "import": "Make a suite from a file of another tool.",
     "schema": "Print the JSON Schema of suites, for editors.",
 }

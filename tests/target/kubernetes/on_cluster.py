@@ -55,8 +55,8 @@ async def nothing_left(cluster: Cluster, namespace: str) -> None:
 
 
 @contextlib.contextmanager
-def namespace_of(cluster: Cluster, *labels: str) -> Iterator[str]:
-    name = f"trials-{uuid.uuid4().hex[:8]}"
+def namespace_of(cluster: Cluster, *labels: str, prefix: str = "trials") -> Iterator[str]:
+    name = f"{prefix}-{uuid.uuid4().hex[:8]}"
     cluster.kubectl("create", "namespace", name)
     if labels:
         cluster.kubectl("label", "namespace", name, *labels)

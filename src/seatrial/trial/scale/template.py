@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import yaml
 
 from seatrial.job.scale import NAME
@@ -58,7 +59,13 @@ def _one_object(text: str) -> dict[str, Any]:
     missing = [key for key in ("apiVersion", "kind") if not isinstance(documents[0].get(key), str)]
     if missing:
         raise BadTemplate(f"it has no {' and no '.join(missing)}")
-    made: dict[str, Any] = documents[0]
+    try:
+        made: dict[str, Any] = orjson.loads(orjson.dumps(documents[0]))
+    except (TypeError, RecursionError) as error:  # a number as a key, a set, an integer beyond 64 bits
+        raise BadTemplate(f"it has what no JSON has: {error}") from None
     if not isinstance(made.setdefault("metadata", {}), dict):
         raise BadTemplate("its metadata is no map")
+    for field, form in (("labels", dict), ("annotations", dict), ("namespace", str)):
+        if not isinstance(made["metadata"].get(field), form | None):
+            raise BadTemplate(f"its metadata.{field} is {'no text' if form is str else 'no map'}")
     return made

@@ -1,0 +1,22 @@
+"""`seatrial scale`: the three commands of Run:ai's scale test tool, with its flags and its files, and one that removes
+what they made."""
+
+import click
+
+from seatrial.cli.scale.clean import clean
+from seatrial.cli.scale.plot import plot
+from seatrial.cli.scale.sample import sample
+from seatrial.cli.scale.submit import submit
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Submit many workloads of Run:ai, sample how far they are, plot how long it took.
+
+    They take the flags of submitter.py, sampler.py and plotter.py, and read and write their files. A trial of kind
+    `scale` measures more exactly, judges by bounds and cleans up by itself: docs/scale.md.
+    """
+
+
+for one in (submit, sample, plot, clean):
+    command.add_command(one)

@@ -1,0 +1,137 @@
+"""`seatrial scale submit`: as submitter.py."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seatrial.cli.options import fail
+from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
+
+if TYPE_CHECKING:
+    from seatrial.drive.runai.submit import Waves
+    from seatrial.job.runai import SubmittedWorkload
+    from seatrial.kubernetes import Kubernetes
+
+_SHOWN = 5  # reasons of refusals
+
+
+@click.command()
+@FOLDER
+@TYPE
+@click.option("-n", "--num-workloads", "count", type=click.IntRange(min=1), required=True, help="How many.")
+@click.option(
+    "-p", "--num-processes", "parallel", type=click.IntRange(1, 1000), default=8, show_default=True,
+    help="So many in parallel; the next ones when all of these are answered.",
+)  # fmt: skip
+@click.option("--num-workers", default="1", show_default=True, help="Workers of a distributed workload.")
+@click.option("-g", "--num-gpus", default="1", show_default=True, help="GPUs of a pod, also a fraction.")
+@click.option(
+    "--delay", "delay_s", type=click.FloatRange(min=0), default=0.0, show_default=True,
+    help="Seconds between one such group and the next.",
+)  # fmt: skip
+@project_option("--project")
+@click.option("--pvc", is_flag=True, help="With a volume claim: pvc.yaml of the templates.")
+@click.option(
+    "--templates", type=click.Path(path_type=Path, file_okay=False), default=Path("yaml"), show_default=True,
+    help="Folder of training.yaml, distributed.yaml, interactive.yaml and pvc.yaml.",
+)  # fmt: skip
+@NAMESPACE
+@access
+def submit(
+    folder: Path, workload_type: str, count: int, parallel: int, num_workers: str, num_gpus: str, delay_s: float,
+    project: str, pvc: bool, templates: Path, namespace: str | None, kubeconfig: Path | None, context: str | None,
+) -> None:  # fmt: skip
+    """Submit workloads, and write submitted.json.
+
+    Exit code 1: the server refused some; they are in submitted.json with the reason. What is made stays until
+    `seatrial scale clean`.
+    """
+    import uuid
+
+    from seatrial.drive.runai.submit import RefusedWorkload, Waves
+
+    values = {"PROJECT_PLACEHOLDER": project, "NUM_WORKERS_PLACEHOLDER": num_workers, "NUM_GPUS": num_gpus}
+    manifest = _manifest(templates / f"{workload_type}.yaml", templates / "pvc.yaml" if pvc else None, values)
+    place = namespace or manifest["metadata"].get("namespace") or f"runai-{project}"
+    waves = Waves(f"submission-{uuid.uuid4().hex[:8]}", project, place, manifest, count, parallel, delay_s)
+    try:
+        done, stopped = on_cluster(
+            kubeconfig, context, place, parallel, lambda client: _submitted(client, waves, folder, context or "")
+        )
+    except RefusedWorkload as error:
+        fail(f"{error}; nothing was submitted: change {templates / workload_type}.yaml, or the namespace", 3)
+    refused = [one for one in done if one.error]
+    click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {place}, {len(refused):,} refused")
+    for reason in sorted({one.error for one in refused})[:_SHOWN]:
+        click.echo(f"  {reason}", err=True)
+    where = f"-t {workload_type} -p {project} -o {folder}"
+    click.echo(f"wrote {folder / 'submitted.json'}; next: seatrial scale sample {where}")
+    if stopped or refused:
+        raise SystemExit(130 if stopped else 1)
+
+
+def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> dict[str, Any]:
+    from seatrial.trial.scale.template import BadTemplate, rendered
+
+    text, added = _template(path), _template(claim) if claim else ""
+    try:
+        return rendered(text, {name: value for name, value in values.items() if name in text + added}, added)
+    except BadTemplate as error:
+        fail(f"{path}:{error.line}:{error.column}: {error}")
+
+
+def _template(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        fail(f"{path} is no text")
+    except OSError as error:
+        fail(
+            f"{path} cannot be read: {error.strerror}; run this beside the folder of Run:ai's templates, "
+            "or name it: --templates DIR"
+        )
+
+
+async def _submitted(
+    client: "Kubernetes", waves: "Waves", folder: Path, context: str
+) -> "tuple[list[SubmittedWorkload], bool]":
+    """Ctrl-C ends it after the group that is being sent, with all of them written."""
+    import asyncio
+    import signal
+
+    import msgspec
+
+    from seatrial.drive.runai.submit import submit as submit_all
+    from seatrial.job.runai import SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
+    from seatrial.record import write_whole
+
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopping.set)
+
+    def write(name: str, data: object) -> None:
+        write_whole(folder / name, msgspec.json.format(msgspec.json.encode(data), indent=4) + b"\n")
+
+    def begin() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (SUBMITTED_FILE, SUBMISSION_FILE):
+            _put_aside(folder / name)
+        manifest = waves.manifest
+        begun = (waves.run, waves.namespace, manifest["apiVersion"], manifest["kind"], waves.count, context)
+        write(SUBMISSION_FILE, BegunSubmission(1, *begun))
+
+    def progress(text: str) -> None:
+        click.echo(text, err=True)
+
+    done = await submit_all(client, waves, begin, lambda all_: write(SUBMITTED_FILE, all_), stopping, progress)
+    return done, stopping.is_set()
+
+
+def _put_aside(path: Path) -> None:
+    """The file of an earlier test in the same folder stays, under the time when it was written."""
+    from datetime import UTC, datetime
+
+    if path.exists():
+        at = datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y%m%d-%H%M%S-%f")
+        path.rename(path.with_name(f"{path.stem}-{at}{path.suffix}"))
+        click.echo(f"{path} of an earlier test is now {path.stem}-{at}{path.suffix}", err=True)
