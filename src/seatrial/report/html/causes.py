@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from seatrial.job import Cause, CellResult, RunResults
 from seatrial.report.html.grid import TrialGrid
+from seatrial.report.html.since import CauseNewsWord, cause_news
 from seatrial.report.summary import cause_place
 from seatrial.report.text import count
 
@@ -33,6 +34,7 @@ class CauseLine:
     there: str
     thumbnail: int | None  # number of the trial's
     marks: str  # path of its cells on it
+    news: CauseNewsWord | None
 
 
 def cause_lines(results: RunResults, thumbnails: Mapping[str, Thumbnail]) -> list[CauseLine]:
@@ -44,7 +46,7 @@ def _line(
     results: RunResults,
     number: int,
     cause: Cause,
-    cells: Mapping[str, CellResult],
+    cells: dict[str, CellResult],
     thumbnails: Mapping[str, Thumbnail],
 ) -> CauseLine:
     trials = [cells[one].trial for one in cause.cells if one in cells]
@@ -54,7 +56,13 @@ def _line(
     if cause.place:
         there = there.rpartition(": ")[2]
     return CauseLine(
-        cause, number, where, there, drawn.number if drawn else None, drawn.path(cause.cells) if drawn else ""
+        cause,
+        number,
+        where,
+        there,
+        drawn.number if drawn else None,
+        drawn.path(cause.cells) if drawn else "",
+        cause_news(cause, cells),
     )
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from seatrial.job import CELLS_WORST_FIRST, CellResult, Figure, Hole, RunResults, figure_text, figures
+from seatrial.job import CELLS_WORST_FIRST, CellResult, Change, Figure, Hole, RunResults, figure_text, figures
 from seatrial.report.matrix import MOST_HOLE_ROWS, axis_values, by_trial
+from seatrial.report.news import newly_bad
 from seatrial.report.summary import headline_of
 from seatrial.report.text import axes_text, duration_text, one_line
 
@@ -37,6 +38,8 @@ class Spot:
     bad: bool = False
     time: str = ""
     figure: str = ""
+    change: str = ""  # what became of it since the last time
+    newly: bool = False  # it is bad, and was not then
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def cell_spot(cells: list[CellResult]) -> Spot:
     """Of cells at one place, the worst first."""
     cell = cells[0]
     took = cell.attempts[-1].seconds if cell.attempts else None
-    label = cell.verdict.value + (", flaky" if cell.flaky else "")
+    label = ("newly " if newly_bad(cell) else "") + cell.verdict.value + (", flaky" if cell.flaky else "")
     label += f": {headline_of(cell)}" if not cell.verdict.good else f" {duration_text(took)}" if took else ""
     if len(cells) > 1:
         bad = sum(not one.verdict.good for one in cells)
@@ -190,6 +193,8 @@ def cell_spot(cells: list[CellResult]) -> Spot:
         not cell.verdict.good,
         duration_text(took),
         figure_text(shown.value, shown.unit) if shown else "",
+        cell.news.change.value if cell.news and cell.news.change is not Change.SAME else "",
+        newly_bad(cell),
     )
 
 

@@ -17,6 +17,8 @@ from seatrial.report.cell_view import CellView, url
 from seatrial.report.html.exhibits import Picture, picture
 from seatrial.report.html.notebook_table import NotebookTable, notebook_table
 from seatrial.report.html.resource_charts import Chart, resource_charts
+from seatrial.report.html.since import StripMark, cell_strip
+from seatrial.report.news import cause_news_text, cell_news_text
 from seatrial.report.summary import bad_findings, cause_place, finding_title, headline_of, rerun_command
 from seatrial.report.text import duration_text, one_line, shorten, size_text
 
@@ -74,6 +76,8 @@ class CellInspector:
     names: list[str]  # values of its axes
     headline: str
     cause: Cause | None
+    news: str
+    strip: list[StripMark]
     evidence: list[Evidence]
     steps: list[StepRow]
     total: str
@@ -96,6 +100,7 @@ class CellInspector:
 class CauseInspector:
     cause: Cause
     where: str
+    news: str
     cells: list[CellResult]
     rerun: str
     first: CellInspector | None  # evidence of one of them
@@ -130,6 +135,8 @@ def inspect_cell(
         names=[value for value in cell.axes.values() if value],
         headline=headline_of(cell),
         cause=cause,
+        news=cell_news_text(cell),
+        strip=cell_strip(results, cell),
         evidence=_evidences(bad_findings(cell.findings), view, log_pages),
         steps=steps,
         total=duration_text(view.seconds),
@@ -158,7 +165,12 @@ def inspect_cause(
     selects = [chosen] if chosen else [f"/{one}" for one in cause.cells[:20]]
     rerun = f"seatrial run {suite} " + " ".join(f"--select {shlex.quote(one)}" for one in selects)
     return CauseInspector(
-        cause, cause_place(cause, results), [cells[one] for one in cause.cells if one in cells], rerun, first
+        cause,
+        cause_place(cause, results),
+        cause_news_text(cause),
+        [cells[one] for one in cause.cells if one in cells],
+        rerun,
+        first,
     )
 
 

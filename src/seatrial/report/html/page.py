@@ -17,7 +17,9 @@ from seatrial.report.html.fragments import pack
 from seatrial.report.html.grid import TrialGrid, trial_grids, trial_lists, worst_first
 from seatrial.report.html.inspector import CellInspector, Packages, inspect_cause, inspect_cell
 from seatrial.report.html.lanes import run_lanes
+from seatrial.report.html.since import run_news
 from seatrial.report.html.templates import asset, content_policy, macro, render
+from seatrial.report.news import newly_bad
 from seatrial.report.summary import RunSummary, causes_sentence, headline_of, summarize
 
 
@@ -53,6 +55,8 @@ class RunPage:
         return {
             "results": self.results,
             "summary": self.summary,
+            "news": run_news(self.results),
+            "newly": sum(newly_bad(cell) for cell in self.results.cells),
             "sentence": causes_sentence(self.results) or sentence(self.results),
             "causes": cause_lines(self.results, self.thumbnails),
             "thumbnails": self.thumbnails,

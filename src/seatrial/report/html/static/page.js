@@ -94,7 +94,7 @@
       const kinds = Array.from(spot.classList, (name) => name.replace(/^v-/, ""));
       spot.classList.toggle("off", Boolean(wanted || words.length) && !fits(kinds, () => describe(spot).toLowerCase()));
     }
-    for (const line of all(".causes li")) line.hidden = !fits([line.dataset.verdicts], () => line.textContent.toLowerCase());
+    for (const line of all(".causes li")) line.hidden = !fits(line.dataset.verdicts.split(" "), () => line.textContent.toLowerCase());
     let number = 0;
     const rows = all("#cells tbody tr");
     for (const row of rows) {
