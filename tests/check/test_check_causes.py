@@ -162,6 +162,48 @@ def test_a_log_without_an_error_and_a_log_of_garbage_give_nothing_or_text() -> N
     assert found.line == 2
 
 
+def test_the_header_of_a_step_is_no_error_though_its_command_names_one() -> None:
+    log = b"--- [1/2] run echo 'ValueError: x'\nfine\n--- [2/2] run b\n\x1b[31mKey\x1b[0mError: 'x'\n"
+    found = find_error(log)
+    assert found is not None
+    assert (found.line, found.text, found.step) == (4, "KeyError: 'x'", "run b")
+    assert find_error(b"--- [1/1] run echo 'ValueError: x'\nfine\n") is None
+
+
+def test_an_error_of_a_step_that_failed_comes_before_those_of_others() -> None:
+    log = b"--- [1/2] install\nERROR: pip's resolver\n--- [2/2] train\nok\nOSError: disk\nValueError: late\n"
+    found = [find_error(log, failed) for failed in ((), {"train"}, {"install"}, {"another"})]
+    assert [one and (one.text, one.step) for one in found] == [
+        ("ERROR: pip's resolver", "install"),
+        ("OSError: disk", "train"),
+        ("ERROR: pip's resolver", "install"),
+        ("ERROR: pip's resolver", "install"),
+    ]
+
+
+def test_the_step_of_a_line_is_that_of_its_host() -> None:
+    log = b"[0] --- [1/2] a\n[1] --- [1/2] a\n[0] --- [2/2] b\n[1] OSError: disk\n[0] ValueError: x\n"
+    found = [find_error(log, {step}) for step in ("a", "b")]
+    assert [one and one.text for one in found] == ["[1] OSError: disk", "[0] ValueError: x"]
+
+
+def test_a_first_error_far_above_the_end_that_a_check_quotes_comes_first() -> None:
+    findings = [
+        Finding("install", "exit", Verdict.PASSED),
+        Finding("train", "exit", Verdict.FAILED, "exit", "exit code 1", "ChildFailedError: rank 3"),
+    ]
+    of_step = LogError(51_163, "CUDA out of memory", "before\nCUDA out of memory\nafter", "train")
+    made = with_log_error(findings, {"job": of_step})
+    assert made[1].evidence.startswith("CUDA out of memory\nline 51,163 of the log:\nbefore\n")
+    assert made[1].evidence.endswith("\nafter\n…\nChildFailedError: rank 3")
+    assert headline(made) == "CUDA out of memory"
+    slower = [Finding("train", "bounds step_time", Verdict.SLOWER, message="2 s")]
+    assert with_log_error(slower, {"job": of_step}) == slower
+    # What a step that passed has printed does not explain what failed with an error of its own.
+    other = LogError(3, "ERROR: pip's resolver", "ERROR: pip's resolver", "install")
+    assert with_log_error(findings, {"job": other}) == findings
+
+
 def test_the_error_of_the_log_goes_with_the_first_finding_unless_one_has_it() -> None:
     error = LogError(51_163, "CUDA out of memory", "before\nCUDA out of memory\nafter")
     findings = [

@@ -32,6 +32,7 @@ from seatrial.report import write_reports
 from seatrial.report.results import ResultsError, read_results
 from seatrial.report.terminal.summary import print_summary
 from seatrial.report.trend.series import read_series
+from seatrial.report.trend.since import past_of_run, with_news
 from seatrial.suite import Cell
 
 OWNER = b'{"host":"node","boot":"0a1b","pid":4711,"start":99,"since_s":1767225600.5}'
@@ -49,6 +50,7 @@ def of_runs(seeds: Seeds) -> Iterator[Kind]:
     plan = (seeds.run / "plan.json").read_bytes()
     journal = (seeds.run / "journal.jsonl").read_bytes()
     results = [(seeds.run / "results.json").read_bytes(), msgspec.json.encode(small)]
+    results.append(msgspec.json.encode(with_news(small, past_of_run(small), "r0")))
     cells = {cell.hash: cell for cell in reopen(RunFolder(seeds.run)).plan.cells}
     observations = seeds.attempts("observation.json")
 
@@ -74,6 +76,8 @@ def of_runs(seeds: Seeds) -> Iterator[Kind]:
         with contextlib.suppress(HistoryError):
             history = open_history(seeds.folder / "fuzzed.db")
             history.add(read)
+            read = with_news(read, history.past(read))
+        with_news(read, past_of_run(read), read.run)
         with contextlib.redirect_stdout(io.StringIO()):
             print_summary(read, folder.path)
         return write_reports(folder.path, read)

@@ -156,6 +156,7 @@ def test_a_run_that_is_kept_already_says_the_same_again(place: str) -> None:
 def test_a_cause_is_new_known_or_back(place: str) -> None:
     history = open_history(place)
     oom, nccl = "RuntimeError: CUDA out of memory. Tried 512 MiB", "NCCL error: unhandled system error"
+    told(history, night(0, named("a", "P", 0), named("b", "P", 0)))
     first = told(history, night(1, named("a", "F", 1, oom), named("b", "P", 1)))
     (cause,) = first.causes
     assert cause.news is not None
@@ -177,6 +178,7 @@ def test_a_cause_is_new_known_or_back(place: str) -> None:
 def test_a_cause_of_another_suite_is_not_known_here(place: str) -> None:
     history = open_history(place)
     told(history, night(1, named("a", "F", 1), suite="another"))
+    assert told(history, night(0, named("a", "P", 0))).causes == []
     (cause,) = told(history, night(2, named("a", "F", 2))).causes
     assert cause.news is not None
     assert cause.news.change is Change.NEW

@@ -1,12 +1,14 @@
 """Which line of a long text says most. A person reads the first line of the evidence, and often no other."""
 
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
 from seatrial.agent.masking.escapes import UNSEEN_TEXT
-from seatrial.job import ERROR_PATTERN, Finding, LogError
+from seatrial.job import ERROR_PATTERN, Finding, LogError, Verdict
 
 MOST_CHARS = 8_000
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Fault)\b.*$")
@@ -15,7 +17,17 @@ _COMPLAINT = re.compile(
 )
 _ERROR_TEXT = re.compile(ERROR_PATTERN, re.MULTILINE)
 _ERROR_BYTES = re.compile(ERROR_PATTERN.encode(), re.MULTILINE)
+# Every match of it has one of these words.
+_WORDS = (
+    *(b"Error", b"Exception", b"Interrupt", b"ERROR: ", b"error: ", b"FATAL: ", b"fatal: ", b"panic: "),
+    *(b"out of memory", b"core dumped", b"Segmentation fault", b"Bus error", b"CUDA error"),
+    *(b"SIGSEGV", b"SIGBUS", b"SIGABRT", b"SIGKILL", b"NCCL WARN", b"NCCL error", b"Xid ("),
+)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
+_HEADER = re.compile(rb"^(\[\d+\] )?--- \[\d+/\d+\] (.*)$", re.MULTILINE)  # what the agent prints before a step
+_HOST = re.compile(rb"\[\d+\] ")  # before each line of a job with several hosts
+_BROKEN = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INVALID)  # what an error in a log may explain
+MOST_ERRORS = 1_000  # that are looked at for one of a step that failed
 WINDOW_LINES = 12  # on each side of an error in a log
 WINDOW_BYTES = 8_000  # of those lines, together
 LINE_CHARACTERS = 1_000
@@ -28,33 +40,75 @@ def error_line(text: str) -> str:
     return _line_at(plain, found.start()).strip() if found else ""
 
 
-def find_error(log: bytes) -> LogError | None:
-    """The same in a whole log, with its number and the lines around it."""
-    if b"\x1b[" in log:
-        log = _COLOURS.sub(b"", log)
-    found = _ERROR_BYTES.search(log)
-    if found is None:
-        return None
-    start = log.rfind(b"\n", 0, found.start()) + 1
+def find_error(log: bytes, failed: Collection[str] = ()) -> LogError | None:
+    """The same in a whole log, of all its steps and hosts, with its number and the lines around it. An error that one
+    of the steps that `failed` printed comes before those of others, which may not have mattered."""
+    headers = list(_HEADER.finditer(log))
+    first: tuple[int, str] | None = None
+    for place, start in zip(range(MOST_ERRORS), _error_lines(log), strict=False):
+        step = _step_at(log, start, headers)
+        if place == 0:
+            first = start, step
+        if step in failed or not failed:
+            first = start, step
+            break
+    return _log_error(log, *first) if first else None
+
+
+def _log_error(log: bytes, start: int, step: str) -> LogError:
     before = log[max(0, start - WINDOW_BYTES // 2) : start].split(b"\n")[:-1][-WINDOW_LINES:]
     after = log[start : start + WINDOW_BYTES // 2].split(b"\n")[: WINDOW_LINES + 1]
     window = tidy(b"\n".join([*before, *after]).decode("utf-8", "replace"))
     text = tidy(after[0].decode("utf-8", "replace")).strip()[:LINE_CHARACTERS]
-    return LogError(line=log.count(b"\n", 0, start) + 1, text=text, window=window.rstrip())
+    return LogError(log.count(b"\n", 0, start) + 1, text, window.rstrip(), step)
+
+
+def _error_lines(log: bytes) -> Iterator[int]:
+    """Where the lines begin that report an error. Only those are read that have a word of one: a log is long."""
+    ahead = [(at, word) for word in _WORDS if (at := log.find(word)) >= 0]
+    heapify(ahead)
+    end = 0
+    while ahead:
+        at, word = heappop(ahead)
+        if at >= end:
+            start = log.rfind(b"\n", 0, at) + 1
+            end = log.find(b"\n", at)
+            end = len(log) if end < 0 else end
+            line = _COLOURS.sub(b"", log[start:end])
+            if _ERROR_BYTES.search(line) and not _HEADER.match(line):  # a header quotes a command, and its words
+                yield start
+        if (again := log.find(word, end)) >= 0:
+            heappush(ahead, (again, word))
+
+
+def _step_at(log: bytes, start: int, headers: list[re.Match[bytes]]) -> str:
+    """The step that a line is of: the last that began before it, on its host."""
+    host = _HOST.match(log, start)
+    prefix = host[0] if host else b""
+    for header in reversed(headers[: bisect_left(headers, start, key=lambda one: one.start())]):
+        if (header[1] or b"") == prefix:
+            return header[2].decode("utf-8", "replace")
+    return ""
 
 
 def with_log_error(findings: list[Finding], errors: dict[str, LogError]) -> list[Finding]:
-    """The first finding that did not pass with the error that stands in the log (of each part), where no finding has
-    one: what a check quotes of a step's output is its end, and the reason may stand far above it."""
-    bad = [number for number, finding in enumerate(findings) if not finding.verdict.good]
-    if not bad or not errors or any(error_line(findings[number].evidence) for number in bad):
+    """The finding that did not pass, of the step that printed it, else the first, with the first error that stands in
+    the log (of each part): what a check quotes of a step's output is its end, and the reason may stand far above it.
+    An error of a step that passed is worth it only where no finding has one of its own."""
+    bad = [number for number, finding in enumerate(findings) if finding.verdict in _BROKEN]
+    if not bad or not errors:
         return findings
-    first = findings[bad[0]]
     part, error = next(iter(errors.items()))
+    place = next((number for number in bad if error.step and findings[number].step == error.step), None)
+    quoted = [findings[number].evidence for number in bad]
+    if any(error.text in tidy(evidence) for evidence in quoted) or (place is None and any(map(error_line, quoted))):
+        return findings
+    place = bad[0] if place is None else place
+    chosen = findings[place]
     log = f"line {error.line:,} of the log" + (f" of the {part}" if len(errors) > 1 else "")
-    rest = f"\n…\n{first.evidence}" if first.evidence else ""
+    rest = f"\n…\n{chosen.evidence}" if chosen.evidence else ""
     evidence = f"{error.text}\n{log}:\n{error.window}{rest}"
-    return [*findings[: bad[0]], msgspec.structs.replace(first, evidence=evidence), *findings[bad[0] + 1 :]]
+    return [*findings[:place], msgspec.structs.replace(chosen, evidence=evidence), *findings[place + 1 :]]
 
 
 def _line_at(text: str, at: int) -> str:

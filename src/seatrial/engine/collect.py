@@ -65,13 +65,12 @@ def _observed(job: Job, into: Path, apart: bool, place: Place, ended: Exit, mask
 
 
 def _log_error(into: Path, ended: Exit, records: Records, mask: Mask) -> LogError | None:
-    """Of a job in which something did not end well; a log of a good one may speak of errors that did not matter."""
+    """Whether it matters, its judge knows: a log of a good job may speak of errors that did not."""
     if ended.outcome is Outcome.RELEASED:  # a server that went on until it was not needed any more
         return None
-    if ended.outcome is Outcome.EXITED and not ended.code and not any(step.code for step in records.steps):
-        return None
+    failed = {step.name for step in records.steps if step.code or step.signal}
     try:
-        found = find_error((into / LOG).read_bytes())
+        found = find_error((into / LOG).read_bytes(), failed)
     except OSError:
         return None
     return found and msgspec.structs.replace(found, text=mask.text(found.text), window=mask.text(found.window))

@@ -93,6 +93,7 @@ class LogError(msgspec.Struct, frozen=True):
     line: int  # from 1, of what was kept of the log
     text: str
     window: str  # that line with those around it
+    step: str = ""  # that printed it; empty where that is not known
 
 
 class Unkept(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,7 +118,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None  # from the agent's first record to its last, by its one clock
     files: list[str] = []  # relative to the attempt's `files/`
     hardware: dict[str, Any] = {}  # as the agent found it: cpu (model), cores, memory_bytes, gpu (models)
-    error: LogError | None = None  # of a job that did not end well
+    error: LogError | None = None  # of the steps that did not end well, where they have one
     unkept: tuple[Unkept, ...] = ()  # of each host that has some
 
 

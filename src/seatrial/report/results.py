@@ -88,7 +88,7 @@ _MEANING: dict[str, dict[str, str]] = {
         "place": "The smallest place that explains it, at most two values of axes; empty: it is spread.",
         "there": "How many of its cells are in that place.",
         "of": "How many cells of the run are in that place.",
-        "news": "Whether it is new, or since when it is known; null: nothing was compared.",
+        "news": "Whether it is new, or since when it is known; null: there was nothing to compare with.",
     },
     "Hole": {
         "trial": "Name of the trial.",

@@ -214,8 +214,8 @@ def _xfails(summary: RunSummary, columns: int) -> list[Line]:
 
 
 def _causes(results: RunResults, columns: int, room: int) -> list[Line]:
-    """What all failures come down to, in so many lines. Of a run of one cell that has been shown already."""
-    if len(results.cells) < 2 or not results.causes:
+    """What all failures come down to, in so many lines."""
+    if not results.causes:
         return []
     shown = results.causes[: max(1, (room - 3) // 2)]  # besides the sentence, how many more there are, and a blank line
     lines: list[Line] = [[(causes_sentence(results), "bold")]]

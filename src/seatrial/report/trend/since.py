@@ -81,7 +81,9 @@ def change_of(before: str, now: Verdict) -> Change:
     return {Verdict.SLOWER: Change.SLOWER, Verdict.FASTER: Change.FASTER}.get(now, Change.NEW)
 
 
-def _cause_news(cause: Cause, past: RunPast, compared: set[str]) -> CauseNews:
+def _cause_news(cause: Cause, past: RunPast, compared: set[str]) -> CauseNews | None:
+    if not compared:  # a first run: everything in it is new
+        return None
     known = past.causes.get(cause.id)
     if known is None:
         return CauseNews(Change.NEW)
