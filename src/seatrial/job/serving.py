@@ -43,8 +43,11 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Embeddings(msgspec.Struct, frozen=True, omit_defaults=True):
-    url: str  # of an endpoint with `/v1/embeddings`
+    """One of `url` and `local`."""
+
+    url: str = ""  # of an endpoint with `/v1/embeddings`
     model: str = ""
+    local: str = ""  # a model of sentence-transformers, by name or folder, that the driver itself runs
 
 
 class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.cases import Asking
 from seatrial.drive.serving.client import make_client
-from seatrial.drive.serving.embeddings import Embedder
+from seatrial.drive.serving.embeddings import make_embedder
 from seatrial.drive.serving.load import offer_load
 from seatrial.drive.serving.ready import wait_until_ready
 from seatrial.job import Unreadable, convert
@@ -21,7 +21,7 @@ async def drive(driver: Driver) -> None:
         raise DriverError(f"this Seatrial does not know such work: {error}") from error
     async with _address(driver, work) as url:
         client = make_client(work, url, os.environ.get(TOKEN, ""))
-        embedder = Embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
+        embedder = make_embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
         try:
             if await wait_until_ready(driver, work, client):
                 await Asking(driver, work, client, embedder).run()

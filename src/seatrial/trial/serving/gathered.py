@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ from seatrial.trial.protocol import MISSING
 from seatrial.trial.serving.config_rules import AXIS, cell_problems
 from seatrial.trial.serving.model import ServingTrial
 from seatrial.trial.serving.tolerances import read_tolerance
+
+EMBEDDING_MODEL = "embedding model"
+NO_EMBEDDING = (
+    "a local model of embeddings needs sentence-transformers: `pip install 'seatrial[embedding]'`, or give the `url` "
+    "of an endpoint that answers `/v1/embeddings`"
+)
 
 
 class PlannedCase(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,12 +42,23 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
     gathered: dict[str, Any] = {"cases": msgspec.to_builtins(list(_planned(cases, model, shards)))}
     if model.server.protocol == "tgis" and (wrong := cell_problems(cell)):
         gathered[MISSING] = [f"{cell.axes.get(AXIS, AXIS)}: {why}" for why in wrong]
+    embeddings = model.compare.embeddings
+    if embeddings is not None and embeddings.local is not None:
+        gathered[EMBEDDING_MODEL] = _local_model(cell, substitute(embeddings.local, cell))
+        if not find_spec("sentence_transformers"):
+            gathered[MISSING] = [*gathered.get(MISSING, ()), NO_EMBEDDING]
     if model.compare.tolerances is not None and model.purpose == "compare":
         path = cell.directory / substitute(model.compare.tolerances, cell)
         gathered["tolerance"] = msgspec.to_builtins(read_tolerance(path, cell.benchmark))
     if model.load is not None and model.load.arrivals.trace is not None:
         gathered["trace"] = read_trace(cell.directory / substitute(model.load.arrivals.trace, cell))
     return gathered
+
+
+def _local_model(cell: Cell, name: str) -> str:
+    """By its folder, if there is one beside the suite; else by its name."""
+    folder = cell.directory.resolve() / name
+    return str(folder) if folder.is_dir() else name
 
 
 @lru_cache(maxsize=4)

@@ -96,12 +96,29 @@ class Server(Model):
         return self
 
 
-class EmbeddingsEndpoint(Model):
-    """Where embeddings of texts are had: anything that answers `/v1/embeddings` as OpenAI does."""
+class EmbeddingsModel(Model):
+    """Where embeddings of texts are had: anything that answers `/v1/embeddings` as OpenAI does, or a model that the
+    driver runs itself."""
 
-    url: Text = Field(min_length=1, description="Its address, without `/v1`.", examples=["http://127.0.0.1:8090"])
+    url: Text | None = Field(
+        None, min_length=1, description="Address of an endpoint, without `/v1`.", examples=["http://127.0.0.1:8090"]
+    )
     model: Text = Field("", description="Name of the model there.")
     token: SecretRef | None = Field(None, description="Secret that is sent as the bearer token.")
+    local: Text | None = Field(
+        None,
+        min_length=1,
+        description="Instead of `url`: a model of sentence-transformers, by name or by folder relative to the suite.",
+        examples=["sentence-transformers/all-MiniLM-L6-v2"],
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.url is None) == (self.local is None):
+            raise ValueError("`embeddings` are exactly one of `url`, of an endpoint, and `local`, a model to run here")
+        if self.local is not None and (self.model or self.token):
+            raise ValueError("`model` and `token` are of an endpoint; `local` names its model itself")
+        return self
 
 
 class Compare(Model):
@@ -118,14 +135,14 @@ class Compare(Model):
     similarity: float = Field(
         LEAST_SIMILARITY, ge=-1, le=1, description="Least cosine of two embeddings, for the rule `embedding`."
     )
-    embeddings: EmbeddingsEndpoint | None = Field(None, description="What embeds texts, for the rule `embedding`.")
+    embeddings: EmbeddingsModel | None = Field(None, description="What embeds texts, for the rule `embedding`.")
 
     @model_validator(mode="after")
     def _embedded(self) -> Self:
         if self.rule.similarity and self.embeddings is None:
             raise ValueError(
                 f"the rule {self.rule.value} needs `embeddings`: {{url: …, model: …}}, an endpoint that answers "
-                "`/v1/embeddings` as OpenAI does"
+                "`/v1/embeddings` as OpenAI does, or {{local: NAME}}, a model of sentence-transformers"
             )
         if self.embeddings is not None and not self.rule.similarity:
             raise ValueError(f"`embeddings` is for the rule `embedding`; the rule is {self.rule.value}")

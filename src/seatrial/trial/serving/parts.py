@@ -8,7 +8,7 @@ from seatrial.job.serving import EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, Embedding
 from seatrial.suite import HERE, Cell, substitute
 from seatrial.trial.job import make_job, workspace_inputs
 from seatrial.trial.planned import plan_workspace
-from seatrial.trial.serving.gathered import asked_cases, trace_of
+from seatrial.trial.serving.gathered import EMBEDDING_MODEL, asked_cases, trace_of
 from seatrial.trial.serving.model import ServingTrial
 
 SERVER, DRIVER = "server", "driver"
@@ -101,7 +101,11 @@ def work_of(cell: Cell) -> ServingWork:
         request_s=model.request_s,
         ready_s=server.ready.within_s,
         load=model.load.work(model.seed, trace_of(cell)) if model.load and model.purpose == "compare" else None,
-        embeddings=Embeddings(substitute(embeddings.url, cell), embeddings.model) if embeddings else None,
+        embeddings=Embeddings(
+            substitute(embeddings.url, cell) or "", embeddings.model, cell.gathered.get(EMBEDDING_MODEL, "")
+        )
+        if embeddings
+        else None,
     )
 
 
