@@ -1,9 +1,10 @@
-"""`seatrial scale`: the three commands of Run:ai's scale test tool, with its flags and its files, and one that removes
-what they made."""
+"""`seatrial scale`: the three commands of Run:ai's scale test tool, with its flags and its files, one that removes what
+they made, and one that merges trials that ran side by side."""
 
 import click
 
 from seatrial.cli.scale.clean import clean
+from seatrial.cli.scale.merge import merge
 from seatrial.cli.scale.plot import plot
 from seatrial.cli.scale.sample import sample
 from seatrial.cli.scale.submit import submit
@@ -14,9 +15,9 @@ def command() -> None:
     """Submit many workloads of Run:ai, sample how far they are, plot how long it took.
 
     They take the flags of submitter.py, sampler.py and plotter.py, and read and write their files. A trial of kind
-    `scale` measures more exactly, judges by bounds and cleans up by itself: docs/scale.md.
+    `scale` measures more exactly, judges by bounds and cleans up by itself: docs/scale.md. `merge` is for such trials.
     """
 
 
-for one in (submit, sample, plot, clean):
+for one in (submit, sample, plot, clean, merge):
     command.add_command(one)

@@ -30,7 +30,7 @@ class Records(Generic[T]):
     """A file with a line for each workload, and what earlier lives of the driver wrote there."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
-        self.all: dict[int, T] = {one.number: one for one in _read(path, kind)}
+        self.all: dict[int, T] = {one.number: one for one in read_records(path, kind)}
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, record: T) -> None:
@@ -41,7 +41,7 @@ class Records(Generic[T]):
         os.close(self._fd)
 
 
-def _read(path: Path, kind: type[T]) -> Iterator[T]:
+def read_records(path: Path, kind: type[T]) -> Iterator[T]:
     try:
         lines = path.read_bytes().split(b"\n")[:-1]  # a last line without its end was not whole when we were killed
     except FileNotFoundError:

@@ -1,0 +1,129 @@
+"""`seatrial scale merge`: several drivers that loaded one cluster side by side, as one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seatrial.cli.options import RUN, RUNS, cells_of, fail, find, print_json
+
+if TYPE_CHECKING:
+    from seatrial.drive.scale.merge import Merged
+    from seatrial.job.bound import FixedBound
+    from seatrial.job.scale import ScaleWork, StageQuantile
+    from seatrial.record import PlannedCell, RunFolder
+
+_PART = "driver"
+
+
+@click.command()
+@RUN
+@RUNS
+@click.option("--select", metavar="EXPR", help="Cells by id glob, axis=value or /hash; default: all of the run.")
+@click.option(
+    "--bound", "bounds", multiple=True, metavar="FIGURE=VALUE", help="Such as scheduled.p99=30s; repeat for more."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_json: bool) -> None:
+    """Merge the stamps of the scale trials of RUN that ran side by side, and judge the whole.
+
+    Exit code 1: a bound is broken, or one of them did not measure what it was meant to.
+    """
+    from seatrial.drive.scale.merge import merge as merge_all
+    from seatrial.drive.scale.merge import read_shard
+    from seatrial.job.scale import broken_bounds
+
+    wanted = _bounds(bounds)
+    folder = find(runs, run)
+    cells = cells_of(folder, select)
+    works = {cell.hash: work for cell in cells if (work := _work(folder, cell)) is not None}
+    if not works:
+        fail(f"{folder.run} has no scale trial that wrote what could be merged")
+    try:
+        merged = merge_all(read_shard(_files(folder, cell), work) for cell, work in works.items())
+    except ValueError as error:
+        fail(f"these trials are no parts of one: {error}; choose some with --select")
+    doubts = _doubts(folder, cells)
+    broken = broken_bounds(wanted, merged.whole, merged.stages)
+    if as_json:
+        print_json(
+            {"drivers": len(works), "whole": merged.whole, "stages": merged.stages, "broken": broken, "doubts": doubts}
+        )
+    else:
+        _print(merged, len(works), broken, doubts)
+    if broken or doubts:
+        raise SystemExit(1)
+
+
+def _bounds(given: tuple[str, ...]) -> "tuple[FixedBound, ...]":
+    from seatrial.trial.scale.model import parse_bound
+
+    try:
+        return tuple(parse_bound(name, value) for name, _, value in (one.partition("=") for one in given))
+    except ValueError as error:
+        fail(f"--bound: {error}")
+
+
+def _files(folder: "RunFolder", cell: str) -> Path:
+    """What the driver of the last attempt of a cell wrote."""
+    attempts = [int(path.name) for path in (folder.path / "cells" / cell).glob("*") if path.name.isdigit()]
+    return folder.attempt(cell, max(attempts, default=1), _PART) / "files"
+
+
+def _work(folder: "RunFolder", cell: "PlannedCell") -> "ScaleWork | None":
+    """What its driver was to do; None when it has none, or one of another kind."""
+    from seatrial.job import Unreadable, convert
+    from seatrial.job.scale import ScaleWork
+    from seatrial.record import DamagedFile
+
+    place = _files(folder, cell.hash).parent
+    if not (place / "job.json").exists():
+        return None
+    try:
+        (step,) = folder.read_part(cell.hash, int(place.parent.name), _PART).job.steps
+        if step.args.get("kind") != "scale":
+            return None
+        work = convert(step.args.get("work"), ScaleWork)
+    except (DamagedFile, Unreadable, ValueError) as error:
+        fail(f"{cell.id}: what it was to do cannot be read: {error}", 3)
+    if work.find is not None:
+        fail(f"{cell.id} searches a limit: there is no one rate to merge it at; leave it out with --select")
+    return work
+
+
+def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:
+    """Why the whole is not to be trusted: a part of it was not."""
+    results = folder.read_results()
+    if results is None:
+        return ["the run has no results yet: seatrial attach finishes it"]
+    chosen = {cell.hash for cell in cells}
+    return [
+        f"{cell.id}: {finding.message}"
+        for cell in results.cells
+        if cell.hash in chosen
+        for finding in cell.findings
+        if finding.check in ("measurement", "driver", "records") and finding.verdict != "passed"
+    ]
+
+
+def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) -> None:
+    whole = merged.whole
+    rate = "" if whole.rate is None else f", {whole.rate:.1f} sent a second"
+    click.echo(f"{shards} drivers, {whole.submitted:,} of {whole.count:,} workloads made{rate}")
+    click.echo(f"{whole.failed:,} failed, {whole.unfinished:,} unfinished, {whole.refused:,} answers were no success")
+    for stage in merged.stages:
+        known = ", ".join(f"{one.name} {_seconds(one)}" for one in stage.quantiles)
+        counts = f"{stage.reached:,} of {stage.count:,}, {stage.unfinished:,} unfinished, {stage.censored:,} censored"
+        click.echo(f"{stage.name:14} {known} ({counts})")
+    for text in broken:
+        click.echo(f"broken: {text}")
+    for text in doubts:
+        click.echo(f"not to be judged: {text}")
+
+
+def _seconds(quantile: "StageQuantile") -> str:
+    from seatrial.job import figure_text
+
+    if quantile.value is None:
+        return f"above {figure_text(quantile.lower, 's')}"
+    return figure_text(quantile.value, "s")

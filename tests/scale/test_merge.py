@@ -1,0 +1,141 @@
+"""Several drivers side by side are one whole: in counts, and in every quantile."""
+
+import json
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from seatrial.drive.scale.merge import Shard, merge, read_shard
+from seatrial.drive.scale.stages import reached_stages, stage_figures
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.scale import (
+    POD_CREATED,
+    SCHEDULED,
+    STAMPS,
+    STARTED,
+    SUBMITTED,
+    ScaleWork,
+    Stamp,
+    Submission,
+    WorkloadClass,
+)
+from world import World
+
+PODS, COUNT, SHARDS = 2, 400, 4
+WORK = ScaleWork(
+    "run", "cell", 1, "p", (WorkloadClass("job", {}, pods=PODS),), COUNT, Arrivals("rate", rate=10.0), until=STARTED
+)
+
+
+def one_whole(seed: int) -> tuple[dict[int, Submission], list[Stamp]]:
+    """Some never made, some stuck, some seen late, by one clock that ends at 0."""
+    chance = random.Random(seed)
+    submissions, stamps = {}, []
+    for number in range(COUNT):
+        at_s = -100.0 + number / 10
+        made = chance.random() > 0.02
+        submissions[number] = Submission(number, at_s, at_s + 0.001, at_s + 0.01 if made else None, 1)
+        reached_s = at_s
+        for stage in (POD_CREATED, SCHEDULED, STARTED) if made else ():
+            reached_s += chance.expovariate(0.5)
+            for pod in range(PODS):
+                since_s = reached_s - 0.5 if chance.random() < 0.05 else None
+                if reached_s < 0 and chance.random() > 0.03:
+                    stamps.append(Stamp(number, f"{number}-{pod}", stage, reached_s, since_s))
+    return submissions, stamps
+
+
+def shard_of(which: int, submissions: dict[int, Submission], stamps: list[Stamp]) -> Shard:
+    """Every fourth workload, numbered anew, by a clock of its own."""
+    clock_s = 1e6 * which + 0.25
+    mine = {number: number // SHARDS for number in submissions if number % SHARDS == which}
+    moved = {
+        mine[one.number]: replace(
+            one,
+            number=mine[one.number],
+            intended_s=one.intended_s + clock_s,
+            sent_s=None if one.sent_s is None else one.sent_s + clock_s,
+            acknowledged_s=None if one.acknowledged_s is None else one.acknowledged_s + clock_s,
+        )
+        for one in submissions.values()
+        if one.number in mine
+    }
+    seen = [
+        replace(
+            one,
+            workload=mine[one.workload],
+            at_s=one.at_s + clock_s,
+            since_s=None if one.since_s is None else one.since_s + clock_s,
+        )
+        for one in stamps
+        if one.workload in mine
+    ]
+    return Shard(replace(WORK, count=COUNT // SHARDS), moved, seen, {}, clock_s)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_four_drivers_with_clocks_of_their_own_give_the_figures_of_one(seed: int) -> None:
+    submissions, stamps = one_whole(seed)
+    reached = reached_stages(submissions, stamps, dict.fromkeys(range(COUNT), PODS))
+    merged = merge(shard_of(which, submissions, stamps) for which in range(SHARDS))
+    assert {one.stage for one in merged.stages} == {"created", POD_CREATED, SCHEDULED, STARTED}
+    for figures in merged.stages:
+        whole = stage_figures(figures.stage, submissions, reached, 0.0, 0.0)
+        counts = (figures.count, figures.reached, figures.unfinished, figures.censored)
+        assert counts == (whole.count, whole.reached, whole.unfinished, whole.censored)
+        for mine, its in zip(figures.quantiles, whole.quantiles, strict=True):
+            for have, want in ((mine.value, its.value), (mine.lower, its.lower), (mine.upper, its.upper)):
+                assert have == (want if want is None else pytest.approx(want, abs=1e-6))
+    assert merged.whole.count == COUNT
+    assert merged.whole.failed == sum(one.acknowledged_s is None for one in submissions.values())
+    assert merged.whole.offered_rate == pytest.approx(10.0, rel=1e-3)
+
+
+def test_what_a_driver_never_came_to_send_is_failed_and_unfinished(tmp_path: Path) -> None:
+    lines = [Submission(number, 1.0, 1.0, 1.1, 1) for number in range(3)]
+    (tmp_path / SUBMITTED).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines) + b'{"numb')
+    (tmp_path / STAMPS).write_bytes(msgspec.json.encode(Stamp(0, "a", STARTED, 9.0)) + b"\n")
+    alone = replace(WORK, count=5, classes=(WorkloadClass("job", {}, pods=1),))
+    merged = merge([read_shard(tmp_path, alone)])
+    assert (merged.whole.count, merged.whole.submitted, merged.whole.failed, merged.whole.unfinished) == (5, 3, 2, 4)
+
+
+def test_drivers_with_different_ends_are_no_whole() -> None:
+    with pytest.raises(ValueError, match="different stages: ready, started"):
+        merge([Shard(WORK, {}, [], {}, 0.0), Shard(replace(WORK, until="ready"), {}, [], {}, 0.0)])
+
+
+SUITE = """
+name: scale
+trials:
+  part:
+    kind: scale
+    target: here
+    matrix: {shard: [1, 2, 3, 4]}
+    workload: {kind: job, command: [sleep, "0.05"]}
+    local: {places: 4}
+    count: 10
+    arrivals: {rate: 20/s}
+    until: finished
+    bounds: {finished.p99: 10m}
+"""
+
+
+def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
+    world.suite(SUITE)
+    world.seatrial("run", "suite.yaml", "--parallel", "4", check=None)
+    told = json.loads(world.seatrial("scale", "merge", "last", "--json", "--bound", "finished.p99=10m").stdout)
+    stages = {one["stage"]: one for one in told["stages"]}
+    assert told["drivers"] == 4
+    assert (told["whole"]["count"], told["whole"]["submitted"], told["whole"]["unfinished"]) == (40, 40, 0)
+    assert (stages["finished"]["count"], stages["finished"]["reached"]) == (40, 40)
+    assert told["broken"] == []
+    late = world.seatrial("scale", "merge", "last", "--bound", "finished.p50=1ms", check=1).stdout
+    assert "4 drivers, 40 of 40 workloads made" in late
+    assert "broken: finished.p50" in late
+    one = json.loads(world.seatrial("scale", "merge", "last", "--json", "--select", "shard=2").stdout)
+    assert (one["drivers"], one["whole"]["count"]) == (1, 10)
+    assert "is no figure" in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
