@@ -16,7 +16,7 @@ help:
 	@echo "make demo      a real matrix on this machine, and its report"
 	@echo "make demo-training  a training job that passes, diverges, hangs and gets slower"
 	@echo "make demo-serving   a model server in three precisions, and one with a fault that is caught"
-	@echo "make demo-scale     hundreds of workloads on a simulated cluster of 1,000 nodes, and a verdict"
+	@echo "make demo-scale     hundreds of workloads on a simulated cluster where one is built, else as processes"
 	@echo "make cluster   a real Kubernetes with fake GPU nodes, built from source"
 	@echo "make test      the tests that need no cluster: minutes"
 	@echo "make test-cluster  those that do, on a real Kubernetes that is built from source the first time"
@@ -52,7 +52,7 @@ demo-training: setup
 demo-serving: setup
 	@sh examples/serving/demo.sh $(CURDIR)/$(BIN)/seatrial runs/demo-serving
 
-# On a simulated cluster of its own, built from source the first time, which is taken down at the end.
+# On a simulated cluster of its own, which is taken down at the end; where none is built, with processes.
 demo-scale: setup
 	@sh examples/scale/demo.sh $(CURDIR)/$(BIN) runs/demo-scale
 

@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser(
         "build", parents=[addons], help="only build what clusters are made of, and keep it in the cache"
     )
+    one.add_argument("--check", action="store_true", help="build nothing; the exit code says whether it was built")
     one.set_defaults(run=_build)
     return parser
 
@@ -150,6 +151,8 @@ def _load(args: argparse.Namespace) -> int:
 
 
 def _build(args: argparse.Namespace) -> int:
+    if args.check:
+        return 0 if all(map(build.was_built, (build.KUBERNETES, build.PAUSE, build.KWOK))) else 1
     names = chosen(args.addons)
     kubernetes, *_ = [_printed(build.built(one, _say)) for one in (build.KUBERNETES, build.PAUSE, build.KWOK)]
     for name in names:

@@ -64,6 +64,11 @@ def built(program: Program, say: Callable[[str], None] = quiet) -> Path:
     return binary
 
 
+def was_built(program: Program) -> bool:
+    """Whether the program was built here, perhaps of another version: then a build takes seconds, not minutes."""
+    return any((cache_place() / "built").glob(f"{program.name}-*/{program.name}"))
+
+
 def version_of(program: Program) -> str:
     """Of the module that the program is made from: v1.35.4."""
     found = re.search(rf"^\s*{re.escape(program.source)} (v\S+)", (program.module / "go.mod").read_text(), re.MULTILINE)

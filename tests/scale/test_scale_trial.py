@@ -53,6 +53,7 @@ def test_a_plan_has_its_cells(world: World) -> None:
         ("workload: {kind: job}", "workloads: {failed: {kind: job}}", "cannot name a class"),
         ("{kind: job}", "{kind: job, gpus: 1.5}", "neither whole ones nor a fraction"),
         ("target: cluster", "target: cluster\n    namespaces: [a, a]", "named twice"),
+        ("target: cluster", "target: cluster\n    namespaces: [Team_A]", "is no name of a namespace"),
         (
             "target: cluster",
             "target: cluster\n    until: finished\n    churn: {rate: 1/s, for: 9s}",

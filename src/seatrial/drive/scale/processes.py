@@ -81,6 +81,9 @@ class ProcessPlace:
         tasks = [asyncio.create_task(self._place_them()), asyncio.create_task(self._measure_lag())]
         try:
             yield
+            for task in tasks:
+                if task.done():
+                    task.result()
         finally:
             for task in tasks:
                 task.cancel()
@@ -118,14 +121,16 @@ class ProcessPlace:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for waiting in list(self._queue.values()):
+            for number, waiting in list(self._queue.items()):
+                if number not in self._queue:  # deleted while another was started
+                    continue
                 needed = waiting.one.of.pods * _places(waiting.one.of)
                 if needed <= self._free and not waiting.one.of.select:
-                    del self._queue[waiting.one.number]
+                    del self._queue[number]
                     await self._start(waiting.one)
                 elif not waiting.refused:
                     waiting.refused = True
-                    self._stamp(waiting.one.number, 0, UNSCHEDULABLE)
+                    self._stamp(number, 0, UNSCHEDULABLE)
 
     async def _start(self, one: Planned) -> None:
         each = _places(one.of)

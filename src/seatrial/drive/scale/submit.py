@@ -6,7 +6,7 @@ made and not written down is found by its name."""
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -74,7 +74,7 @@ class Submitter:
                     await asyncio.sleep(0)  # so that those of a burst are sent while the others are made
 
     async def closed_loop(
-        self, planned: Sequence[Planned], in_flight: int, done: Callable[[], Collection[int]] | None = None
+        self, planned: Sequence[Planned], in_flight: int, done: Callable[[], Set[int]] | None = None
     ) -> None:
         """At most so many that are not `done`; without that, that are not acknowledged."""
         going: set[int] = set()
@@ -85,7 +85,7 @@ class Submitter:
                         return
                     answered = {number for number in going if number in self._submitted.all}
                     failed = {number for number in answered if self._submitted.all[number].problem}
-                    going -= failed | (answered & set(done()) if done else answered)
+                    going -= failed | (answered & done() if done else answered)
                 if self._stopping.is_set():
                     return
                 going.add(one.number)

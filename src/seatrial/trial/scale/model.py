@@ -19,6 +19,7 @@ FILL, BACKGROUND, ONE = "fill", "background", "workload"  # names of classes tha
 # What Kubernetes promises: changes of one object, and the start of pods that fit somewhere without pulling an image.
 SLOS = {"kubernetes": {"created.p99": "1s", "started.p99": "5s"}}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PART = re.compile(r"p(50|90|95|99)")
 
 
@@ -73,6 +74,9 @@ class ScaleTrial(TrialModel):
     @field_validator("namespaces")
     @classmethod
     def _once(cls, namespaces: tuple[str, ...]) -> tuple[str, ...]:
+        for one in namespaces:
+            if "${" not in one and not _NAMESPACE.fullmatch(one):
+                raise ValueError(f"{one!r} is no name of a namespace: small letters, digits and -, at most 63")
         twice = [one for one in namespaces if namespaces.count(one) > 1]
         if twice:
             raise ValueError(f"namespace {twice[0]!r} is named twice")

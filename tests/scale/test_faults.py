@@ -1,0 +1,113 @@
+"""A server that refuses: what it asks for is honoured, every answer stays visible, and nothing is made twice. By a stub
+that is told to misbehave; quotas and webhooks are those of a real one, in test_faults_cluster.py."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kubernetes.api_stub import Request, Stub, Wire, serving
+from seatrial.drive.driver import Driver, DriverError, Given
+from seatrial.drive.scale.on_cluster import ClusterPlace
+from seatrial.drive.scale.plan import Plan
+from seatrial.drive.scale.submit import Records, Submitter
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.scale import Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.target.kubernetes import kind
+from seatrial.target.kubernetes.belongings import Belongings
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": [{"name": "main"}]}}
+COUNT = 200
+
+
+@asynccontextmanager
+async def place(stub: Stub, folder: Path) -> AsyncIterator[tuple[ClusterPlace, Plan, Submitter, Records[Submission]]]:
+    work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
+    plan, submitted = Plan(work), Records(folder / "submitted", Submission)
+    async with stub.client() as client:
+        mine = Belongings(client, kind.options(), work.run, work.cell, work.attempt)
+        home = client.access.namespace
+        made = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, client, {home: mine}, kind.options())
+        sender = Submitter(made, submitted, Records(folder / "deleted", Deletion), asyncio.Event())
+        yield made, plan, sender, submitted
+
+
+def refusing(statuses: dict[str, list[int]], made: Counter[str], retry_after: str = "") -> "Stub":
+    """Each object is refused with these before it is made; the name is the key, or all."""
+    stub = Stub()
+
+    async def answer(request: Request, wire: Wire) -> None:
+        if request.method != "POST" or "dryRun" in request.query:
+            if request.method == "POST":
+                return wire.json(201, json.loads(request.body))
+            raise KeyError
+        name = json.loads(request.body)["metadata"]["name"]
+        made[name] += 1
+        wanted = statuses.get(name, statuses["all"])
+        if made[name] <= len(wanted):
+            headers = {"Retry_After": retry_after} if retry_after else {}
+            return wire.error(wanted[made[name] - 1], "busy", **headers)
+        raise KeyError
+
+    stub.override = answer
+    return stub
+
+
+async def test_a_storm_of_429_is_waited_out_and_stays_visible(tmp_path: Path) -> None:
+    asked: Counter[str] = Counter()
+    async with serving(refusing({"all": [429, 429]}, asked, "0")) as stub, place(stub, tmp_path) as found:
+        made, plan, sender, submitted = found
+        await made.check()
+        await sender.open_loop(plan.measured, [0.0] * COUNT, time.monotonic())
+    assert set(asked.values()) == {3}, "each was asked for three times"
+    assert len(stub.objects) == COUNT
+    for one in submitted.all.values():
+        assert one.refusals == (429, 429)
+        assert one.attempts == 3
+        assert one.acknowledged_s is not None
+        assert one.waited_s > 0, "the time that the server asked for"
+
+
+async def test_what_the_server_asks_for_is_waited(tmp_path: Path) -> None:
+    asked: Counter[str] = Counter()
+    async with serving(refusing({"all": [], "p-7": [429]}, asked, "1")) as stub, place(stub, tmp_path) as found:
+        made, plan, sender, submitted = found
+        await made.check()
+        await sender.open_loop(plan.measured[:9], [0.0] * 9, time.monotonic())
+    assert submitted.all[7].waited_s >= 1.0
+    assert sum(one.waited_s for number, one in submitted.all.items() if number != 7) == 0.0
+
+
+async def test_a_server_error_is_tried_again_and_one_that_stays_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    asked: Counter[str] = Counter()
+    statuses = {"all": [], "p-3": [500, 503], "p-5": [500] * 99}
+    async with serving(refusing(statuses, asked)) as stub, place(stub, tmp_path) as found:
+        made, plan, sender, submitted = found
+        await made.check()
+        await sender.open_loop(plan.measured[:8], [0.0] * 8, time.monotonic())
+    assert submitted.all[3].refusals == (500, 503)
+    assert submitted.all[3].acknowledged_s is not None
+    assert submitted.all[5].acknowledged_s is None
+    assert "busy" in submitted.all[5].problem
+    assert set(submitted.all[5].refusals) == {500}
+    assert len(stub.objects) == 7
+
+
+async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+    stub = Stub()
+
+    async def answer(request: Request, wire: Wire) -> None:
+        if request.method == "POST":
+            return wire.error(422, "spec.containers: Required value", "Invalid")
+        raise KeyError
+
+    stub.override = answer
+    async with serving(stub), place(stub, tmp_path) as (made, *_):
+        with pytest.raises(DriverError, match="refuses such a Pod"):
+            await made.check()
+    assert all(request.query.get("dryRun") == "All" for request in stub.requests if request.method == "POST")
