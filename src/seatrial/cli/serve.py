@@ -40,21 +40,28 @@ def command(
     seatrial serve                      http://127.0.0.1:8642/
     seatrial serve --public DIR         the same pages as files, for any web server
     """
+    from seatrial.cli.recenter_preview import RecenterPreview
     from seatrial.web.access import Access, BadToken, read_token
     from seatrial.web.public import ENDING
     from seatrial.web.server import CannotListen, serve
     from seatrial.web.site import Site
 
-    past = history_at(runs, history)
+    past, options = history_at(runs, history), _options(runs, history)
     if public is not None:
-        _write(Site.of(runs, past, ending=ENDING), public)
+        _write(Site.of(runs, past, RecenterPreview(runs, past, options), ENDING, options), public)
         return
-    site = Site.of(runs, past)
+    site = Site.of(runs, past, RecenterPreview(runs, past, options), options=options)
     try:
         access = Access.of(host, read_token(file=token_file), allow_host)
         asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
     except (BadToken, CannotListen) as error:
         fail(str(error))
+
+
+def _options(runs: Path, history: str | None) -> tuple[str, ...]:
+    """Of commands that are to be about the same runs. A history may have a password in it: that is left to the user."""
+    named = ("--runs", str(runs)) if runs != Path("runs") else ()
+    return (*named, "--history", history) if history and "://" not in history else named
 
 
 def _write(site: "Site", folder: Path) -> None:

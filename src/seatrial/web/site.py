@@ -32,7 +32,15 @@ class Site:
     catalogue: Catalogue
     recenter: Recenter = field(default=_no_change)
     ending: str = ""  # of pages that are files
+    options: tuple[str, ...] = ()  # of commands that are to be about these runs
 
     @classmethod
-    def of(cls, runs: Path, history: History, recenter: Recenter = _no_change, ending: str = "") -> "Site":
-        return cls(runs, history, Catalogue(runs), recenter, ending)
+    def of(
+        cls,
+        runs: Path,
+        history: History,
+        recenter: Recenter = _no_change,
+        ending: str = "",
+        options: tuple[str, ...] = (),
+    ) -> "Site":
+        return cls(runs, history, Catalogue(runs), recenter, ending, options)

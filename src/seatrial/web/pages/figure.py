@@ -69,7 +69,7 @@ def figure(site: Site, benchmark: str, metric: str) -> Page:
     found.sort(key=lambda one: -one.points[-1].at_s)
     views = [_view(one) for one in found[:MOST_SERIES]]
     first = views[0].view
-    alarms = unjudged_alarms(first.points)
+    alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a word is about the run
     return page(
         "figure.html.j2",
         Links(2, site.ending),
@@ -78,7 +78,7 @@ def figure(site: Site, benchmark: str, metric: str) -> Page:
         views=views,
         others=len(found) - len(views),
         alarms=len(alarms),
-        marks=[mark_commands(first, point) for point in alarms[-MOST_MARKS:][::-1]],
+        marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-MOST_MARKS:][::-1]],
         change=_recenter(site, first),
         figure_text=figure_text,
         is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
@@ -152,10 +152,11 @@ def _said(point: Point) -> str:
     return f"{point.verdict}, {point.mark}" if point.mark else point.verdict
 
 
-def mark_commands(view: SeriesView, point: Point) -> tuple[Point, list[str]]:
+def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> tuple[Point, list[str]]:
     """What a person can say of an alarm."""
-    about = f"seatrial history mark {shlex.quote(point.run)} --benchmark {shlex.quote(view.benchmark)}"
-    return point, [f"{about} --{word} --reason 'why'" for word in ("regression", "false-alarm")]
+    about = ["seatrial", "history", "mark", point.run, "--benchmark", view.benchmark, *options]
+    words = ("regression", "false-alarm")
+    return point, [shlex.join([*about, f"--{word}", "--reason", "why"]) for word in words]
 
 
 def _recenter(site: Site, view: SeriesView) -> Change | None:
