@@ -16,12 +16,14 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.agent.notebook import document
 from seatrial.baseline import read_for_trials
 from seatrial.baseline.past_runs import read_runs
+from seatrial.drive.runai.sample import Seen, sampled
 from seatrial.drive.runai.submit import Waves, labelled
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
 from seatrial.job.runai import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.config.credentials import Credentials
+from seatrial.kubernetes.objects import UNDECODABLE
 from seatrial.plan import PlanError, expand
 from seatrial.report.html.notebook import NotebookError, render_file
 from seatrial.report.runai.table import BadFile, csv_text, read_folder
@@ -104,6 +106,29 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         made = rendered(text, {name: value for name, value in values.items() if name in text}, claim)
         return labelled(Waves("run", "a", "runai-a", made, 1, 1, 0.0))
 
+    times = {"creationTimestamp": "2026-05-04T10:00:01Z"}
+    named = {"name": "j-1", "namespace": "runai-a", "uid": "u", "labels": {"release": "j-1"}, **times}
+    decided = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-05-04T10:00:02Z"}
+    evicted = {"name": "pg.18ac3f9e1a2b3c4d", "annotations": {"evictor-pod-group-name": "j-1"}}
+    seen = {
+        "workloads": [{"metadata": named, "spec": {"name": {"value": "j-1"}}}],
+        "jobs": [{"metadata": named}],
+        "pods": [{"metadata": named, "status": {"conditions": [decided]}}],
+        "groups": [{"metadata": named}],
+        "events": [
+            {"metadata": evicted, "reason": "Evict", "firstTimestamp": "2026-05-04T10:00:01Z"},
+            {"reason": "Scheduled", "eventTime": "2026-05-04T10:00:02.5Z", "involvedObject": {"uid": "u"}},
+            {"reason": "ProvisioningSucceeded", "firstTimestamp": "x", "involvedObject": {"name": "pvc-j-1"}},
+        ],
+        "at": "2026-05-04T10:00:59Z",
+    }
+    yield Kind(
+        "runai-objects",
+        [json.dumps(seen).encode()],
+        mutate.json_text,
+        lambda data: sampled(msgspec.json.decode(data, type=Seen)),
+        UNDECODABLE,
+    )
     yield Kind("runai-templates", templates, mutate.yaml_text, filled, (BadTemplate,))
     begun = msgspec.json.encode(BegunSubmission(1, "submission-1", "runai-a", "run.ai/v2alpha1", "TrainingWorkload", 5))
     read = reading(SUBMISSION_FILE, lambda path: read_json(path, BegunSubmission))
