@@ -24,6 +24,13 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the HTML report; - is standard output.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write JUnit XML.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write Markdown, for a CI job's summary page.")
+@click.option(
+    "--csv", type=_FILE, metavar="FILE", help="Write a table: a row for each cell, with its axes and figures."
+)
+@click.option("--ctrf", type=_FILE, metavar="FILE", help="Write a common test report (CTRF JSON).")
+@click.option(
+    "--openmetrics", type=_FILE, metavar="FILE", help="Write metrics, for the textfile folder of a node exporter."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
 def command(
     run: str,
@@ -34,6 +41,9 @@ def command(
     html: Path | None,
     junit: Path | None,
     markdown: Path | None,
+    csv: Path | None,
+    ctrf: Path | None,
+    openmetrics: Path | None,
     as_json: bool,
 ) -> None:
     """Show RUN (an id, its beginning, a path, the URL of a copy, or `last`): what passed, what failed and why; with
@@ -76,7 +86,19 @@ def command(
 
         start = Path.cwd() if html == Path("-") else html.resolve().parent
         _write(html, render_html(results, folder, os.path.relpath(folder, start)).encode())
-    if not (as_json or junit or markdown or html):
+    if csv:
+        from seatrial.report.export.table import render_csv
+
+        _write(csv, render_csv(results).encode())
+    if ctrf:
+        from seatrial.report.export.ctrf import render_ctrf
+
+        _write(ctrf, render_ctrf(results).encode())
+    if openmetrics:
+        from seatrial.report.export.metrics import render_openmetrics
+
+        _write(openmetrics, render_openmetrics(results).encode(), whole=True)
+    if not (as_json or junit or markdown or html or csv or ctrf or openmetrics):
         from seatrial.report.terminal.summary import print_cells, print_summary
 
         if cell is not None:
@@ -100,12 +122,15 @@ def _fail_unfinished(folder: "RunFolder") -> NoReturn:
     fail(f"{folder.run} was not finished: {text}; `seatrial attach {folder.run}` finishes it")
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes, whole: bool = False) -> None:
+    """`whole`: whoever reads it meanwhile gets the old file or the new one, and anybody may."""
+    from seatrial.record import write_whole
+
     if path == Path("-"):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         return
     try:
-        path.write_bytes(data)
+        write_whole(path, data, mode=0o644) if whole else path.write_bytes(data)
     except OSError as error:
         fail(f"{path} cannot be written: {error.strerror}")
