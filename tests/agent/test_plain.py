@@ -1,11 +1,9 @@
 """A pod whose image has no Python: a shell runs its steps, and leaves exit codes and the end of each output."""
 
-import io
 import json
 import os
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -46,7 +44,8 @@ class Plain:
 
     def start(self, **options: Any) -> "subprocess.Popen[bytes]":
         argv = [*self.shell, str(self.pod.root / "job/plain.sh")]
-        given = {"stdout": subprocess.DEVNULL, "env": self.pod.env(), **options}
+        env = self.pod.env(SEATRIAL_FILES=str(self.pod.out / "files"))
+        given = {"stdout": subprocess.DEVNULL, "env": env, **options}
         return subprocess.Popen(argv, start_new_session=True, **given)
 
     def run(self, given: Job, **options: Any) -> dict[str, Any]:
@@ -120,24 +119,19 @@ def test_a_second_start_runs_no_step_again(plain: Plain) -> None:
     assert (plain.pod.root / "volume/count").read_text() == "x\n"
 
 
-class TestOutput:
-    def test_of_any_bytes_is_told_in_json(self, plain: Plain) -> None:
-        octets = "".join(f"\\{number:03o}" for number in range(1, 256))
-        plain.run(job(run(f"printf '{octets}'; echo; echo 'back\\slash \"quoted\"'; printf 'tab\\there'")))
-        output = plain.records().steps[0].output
-        assert output.endswith('back\\slash "quoted"\ntab\there\n')
-        assert "?" * 128 in output
-
-    def test_is_its_last_part_where_it_is_long_also_when_its_reader_went_away(self, plain: Plain) -> None:
-        plain.write(job(run("i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done", "printf unended", "true")))
-        trial = plain.start(stdout=subprocess.PIPE)
-        assert trial.stdout is not None
-        trial.stdout.close()
-        assert plain.pod.ended(trial)["exit"] == 0
-        step = plain.records().steps[0]
-        assert step.output.endswith("line 1999\n")
-        assert len(step.output) + step.output_omitted_bytes == sum(len(f"line {n}\n") for n in range(2000))
-        assert plain.pod.log().endswith("line 1999\n--- [2/3] run printf unended\nunended\n--- [3/3] run true\n")
+def test_output_of_any_bytes_is_told_in_json_and_its_last_part_where_it_is_long(plain: Plain) -> None:
+    octets = "".join(f"\\{number:03o}" for number in range(1, 256))
+    lines = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done"
+    plain.write(job(run(f"printf '{octets}'; echo; echo 'back\\slash \"quoted\"'; printf unended", lines)))
+    trial = plain.start(stdout=subprocess.PIPE)
+    assert trial.stdout is not None
+    trial.stdout.close()  # its reader went away
+    assert plain.pod.ended(trial)["exit"] == 0
+    first, step = plain.records().steps
+    assert first.output.endswith('back\\slash "quoted"\nunended\n')
+    assert "?" * 128 in first.output
+    assert step.output.endswith("line 1999\n")
+    assert len(step.output) + step.output_omitted_bytes == sum(len(f"line {n}\n") for n in range(2000))
 
 
 class TestKinds:
@@ -151,8 +145,6 @@ class TestKinds:
         "step",
         [
             Step("i", "import", {"module": "json"}),
-            Step("t", "train", {"command": "true"}),
-            Step("n", "notebook", {"path": "a.ipynb"}),
             Step("x", 'no "such" kind\n', {}),
             Step("r", "run", {"command": "echo \0"}),
             Step("r", "run", {}),
@@ -175,6 +167,7 @@ class TestAJobThatNeedsMore:
             ({"environment": Environment(python="3.11", packages=("numpy",))}, "packages"),
             ({"environment": Environment(interpreter="/no/such/python")}, "interpreter"),
             ({"hosts": 2}, "several hosts"),
+            ({"inputs": (Input("here", "."),)}, "files of the machine"),
         ],
     )
     def test_is_refused(self, plain: Plain, fields: dict[str, Any], says: str) -> None:
@@ -191,31 +184,6 @@ class TestAJobThatNeedsMore:
         end = plain.run(job(steps, environment=Environment(interpreter=sys.executable)))
         assert end["exit"] == 0
         assert plain.pod.records("begin")[0]["hardware"]["cores"]
-
-
-class TestInputs:
-    def archive(self) -> bytes:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
-            info = tarfile.TarInfo("deep/file")
-            info.size = 5000
-            tar.addfile(info, io.BytesIO(b"x" * 5000))
-        return buffer.getvalue()
-
-    def given(self) -> Job:
-        return job(run("wc -c < deep/file"), inputs=(Input("here", "."),))
-
-    def test_are_unpacked(self, plain: Plain) -> None:
-        data = self.archive()
-        (plain.pod.root / "inputs/part-0000").write_bytes(data[:50])
-        (plain.pod.root / "inputs/part-0001").write_bytes(data[50:])
-        assert plain.run(self.given())["exit"] == 0
-        assert plain.records().steps[0].output.strip() == "5000"
-
-    def test_that_are_broken_are_infra(self, plain: Plain) -> None:
-        (plain.pod.root / "inputs/part-0000").write_bytes(b"garbage")
-        end = plain.run(self.given())
-        assert (end["exit"], end["outcome"], end["steps"]) == (1, "infra", [])
 
 
 HOSTILE = [

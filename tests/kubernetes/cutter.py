@@ -1,4 +1,4 @@
-"""A way to a server that is cut, or frozen, wherever the bytes happen to stand. TLS goes through it untouched."""
+"""A way to a server that is cut, frozen or slow, wherever the bytes happen to stand. TLS goes through it untouched."""
 
 import asyncio
 import random
@@ -18,6 +18,7 @@ class Cutter:
     least_bytes: int = 0
     most_bytes: int = 0
     cuts: int = 0
+    delay_s: float = 0.0  # that each block takes, in either direction
     source: random.Random = field(default_factory=lambda: random.Random(7))
     open_ends: set[asyncio.StreamWriter] = field(default_factory=set)
     frozen: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -48,6 +49,7 @@ async def cutting(access: Access) -> AsyncIterator[Cutter]:
         while budget > 0 and (block := await reader.read(1 << 14)):
             if writer in cutter.frozen:
                 continue
+            await asyncio.sleep(cutter.delay_s)
             writer.write(block[: int(min(budget, len(block)))])
             await writer.drain()
             budget -= len(block)

@@ -230,3 +230,30 @@ async def test_a_way_that_freezes_open_connections_delays_a_job_and_loses_nothin
         assert (tmp_path / "files/kept").read_text() == "done\n"
         way.freeze()
         await target.remove(handle)
+
+
+async def test_over_a_slow_way_that_is_cut_a_job_loses_nothing(
+    real_cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    async with (
+        cut_line(real_cluster, tmp_path) as (kubeconfig, way),
+        opened(real_cluster, namespace, kubeconfig=kubeconfig) as target,
+    ):
+        way.delay_s = 0.2
+        text = "seq 1 50000; head -c 300000 /dev/zero > $SEATRIAL_FILES/kept"
+        handle = await target.submit(job(text), {})
+        async for event in target.watch():
+            if event.time is not None and event.time.stage is Stage.STARTED:
+                break
+        way.cut()
+        live = b"".join([block async for block in target.logs(handle, follow=True)])
+        ended = (await until_exit(target, handle))[-1].exit
+        assert ended is not None
+        assert (ended.outcome, ended.code) == (Outcome.EXITED, 0)
+        lines = [f"{number}" for number in range(1, 50001)]
+        assert live.decode().splitlines()[1:] == lines
+        way.cut()
+        assert await target.fetch(handle, "files", tmp_path / "files")
+        assert (tmp_path / "files/kept").stat().st_size == 300_000
+        await target.remove(handle)
+    assert way.cuts >= 1

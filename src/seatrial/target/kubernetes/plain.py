@@ -29,6 +29,7 @@ def _calls(job: Job) -> Iterator[str]:
     yield f"run_s={_seconds(job.limits.run_s)} grace_s={_seconds(job.limits.grace_s) or 0}"
     if environment.interpreter:
         yield f"try_python {_quoted(environment.interpreter)}"
+    yield "exec 2>/dev/null"
     yield "begin"
     needs_more = {
         "The job has secrets, and to keep them out of its log and files": job.secrets,
@@ -36,10 +37,9 @@ def _calls(job: Job) -> Iterator[str]:
         or environment.python
         or environment.packages,
         "A job on several hosts": job.hosts > 1,
+        "A job with files of the machine that submits it": job.inputs,
     }
     yield from (f"finish refused {quote(f'{what} needs {NEEDS}.')}" for what, wanted in needs_more.items() if wanted)
-    if job.inputs:
-        yield "unpack"
     for index, step in enumerate(job.steps):
         heading = " ".join(f"[{index + 1}/{len(job.steps)}] {step.name}".split()).replace("\0", "?")
         yield f"step {index} {_quoted(heading)} {_kind_and_text(step)}"
