@@ -139,10 +139,7 @@ SIDECAR = {
     "name": "proxy", "image": "localhost/busybox:1", "imagePullPolicy": "Never", "command": ["/bin/sh", "-c", DEAF],
     "securityContext": RESTRICTED,
 }  # fmt: skip
-SIDECARS = {
-    "beside": {"containers": [SIDECAR]},
-    "native": {"initContainers": [{**SIDECAR, "restartPolicy": "Always"}]},
-}
+NATIVE = {**SIDECAR, "name": "native", "restartPolicy": "Always"}
 ONE = f"""
   works:
     kind: runtime
@@ -168,9 +165,8 @@ def gpus_in_use(far: ClusterWorld) -> list[str]:
 
 
 @pytest.mark.usefixtures("gpu_node")
-@pytest.mark.parametrize("kind", SIDECARS)
-def test_a_sidecar_that_hears_nothing_does_not_outlive_the_run(far: ClusterWorld, kind: str) -> None:
-    on_gpu(far, ONE, template={"spec": SIDECARS[kind]})
+def test_sidecars_of_either_sort_that_hear_nothing_do_not_outlive_the_run(far: ClusterWorld) -> None:
+    on_gpu(far, ONE, template={"spec": {"containers": [SIDECAR], "initContainers": [NATIVE]}})
     far.go()
     far.seatrial("run", "suite.yaml", check=0)
     assert gpus_in_use(far) == []
@@ -195,7 +191,7 @@ def test_a_sidecar_that_a_webhook_puts_beside_a_lost_run_is_ended_with_it(far: C
 
 @pytest.mark.usefixtures("gpu_node")
 def test_reap_takes_a_trial_that_has_ended_for_ended_whatever_is_still_in_its_pod(far: ClusterWorld) -> None:
-    on_gpu(far, ONE, template={"spec": SIDECARS["beside"]})
+    on_gpu(far, ONE, template={"spec": {"containers": [SIDECAR]}})
     with far.begun(1):
         pass
     far.forgotten()

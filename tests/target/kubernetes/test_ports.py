@@ -364,52 +364,48 @@ async def names_lead_to(front: Front, monkeypatch: pytest.MonkeyPatch) -> AsyncI
         await front.close()
 
 
+WAYS: list[tuple[dict[str, Any], str, int]] = [
+    ({"endpoint": "service"}, "-8000.{namespace}.svc:8000", 0),
+    ({"endpoint": "ingress", "endpoint_class": "nginx"}, ".apps.example.com:80", 3),
+    ({"endpoint": "ingress", "endpoint_tls": "wildcard"}, "-8081.apps.example.com:443", 3),
+]
+
+
 @pytest.mark.cluster
-@pytest.mark.parametrize(
-    ("options", "end", "unready"),
-    [
-        ({"endpoint": "service"}, "-8000.{namespace}.svc:8000", 0),
-        ({"endpoint": "ingress", "endpoint_class": "nginx"}, ".apps.example.com:80", 3),
-        ({"endpoint": "ingress", "endpoint_tls": "wildcard"}, ".apps.example.com:443", 3),
-    ],
-    ids=["service", "ingress", "ingress with TLS"],
-)
-async def test_a_way_through_the_cluster_is_waited_for_measured_and_goes_with_the_job(
-    real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    options: dict[str, Any], end: str, unready: int,
-) -> None:  # fmt: skip
-    tls = certificate(tmp_path) if "endpoint_tls" in options else None
-    if options["endpoint"] == "ingress":
-        options = {**options, "endpoint_host": "{job}.apps.example.com"}
-    async with (
-        opened(real_cluster, namespace) as direct,
-        opened(real_cluster, namespace, **options) as target,
-    ):
-        ports = (HTTP, Port("admin", 8081))
-        handle = await target.submit(server(f"sleep 1; exec {SERVER}", ports=ports), {})  # nothing is awaited here
-        name = handle.rpartition("/")[2]
-        front = Front(tls, unready)
-        async with direct.endpoint(handle, "http") as behind, names_lead_to(front, monkeypatch):
+async def test_every_way_through_the_cluster_is_waited_for_measured_and_goes_with_the_job(
+    target: KubernetesTarget, real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = (HTTP, Port("admin", 8081))
+    handle = await target.submit(server(f"sleep 1; exec {SERVER}", ports=ports), {})  # nothing was awaited before
+    name = handle.rpartition("/")[2]
+    async with target.endpoint(handle, "http") as behind:
+        for options, end, unready in WAYS:
+            secure = "endpoint_tls" in options
+            front = Front(certificate(tmp_path) if secure else None, unready)
             front.behind = behind
-            async with target.endpoint(handle, "http") as address:
+            host = {"endpoint_host": "{job}.apps.example.com"} if options["endpoint"] == "ingress" else {}
+            async with (
+                opened(real_cluster, namespace, **options, **host) as other,
+                names_lead_to(front, monkeypatch),
+                other.endpoint(handle, "admin" if secure else "http") as address,
+            ):
                 assert address == name + end.format(namespace=namespace)
-                assert (address.way, address.tls) == (options["endpoint"], tls is not None)
+                assert (address.way, address.tls) == (options["endpoint"], secure)
                 assert 0 < address.adds_s <= address.adds_p99_s
                 assert front.came > unready
-                scheme = "https" if address.tls else "http"
+                scheme = "https" if secure else "http"
                 async with aiohttp.ClientSession() as session, session.get(f"{scheme}://{address}/", ssl=False) as got:
                     assert await got.text() == "hello"
-        made = json.loads(real_cluster.kubectl("get", "ingresses", "-n", namespace, "-o", "json").stdout)["items"]
-        assert len(made) == (options["endpoint"] == "ingress")
-        for one in made:
-            assert one["spec"]["rules"][0]["host"] == f"{name}.apps.example.com"
-            backend = one["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
-            assert f"service/{backend['name']}" in objects(real_cluster, namespace)
-            assert one["metadata"]["ownerReferences"][0]["name"] == name
-            assert one["spec"].get("tls") == (
-                [{"hosts": [f"{name}.apps.example.com"], "secretName": "wildcard"}] if tls else None
-            )
-        await target.remove(handle)
+    made = json.loads(real_cluster.kubectl("get", "ingresses", "-n", namespace, "-o", "json").stdout)["items"]
+    hosts = [one["spec"]["rules"][0]["host"] for one in made]
+    assert hosts == [f"{name}.apps.example.com", f"{name}-8081.apps.example.com"]
+    for one in made:
+        backend = one["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+        assert f"service/{backend['name']}" in objects(real_cluster, namespace)
+        assert one["metadata"]["ownerReferences"][0]["name"] == name
+    assert [one["spec"].get("tls") for one in made] == [None, [{"hosts": [hosts[1]], "secretName": "wildcard"}]]
+    await target.remove(handle)
+    await target.close()
     await nothing_left(real_cluster, namespace)
 
 
