@@ -14,7 +14,7 @@ from seatrial.record.history import HistoryError
 from seatrial.web import files, pages
 from seatrial.web.access import Access
 from seatrial.web.confine import NotThere, run_folder
-from seatrial.web.events import RunEvents, SiteEvents
+from seatrial.web.events import RunEvents, SiteEvents, SiteFeed
 from seatrial.web.follow import Followers
 from seatrial.web.render import Page, error_page
 from seatrial.web.site import Site
@@ -40,6 +40,7 @@ class Dashboard:
         self._access = access
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="page")
         self.followers = Followers()
+        self._site_feed = SiteFeed(site)
         self._streams: set[asyncio.Task[None]] = set()
 
     def application(self) -> web.Application:
@@ -123,7 +124,7 @@ class Dashboard:
         return await RunEvents(self.followers, self._streams, dict(_SAFE)).answer(request, folder)
 
     async def _site_events(self, request: web.Request) -> web.StreamResponse:
-        return await SiteEvents(self._site, self._streams, dict(_SAFE)).answer(request)
+        return await SiteEvents(self._site_feed, self._streams, dict(_SAFE)).answer(request)
 
     async def _end_streams(self, _: web.Application) -> None:
         for stream in list(self._streams):

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from seatrial.record import RunFolder, RunOverview, RunState, run_overview
+from seatrial.record import RunFolder, RunOverview, RunState, owner_of, run_overview
+from seatrial.web.follow import Followed
 
 MOST_SHOWN = 50
 MOST_OPEN = 100  # runs that are not over, of which the journal is read
@@ -34,6 +35,7 @@ class RunList:
 class Catalogue:
     runs: Path
     _known: dict[str, _Known] = field(default_factory=dict)
+    _followed: dict[str, Followed] = field(default_factory=dict)  # runs that are not over
     _lock: Lock = field(default_factory=Lock)  # pages are made in threads
 
     def list(self, most: int = MOST_SHOWN) -> RunList:
@@ -60,6 +62,7 @@ class Catalogue:
             pass
         for name in self._known.keys() - there.keys():
             del self._known[name]
+            self._followed.pop(name, None)
         for name, changed_ns in there.items():
             known = self._known.get(name)
             if known is None or not known.over or known.changed_ns != changed_ns:
@@ -69,13 +72,30 @@ class Catalogue:
                     self._known.pop(name, None)
 
     def _overview(self, name: str, known: _Known) -> RunOverview | None:
-        if known.overview is None:
-            try:
+        try:
+            if not known.over:
+                return self._open(name, known)
+            if known.overview is None:
                 known.overview = run_overview(RunFolder(self.runs / name))
-            except OSError:
-                return None
-            known.over = known.overview.state in (RunState.FINISHED, RunState.DAMAGED)
+        except OSError:  # it is being removed
+            return None
         return known.overview
+
+    def _open(self, name: str, known: _Known) -> RunOverview:
+        """Of a run that is not over: only what its journal has since the last time is read."""
+        one = self._followed.setdefault(name, Followed(RunFolder(self.runs / name)))
+        owner = owner_of(one.folder.path)
+        owned = owner is not None and owner.works_on(one.folder.path)
+        if not owned and one.folder.results.exists():
+            known.over, known.overview = True, run_overview(one.folder)
+            return known.overview
+        one.take(one.look())
+        cells, began_s = len(one.run.cells), known.began_ns / 1e9
+        if one.wrong:
+            return RunOverview(name, RunState.DAMAGED, began_s, cells, 0, why=one.wrong)
+        state = RunState.RUNNING if owned else RunState.UNFINISHED
+        done = sum(cell.over for cell in one.run.cells.values())
+        return RunOverview(name, state, began_s, cells, done, owner=owner if owned else None)
 
 
 def _read(folder: Path, changed_ns: int) -> _Known | None:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from seatrial.record import RunFolder
 from seatrial.web import pages
-from seatrial.web.follow import Followers
+from seatrial.web.follow import Feed, Followers
 from seatrial.web.render import error_page
 from seatrial.web.site import Site
 
@@ -42,6 +42,8 @@ class _Stream(ABC):
         response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream; charset=utf-8"})
         response.headers["Content-Security-Policy"] = "default-src 'none'; frame-ancestors 'none'"
         await response.prepare(request)
+        if request.method == "HEAD":
+            return response
         task = asyncio.ensure_future(self._send(request, response))
         self._streams.add(task)
         try:
@@ -77,49 +79,65 @@ class RunEvents(_Stream):
         return await self._answer(request)
 
     async def _events(self, after: int) -> AsyncIterator[bytes]:
-        async with self._followers.follow(self._folder) as shared:
-            generation, wrong = shared.now.generation, ""
+        async with self._followers.follow(self._folder) as feed:
+            generation, wrong = feed.now.generation, ""
             while True:
-                now = shared.now
+                now = feed.now
                 if now.generation != generation or after > now.line:
                     yield event("reload", {}, now.line)
                     return
                 if now.line > after or now.wrong != wrong:
-                    yield event("parts", pages.live_parts(now, after), now.line)
+                    yield event("parts", feed.parts(after, pages.live_parts), now.line)
                     after, wrong = now.line, now.wrong
                 if now.run.finished:
                     yield event("reload", {}, now.line)
                     return
                 try:
-                    await asyncio.wait_for(shared.wait(), ALIVE_S)
+                    await asyncio.wait_for(feed.wait(), ALIVE_S)
                 except TimeoutError:
                     yield b": still here\n\n"
 
 
-class SiteEvents(_Stream):
-    """What runs now, of all runs; each event holds all of it."""
+class SiteFeed(Feed):
+    """What runs now, of all runs."""
 
-    def __init__(self, site: Site, streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]) -> None:
-        super().__init__(streams, headers)
+    every_s = SITE_EVERY_S
+
+    def __init__(self, site: Site) -> None:
+        super().__init__()
         self._site = site
+        self.parts: dict[str, str] = {}
+        self.number = -1  # of changes
+
+    async def _look(self) -> bool:
+        parts = await asyncio.to_thread(pages.home_parts, self._site)
+        if parts == self.parts:
+            return False
+        self.parts, self.number = parts, self.number + 1
+        return True
+
+
+class SiteEvents(_Stream):
+    """Each event holds all of it."""
+
+    def __init__(self, feed: SiteFeed, streams: "set[asyncio.Task[None]]", headers: Mapping[str, str]) -> None:
+        super().__init__(streams, headers)
+        self._feed = feed
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(request)
 
     async def _events(self, after: int) -> AsyncIterator[bytes]:
-        shown: dict[str, str] = {}
-        quiet_s = 0.0
-        while True:
-            parts = await asyncio.to_thread(pages.home_parts, self._site)
-            changed = {name: html for name, html in parts.items() if shown.get(name) != html}
-            if changed:
-                shown, after, quiet_s = parts, after + 1, 0.0
-                yield event("parts", changed, after)
-            elif quiet_s > ALIVE_S:
-                quiet_s = 0.0
-                yield b": still here\n\n"
-            await asyncio.sleep(SITE_EVERY_S)
-            quiet_s += SITE_EVERY_S
+        feed, shown = self._feed, -1
+        async with feed.followed():
+            while True:
+                if feed.number != shown:
+                    shown = feed.number
+                    yield event("parts", feed.parts, shown)
+                try:
+                    await asyncio.wait_for(feed.wait(), ALIVE_S)
+                except TimeoutError:
+                    yield b": still here\n\n"
 
 
 def event(name: str, data: Mapping[str, str], number: int) -> bytes:

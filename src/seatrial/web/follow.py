@@ -9,7 +9,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -83,15 +84,20 @@ def look_once(folder: RunFolder) -> Followed:
     return one
 
 
-class Shared:
-    """A run that clients follow, and its one reader."""
+class Feed(ABC):
+    """Something that clients follow, and its one reader, which looks again and again while there are any."""
 
-    def __init__(self, folder: RunFolder) -> None:
-        self.now = Followed(folder)
+    every_s = EVERY_S
+
+    def __init__(self) -> None:
         self.clients = 0
         self._changed = asyncio.Event()
         self._looking = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def _look(self) -> bool:
+        """Bring it up to date; whether anything is new."""
 
     async def wait(self) -> None:
         """Until there is news that comes after this call."""
@@ -99,45 +105,74 @@ class Shared:
 
     async def look(self) -> None:
         async with self._looking:
-            if self.now.take(await asyncio.to_thread(self.now.look)):
+            if await self._look():
                 self._changed.set()
                 self._changed = asyncio.Event()
 
     def start(self) -> None:
-        self._reader = self._reader or asyncio.create_task(self._read(), name=f"journal of {self.now.folder.run}")
+        self._reader = self._reader or asyncio.create_task(self._read())
 
     async def stop(self) -> None:
-        if self._reader:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+        reader, self._reader = self._reader, None  # at once: who comes while it ends has one of its own
+        if reader:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
 
     async def _read(self) -> None:
         while True:
+            await asyncio.sleep(self.every_s)
             await self.look()
-            await asyncio.sleep(EVERY_S)
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Kept up to date for as long as this is open."""
+        self.clients += 1
+        try:
+            await self.look()
+            self.start()
+            yield
+        finally:
+            self.clients -= 1
+            if not self.clients:
+                await self.stop()
+
+
+class RunFeed(Feed):
+    def __init__(self, folder: RunFolder) -> None:
+        super().__init__()
+        self.now = Followed(folder)
+        self._made: dict[int, dict[str, str]] = {}
+
+    async def _look(self) -> bool:
+        new = self.now.take(await asyncio.to_thread(self.now.look))
+        if new:
+            self._made = {}
+        return new
+
+    def parts(self, after: int, make: "Callable[[Followed, int], dict[str, str]]") -> dict[str, str]:
+        """What is different since a line, made once for all who are there."""
+        if after not in self._made:
+            self._made[after] = make(self.now, after)
+        return self._made[after]
 
 
 class Followers:
     """By run. Of one event loop."""
 
     def __init__(self) -> None:
-        self._shared: dict[str, Shared] = {}
+        self._feeds: dict[str, RunFeed] = {}
 
     @asynccontextmanager
-    async def follow(self, folder: RunFolder) -> AsyncIterator[Shared]:
+    async def follow(self, folder: RunFolder) -> AsyncIterator[RunFeed]:
         """The run, kept up to date for as long as this is open."""
-        one = self._shared.setdefault(folder.run, Shared(folder))
-        one.clients += 1
+        one = self._feeds.setdefault(folder.run, RunFeed(folder))
         try:
-            await one.look()
-            one.start()
-            yield one
+            async with one.followed():
+                yield one
         finally:
-            one.clients -= 1
             if not one.clients:
-                self._shared.pop(folder.run, None)
-                await one.stop()
+                self._feeds.pop(folder.run, None)
 
     @property
     def readers(self) -> int:
-        return len(self._shared)
+        return len(self._feeds)

@@ -52,7 +52,7 @@ def home(site: Site) -> Page:
         wrong=wrong,
         now=[_line(one) for one in found.now],
         past=[_line(one) for one in found.past],
-        there=found.there,
+        there=found.there - len(found.now),
         suites=suites,
         most=SHOWN,
         place=str(site.runs.name) if links.live else "",
@@ -65,7 +65,7 @@ def home_parts(site: Site) -> dict[str, str]:
     now, past = [_line(one) for one in found.now], [_line(one) for one in found.past]
     return {
         "now": part("home_parts.html.j2", "now_part", links, now),
-        "past": part("home_parts.html.j2", "past_part", links, past, found.there),
+        "past": part("home_parts.html.j2", "past_part", links, past, found.there - len(found.now)),
     }
 
 
