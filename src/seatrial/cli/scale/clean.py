@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from seatrial.kubernetes import Kubernetes
 
 
-@click.command()
+@click.command(short_help="Remove what `submit` made.")
 @FOLDER
 @access
 def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:

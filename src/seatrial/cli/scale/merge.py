@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PART = "driver"
 
 
-@click.command()
+@click.command(short_help="Judge scale trials that ran side by side as one.")
 @RUN
 @RUNS
 @click.option("--select", metavar="EXPR", help="Cells by id glob, axis=value or /hash; default: all of the run.")

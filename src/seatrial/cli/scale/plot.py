@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seatrial.report.runai.times import Joined, Row
 
 
-@click.command()
+@click.command(short_help="Write times.csv and a plot of both files.")
 @FOLDER
 @click.option("--plot", "plot_type", type=click.Choice(["general", "detailed"]), default="general", show_default=True)
 @click.option(

@@ -8,7 +8,7 @@ from seatrial.cli.options import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, namespace_of, on_cluster, project_option
 
 
-@click.command()
+@click.command(short_help="Write sampled.json: how far each workload is.")
 @FOLDER
 @TYPE
 @project_option("-p", "--project")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SHOWN = 5  # reasons of refusals
 
 
-@click.command()
+@click.command(short_help="Submit workloads, and write submitted.json.")
 @FOLDER
 @TYPE
 @click.option("-n", "--num-workloads", "count", type=click.IntRange(min=1), required=True, help="How many.")
