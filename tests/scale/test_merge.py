@@ -98,8 +98,12 @@ def test_what_a_driver_never_came_to_send_is_failed_and_unfinished(tmp_path: Pat
     lines = [Submission(number, 1.0, 1.0, 1.1, 1) for number in range(3)]
     (tmp_path / SUBMITTED).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in lines) + b'{"numb')
     (tmp_path / STAMPS).write_bytes(msgspec.json.encode(Stamp(0, "a", STARTED, 9.0)) + b"\n")
+    with open(tmp_path / STAMPS, "ab") as file:
+        file.write(b'{"canary":"1-7","at_s":61.0}\n{"canary":"1-8","at')
     alone = replace(WORK, count=5, classes=(WorkloadClass("job", {}, pods=1),))
     merged = merge([read_shard(tmp_path, alone)])
+    (started,) = [one for one in merged.stages if one.stage == STARTED]
+    assert (started.quantiles[-1].value, started.quantiles[-1].lower) == (None, 60.0)  # to the watch's last word
     assert (merged.whole.count, merged.whole.submitted, merged.whole.failed, merged.whole.unfinished) == (5, 3, 2, 4)
 
 

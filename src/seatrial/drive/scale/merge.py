@@ -6,6 +6,7 @@
    driver had made them all.
 3. Offered and sent rates of drivers that ran at the same time add up."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from seatrial.drive.scale.stages import (
     stage_figures,
 )
 from seatrial.drive.scale.submit import read_records
+from seatrial.job import Unreadable, decode
 from seatrial.job.scale import (
     DELETED_FILE,
     STAMPS,
@@ -37,6 +39,7 @@ from seatrial.job.scale import (
 )
 
 MOST_PROBLEMS = 5
+_END_BYTES = 65_536
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -62,9 +65,23 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     deletions = list(read_records(files / DELETED_FILE, Deletion))
     stamps = read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
-    end_s = max([*times, *(one.at_s for one in stamps)], default=0.0)
+    end_s = max([*times, *(one.at_s for one in stamps), _last_s(files / STAMPS)], default=0.0)
     gone = {one.number: one.intended_s for one in deletions if not one.problem}
     return Shard(work, submissions, stamps, gone, end_s)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    at_s: float
+
+
+def _last_s(stamps: Path) -> float:
+    """The last time in the file, also of what is no stage: how late the watch is was measured until it ended."""
+    with contextlib.suppress(FileNotFoundError), open(stamps, "rb") as file:
+        file.seek(max(0, stamps.stat().st_size - _END_BYTES))
+        for line in reversed(file.read().split(b"\n")[:-1]):
+            with contextlib.suppress(Unreadable):
+                return decode(line, _Line).at_s
+    return 0.0
 
 
 def merge(shards: Iterable[Shard]) -> Merged:
