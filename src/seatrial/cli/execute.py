@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seatrial.cli.copies import copied
+from seatrial.cli.notify import notified
 from seatrial.cli.options import fail, planned
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _Both:
         self._live.update(cell, state, progress)
 
 
-def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -> int:
+def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, notify: str = "") -> int:
     """Run to the end; the exit code."""
     import asyncio
 
@@ -72,6 +73,7 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False) -
     bounds = {cell.benchmark: cell.bounds for cell in plan.cells if cell.bounds}
     results = _keep(folder, results, history, bounds, bool(prepared.options.against))
     _tell(folder, results)
+    notified(notify, results)
     code = _strictly(results, history) if prepared.options.strict else results.exit_code
     return copied(folder, prepared.options.out, code)
 
@@ -170,10 +172,13 @@ def opened(folder: "RunFolder") -> "PreparedRun":
         fail(str(error), ExitCode.INFRA)
 
 
-def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
+def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: str = "") -> None:
     """Another process, in a session of its own, takes the run up; what it would have printed is in the run folder."""
     from seatrial.record import owner_of
 
+    # Not as options: an address may hold a password, and options are for everybody to see.
+    given = {"SEATRIAL_HISTORY": history or "", "SEATRIAL_NOTIFY": notify}
+    environment = {**os.environ, **{name: value for name, value in given.items() if value}}
     path = prepared.folder.path / "console.txt"
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as console:
         process = subprocess.Popen(
@@ -182,7 +187,7 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None) -> None:
             stdout=console,
             stderr=console,
             start_new_session=True,
-            env={**os.environ, "SEATRIAL_HISTORY": history} if history else os.environ,  # it may hold a password
+            env=environment,
         )
     until_s = time.monotonic() + BEGIN_S
     # Whoever attaches from now on watches it, instead of taking it away from a process that is just about to begin.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from seatrial.cli.notify import NOTIFY_NOW, checked_notify, notified
 from seatrial.cli.options import AGAINST, RUN, RUNS, cells_of, compared_with, fail, find
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.command()
 @RUN
 @AGAINST
+@NOTIFY_NOW
 @RUNS
 @click.option("--cell", metavar="CELL", help="All that is known of it: an id, a glob, axis=value or /hash.")
 @click.option("-v", "--verbose", is_flag=True, help="All that is known of each cell that did not pass.")
@@ -35,6 +37,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 def command(
     run: str,
     against: str | None,
+    notify: str | None,
     runs: Path,
     cell: str | None,
     verbose: bool,
@@ -49,12 +52,13 @@ def command(
     """Show RUN (an id, its beginning, a path, the URL of a copy, or `last`): what passed, what failed and why; with
     --cell only of those cells, and all of it.
 
-    Ends with 0 when it could be shown, whatever the run's verdict is.
+    Ends with 0 when it could be shown, whatever the run's verdict is; with 3 when --notify reached nobody.
     """
     import msgspec
 
     from seatrial.report.results import ResultsError, read_results
 
+    notify = checked_notify(notify)
     found = find(runs, run)
     folder = found.path
     if not found.results.exists():
@@ -98,7 +102,9 @@ def command(
         from seatrial.report.export.metrics import render_openmetrics
 
         _write(openmetrics, render_openmetrics(results).encode(), whole=True)
-    if not (as_json or junit or markdown or html or csv or ctrf or openmetrics):
+    if notify and not notified(notify, results):
+        raise SystemExit(3)
+    if not (as_json or junit or markdown or html or csv or ctrf or openmetrics or notify):
         from seatrial.report.terminal.summary import print_cells, print_summary
 
         if cell is not None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from seatrial.cli.notify import NOTIFY, checked_notify
 from seatrial.cli.options import AGAINST, HISTORY, RUNS, check_cost, compared_with, fail, history_at, plan_of, selecting
 
 
@@ -27,6 +28,7 @@ from seatrial.cli.options import AGAINST, HISTORY, RUNS, check_cost, compared_wi
 )
 @click.option("--strict", is_flag=True, help="A figure without bounds, or a regression inside them, ends with 1, too.")
 @AGAINST
+@NOTIFY
 @HISTORY
 @RUNS
 def command(
@@ -40,6 +42,7 @@ def command(
     out: str,
     strict: bool,
     against: str | None,
+    notify: str | None,
     runs: Path,
     history: str | None,
     select: tuple[str, ...],
@@ -59,6 +62,7 @@ def command(
     from seatrial.suite import SuiteError
 
     out = checked_out(out)
+    notify = checked_notify(notify)
     before = compared_with(runs, against) if against else None
     suite_read, plan = plan_of(suite, runs, select, tag, pairwise, repeat, failed, history, target)
     max_cost = suite_read.max_cost if max_cost is None else max_cost
@@ -76,6 +80,6 @@ def command(
     if out:
         begin_copy(prepared.folder, out)
     if detach:
-        detached(prepared, runs, history)
+        detached(prepared, runs, history, notify)
         return
-    raise SystemExit(execute(prepared, history_at(runs, history)))
+    raise SystemExit(execute(prepared, history_at(runs, history), notify=notify))
