@@ -145,6 +145,11 @@ def test_its_stages_are_shown_with_what_is_not_known_of_them() -> None:
     }  # fmt: skip
     assert (curve.kind, curve.rows) == ("series", [])
     assert ["rate sent", 20.0, "1/s"] in measured.rows
+    mixed = msgspec.structs.replace(WHOLE, mix={"gang": 2, "single": 98}, deleted=5, waited_s=1.5)
+    exhibits = check_scale(observed(mixed), Exit(Outcome.EXITED, 0), ()).exhibits
+    (measured,) = [one for one in exhibits if one.title == "How it was measured"]
+    assert ["made of gang", 2, ""] in measured.rows
+    assert ["waited before trying again, in all", 1.5, "s"] in measured.rows
 
 
 def test_bounds_pass_and_fail() -> None:
@@ -186,6 +191,13 @@ def test_a_driver_that_reported_nothing_or_left_something_never_passes() -> None
     assert verdicts(failed)["driver"] is Verdict.FAILED
     garbage = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0, notes=[{"note": "whole", "count": "x"}])
     assert verdicts(garbage)["records"] is Verdict.INFRA
+
+
+def test_churn_that_could_not_delete_fails() -> None:
+    churned = msgspec.structs.replace(WHOLE, deleted=5)
+    assert verdicts(observed(churned))["churn"] is Verdict.PASSED
+    assert verdicts(observed(msgspec.structs.replace(churned, not_deleted=1)))["churn"] is Verdict.FAILED
+    assert "churn" not in verdicts(observed())
 
 
 def limit(low: float, high: float, late: bool = False) -> dict[str, Any]:

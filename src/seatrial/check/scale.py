@@ -47,6 +47,8 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(_limit(step, limit))
     else:
         findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
+    if whole.deleted or whole.not_deleted:
+        findings.append(_churn(step, whole))
     if slo:
         findings.append(_promise(step, whole))
     findings.append(_clean(step))
@@ -67,6 +69,13 @@ def _limit_exhibits(found: FoundLimit | None) -> list[Exhibit]:
     rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.late] for one in found.tries]
     units = {"rate": "1/s", "sent": "1/s"}
     return [Exhibit("table", "Rates that were tried", ["rate", "sent", "bounds", "driver late"], rows, units)]
+
+
+def _churn(step: ObservedStep, whole: WholeScale) -> Finding:
+    if not whole.not_deleted:
+        return passed(step, "churn", f"{whole.deleted} workloads were deleted and replaced")
+    message = f"{whole.not_deleted} of {whole.deleted + whole.not_deleted} workloads could not be deleted"
+    return failed(step, "churn", "refused", message, "; ".join(whole.problems))
 
 
 def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
@@ -190,5 +199,7 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
         ["watch lag, p50", whole.lag_p50_s, "s"],
         ["watch lag, p99", whole.lag_p99_s, "s"],
         ["answers that were no success", whole.refused, ""],
+        ["waited before trying again, in all", whole.waited_s, "s"],
+        *([f"made of {name}", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
     ]
     return [*found, Exhibit("table", "How it was measured", ["what", "value", "unit"], measured)]

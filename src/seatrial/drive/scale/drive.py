@@ -215,13 +215,14 @@ class _Scale:
                     stages.append(figures)
         made = [one for one in submissions.values() if one.sent_s is not None]
         late = lateness(submissions.values())
+        everything: list[Submission | Deletion] = [*submissions.values(), *self._deleted.all.values()]
         whole = WholeScale(
             count=len(planned),
             submitted=sum(one.acknowledged_s is not None for one in submissions.values()),
             failed=failed_workloads(submissions, reached),
             unfinished=len(planned) - len({*reached.times[work.until], *gone} & submissions.keys()),
             refused=sum(len(one.refusals) for one in submissions.values()),
-            problems=sorted({one.problem for one in submissions.values() if one.problem})[:MOST_PROBLEMS],
+            problems=sorted({one.problem for one in everything if one.problem})[:MOST_PROBLEMS],
             rate=rate_of(one.sent_s for one in made if one.sent_s is not None),
             offered_rate=rate_of(one.intended_s for one in submissions.values()),
             late_p99_s=share_of(late, 0.99),
