@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench lock clean packages
+.PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench screenshots lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
+	@echo "make screenshots  a picture of each page of the report, into runs/screenshots"
 	@echo "make bench     every figure beside the peer it is compared with"
 
 setup: .venv/.complete
@@ -95,6 +96,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture
+
+# README's picture among them; of runs of the demos, too, where there are any in runs/.
+screenshots: setup packages
+	@PYTHONPATH=tests/report:. $(BIN)/python tests/report/screenshots.py
 
 bench: setup
 	@for bench in bench/[a-z]*.py; do echo; echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

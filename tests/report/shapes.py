@@ -11,6 +11,7 @@ from seatrial.record.history import PastResult, RunPast
 from seatrial.report.trend.since import with_news
 
 NIGHTS = 18
+STARTED_S = 1_794_818_040.0  # 16 Nov 2026 08:34 UTC
 MACHINES = ("A100-40x1", "A100-80x8", "H100-80x1", "H100-80x8", "L4-24x1", "MI300x8")
 RUNTIMES = ("torch-2.8-cu128", "torch-2.9-cu130", "jax-0.10-cuda", "tf-2.20-cuda", "torch-2.9-rocm7")
 MODELS = (
@@ -56,7 +57,7 @@ def many(number: int = 5_000) -> RunResults:
 
 def _past(cells: list[CellResult]) -> RunPast:
     """Nights before it: as bad as it is, but for the driver, which was not too old then."""
-    nights = [(f"release-2026.11-{night}", sample.STARTED_S - (NIGHTS - night) * 86_400.0) for night in range(NIGHTS)]
+    nights = [(f"release-2026.11-{night}", STARTED_S - (NIGHTS - night) * 86_400.0) for night in range(NIGHTS)]
     past = RunPast({}, {}, {})
     for number, cell in enumerate(cells):
         new = cell.attempts[-1].headline == DRIVER
@@ -97,7 +98,7 @@ def _said(axes: dict[str, str], digest: int) -> tuple[Verdict, str]:
 def _cell(axes: dict[str, str], place: int, planted: str | None = None) -> CellResult:
     digest = int(hashlib.sha256("".join(axes.values()).encode()).hexdigest(), 16)
     verdict, said = _said(axes, digest) if planted is None else (Verdict.FAILED if planted else Verdict.PASSED, planted)
-    began, took = sample.STARTED_S + place * 1.3, 3 + digest % 97 / 30
+    began, took = STARTED_S + place * 1.3, 3 + digest % 97 / 30
     stages = [
         StageTime(Stage.CREATED, began, "submitter"),
         StageTime(Stage.STARTED, began + 0.7, "supervisor", 0.01),
@@ -131,7 +132,10 @@ def _cell(axes: dict[str, str], place: int, planted: str | None = None) -> CellR
 
 def _results(suite: str, cells: list[CellResult], holes: list[Hole]) -> RunResults:
     made = sample.results(suite, Verdict.FAILED, cells, holes, run=f"{suite}-20261116-083400-a48f")
-    return RunResults(**{name: getattr(made, name) for name in made.__struct_fields__} | {"causes": find_causes(cells)})
+    return RunResults(
+        **{name: getattr(made, name) for name in made.__struct_fields__}
+        | {"causes": find_causes(cells), "started_s": STARTED_S}
+    )
 
 
 def long_log(lines: int = 100_000, error: int = 51_163) -> str:

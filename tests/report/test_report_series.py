@@ -51,13 +51,13 @@ from seatrial.report.trend.series import (
 def render_series(made: RunSeries) -> str:
     """The figures of a page, and the piece of each."""
     figures = run_figures(sample.results("s", Verdict.PASSED, [], []), made)
-    lines = [line for table in figures.tables for line in table.lines]
+    lines = figures.lines
     pieces = [macro("figures.html.j2", "figure_fragment")(line.key, line, figure_facts(line.view)) for line in lines]
     return "".join(str(piece) for piece in (macro("figures.html.j2", "all_figures")(figures), *pieces))
 
 
 def spark(view: SeriesView) -> Spark:
-    return run_figures(sample.results("s", Verdict.PASSED, [], []), RunSeries("r", [view], [])).tables[0].lines[0].spark
+    return run_figures(sample.results("s", Verdict.PASSED, [], []), RunSeries("r", [view], [])).lines[0].spark
 
 
 def series(values: list[float], name: str = "llama", better: str = "lower", **of_points: dict[int, Any]) -> Series:

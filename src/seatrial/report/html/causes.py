@@ -91,7 +91,9 @@ def thumbnail(grid: TrialGrid) -> Thumbnail | None:
 def sentence(results: RunResults) -> str:
     """What the run came to, where nothing needs attention."""
     total = count(len(results.cells), "cell")
-    if not results.cells:
-        return "Nothing was run"
     done = sum(cell.done for cell in results.cells)
-    return f"All of {total} are as they should be" if done == len(results.cells) else f"{done} of {total} were done"
+    if not done:
+        return "Nothing was run"
+    if done < len(results.cells):
+        return f"{done} of {total} were done, and are as they should be"
+    return "The one cell is as it should be" if done == 1 else f"All {total} are as they should be"

@@ -27,6 +27,7 @@ SPARK_WIDTH, SPARK_HEIGHT = 270, 20
 GAUGE_WIDTH = 100
 GAUGE_SPAN = 1.6  # of a gauge, in bounds: what is further out stands at its end
 MOST_DOTS = 120
+MOST_LINES = 24  # in sight; a group is never cut
 MOST_GROUPS = 3  # sentences of what moved together
 MOST_CHANGES = 9
 REPEAT = "repeat"
@@ -57,7 +58,7 @@ class Gauge:
 class FigureLine:
     view: SeriesView
     key: str  # of the piece with all that is known of it
-    names: list[str]  # values of the axes of its table
+    name: str  # values of the axes of its group
     cell: str  # hash of a cell of the run that it is of
     last: str
     off: str  # from the centre of its bounds, or from the run before
@@ -70,24 +71,35 @@ class FigureLine:
 
 
 @dataclass(frozen=True)
-class FigureTable:
+class FigureGroup:
+    """One figure of one trial, a line for each of its cells."""
+
     title: str
-    axes: list[str]
-    period: str
+    axes: str
     lines: list[FigureLine]
     within: str
+
+    @property
+    def number(self) -> int:
+        return len(self.lines)
+
+    @property
+    def state(self) -> str:
+        return next((line.state for line in self.lines if line.state != "passed"), "passed")
 
 
 @dataclass(frozen=True)
 class Figures:
-    tables: list[FigureTable]
+    groups: list[FigureGroup]  # those that need somebody first
+    more: list[FigureGroup]  # that are not in sight at once
+    period: str
     moved: list[str]  # what moved together, the newest first
     left_out: int
     precision: str
 
     @property
-    def number(self) -> int:
-        return sum(len(table.lines) for table in self.tables)
+    def lines(self) -> list[FigureLine]:
+        return [line for group in (*self.groups, *self.more) for line in group.lines]
 
 
 def run_figures(results: RunResults, made: RunSeries) -> Figures:
@@ -98,11 +110,23 @@ def run_figures(results: RunResults, made: RunSeries) -> Figures:
     for number, view in enumerate(made.series):
         if view.points:
             groups.setdefault((view.trial, series_title(view)), []).append((number, view))
-    tables = [_table(f"{trial}: {title}", views, cells) for (trial, title), views in groups.items()]
-    tables.sort(key=lambda table: all(line.state == "passed" for line in table.lines))
+    made_groups = [_group(f"{trial}: {title}", views, cells) for (trial, title), views in groups.items()]
+    made_groups.sort(key=lambda group: group.state == "passed")
+    shown: list[FigureGroup] = []
+    while made_groups and (not shown or sum(len(group.lines) for group in shown) < MOST_LINES):
+        shown.append(made_groups.pop(0))
     timed = one_day(made.series)
     moved = [change_group_text(group, timed) for group in made.together[:MOST_GROUPS]]
-    return Figures(tables, moved, made.left_out, precision_text(made.precision) if made.precision else "")
+    precision = precision_text(made.precision) if made.precision else ""
+    return Figures(shown, made_groups, _period(made.series), moved, made.left_out, precision)
+
+
+def _period(views: list[SeriesView]) -> str:
+    points = [point for view in views for point in view.points]
+    if not points:
+        return ""
+    runs = count(len({point.run for point in points}), "run")
+    return f"{runs}, {period_text(min(point.at_s for point in points), max(point.at_s for point in points))}"
 
 
 def figure_facts(view: SeriesView) -> list[str]:
@@ -119,18 +143,14 @@ def figure_facts(view: SeriesView) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def _table(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellResult]) -> FigureTable:
-    views = [view for _, view in numbered]
-    axes = _varying([cells[view.benchmark].axes for view in views if view.benchmark in cells])
+def _group(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellResult]) -> FigureGroup:
+    axes = _varying([cells[view.benchmark].axes for _, view in numbered if view.benchmark in cells])
     lines = [_line(number, view, axes, cells.get(view.benchmark)) for number, view in numbered]
     lines.sort(key=lambda line: (line.state == "passed", not line.since))
     bounded = [line for line in lines if line.gauge is not None]
     inside = sum(not line.gauge.out for line in bounded if line.gauge is not None)
-    points = [point for view in views for point in view.points]
-    runs = count(len({point.run for point in points}), "run")
-    period = period_text(min(point.at_s for point in points), max(point.at_s for point in points))
     within = f"{inside} of {len(bounded)} within bounds" if bounded else "no bounds yet"
-    return FigureTable(title, axes, f"{runs}, {period}", lines, within)
+    return FigureGroup(title, " · ".join(axes), lines, within)
 
 
 def _varying(found: list[dict[str, str]]) -> list[str]:
@@ -147,11 +167,11 @@ def _line(number: int, view: SeriesView, axes: list[str], cell: CellResult | Non
     state = "slower" if view.regression or (gauge and gauge.out and not _better(view)) else "passed"
     if gauge and gauge.out and _better(view):
         state = "faster"
-    named = [cell.axes.get(axis, "") for axis in axes] if cell and axes else []
+    named = [cell.axes.get(axis, "") or "–" for axis in axes] if cell else []
     return FigureLine(
         view=view,
         key=f"figure/{number}",
-        names=named if any(named) or axes else [view.benchmark],
+        name=" · ".join(named) or view.benchmark,
         cell=cell.hash if cell else "",
         last=figure_text(last, view.unit),
         off=_off(view),
@@ -185,7 +205,7 @@ def _since(change: LevelChange, timed: bool) -> str:
 def _off(view: SeriesView) -> str:
     """To the centre of its bounds; without one to the run before."""
     last = view.points[-1].value
-    centre = view.bound.center if view.bound else None
+    centre = view.bound.center if view.bound and bound_levels(view) else None
     if centre is None and len(view.points) > 1:
         centre = view.points[-2].value
     return percent_text(last / centre - 1) if centre else ""

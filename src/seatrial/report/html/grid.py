@@ -179,7 +179,8 @@ def cell_spot(cells: list[CellResult]) -> Spot:
     cell = cells[0]
     took = cell.attempts[-1].seconds if cell.attempts else None
     label = ("newly " if newly_bad(cell) else "") + cell.verdict.value + (", flaky" if cell.flaky else "")
-    label += f": {headline_of(cell)}" if not cell.verdict.good else f" {duration_text(took)}" if took else ""
+    said = headline_of(cell)
+    label += f": {said}" if said else f" {duration_text(took)}" if took else ""
     if len(cells) > 1:
         bad = sum(not one.verdict.good for one in cells)
         label = f"worst of {len(cells)}, {bad} bad: {label}"

@@ -80,6 +80,7 @@ class CellInspector:
     strip: list[StripMark]
     evidence: list[Evidence]
     steps: list[StepRow]
+    quiet: list[StepRow]  # checks that passed, and have no time of their own
     total: str
     peak: str
     attempts: list[AttemptRow]
@@ -138,7 +139,8 @@ def inspect_cell(
         news=cell_news_text(cell),
         strip=cell_strip(results, cell),
         evidence=_evidences(bad_findings(cell.findings), view, log_pages),
-        steps=steps,
+        steps=[row for row in steps if not _quiet(row)],
+        quiet=[row for row in steps if _quiet(row)],
         total=duration_text(view.seconds),
         peak=size_text(view.peak_memory_bytes),
         attempts=[_attempt(one) for one in cell.attempts],
@@ -256,6 +258,10 @@ def _steps(view: CellView) -> list[StepRow]:
         )
         seen.add(finding.step)
     return rows
+
+
+def _quiet(row: StepRow) -> bool:
+    return row.verdict == Verdict.PASSED and not row.took and not row.width
 
 
 def _links(view: CellView, log_pages: bool) -> tuple[list[Link], int]:

@@ -36,7 +36,7 @@ class Lanes:
     lanes: list[Lane]
     began: str
     took: str
-    ticks: list[tuple[float, str]]
+    ticks: list[str]
 
 
 Span = tuple[float, float, float, CellResult, AttemptResult]  # queued, started, finished
@@ -58,7 +58,7 @@ def run_lanes(results: RunResults) -> Lanes | None:
     first, last = min(span[0] for span in spans), max(span[2] for span in spans)
     scale = WIDTH / max(last - first, 1e-9)
     lanes = [_lane(place, sorted(some, key=lambda span: span[:3]), first, scale) for place, some in places.items()]
-    ticks = [(round(WIDTH * part / 4, 1), duration_text((last - first) * part / 4)) for part in range(5)]
+    ticks = [duration_text((last - first) * part / 4) for part in range(5)]
     return Lanes(lanes, clock_text(first, "%Y-%m-%d %H:%M:%S UTC"), duration_text(last - first), ticks)
 
 

@@ -151,8 +151,7 @@ class RunPage:
 
     @cached_property
     def _figure_lines(self) -> dict[str, FigureLine]:
-        tables = self.figures.tables if self.figures else []
-        return {line.key: line for table in tables for line in table.lines}
+        return {line.key: line for line in self.figures.lines} if self.figures else {}
 
     @cached_property
     def _packages(self) -> Packages:

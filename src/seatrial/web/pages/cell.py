@@ -48,7 +48,7 @@ def cell(site: Site, suite: str, name: str) -> Page:
 def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
     views = [with_bound(with_changes(one)) for one in site.history.filled(names, POINTS)]
     nothing = RunResults(VERSION, "", "", Verdict.PASSED, [])
-    return [line for table in run_figures(nothing, RunSeries("", views, [])).tables for line in table.lines]
+    return run_figures(nothing, RunSeries("", views, [])).lines
 
 
 def _folders(runs: Path, past: list[PastCell]) -> set[str]:
