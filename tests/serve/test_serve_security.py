@@ -117,6 +117,22 @@ async def test_names_of_this_machine_are_taken(client: Client, host: str) -> Non
     assert status(await raw(client, asked("/", host=host))) == 200
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+async def test_a_log_that_is_none_is_nowhere_in_the_report(runs: Path, kind: str) -> None:
+    folder = await finished_run(runs, "nightly-1", [cell_result("train", 1, Verdict.FAILED)])
+    secret, path = runs.parent / "secret.txt", folder.attempt("00000001", 1) / "log.txt"
+    secret.write_text(SECRET)
+    path.unlink()
+    path.symlink_to(secret) if kind == "link" else os.mkfifo(path)
+    async with serving(runs) as client:
+        for address in ("/r/nightly-1", "/r/nightly-1/piece/cell/00000001", "/r/nightly-1/piece/view/cells"):
+            answer = await client.get(address)
+            assert answer.status == 200
+            assert SECRET not in answer.text
+        for address in ("/log/nightly-1/00000001/1", "/r/nightly-1/file/cells/00000001/1/log.html"):
+            assert (await client.get(address)).status == 404
+
+
 async def test_a_request_without_a_host_is_refused(client: Client) -> None:
     assert status(await raw(client, b"GET / HTTP/1.0\r\n\r\n")) in (400, 421)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from seatrial.job import CellResult, Observation, ObservedStep, Unreadable, read_json
+from seatrial.job import CellResult, Observation, ObservedStep, Unreadable, opened_regular, read_json
 
 LOG_TAIL_BYTES = 6_000
 
@@ -101,8 +101,9 @@ class CellView:
 
 
 def _tail(path: Path) -> str:
+    """Of what a job could have replaced by a link or a pipe: nothing."""
     try:
-        with path.open("rb") as file:
+        with opened_regular(path) as found, open(found, "rb", closefd=False) as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - LOG_TAIL_BYTES))
             text = file.read(LOG_TAIL_BYTES).decode("utf-8", "replace")
