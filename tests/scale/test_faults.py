@@ -73,6 +73,16 @@ async def test_a_storm_of_429_is_waited_out_and_stays_visible(tmp_path: Path) ->
         assert one.waited_s > 0, "the time that the server asked for"
 
 
+async def test_workloads_of_a_round_of_a_search_carry_its_label(tmp_path: Path) -> None:
+    async with serving(Stub()) as stub, place(stub, tmp_path) as (made, plan, sender, _):
+        await made.check()
+        planned = plan.round(3)[:2]
+        await sender.open_loop(planned, [0.0, 0.0], time.monotonic())
+    labels = [one["metadata"]["labels"] for name, one in stub.objects.items() if name != "p-0"]
+    assert [one["seatrial/phase"] for one in labels] == ["round-3", "round-3"]
+    assert [one["seatrial/workload"] for one in labels] == [str(one.number) for one in planned]
+
+
 async def test_what_the_server_asks_for_is_waited(tmp_path: Path) -> None:
     asked: Counter[str] = Counter()
     async with serving(refusing({"all": [], "p-7": [429]}, asked, "1")) as stub, place(stub, tmp_path) as found:

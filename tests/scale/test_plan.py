@@ -11,7 +11,7 @@ from seatrial.drive.scale.place import NotMade
 from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.drive.scale.submit import Records, Submitter
 from seatrial.job.arrivals import Arrivals
-from seatrial.job.scale import Beside, Churn, Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.job.scale import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import Attempt
 
 SINGLE, GANG = WorkloadClass("single", {}, weight=8), WorkloadClass("gang", {}, pods=8, weight=2)
@@ -40,6 +40,21 @@ def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:
     assert {one.of.name for one in more.background} == {"gang"}
     numbers = [one.number for one in (*more.background, *more.fill, *more.measured, *more.churned)]
     assert numbers == list(range(5 + 10 + 1000 + 20)), "each number once"
+
+
+def test_a_template_says_its_own_namespace_unless_the_trial_does() -> None:
+    one = WorkloadClass("one", {"metadata": {"namespace": "runai-a"}})
+    assert {planned.namespace for planned in Plan(work(classes=(one, GANG), count=50)).measured} == {"runai-a", ""}
+    assert {planned.namespace for planned in Plan(work(classes=(one,), namespaces=("b",))).samples()} == {"b"}
+
+
+def test_a_search_has_a_sample_of_everything_that_its_rounds_make() -> None:
+    plan = Plan(work(namespaces=("a", "b"), find=Find(())))
+    assert plan.measured == []
+    rounds = [*plan.round(0), *plan.round(1)]
+    assert [one.number for one in rounds] == list(range(2000))
+    assert {(one.of.name, one.namespace) for one in rounds} == {(one.of.name, one.namespace) for one in plan.samples()}
+    assert {one.phase for one in rounds} == {"round-0", "round-1"}
 
 
 def test_churn_deletes_the_oldest_that_is_there() -> None:

@@ -43,7 +43,8 @@ async def cluster_place(driver: Driver, work: ScaleWork, plan: Plan) -> AsyncIte
         access = replace(access, namespace=options.namespace or access.namespace)
         async with contextlib.AsyncExitStack() as opened:
             client = await opened.enter_async_context(Kubernetes(access, at_once=work.at_once))
-            others = tuple(one for one in work.namespaces if one != access.namespace)
+            wanted = dict.fromkeys(one.namespace for one in plan.samples() if one.namespace)
+            others = tuple(one for one in wanted if one != access.namespace)
             mine: dict[str, Belongings] = {}
             for namespace in (access.namespace, *others):  # the first, in which `reap` looks, names the others
                 elsewhere = () if mine else others
@@ -82,18 +83,17 @@ class ClusterPlace:
 
     async def check(self) -> None:
         """Templates that the server refuses are told before the first one is sent: one of each, in each namespace."""
-        first: dict[tuple[str, str], Planned] = {}
-        for one in self._plan.all.values():
-            first.setdefault((one.of.name, one.namespace), one)
         for of in self._plan.classes:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
-        for place, one in first.items():
-            self._manifests[place] = orjson.dumps(self._own(one.of, one.namespace))
+        for one in self._plan.samples():
+            self._manifests[one.of.name, one.namespace] = orjson.dumps(self._own(one.of, one.namespace))
             await self._try(one)
 
     def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
         """With a label on the workload and on its pods that says which one it is."""
-        made = self._mine[namespace or self._home].own(of.manifest, self._resources[of.name])
+        namespace = namespace or self._home
+        metadata = {**(of.manifest.get("metadata") or {}), "namespace": namespace}
+        made = self._mine[namespace].own({**of.manifest, "metadata": metadata}, self._resources[of.name])
         made["metadata"]["name"] = NAME
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}

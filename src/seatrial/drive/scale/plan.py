@@ -36,6 +36,14 @@ class Plan:
         """The workloads of one rate of a search."""
         return self._make(f"round-{number}", self._work.count, self._work.classes)
 
+    def samples(self) -> list[Planned]:
+        """One of each class for each of its namespaces."""
+        return [Planned(0, MEASURED, of, namespace) for of in self.classes for namespace in self._namespaces(of)]
+
+    def _namespaces(self, of: WorkloadClass) -> tuple[str, ...]:
+        """Those of the trial, else that of the template."""
+        return self._work.namespaces or ((of.manifest.get("metadata") or {}).get("namespace", ""),)
+
     def replacements(self) -> list[tuple[Planned, Planned]]:
         """What churn deletes, the oldest first, and what it makes in its place."""
         return list(zip([*self.measured, *self.churned], self.churned, strict=False))
@@ -52,8 +60,10 @@ class Plan:
         """By weight and by chance; a phase has a chance of its own, so that one more changes no other."""
         chance = random.Random(f"{self._work.seed} {phase}")
         chosen = chance.choices(classes, [one.weight for one in classes], k=count)
-        namespaces = self._work.namespaces or ("",)
         first, self._next = self._next, self._next + count
-        made = [Planned(first + at, phase, of, namespaces[at % len(namespaces)]) for at, of in enumerate(chosen)]
+        among = {of.name: self._namespaces(of) for of in classes}
+        made = [
+            Planned(first + at, phase, of, among[of.name][at % len(among[of.name])]) for at, of in enumerate(chosen)
+        ]
         self.all.update((one.number, one) for one in made)
         return made
