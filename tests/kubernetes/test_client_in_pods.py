@@ -170,10 +170,13 @@ def check(text: list[bytes], lines: int) -> None:
 async def test_the_log_of_a_pod_is_whole_over_a_way_that_is_cut(client: Kubernetes) -> None:
     async with cutting(client.access) as cutter, Kubernetes(cutter.access) as far:
         async with running(client, WRITER % 20_000, phase="Succeeded") as pod:
-            cutter.least_bytes, cutter.most_bytes = 100_000, 200_000
-            text = b"".join([block async for block in far.pod(pod.name).log()])
+            text = b""
+            async for block in far.pod(pod.name).log():
+                if not text:
+                    cutter.cut()
+                text += block
             check(text.splitlines(keepends=True), 20_000)
-        assert cutter.cuts >= 1
+        assert cutter.cuts == 1
 
 
 async def test_a_right_that_is_missing_for_a_command_is_named(client: Kubernetes) -> None:
@@ -184,7 +187,7 @@ async def test_a_right_that_is_missing_for_a_command_is_named(client: Kubernetes
         ):
             await jane.pod(pod.name).run(["true"])
         with pytest.raises(Forbidden, match=r"the right to get pods/log"):
-            [line async for line in jane.pod(pod.name).logs(follow=True)]
+            [line async for line in jane.pod(pod.name).log()]
         async with jane.pod(pod.name).forward(80) as forward:
             assert await get(forward.host, forward.port, "/") == 0
             assert "pods/portforward in namespace default is missing" in forward.problems[0]

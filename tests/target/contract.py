@@ -539,10 +539,13 @@ exec python3 server.py"""
                 await target.remove(asking)
             await asyncio.gather(*map(target.remove, handles))
 
-    async def test_16_a_port_is_reached_from_a_process_that_knows_no_more_than_the_handle(self, site: Site) -> None:
+    async def test_16_and_17_a_port_is_reached_from_a_process_that_knows_no_more_than_the_handle(
+        self, site: Site
+    ) -> None:
         async with opened(site) as target:
             handle = await target.submit(site.server("known"), {})
             await until_ready(target, handle)
+            assert await target.addresses(handle, {}) == {}  # for who is elsewhere
         async with opened(site) as other:
             async with other.endpoint(handle, "http") as one, other.endpoint(handle, "http") as two:
                 assert await page(one) == await page(two) == "known"

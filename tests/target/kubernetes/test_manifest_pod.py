@@ -180,7 +180,7 @@ async def _outputs(client: Kubernetes, namespace: str, made: manifest.JobObjects
 
     outputs = []
     for pod in await seen(client, PODS, ended, into=PodObject, namespace=namespace, labels=labels):
-        logs = client.pod(pod.metadata.name, "trial", namespace=namespace).logs()
+        logs = client.pod(pod.metadata.name, "trial", namespace=namespace).log()
         outputs.append(b"".join([line async for line in logs]))
         assert pod.status.phase == "Succeeded", outputs[-1]
     return outputs
