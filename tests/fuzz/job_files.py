@@ -10,17 +10,20 @@ from typing import Any
 import msgspec
 
 from fuzz import mutate
-from fuzz.fuzzing import Kind
+from fuzz.fuzzing import Kind, Use
 from fuzz.seeds import ROOT, Seeds
 from seatrial import plugins
 from seatrial.agent.files import json_file, read_files, xplane
 from seatrial.agent.logs.reading import Reading
 from seatrial.agent.run.capture import Notes
 from seatrial.check import find_error
+from seatrial.drive.scale.merge import merge, read_shard
 from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt
 from seatrial.engine.result import result_of
 from seatrial.job import Exit, Observation, Outcome, Part, Place, decode, merged, read_records
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.scale import POD_CREATED, STAMPS, STARTED, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.record import RunFolder
 from seatrial.suite import Cell
 from seatrial.target.local.folders import JobFolder
@@ -71,6 +74,7 @@ def of_jobs(seeds: Seeds) -> Iterator[Kind]:
             lambda data, name=name: _job_folder(folder, name, data),
         )
     train = next(step.args for step in parts["train"].job.steps if step.kind == "train")
+    yield from _of_scale(seeds)
     yield Kind("logs", [LOG], mutate.log_text, lambda data: _log({**train, "hosts": 2}, data))
     yield Kind("notes", [b'{"note":"progress","text":"3 of 4"}\n{"note":"cell","cell":1}\n'], mutate.json_lines, _notes)
     broken = (read_files.Unreadable, xplane.BrokenProfile, json_file.BrokenJson)
@@ -136,3 +140,27 @@ def _log(train: dict[str, Any], data: bytes) -> object:
 def _notes(data: bytes) -> object:
     notes = Notes()
     return json.dumps([*notes.feed(data), *notes.flush()])
+
+
+def _of_scale(seeds: Seeds) -> Iterator[Kind]:
+    """What drivers of scale trials wrote, which is merged afterwards."""
+    folder = seeds.folder / "scale"
+    folder.mkdir(exist_ok=True)
+    submitted = [Submission(number, 1.0 + number, 1.0 + number, 1.5 + number, 2, (429,)) for number in range(3)]
+    stamps = [Stamp(number, "a", stage, 9.0, 8.0) for number in range(3) for stage in (POD_CREATED, STARTED)]
+    both = {
+        name: b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        for name, lines in ((SUBMITTED, submitted), (STAMPS, stamps))
+    }
+    work = ScaleWork("r", "c", 1, "p", (WorkloadClass("job", {}),), 3, Arrivals("rate", rate=1.0))
+
+    def reading(name: str) -> Use:
+        def use(data: bytes) -> object:
+            for each, content in both.items():
+                (folder / each).write_bytes(data if each == name else content)
+            return merge([read_shard(folder, work)])
+
+        return use
+
+    for name, data in both.items():
+        yield Kind(f"scale-{name.partition('.')[0]}", [data], mutate.log_text, reading(name), (ValueError,))

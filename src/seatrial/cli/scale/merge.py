@@ -42,7 +42,7 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     try:
         merged = merge_all(read_shard(_files(folder, cell), work) for cell, work in works.items())
     except ValueError as error:
-        fail(f"these trials are no parts of one: {error}; choose some with --select")
+        fail(f"these trials cannot be merged: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
     broken = broken_bounds(wanted, merged.whole, merged.stages)
     if as_json:
