@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 export UV_PROJECT_ENVIRONMENT := .venv
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench screenshots lock clean packages
+.PHONY: help setup demo picture demo-training demo-serving demo-scale cluster test test-cluster test-all test-user test-pythons fuzz check bench screenshots lock clean packages
 
 help:
 	@echo "make demo      a real matrix on this machine, and its report"
@@ -44,6 +44,11 @@ setup: .venv/.complete
 
 demo: setup
 	@DEMO_TOKEN=$${DEMO_TOKEN:-open-sesame} $(BIN)/seatrial run examples/demo/suite.yaml
+
+# The pictures of README.md and docs/reports.md, from a real run: what it prints, and its grid.
+picture: setup
+	@DEMO_TOKEN=$${DEMO_TOKEN:-open-sesame} FORCE_COLOR=1 COLUMNS=112 $(BIN)/seatrial run examples/demo/suite.yaml | $(BIN)/python docs/picture.py
+	@$(BIN)/seatrial report last --svg docs/grid.svg
 
 # The story of a regression, with a real training job; the first time it builds an environment with JAX.
 demo-training: setup

@@ -122,7 +122,7 @@ def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host/x", "https://", "host", "http://[", "http://host:99999999/", "http://h/ x"]
+    "url", ["ftp://host/x", "https://", "host", "http://[", "http://host:99999999/", "http://h/ x", "http://u:p@host/"]
 )
 def test_an_address_that_is_none_ends_before_anything_is_done(url: str, tmp_path: Path) -> None:
     made = CliRunner().invoke(report, [str(tmp_path), "--notify", url], env={"SEATRIAL_NOTIFY_SECRET": SECRET})

@@ -33,6 +33,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option(
     "--openmetrics", type=_FILE, metavar="FILE", help="Write metrics, for the textfile folder of a node exporter."
 )
+@click.option("--svg", type=_FILE, metavar="FILE", help="Draw the grid and the figures as one picture.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON (its schema is in the docs).")
 def command(
     run: str,
@@ -47,6 +48,7 @@ def command(
     csv: Path | None,
     ctrf: Path | None,
     openmetrics: Path | None,
+    svg: Path | None,
     as_json: bool,
 ) -> None:
     """Show RUN (an id, its beginning, a path, the URL of a copy, or `last`): what passed, what failed and why; with
@@ -102,9 +104,13 @@ def command(
         from seatrial.report.export.metrics import render_openmetrics
 
         _write(openmetrics, render_openmetrics(results).encode(), whole=True)
+    if svg:
+        from seatrial.report.export.picture import render_svg
+
+        _write(svg, render_svg(results, folder).encode("utf-8", "replace"))
     if notify and not notified(notify, results):
         raise SystemExit(3)
-    if not (as_json or junit or markdown or html or csv or ctrf or openmetrics or notify):
+    if not (as_json or junit or markdown or html or csv or ctrf or openmetrics or svg or notify):
         from seatrial.report.terminal.summary import print_cells, print_summary
 
         if cell is not None:
