@@ -25,7 +25,7 @@ help:
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
 	@echo "make check     ruff, mypy --strict, import contracts, vulture"
-	@echo "make screenshots  a picture of each page of the report, into runs/screenshots"
+	@echo "make screenshots  a picture of each page of the report and the dashboard, into runs/screenshots"
 	@echo "make bench     every figure beside the peer it is compared with"
 
 setup: .venv/.complete
@@ -105,6 +105,7 @@ check: setup
 # README's picture among them; of runs of the demos, too, where there are any in runs/.
 screenshots: setup packages
 	@PYTHONPATH=tests/report:. $(BIN)/python tests/report/screenshots.py
+	@PYTHONPATH=tests:. $(BIN)/python tests/serve/screenshots.py
 
 bench: setup
 	@for bench in bench/[a-z]*.py; do echo; echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,20 +65,27 @@ class Site:
             file.write(data)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    runs = tmp_path_factory.mktemp("served") / "runs"
-    runs.mkdir()
-    lines = asyncio.run(fill(runs))
+@contextmanager
+def served(runs: Path) -> Iterator[str]:
+    """The address of a dashboard in a process of its own."""
     argv = [SEATRIAL, "serve", "--port", "0", "--runs", runs]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             found = re.search(r"(http://127\.0\.0\.1:\d+)/", process.stdout.readline())
             assert found
-            yield Site(runs, found[1], lines)
+            yield found[1]
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    runs = tmp_path_factory.mktemp("served") / "runs"
+    runs.mkdir()
+    lines = asyncio.run(fill(runs))
+    with served(runs) as address:
+        yield Site(runs, address, lines)
 
 
 @pytest.fixture(scope="module")
