@@ -48,7 +48,7 @@ def command(
 
     past, options = history_at(runs, history), _options(runs, history)
     if public is not None:
-        _write(Site.of(runs, past, RecenterPreview(runs, past, options), ENDING, options), public)
+        _write(Site.of(runs, past, RecenterPreview(runs, past), ENDING), public)  # no path of this machine in them
         return
     site = Site.of(runs, past, RecenterPreview(runs, past, options), options=options)
     try:
