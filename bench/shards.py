@@ -39,11 +39,17 @@ def main(workloads: int) -> None:
     print(f"{'arrivals':10} {'drivers':>7} {'starts apart':>14} {'p50':>8} {'p99':>8}")
     for shape in ("rate", "poisson"):
         for drivers, apart_s in ((1, 0.0), (4, 0.0), (4, 0.0004), (4, 0.5), (16, 0.5)):
-            p50, p99 = np.quantile(_waits(_arrivals(shape, drivers, apart_s)), (0.5, 0.99)) * 1000
-            print(f"{shape:10} {drivers:>7} {apart_s * 1000:>11.1f} ms {p50:>8.2f} {p99:>8.2f}")
+            _print_waits(shape, drivers, apart_s, _arrivals(shape, drivers, apart_s))
+    alone = np.array(offsets(Arrivals("poisson", rate=RATE / 4), SIMULATED // 4))
+    _print_waits("one seed", 4, 0.0, np.repeat(alone, 4))
     print(f"\nMerging the stamps of {workloads:,} workloads, five stages each")
     for drivers in (16, 4, 1):  # the most memory that this process ever had is what is known of it
         _merging(workloads, drivers)
+
+
+def _print_waits(shape: str, drivers: int, apart_s: float, arrivals: NDArray[np.float64]) -> None:
+    p50, p99 = np.quantile(_waits(arrivals), (0.5, 0.99)) * 1000
+    print(f"{shape:10} {drivers:>7} {apart_s * 1000:>11.1f} ms {p50:>8.2f} {p99:>8.2f}")
 
 
 def _arrivals(shape: str, drivers: int, apart_s: float) -> NDArray[np.float64]:
