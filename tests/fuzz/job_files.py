@@ -23,7 +23,8 @@ from seatrial.engine.judge import judge_attempt
 from seatrial.engine.result import result_of
 from seatrial.job import Exit, Observation, Outcome, Part, Place, decode, merged, read_records
 from seatrial.job.arrivals import Arrivals
-from seatrial.job.scale import POD_CREATED, STAMPS, STARTED, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.job.followed import POD_CREATED, STARTED
+from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.record import RunFolder
 from seatrial.suite import Cell
 from seatrial.target.local.folders import JobFolder

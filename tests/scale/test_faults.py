@@ -62,7 +62,7 @@ async def test_a_storm_of_429_is_waited_out_and_stays_visible(tmp_path: Path) ->
     asked: Counter[str] = Counter()
     async with serving(refusing({"all": [429, 429]}, asked, "0")) as stub, place(stub, tmp_path) as found:
         made, plan, sender, submitted = found
-        await made.check()
+        await made.prepare()
         await sender.open_loop(plan.measured, [0.0] * COUNT, time.monotonic())
     assert set(asked.values()) == {3}, "each was asked for three times"
     assert len(stub.objects) == COUNT
@@ -87,7 +87,7 @@ async def test_what_the_server_asks_for_is_waited(tmp_path: Path) -> None:
     asked: Counter[str] = Counter()
     async with serving(refusing({"all": [], "p-7": [429]}, asked, "1")) as stub, place(stub, tmp_path) as found:
         made, plan, sender, submitted = found
-        await made.check()
+        await made.prepare()
         await sender.open_loop(plan.measured[:9], [0.0] * 9, time.monotonic())
     assert submitted.all[7].waited_s >= 1.0
     assert sum(one.waited_s for number, one in submitted.all.items() if number != 7) == 0.0
@@ -98,7 +98,7 @@ async def test_a_server_error_is_tried_again_and_one_that_stays_is_a_failure_wit
     statuses = {"all": [], "p-3": [500, 503], "p-5": [500] * 99}
     async with serving(refusing(statuses, asked)) as stub, place(stub, tmp_path) as found:
         made, plan, sender, submitted = found
-        await made.check()
+        await made.prepare()
         await sender.open_loop(plan.measured[:8], [0.0] * 8, time.monotonic())
     assert submitted.all[3].refusals == (500, 503)
     assert submitted.all[3].acknowledged_s is not None
@@ -119,5 +119,5 @@ async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_pa
     stub.override = answer
     async with serving(stub), place(stub, tmp_path) as (made, *_):
         with pytest.raises(DriverError, match="refuses such a Pod"):
-            await made.check()
+            await made.prepare()
     assert all(request.query.get("dryRun") == "All" for request in stub.requests if request.method == "POST")

@@ -11,17 +11,8 @@ from msgspec.structs import replace
 from seatrial.drive.scale.merge import Shard, merge, read_shard
 from seatrial.drive.scale.stages import reached_stages, stage_figures
 from seatrial.job.arrivals import Arrivals
-from seatrial.job.scale import (
-    POD_CREATED,
-    SCHEDULED,
-    STAMPS,
-    STARTED,
-    SUBMITTED,
-    ScaleWork,
-    Stamp,
-    Submission,
-    WorkloadClass,
-)
+from seatrial.job.followed import DECIDED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
+from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from world import World
 
 PODS, COUNT, SHARDS = 2, 400, 4
@@ -81,7 +72,8 @@ def test_four_drivers_with_clocks_of_their_own_give_the_figures_of_one(seed: int
     submissions, stamps = one_whole(seed)
     reached = reached_stages(submissions, stamps, dict.fromkeys(range(COUNT), PODS))
     merged = merge(shard_of(which, submissions, stamps) for which in range(SHARDS))
-    assert {one.stage for one in merged.stages} == {"created", POD_CREATED, SCHEDULED, STARTED}
+    of_pods = {FIRST_POD_CREATED, POD_CREATED, DECIDED, SCHEDULED, STARTED}
+    assert {one.stage for one in merged.stages} == {"created", *of_pods}
     for figures in merged.stages:
         whole = stage_figures(figures.stage, submissions, reached, 0.0, 0.0)
         counts = (figures.count, figures.reached, figures.unfinished, figures.censored)

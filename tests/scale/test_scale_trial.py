@@ -61,6 +61,16 @@ def test_a_plan_has_its_cells(world: World) -> None:
         ),
         ("scheduled.p99: 30s", "gang.scheduled.p99: 30s", "is no figure of a scale trial"),
         ("scheduled.p99: 30s", "sheduled.p99: 30s", "is no figure of a scale trial"),
+        (
+            "{kind: job}",
+            "{kind: job}\n    follow: [{apiVersion: v1, kind: X, stages: [{stage: went}]}]",
+            "is no stage; there are",
+        ),
+        (
+            "{kind: job}",
+            "{kind: job}\n    follow: [{apiVersion: v1, kind: X, stages: [{stage: admitted, path: a..b}]}]",
+            "is no path",
+        ),
         ("scheduled.p99: 30s", "scheduled: 30s", "does not say which of them"),
         ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 500ms or 30s"),
     ],
@@ -138,13 +148,14 @@ def verdicts(step: ObservedStep, **bounds: Any) -> dict[str, Verdict]:
 
 
 def test_its_stages_are_shown_with_what_is_not_known_of_them() -> None:
-    distribution, curve, measured = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).exhibits
+    distribution, curve, measured, intervals = check_scale(observed(), Exit(Outcome.EXITED, 0), ()).exhibits
     assert dict(zip(distribution.columns, distribution.rows[0], strict=True)) == {
         "stage": "scheduled", "p99": 2.0, "count": 100, "reached": 100, "unfinished": 0, "censored": 0,
-        "source": "watch",
+        "failed": 0, "source": "watch", "resolution": 0.004,
     }  # fmt: skip
     assert (curve.kind, curve.rows) == ("series", [])
     assert ["rate sent", 20.0, "1/s"] in measured.rows
+    assert intervals.rows == [["scheduled", "p99", 2.0, 1.9, 2.2]]
     mixed = msgspec.structs.replace(WHOLE, mix={"gang": 2, "single": 98}, deleted=5, waited_s=1.5)
     exhibits = check_scale(observed(mixed), Exit(Outcome.EXITED, 0), ()).exhibits
     (measured,) = [one for one in exhibits if one.title == "How it was measured"]

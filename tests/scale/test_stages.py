@@ -3,11 +3,20 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from seatrial.drive.scale.stages import Arrived, failed_workloads, lateness, reached_stages, read_stamps, stage_figures
-from seatrial.drive.scale.watch import Condition, Spec, Status, WorkloadPod, stages_of
-from seatrial.job.scale import CREATED, FINISHED, SCHEDULED, STARTED, UNSCHEDULABLE, Stamp, Submission
+from seatrial.job.followed import (
+    CREATED,
+    DECIDED,
+    EVICTED,
+    FINISHED,
+    FIRST_POD_CREATED,
+    POD_CREATED,
+    SCHEDULED,
+    STARTED,
+    UNSCHEDULABLE,
+)
+from seatrial.job.scale import Stamp, Submission
 
 
 def sent(number: int, at_s: float = 100.0) -> Submission:
@@ -79,22 +88,25 @@ def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(
     assert [stamp.pod for stamp in read_stamps(path)] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("phase", "node", "conditions", "stages"),
-    [
-        ("Pending", "", (), ["pod_created"]),
-        ("Pending", "", (("PodScheduled", "False", "SchedulingGated"),), ["pod_created"]),
-        ("Pending", "", (("PodScheduled", "False", "Unschedulable"),), ["pod_created", "unschedulable"]),
-        ("Pending", "n", (("PodScheduled", "True", ""),), ["pod_created", "scheduled"]),
-        ("Running", "n", (("Ready", "False", ""),), ["pod_created", "scheduled", "started"]),
-        ("Running", "n", (("Ready", "True", ""),), ["pod_created", "scheduled", "started", "ready"]),
-        ("Succeeded", "n", (("Ready", "False", ""),), ["pod_created", "scheduled", "started", "finished"]),
-    ],
-)
-def test_the_stages_that_a_pod_shows(
-    phase: str, node: str, conditions: tuple[tuple[str, str, str], ...], stages: list[str]
-) -> None:
-    pod = WorkloadPod(
-        spec=Spec(node_name=node), status=Status(phase=phase, conditions=tuple(Condition(*one) for one in conditions))
-    )
-    assert list(stages_of(pod)) == stages
+def test_the_scheduler_decides_when_a_pod_has_a_place_or_is_told_that_there_is_none() -> None:
+    submissions = {0: sent(0), 1: sent(1), 2: sent(2)}
+    stamps = [
+        Stamp(0, "a", POD_CREATED, 100.5), Stamp(0, "b", POD_CREATED, 100.7),
+        Stamp(0, "a", UNSCHEDULABLE, 101.0), Stamp(0, "a", SCHEDULED, 109.0), Stamp(0, "b", SCHEDULED, 102.0),
+        Stamp(1, "c", SCHEDULED, 103.0),
+    ]  # fmt: skip
+    times = reached_stages(submissions, stamps, {0: 2, 1: 2}).times
+    assert times[DECIDED] == {0: (102.0, 102.0)}, "of 1 a second pod is not decided, of 2 none"
+    assert times[FIRST_POD_CREATED] == {0: (100.5, 100.5)}
+    assert times[POD_CREATED] == {0: (100.7, 100.7)}
+
+
+def test_who_evicted_pods_is_counted_and_an_event_says_more_than_a_condition() -> None:
+    stamps = [
+        Stamp(0, "a", EVICTED, 101.0, by="PreemptionByScheduler"),
+        Stamp(0, "a", EVICTED, 101.1, by="big-gang", kind="Event"),
+        Stamp(1, "b", EVICTED, 102.0, by="PreemptionByScheduler"),
+    ]
+    reached = reached_stages({0: sent(0), 1: sent(1)}, stamps, {})
+    assert reached.evicted_by == {"big-gang": 1, "PreemptionByScheduler": 1}
+    assert reached.times[EVICTED] == {0: (101.0, 101.0), 1: (102.0, 102.0)}

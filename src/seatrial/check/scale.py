@@ -11,8 +11,10 @@ from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.finding import failed, passed
 from seatrial.check.limit import check_limit
+from seatrial.check.scale_measured import check_limits, check_measured, measured_exhibits
 from seatrial.job import Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound
+from seatrial.job.measured import Limits, MeasuredScale
 from seatrial.job.scale import FoundLimit, StageFigures, WholeScale, allowed_late_s
 
 PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
@@ -34,6 +36,8 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
         stages = {one.name: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
         limit = next((convert(_of(note), FoundLimit) for note in _notes(step, "limit")), None)
+        measured = next((convert(_of(note), MeasuredScale) for note in _notes(step, "measured")), None)
+        limits = [convert(_of(note), Limits) for note in _notes(step, "preflight")]
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
         return Scaled(findings)
@@ -55,7 +59,13 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
     metrics = _metrics(whole, stages)
     if limit is not None and limit.low:
         metrics["limit"] = {"value": limit.low, "unit": "1/s", "better": "higher"}
-    return Scaled(findings, metrics, [*_limit_exhibits(limit), *_exhibits(whole, stages)])
+    exhibits = [*_limit_exhibits(limit), *_exhibits(whole, stages)]
+    if limits:
+        findings += check_limits(step, limits[-1].limits)
+    if measured is not None:
+        findings += check_measured(step, measured)
+        exhibits += measured_exhibits(measured, limits[-1].limits if limits else [])
+    return Scaled(findings, metrics, exhibits)
 
 
 def _limit(step: ObservedStep, found: FoundLimit) -> Finding:
@@ -138,7 +148,8 @@ def _bound(
     found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
     if stage is None or found is None:
         return failed(step, check, "absent", f"{bound.name}: no workload came to that stage")
-    counts = f"{stage.reached} of {stage.count} workloads, {stage.unfinished} unfinished, {stage.censored} censored"
+    missing = f"{stage.unfinished} unfinished, {stage.censored} censored, {stage.failed} failed"
+    counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
         return failed(step, check, "unfinished", f"{bound.name} is above {figure_text(found.lower, 's')} ({counts})")
     upper = "?" if found.upper is None else figure_text(found.upper, "s")
@@ -179,12 +190,11 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
     if not stages:
         return []
     names = [one.name for one in next(iter(stages.values())).quantiles]
-    counts = ["count", "reached", "unfinished", "censored", "source"]
+    counts = ["count", "reached", "unfinished", "censored", "failed", "source", "resolution"]
     rows: list[list[Any]] = [
-        [one.name, *(quantile.value for quantile in one.quantiles), *(getattr(one, name) for name in counts)]
-        for one in stages.values()
+        [one.name, *(quantile.value for quantile in one.quantiles), *_counts(one)] for one in stages.values()
     ]
-    units = dict.fromkeys(names, "s")
+    units = dict.fromkeys([*names, "resolution"], "s")
     found = [
         Exhibit("distribution", "From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
     ]
@@ -202,4 +212,19 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
         ["waited before trying again, in all", whole.waited_s, "s"],
         *([f"made of {name}", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
     ]
-    return [*found, Exhibit("table", "How it was measured", ["what", "value", "unit"], measured)]
+    found.append(Exhibit("table", "How it was measured", ["what", "value", "unit"], measured))
+    return [*found, _intervals(stages)]
+
+
+def _counts(stage: StageFigures) -> list[Any]:
+    counted = [stage.count, stage.reached, stage.unfinished, stage.censored, stage.failed]
+    return [*counted, stage.source, stage.resolution_s]
+
+
+def _intervals(stages: dict[str, StageFigures]) -> Exhibit:
+    """A quantile without a value is above its lower end."""
+    rows: list[list[Any]] = [
+        [stage.name, one.name, one.value, one.lower, one.upper] for stage in stages.values() for one in stage.quantiles
+    ]
+    columns = ["stage", "quantile", "value", "lower", "upper"]
+    return Exhibit("table", "Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))

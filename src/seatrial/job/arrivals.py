@@ -13,3 +13,8 @@ class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
     every_s: float = 0.0  # between bursts, or waves; of a ramp, how long it takes; of steps, how long each takes
     rates: tuple[float, ...] = ()  # of steps
     times: tuple[float, ...] = ()  # of a trace
+
+    @property
+    def peak(self) -> float | None:
+        """The highest rate that is offered; None where that is no rate: all at once, or as fast as it goes."""
+        return max((self.rate, self.to_rate, *self.rates)) or None

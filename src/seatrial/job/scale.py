@@ -6,25 +6,13 @@ import msgspec
 
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.bound import FixedBound
+from seatrial.job.followed import STARTED, Followed
 
 NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
 PHASE = "SEATRIAL-WORKLOAD-PHASE"
 WORKLOAD_LABEL, PHASE_LABEL = "seatrial/workload", "seatrial/phase"
 CANARY = "canary"
 SUBMITTED, DELETED_FILE, STAMPS = "submitted.jsonl", "deleted.jsonl", "stamps.jsonl"  # files of the attempt
-
-# The stages of a workload, in the order of its life. Of one with several pods a stage is reached when all of them have.
-CREATED, POD_CREATED, SCHEDULED, UNSCHEDULABLE, STARTED, READY, FINISHED, DELETED = STAGES = (
-    "created",
-    "pod_created",
-    "scheduled",
-    "unschedulable",
-    "started",
-    "ready",
-    "finished",
-    "deleted",
-)
-
 
 BACKGROUND, FILL, MEASURED, CHURN = "background", "fill", "measured", "churn"  # what workloads are made for
 
@@ -73,6 +61,7 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int
     arrivals: Arrivals
     namespaces: tuple[str, ...] = ()  # in turn; none: the target's own
+    follow: tuple[Followed, ...] = ()  # kinds between workloads and pods, beside those that are known
     until: str = STARTED  # the stage at which a workload is done
     settle_s: float = 300.0  # how long the last ones may take
     at_once: int = 256  # requests
@@ -82,6 +71,7 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     churn: Churn | None = None
     find: Find | None = None
     places: int = 0  # on a machine without a cluster; 0: its CPUs
+    audit_log: str = ""  # of the API server, on this machine
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,14 +100,18 @@ class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Stamp(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A pod was first seen to have reached a stage. Where the watch was blind before, it did so between two times."""
+    """An object was first seen to have reached a stage. Where the watch was blind before, it did so between two
+    times."""
 
     workload: int
-    pod: str
+    pod: str  # its uid, also of one that is no pod
     stage: str
     at_s: float
     since_s: float | None = None  # the watch saw nothing from then on: the stage was reached between the two
     failed: bool = False
+    server: str = ""  # when that was by who wrote it, in whole seconds
+    by: str = ""  # who caused it
+    kind: str = "Pod"
 
 
 class StageQuantile(msgspec.Struct, frozen=True):
@@ -139,12 +133,13 @@ class StageFigures(msgspec.Struct, frozen=True):
     stage: str
     count: int  # all workloads
     reached: int
-    unfinished: int  # not reached when the driver stopped looking
+    unfinished: int  # not reached when the driver stopped looking, though it had not failed
     censored: int  # reached while the watch was blind: known to be between two times
     quantiles: list[StageQuantile]
     curve: list[tuple[float, float]]  # seconds, and the share of all workloads that had reached it by then
-    source: str  # acknowledged, watch
+    source: str  # acknowledged, watch, audit
     resolution_s: float
+    failed: int = 0  # never made, or a pod failed before
     of: str = ""  # the class of workloads; empty: all of them
 
     @property

@@ -53,6 +53,6 @@ def beginning(body: bytes) -> str:
 
 def accept(form: type[Object], many: bool = False) -> str:
     """A caller that reads metadata alone is sent metadata alone."""
-    if form is not Object:
+    if form.__struct_fields__ != Object.__struct_fields__:
         return JSON
     return f"{JSON};as=PartialObjectMetadata{'List' if many else ''};g=meta.k8s.io;v=v1,{JSON}"

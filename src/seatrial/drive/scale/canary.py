@@ -55,15 +55,20 @@ class Canary:
                 self._acknowledged[mark] = time.monotonic()
             await asyncio.sleep(EVERY_S)
 
-    def lags(self, stamps: Path) -> list[float]:
-        """From each acknowledgement to its arrival, in seconds; 0 where the watch was first."""
-        found = []
+    def lags(self, stamps: Path) -> list[tuple[float, float]]:
+        """When each change was acknowledged, and how long after that it arrived, in seconds; 0 where the watch was
+        first. One that never arrived was late by at least as long as others arrived after it."""
+        arrived: dict[str, float] = {}
         for line in stamps.read_bytes().split(b"\n")[:-1]:
             if line.startswith(b'{"canary"'):
                 seen = decode(line, _Seen)
-                if (at_s := self._acknowledged.get(seen.canary)) is not None:
-                    found.append(max(seen.at_s - at_s, 0.0))
-        return found
+                arrived.setdefault(seen.canary, seen.at_s)
+        last_s = max(arrived.values(), default=0.0)
+        return [
+            (at_s, max(arrived.get(mark, last_s) - at_s, 0.0))
+            for mark, at_s in self._acknowledged.items()
+            if mark in arrived or at_s < last_s
+        ]
 
 
 def _pod(name: str) -> dict[str, Any]:

@@ -10,11 +10,13 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import msgspec
 
 from seatrial.drive.arrivals import offsets
 from seatrial.drive.driver import Driver, DriverError
+from seatrial.drive.scale.audit import use_audit
 from seatrial.drive.scale.on_cluster import cluster_place
 from seatrial.drive.scale.place import Place
 from seatrial.drive.scale.plan import Plan, Planned
@@ -32,10 +34,10 @@ from seatrial.drive.scale.stages import (
 from seatrial.drive.scale.submit import Records, Submitter
 from seatrial.drive.search import Try, search
 from seatrial.job import convert
+from seatrial.job.followed import CREATED, SCHEDULED, STAGES
+from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import (
-    CREATED,
     DELETED_FILE,
-    STAGES,
     STAMPS,
     SUBMITTED,
     Beside,
@@ -79,6 +81,7 @@ class _Scale:
         self._stamps = driver.files / STAMPS
         self._submitter = Submitter(place, self._submitted, self._deleted, driver.stopping)
         self._arrived = Arrived(self._stamps, work.until, plan.pods())
+        self._measured = MeasuredScale()
         self._again = bool(self._submitted.all) or "start" in driver.finished or "start" in driver.unknown
 
     async def run(self) -> None:
@@ -203,7 +206,14 @@ class _Scale:
     ) -> tuple[WholeScale, list[StageFigures]]:
         work, lags, stages = self._work, self._place.lags()[first_lag:], []
         submissions = self._of(planned)
-        reached = reached_stages(submissions, read_stamps(self._stamps), self._plan.pods())
+        stamps, pods = read_stamps(self._stamps), self._plan.pods()
+        reached = reached_stages(submissions, stamps, pods)
+        audit, exact = None, {}
+        if work.audit_log:
+            reached, audit = use_audit(Path(work.audit_log), work.prefix, submissions, reached, pods)
+            exact = {} if audit.problem else {SCHEDULED: ("audit", audit.within_s)}
+        measured = self._place.measured(submissions, stamps, end_s)
+        self._measured = msgspec.structs.replace(measured, evicted_by=reached.evicted_by, audit=audit)
         gone = {one.number: one.intended_s for one in self._deleted.all.values() if not one.problem}
         lag_s = share_of(lags, 0.99)
         classes = [one.name for one in work.classes] if len(work.classes) > 1 else []
@@ -211,7 +221,8 @@ class _Scale:
             some = {number: one for number, one in submissions.items() if of in ("", one.of)}
             for stage in STAGES:
                 if some and (reached.times[stage].keys() & some.keys() or stage == work.until):
-                    figures = stage_figures(stage, some, reached, end_s, lag_s, gone, of)
+                    source, resolution_s = exact.get(stage, ("watch", lag_s))
+                    figures = stage_figures(stage, some, reached, end_s, resolution_s, gone, of, source)
                     stages.append(figures)
         made = [one for one in submissions.values() if one.sent_s is not None]
         late = lateness(submissions.values())
@@ -241,6 +252,7 @@ class _Scale:
     def _report(self, whole: WholeScale, stages: Sequence[StageFigures]) -> None:
         for stage in stages:
             self._driver.note("stage", **msgspec.to_builtins(stage))
+        self._driver.note("measured", **msgspec.to_builtins(self._measured))
         self._driver.note("whole", **msgspec.to_builtins(whole))
 
     async def _clean(self) -> None:

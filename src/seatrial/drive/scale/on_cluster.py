@@ -5,9 +5,8 @@ clean it. Manifests are rendered to bytes before the clock starts."""
 
 import asyncio
 import contextlib
-import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +15,28 @@ import orjson
 
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.scale.canary import Canary
+from seatrial.drive.scale.clock import ServerClock, agreements, measured_clock
+from seatrial.drive.scale.following import Following, followed_on, watching
+from seatrial.drive.scale.health import Health, measured_health
+from seatrial.drive.scale.measured import gaps, health_points, loop_lag_s, read_lines
 from seatrial.drive.scale.place import NotMade
 from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.preflight import Asked, asked_of, limits_of
 from seatrial.drive.scale.stages import read_stamps
-from seatrial.drive.scale.watch import SYNCED, WatchWork
-from seatrial.job.scale import NAME, NUMBER, PHASE, PHASE_LABEL, STAMPS, WORKLOAD_LABEL, ScaleWork, WorkloadClass
+from seatrial.drive.scale.watch import WatchWork
+from seatrial.job.measured import Limits, MeasuredScale
+from seatrial.job.scale import (
+    NAME,
+    NUMBER,
+    PHASE,
+    PHASE_LABEL,
+    STAMPS,
+    WORKLOAD_LABEL,
+    ScaleWork,
+    Stamp,
+    Submission,
+    WorkloadClass,
+)
 from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Chosen, Kubernetes, KubernetesError, Resource, load_access
 from seatrial.target import TargetError
 from seatrial.target.kubernetes.belongings import Belongings
@@ -29,8 +45,8 @@ from seatrial.target.kubernetes.manifest.marks import pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 POLL_S = 0.25
+PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
 GONE_S = 600.0  # for the deletion of all workloads
-WATCH_S = 60.0  # for the first list
 
 
 @contextlib.asynccontextmanager
@@ -80,14 +96,34 @@ class ClusterPlace:
         self._resources: dict[str, Resource] = {}  # by class
         self._manifests: dict[tuple[str, str], bytes] = {}  # by class and namespace
         self._canary: Canary | None = None
+        self._following, self._clock, self._health = Following((), ()), ServerClock(), Health()
 
     async def check(self) -> None:
+        await self.prepare()
+        await self._look_for_limits()
+
+    async def prepare(self) -> None:
         """Templates that the server refuses are told before the first one is sent: one of each, in each namespace."""
         for of in self._plan.classes:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
         for one in self._plan.samples():
             self._manifests[one.of.name, one.namespace] = orjson.dumps(self._own(one.of, one.namespace))
             await self._try(one)
+
+    async def _look_for_limits(self) -> None:
+        """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
+        asked: dict[str, Asked] = {}
+        for namespace in self._mine:
+            planned = [one for one in self._plan.all.values() if (one.namespace or self._home) == namespace]
+            if planned:
+                asked[namespace] = asked_of(planned, self._resources)
+        limits, missing = await limits_of(self._client, asked, self._work.arrivals.peak, self._work.at_once)
+        if missing:
+            listed = "; ".join(map(str, missing))
+            raise DriverError(
+                f"{len(missing)} rights are missing: {listed}; docs/scale.md has the Role that grants them"
+            )
+        self._driver.note("preflight", **msgspec.to_builtins(Limits(limits)))
 
     def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
         """With a label on the workload and on its pods that says which one it is."""
@@ -136,45 +172,51 @@ class ClusterPlace:
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         self._canary = Canary(self._client, self._mine[self._home], self._work.prefix)
-        async with self._watcher(), self._canary:
-            yield
-
-    def lags(self) -> list[float]:
-        return self._canary.lags(self._driver.files / STAMPS) if self._canary else []
-
-    @contextlib.asynccontextmanager
-    async def _watcher(self) -> AsyncIterator[None]:
-        path, stamps = self._driver.files / "watch.json", self._driver.files / STAMPS
+        namespaces = tuple(self._mine)
+        following = await followed_on(
+            self._client, self._resources.values(), self._labelled(), self._work.follow, namespaces
+        )
+        stamps = self._driver.files / STAMPS
         last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
         kubeconfig = str(self._options.kubeconfig.expanduser().absolute()) if self._options.kubeconfig else None
-        work = WatchWork(kubeconfig, self._options.context, tuple(self._mine), self._selector, str(stamps), last_s)
-        path.write_bytes(msgspec.json.encode(work))
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "seatrial.drive.scale.watch", str(path),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        work = WatchWork(
+            kubeconfig, self._options.context, namespaces, self._selector, str(stamps), self._work.prefix,
+            following.watched, last_s,
         )  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(WATCH_S):
-                first = await process.stdout.readline()
-            if first.strip().decode() != SYNCED:
-                raise DriverError(f"the watch of the workloads ended at once, with {await process.wait()}")
+        self._following = following
+        async with (
+            Kubernetes(self._client.access, at_once=PROBES_AT_ONCE) as probe,
+            measured_clock(probe) as self._clock,
+            measured_health(probe) as self._health,
+            watching(work, self._driver.files / "watch.json"),
+            self._canary,
+        ):
             yield
-            if process.returncode is not None:
-                raise DriverError(f"the watch of the workloads ended before they did, with {process.returncode}")
-        except TimeoutError:
-            raise DriverError(f"the watch of the workloads saw nothing within {WATCH_S:g} s") from None
-        finally:
-            process.stdin.close()
-            if process.returncode is None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(10):
-                        await process.wait()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            path.unlink(missing_ok=True)
+
+    def _labelled(self) -> bool:
+        """Whether the pods of all workloads carry the attempt's labels, because their templates are in the manifest."""
+        manifests = [one.manifest for one in self._plan.classes]
+        return all(one.get("kind") == "Pod" or any(pod_metadata(one.get("spec"))) for one in manifests)
+
+    def lags(self) -> list[float]:
+        return [lag_s for _, lag_s in self._timed_lags()]
+
+    def _timed_lags(self) -> list[tuple[float, float]]:
+        return self._canary.lags(self._driver.files / STAMPS) if self._canary else []
+
+    def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
+        lines = read_lines(self._driver.files / STAMPS)
+        count, blind_s = gaps(lines)
+        return MeasuredScale(
+            followed=[one.resource.title for one in self._following.watched],
+            left_out=list(self._following.left_out),
+            gaps=count,
+            blind_s=blind_s,
+            loop_p99_s=loop_lag_s(lines),
+            clock=self._clock.figures(agreements(self._clock, stamps, submissions)),
+            metrics=self._health.problem,
+            health=health_points(submissions, self._timed_lags(), lines, self._health.samples, end_s),
+        )
 
     # ---- the end
 

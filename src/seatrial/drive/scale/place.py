@@ -1,9 +1,12 @@
 """Where a scale trial makes its workloads: what the driver asks of a cluster, or of this machine."""
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from seatrial.drive.scale.plan import Planned
+from seatrial.job.measured import MeasuredScale
+from seatrial.job.scale import Stamp, Submission
 from seatrial.kubernetes import Attempt
 
 
@@ -28,6 +31,10 @@ class Place(Protocol):
 
     def lags(self) -> list[float]:
         """How late stages were seen, in seconds: measured again and again while it watched."""
+        ...
+
+    def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
+        """How all of it was measured, and how the place was meanwhile."""
         ...
 
     async def clean(self, phase: str = "") -> str: ...

@@ -12,28 +12,17 @@ import math
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from seatrial.drive.driver import Driver, DriverError
+from seatrial.drive.scale.measured import health_points
 from seatrial.drive.scale.plan import Plan, Planned
-from seatrial.job.scale import (
-    DELETED,
-    DELETED_FILE,
-    FINISHED,
-    POD_CREATED,
-    READY,
-    SCHEDULED,
-    STAMPS,
-    STARTED,
-    SUBMITTED,
-    UNSCHEDULABLE,
-    ScaleWork,
-    Stamp,
-    WorkloadClass,
-)
+from seatrial.job.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
+from seatrial.job.measured import MeasuredScale
+from seatrial.job.scale import DELETED_FILE, STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.kubernetes import Attempt
 
 MARK = "SEATRIAL_SCALE"
@@ -91,6 +80,9 @@ class ProcessPlace:
 
     def lags(self) -> list[float]:
         return self._lags
+
+    def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
+        return MeasuredScale(["processes"], health=health_points(submissions, [], [], [], end_s))
 
     async def _measure_lag(self) -> None:
         while True:

@@ -5,17 +5,32 @@ falls behind makes them longer, never shorter. A workload that has not reached a
 counts as longer than that; one that reached it while the watch was blind counts from the later end, and is told."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from seatrial.job import Unreadable, decode
-from seatrial.job.scale import CREATED, STAGES, UNSCHEDULABLE, StageFigures, StageQuantile, Stamp, Submission
+from seatrial.job.followed import (
+    CLAIM_BOUND,
+    CREATED,
+    DECIDED,
+    EVICTED,
+    FIRST_POD_CREATED,
+    OF_PODS,
+    POD_CREATED,
+    SCHEDULED,
+    STAGES,
+    UNSCHEDULABLE,
+)
+from seatrial.job.scale import StageFigures, StageQuantile, Stamp, Submission
 from seatrial.stats.censored import quantiles
 
+EVENT = "Event"
 SHARES = (0.5, 0.9, 0.95, 0.99)
 STAMP_START = b'{"workload"'
 POINTS = 200  # of a distribution, for a report
@@ -64,12 +79,14 @@ class Reached(msgspec.Struct, frozen=True):
 
     times: dict[str, dict[int, tuple[float, float]]]
     failed: set[int]  # a pod of theirs failed
+    evicted_by: dict[str, int] = {}  # who, and how many pods
 
 
 def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp], pods: Mapping[int, int]) -> Reached:
-    """Of a workload with several pods the last pod counts; of being unschedulable, the first."""
+    """Of a workload with several pods the last pod counts; of what one is enough for, the first."""
     by_pod: dict[tuple[int, str], dict[str, tuple[float, float]]] = {}
     failed = set()
+    evictors: dict[str, str] = {}
     for stamp in stamps:
         seen = (stamp.at_s if stamp.since_s is None else stamp.since_s, stamp.at_s)
         of = by_pod.setdefault((stamp.workload, stamp.stage), {})
@@ -77,16 +94,44 @@ def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp
             of[stamp.pod] = seen
         if stamp.failed:
             failed.add(stamp.workload)
+        if stamp.stage == EVICTED and (stamp.kind == EVENT or stamp.pod not in evictors):  # an event says more
+            evictors[stamp.pod] = stamp.by or "nobody said"
     times: dict[str, dict[int, tuple[float, float]]] = {stage: {} for stage in STAGES}
+    for workload, stage in list(by_pod):
+        if stage in (SCHEDULED, UNSCHEDULABLE) and (workload, DECIDED) not in by_pod:
+            by_pod[workload, DECIDED] = _decided(by_pod, workload)
     for (workload, stage), of in by_pod.items():
-        needed = 1 if stage == UNSCHEDULABLE else pods.get(workload, 1)
-        if len(of) >= needed:
-            ends = sorted(of.values(), key=lambda seen: seen[1])
-            times[stage][workload] = ends[needed - 1]
+        needed = _needed(stage, len(of), pods.get(workload, 1))
+        if len(of) == 1 == needed:
+            times[stage][workload] = next(iter(of.values()))
+        elif len(of) >= needed:
+            times[stage][workload] = sorted(of.values(), key=_latest)[needed - 1]
+        if stage == POD_CREATED:
+            times[FIRST_POD_CREATED][workload] = min(of.values(), key=_latest)
     for number, one in submissions.items():
         if one.acknowledged_s is not None:
             times[CREATED][number] = (one.acknowledged_s, one.acknowledged_s)
-    return Reached(times, failed)
+    return Reached(times, failed, dict(Counter(evictors.values())))
+
+
+def _needed(stage: str, seen: int, pods: int) -> int:
+    """How many objects must have reached a stage, so that their workload has."""
+    if stage in OF_PODS or stage == DECIDED:
+        return pods
+    return seen if stage == CLAIM_BOUND else 1
+
+
+def _decided(by_pod: Mapping[tuple[int, str], Mapping[str, tuple[float, float]]], workload: int) -> dict[str, Any]:
+    """Of each pod the scheduler's first word: that it has a place, or that there is none."""
+    first: dict[str, tuple[float, float]] = {}
+    for stage in (SCHEDULED, UNSCHEDULABLE):
+        for pod, seen in by_pod.get((workload, stage), {}).items():
+            first[pod] = min(first.get(pod, seen), seen, key=_latest)
+    return first
+
+
+def _latest(seen: tuple[float, float]) -> float:
+    return seen[1]
 
 
 def stage_figures(
@@ -97,29 +142,32 @@ def stage_figures(
     lag_s: float,
     gone: Mapping[int, float] = MappingProxyType({}),
     of: str = "",
+    source: str = "watch",
 ) -> StageFigures:
     """`end_s` is when the driver stopped looking, `gone` when it deleted some before; `lag_s` how late the watch was at
     worst, nearly always."""
     times = reached.times[stage]
-    durations, ended, blind = [], [], 0
+    durations, ended, blind, failed = [], [], 0, 0
     for number, one in submissions.items():
         seen = times.get(number)
         latest = seen[1] if seen else gone.get(number, end_s)
         durations.append(max(latest - one.intended_s, 0.0))
         ended.append(seen is not None)
         blind += seen is not None and seen[0] < seen[1]
+        failed += seen is None and (one.acknowledged_s is None or number in reached.failed)
     done = sum(ended)
     return StageFigures(
         stage=stage,
         count=len(durations),
         reached=done,
-        unfinished=len(durations) - done,
+        unfinished=len(durations) - done - failed,
+        failed=failed,
         censored=blind,
         quantiles=[
             StageQuantile(one.share, one.value, one.lower, one.upper) for one in quantiles(durations, ended, SHARES)
         ],
         curve=_curve(durations, ended),
-        source="acknowledged" if stage == CREATED else "watch",
+        source="acknowledged" if stage == CREATED else source,
         resolution_s=0.0 if stage == CREATED else lag_s,
         of=of,
     )

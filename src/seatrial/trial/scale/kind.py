@@ -55,6 +55,8 @@ class ScaleKind:
             until=model.until,
             settle_s=model.settle_s,
             seed=model.seed,
+            follow=tuple(one.work() for one in model.follow),
+            audit_log=str(cell.directory / Path(substitute(model.audit_log, cell))) if model.audit_log else "",
             background=_background(cell),
             fill=_fill(cell),
             churn=model.churn.work() if model.churn else None,

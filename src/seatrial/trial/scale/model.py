@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.bound import FixedBound
-from seatrial.job.scale import STAGES
+from seatrial.job.followed import STAGES
 from seatrial.suite import Duration, Runtime, Text, TrialModel
 from seatrial.trial import bounds
 from seatrial.trial.arrivals import Rate
+from seatrial.trial.scale.follow import FollowedKind
 from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, ScaleArrivals
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
@@ -59,6 +60,8 @@ class ScaleTrial(TrialModel):
     bounds: dict[Text, Any] = Field(
         {}, description="What figures must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
     )
+    follow: tuple[FollowedKind, ...] = Field((), description="Kinds between workloads and pods, beside the known ones.")
+    audit_log: Text | None = Field(None, description="The API server's audit log on this machine, for exact times.")
     seed: int = Field(0, strict=True, ge=0, description="Of arrivals by chance, and of the order of a mix.")
 
     JUDGING: ClassVar[frozenset[str]] = frozenset({"bounds"})

@@ -1,0 +1,249 @@
+"""How a trial measured: clocks that differ, gaps, the audit log, the server's metrics, and what is said of them."""
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from seatrial.check.scale_measured import check_limits, check_measured, limited_by, measured_exhibits
+from seatrial.drive.scale.audit import BadAudit, read_audit, use_audit
+from seatrial.drive.scale.clock import ServerClock, agreements
+from seatrial.drive.scale.health import at_time, read_sample
+from seatrial.drive.scale.measured import gaps, health_points, loop_lag_s, read_lines
+from seatrial.drive.scale.stages import reached_stages
+from seatrial.job import ObservedStep, Outcome, Verdict
+from seatrial.job.followed import POD_CREATED, SCHEDULED
+from seatrial.job.measured import ClockFigures, HealthPoint, Limit, MeasuredScale, StampAgreement
+from seatrial.job.scale import Stamp, Submission
+
+STEP = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0)
+EPOCH_S = 1_800_000_000.0
+
+
+def sent(number: int, at_s: float = 100.0) -> Submission:
+    return Submission(number, at_s, at_s + 0.001, at_s + 0.004, 1)
+
+
+# ---- clocks
+
+
+@pytest.mark.parametrize("offset_s", [EPOCH_S + 0.37, EPOCH_S + 3600.9, EPOCH_S - 3599.25])
+def test_the_offset_of_a_server_is_found_from_whole_seconds_to_less_than_a_round_trip(offset_s: float) -> None:
+    clock, chance, now_s = ServerClock(), random.Random(1), 50.0
+    for _ in range(4):  # turns of a second
+        for at_s in clock.probes(now_s):
+            now_s = max(at_s, now_s)
+            there_s, back_s = chance.uniform(0.0005, 0.003), chance.uniform(0.0005, 0.003)
+            clock.take(now_s, now_s + there_s + back_s, math.floor(now_s + there_s + offset_s))
+            now_s += there_s + back_s
+    assert clock.low_s <= offset_s <= clock.high_s
+    assert clock.high_s - clock.low_s < 0.01
+    assert clock.jumps == 0
+
+
+def test_a_clock_that_is_set_meanwhile_is_told() -> None:
+    clock = ServerClock()
+    clock.take(10.0, 10.01, 1000.0)
+    clock.take(11.0, 11.01, 4600.0)
+    assert clock.jumps == 1
+    assert clock.low_s <= 4600 - 11 <= clock.high_s
+
+
+def stamp(at_s: float, server: str, stage: str = POD_CREATED) -> Stamp:
+    return Stamp(0, "p", stage, at_s, server=server)
+
+
+@pytest.mark.parametrize(
+    ("second", "disagree", "worst_s"),
+    [("09:00:00", 0, 0.0), ("09:00:01", 0, 0.0), ("10:00:00", 1, 3598.5), ("08:00:00", 1, -3599.0)],
+)
+def test_stamps_of_a_server_are_whole_seconds_that_must_hold_what_was_seen(
+    second: str, disagree: int, worst_s: float
+) -> None:
+    """Sent at 09:00:00.0 and seen at 09:00:01.5 by the API server's clock; one hour off is not one of ours."""
+    clock = ServerClock()
+    clock.low_s = clock.high_s = 32400.0 - 100.001  # 1970-01-01T09:00:00Z when it was sent
+    (found,) = agreements(clock, [stamp(101.501, f"1970-01-01T{second}Z")], {0: sent(0)})
+    assert (found.stage, found.stamps, found.disagree) == (POD_CREATED, 1, disagree)
+    assert found.worst_s == pytest.approx(worst_s, abs=0.01)
+
+
+def test_stamps_that_are_no_time_or_of_none_are_left_out() -> None:
+    clock = ServerClock()
+    assert agreements(clock, [stamp(101.0, "1970-01-01T09:00:00Z")], {0: sent(0)}) == []
+    clock.low_s = clock.high_s = 0.0
+    assert agreements(clock, [stamp(101.0, ""), stamp(101.0, "soon")], {0: sent(0)}) == []
+    assert agreements(clock, [stamp(101.0, "1970-01-01T09:00:00Z")], {}) == []
+
+
+def test_a_wrong_clock_is_a_finding_and_changes_no_verdict() -> None:
+    agree = ClockFigures(0.0004, 0.0007, 40, 0, [StampAgreement(SCHEDULED, 10, 0, 0.0)])
+    assert _findings(MeasuredScale(["pods"], clock=agree))["clock"][0] is Verdict.PASSED
+    wrong = ClockFigures(3600.0, 0.0007, 40, 1, [StampAgreement(SCHEDULED, 10, 10, 3599.0)])
+    verdict, message = _findings(MeasuredScale(["pods"], clock=wrong))["clock"]
+    assert verdict is Verdict.SKIPPED
+    assert "10 of 10 stamps of scheduled cannot be" in message
+    assert "no figure depends on it" in message
+
+
+def _findings(measured: MeasuredScale) -> dict[str, tuple[Verdict, str]]:
+    return {one.check: (one.verdict, one.message) for one in check_measured(STEP, measured)}
+
+
+# ---- gaps and health
+
+
+def test_gaps_and_the_lag_of_the_own_loop_are_read_from_the_file_of_stamps(tmp_path: Path) -> None:
+    path = tmp_path / "stamps.jsonl"
+    assert read_lines(path) == []
+    lines: list[dict[str, Any]] = [{"loop_s": 0.01, "at_s": 1.0}, {"loop_s": 0.4, "at_s": 2.0}]
+    lines += [{"gap_s": 3.0, "at_s": 8.0, "kind": "Pod"}, {"canary": "1-1", "at_s": 9.0}]
+    path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines) + b'{"workload":1,"po')
+    found = read_lines(path)
+    assert loop_lag_s(found) == 0.4
+    assert gaps(found) == (1, 5.0)
+
+
+METRICS = b"""# HELP x y
+apiserver_request_duration_seconds_bucket{verb="POST",resource="pods",le="0.05"} %d
+apiserver_request_duration_seconds_bucket{verb="POST",resource="pods",le="1"} %d
+apiserver_request_duration_seconds_bucket{verb="POST",resource="pods",le="+Inf"} %d
+apiserver_request_duration_seconds_bucket{verb="WATCH",resource="pods",le="+Inf"} 7
+apiserver_request_total{code="429",verb="POST"} %d
+apiserver_request_total{code="201",verb="POST"} 99
+apiserver_current_inflight_requests{request_kind="mutating"} 3
+apiserver_current_inflight_requests{request_kind="readOnly"} 4
+apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} 1.5e+06
+process_cpu_seconds_total 12
+garbage{ 1
+"""
+
+
+def test_the_metrics_of_a_server_are_differences_between_two_looks() -> None:
+    samples = [read_sample(METRICS % (100, 100, 100, 0), 10.0), read_sample(METRICS % (190, 200, 200, 6), 15.0)]
+    assert at_time(samples, 0.0, 12.0) == {"in_flight": 7, "etcd_bytes": 1_500_000, "queue": None}
+    point = HealthPoint(0.0, **at_time(samples, 12.0, 20.0))
+    assert point.latency_s == {"POST": 1.0}, "10 of the 100 since then took more than 50 ms"
+    assert (point.rejected, point.in_flight, point.etcd_bytes) == (6, 7, 1_500_000)
+    restarted = [samples[1], read_sample(METRICS % (1, 1, 1, 0), 20.0)]
+    assert "rejected" not in at_time(restarted, 18.0, 21.0)
+
+
+def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
+    submissions = {0: sent(0, 100.0), 1: sent(1, 101.2), 2: Submission(2, 101.3, 101.4, None, 2, (429, 429), "no")}
+    lines = [*read_lines(Path("/none"))]
+    points = health_points(submissions, [(101.5, 0.25), (90.0, 0.1)], lines, [], 103.5)
+    assert [one.from_s for one in points] == [0.0, 1.0, 2.0, 3.0]
+    assert [one.offered for one in points] == [1, 2, 0, 0]
+    assert [one.refused for one in points] == [0, 2, 0, 0]
+    assert [one.lag_s for one in points] == [0.1, 0.25, 0.0, 0.0]
+    assert points[1].create_p99_s == pytest.approx(0.003)
+    exhibit = measured_exhibits(MeasuredScale(health=points), [])[0]
+    assert exhibit.kind == "series"
+    assert exhibit.columns[:4] == ["seconds", "offered", "acknowledged", "refused"]
+    assert "etcd" not in exhibit.columns, "what was never known is no column"
+    assert limited_by(MeasuredScale(health=points)).startswith("the API server refused requests (2 of ours")
+    assert len(health_points(submissions, [], [], [], 100_000.0)) <= 121
+
+
+def test_what_may_limit_a_trial_is_told_and_judged_by_nobody() -> None:
+    assert [one.verdict for one in check_limits(STEP, [])] == [Verdict.PASSED]
+    (told,) = check_limits(STEP, [Limit("quota", "50 of 60 jobs")])
+    assert (told.check, told.verdict, told.message) == ("preflight quota", Verdict.SKIPPED, "50 of 60 jobs")
+
+
+def test_what_could_not_be_followed_is_told() -> None:
+    verdict, message = _findings(MeasuredScale(["pods"], ["watch events in namespace x"], 2, 3.5))["watch"]
+    assert verdict is Verdict.SKIPPED
+    assert "blind 2 times" in message
+    assert "watch events in namespace x" in message
+
+
+# ---- the audit log
+
+PREFIX = "scale-12"
+
+
+def audit_line(name: str, received_s: float, done_s: float, sub: str = "", code: int = 201, **more: Any) -> bytes:
+    resource = "pods" if sub else "jobs"
+    line = {
+        "kind": "Event", "stage": "ResponseComplete", "verb": "create",
+        "objectRef": {"resource": resource, "namespace": "x", "name": name, "subresource": sub},
+        "responseStatus": {"metadata": {}, "code": code},
+        "requestReceivedTimestamp": stamp_text(received_s), "stageTimestamp": stamp_text(done_s), **more,
+    }  # fmt: skip
+    return orjson.dumps(line) + b"\n"
+
+
+def stamp_text(at_s: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(EPOCH_S + at_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def written(folder: Path, *lines: bytes) -> Path:
+    path = folder / "audit.log"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def test_when_pods_were_bound_is_in_the_audit_log_by_our_clock(tmp_path: Path) -> None:
+    """Its clock is brought to ours by submissions: received after they were sent, done before they were answered."""
+    submissions = {0: sent(0, 100.0), 1: sent(1, 101.0)}
+    path = written(
+        tmp_path,
+        audit_line(f"{PREFIX}-0", 100.0015, 100.0035),
+        audit_line(f"{PREFIX}-1", 101.0011, 101.0038),
+        audit_line(f"{PREFIX}-0-abcde", 100.4, 100.5, "binding"),
+        audit_line(f"{PREFIX}-0-fghij", 100.6, 100.7, "binding"),
+        audit_line(f"{PREFIX}-1-klmno", 101.4, 101.5, "binding"),
+        audit_line(f"{PREFIX}-1-pqrst", 101.4, 101.6, "binding", code=409),
+        audit_line(f"{PREFIX}9-1-x", 101.4, 101.6, "binding"),
+        audit_line(f"{PREFIX}-1", 101.2, 101.3, verb="delete"),
+        b'{"objectRef": {"name": "' + PREFIX.encode() + b"-1",
+    )
+    audited = read_audit(path, PREFIX, submissions)
+    assert audited.offset_s == pytest.approx(EPOCH_S, abs=0.001)
+    assert audited.within_s < 0.002
+    watched = [Stamp(0, uid, SCHEDULED, at_s) for uid, at_s in (("a", 100.51), ("b", 100.72))]
+    watched.append(Stamp(1, "c", SCHEDULED, 101.9))
+    reached = reached_stages(submissions, watched, {0: 2, 1: 2})
+    better, figures = use_audit(path, PREFIX, submissions, reached, {0: 2, 1: 2})
+    assert better.times[SCHEDULED][0][1] == pytest.approx(100.7, abs=0.002)
+    assert 1 not in better.times[SCHEDULED], "one of its two pods is bound"
+    assert figures.workloads == 1
+    assert figures.watch_p50_s == pytest.approx(0.02, abs=0.003)
+
+
+def test_a_log_that_was_rotated_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "audit-2026-11-17T06-00-00.000.log").write_bytes(audit_line(f"{PREFIX}-0", 100.0015, 100.0035))
+    path = written(tmp_path, audit_line(f"{PREFIX}-0-a", 100.4, 100.5, "binding"))
+    assert [one.workload for one in read_audit(path, PREFIX, {0: sent(0)}).stamps] == [0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((), "has no request for these workloads"),
+        ((audit_line("other-0", 100.0, 100.1),), "has no request for these workloads"),
+        ((audit_line(f"{PREFIX}-0-a", 100.4, 100.5, "binding"),), "cannot be brought to ours"),
+        ((audit_line(f"{PREFIX}-0", 100.002, 100.003), audit_line(f"{PREFIX}-1", 3700.0, 3700.1)), "was set meanwhile"),
+    ],
+)
+def test_a_log_that_is_of_no_use_is_said_and_nothing_is_taken_from_it(
+    tmp_path: Path, lines: tuple[bytes, ...], message: str
+) -> None:
+    path = written(tmp_path, *lines)
+    submissions = {0: sent(0), 1: sent(1)}
+    with pytest.raises(BadAudit, match=message):
+        read_audit(path, PREFIX, submissions)
+    reached = reached_stages(submissions, [], {})
+    same, figures = use_audit(path, PREFIX, submissions, reached, {})
+    assert same is reached
+    assert message in figures.problem
+    assert _findings(MeasuredScale(audit=figures))["audit log"][0] is Verdict.INVALID
+    with pytest.raises(BadAudit, match="cannot be read"):
+        read_audit(tmp_path / "none.log", PREFIX, submissions)

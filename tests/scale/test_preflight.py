@@ -1,0 +1,119 @@
+"""What would limit a trial before the cluster does, found in what a server says of itself."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.drive.scale.plan import Plan
+from seatrial.drive.scale.preflight import (
+    Asked,
+    Webhook,
+    asked_for,
+    asked_of,
+    client_limits,
+    fairness_limits,
+    matching_webhooks,
+    node_limits,
+    quota_limits,
+)
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.scale import ScaleWork, WorkloadClass
+from seatrial.kubernetes import JOBS, PODS
+
+ASKED = Asked({JOBS: 100}, 200, 200.0, {"cpu": 20.0, "memory": 2.0**30})
+
+
+def job(gpus: int = 1) -> dict[str, Any]:
+    container = {"resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"nvidia.com/gpu": str(gpus)}}}
+    return {"spec": {"template": {"spec": {"containers": [container, {"name": "plain"}]}}}}
+
+
+def test_what_workloads_ask_for_is_counted_over_all_pods_and_classes() -> None:
+    assert asked_for(job(2), 3) == (6.0, {"cpu": pytest.approx(0.3), "memory": 3 * 64 * 2**20})
+    classes = (WorkloadClass("a", job(1), 2), WorkloadClass("b", {"spec": {"containers": [{"name": "x"}]}}))
+    plan = Plan(ScaleWork("r", "c", 1, "p", classes, 50, Arrivals("rate", 1.0)))
+    asked = asked_of(list(plan.all.values()), {"a": JOBS, "b": PODS})
+    assert asked.workloads[JOBS] + asked.workloads[PODS] == 50
+    assert asked.pods == 2 * asked.workloads[JOBS] + asked.workloads[PODS]
+    assert asked.gpus == 2 * asked.workloads[JOBS]
+
+
+@pytest.mark.parametrize(
+    ("hard", "used", "told"),
+    [
+        ({"count/jobs.batch": "100"}, {}, None),
+        (
+            {"count/jobs.batch": "100"},
+            {"count/jobs.batch": "1"},
+            "leaves 99 of count/jobs.batch, and 100 are",
+        ),
+        ({"pods": "199"}, {}, "leaves 199 of pods, and 200"),
+        ({"requests.nvidia.com/gpu": "8"}, {"requests.nvidia.com/gpu": "8"}, "leaves 0 of requests.nvidia.com/gpu"),
+        ({"requests.cpu": "19500m"}, {}, "leaves 19.5 of requests.cpu, and 20"),
+        ({"memory": "1Gi"}, {}, None),
+        ({"count/secrets": "0"}, {}, None),
+    ],
+)
+def test_a_quota_that_leaves_less_than_is_asked_for_is_told(
+    hard: dict[str, str], used: dict[str, str], told: str | None
+) -> None:
+    found = quota_limits("quota q", {"hard": hard, "used": used}, ASKED)
+    assert [one for one in found if told in one] == found if told else not found
+    assert quota_limits("quota q", {}, ASKED) == []
+
+
+def node(ready: str = "True", unschedulable: bool = False, **allocatable: str) -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready}], "allocatable": allocatable}
+    return {"spec": {"unschedulable": unschedulable}, "status": status}
+
+
+def test_nodes_that_have_too_few_places_or_gpus_are_told() -> None:
+    nodes = [node(pods="110", **{"nvidia.com/gpu": "8"}) for _ in range(2)]
+    assert node_limits(nodes, 220, 16) == []
+    assert node_limits(nodes, 221, 17) == [
+        "2 nodes take 220 pods together, and 221 are asked for", "2 nodes have 16 GPUs together, and 17 are asked for",
+    ]  # fmt: skip
+    away = [node("False", pods="110"), node(unschedulable=True, pods="110"), {"spec": None, "status": None}]
+    assert "none of 3 nodes is ready" in node_limits(away, 0, 0)[0]
+
+
+def test_webhooks_that_are_asked_for_each_workload_are_told_with_their_time() -> None:
+    def hook(name: str, groups: list[str], resources: list[str], operation: str = "CREATE", **more: Any) -> Any:
+        rule = {"apiGroups": groups, "resources": resources, "operations": [operation]}
+        return {"name": name, "rules": [rule, rule], **more}
+
+    config = {
+        "webhooks": [
+            hook("pods", [""], ["pods"], timeoutSeconds=2),
+            hook("all", ["*"], ["*/*"], failurePolicy="Ignore"),
+            hook("other", ["apps"], ["deployments"]),
+            hook("ends", ["batch"], ["jobs"], "DELETE"),
+        ]
+    }
+    assert matching_webhooks(config, {JOBS, PODS}) == [Webhook("pods", 2, True), Webhook("all", 10, False)]
+    assert matching_webhooks({}, {JOBS}) == []
+
+
+def test_the_seats_of_a_priority_level_and_the_clients_own_limits_are_told() -> None:
+    levels: dict[str, Any] = {"workload-low": {"limited": {"nominalConcurrencyShares": 100}}, "exempt": {}}
+    levels["system"] = {"limited": {"nominalConcurrencyShares": 30}}
+    (told,) = fairness_limits(levels, "workload-low", 256)
+    assert "100 of 130 shares" in told
+    assert fairness_limits(levels, "exempt", 256) == fairness_limits({}, "workload-low", 256) == []
+    assert client_limits(0.01, 100.0, 256) == client_limits(0.01, None, 1) == []
+    assert "25,600/s at most" not in "".join(client_limits(0.01, 2_000.0, 256))
+    assert "one process makes about" in client_limits(0.01, 2_000.0, 256)[0]
+    assert "256/s at most, and 300/s are offered" in client_limits(1.0, 300.0, 256)[0]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "peak"),
+    [
+        (Arrivals("rate", 5.0), 5.0),
+        (Arrivals("ramp", 1.0, 9.0), 9.0),
+        (Arrivals("steps", rates=(3.0, 2.0)), 3.0),
+        (Arrivals("burst", burst=10), None),
+    ],
+)
+def test_the_highest_rate_that_is_offered(arrivals: Arrivals, peak: float | None) -> None:
+    assert arrivals.peak == peak
