@@ -4,6 +4,7 @@ import asyncio
 import base64
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -294,3 +295,48 @@ def test_hosts_are_read_as_browsers_write_them() -> None:
     assert far.knows_host("10.1.2.3:8642")
     assert far.knows_host("dash.example")
     assert not far.knows_host("rebound.example")
+
+
+ROUTES = (
+    "/{}",
+    "/r/{}",
+    "/r/{}/events",
+    "/r/nightly-1/piece/{}",
+    "/r/nightly-1/file/cells/{}",
+    "/s/{}",
+    "/c/nightly/{}",
+)
+ROUTES += ("/c/{}/00000001", "/f/{}/{}", "/d/{}..{}", "/d/nightly-1..{}", "/log/nightly-1/{}/{}", "/log/{}/00000001/1")
+NASTY = (
+    "..",
+    "%00",
+    "%2f",
+    "%5c",
+    "%ff",
+    "%c3%28",
+    "'",
+    "%22",
+    "<",
+    "%0a",
+    "%0d%0a",
+    "#",
+    "?",
+    "*",
+    "nightly-1",
+    "{0}",
+    "%s",
+    "é",
+)
+
+
+async def test_no_address_breaks_a_page(attacked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same addresses every time."""
+    random = Random(7)
+    async with serving(attacked) as client:
+        for number in range(400):
+            parts = ["".join(random.choices(NASTY, k=random.randint(1, 4))) for _ in range(2)]
+            path = ROUTES[number % len(ROUTES)].format(*parts)
+            answer = await raw(client, asked(path))
+            assert status(answer) in (200, 400, 404), f"{path}: {answer[:80]!r}"
+            assert SECRET.encode() not in answer, path
+    assert "Traceback" not in capfd.readouterr().err
