@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from seatrial.job import Cause, CellResult, RunResults
 from seatrial.report.cell_view import read_cell
 from seatrial.report.html.causes import Thumbnail, cause_lines, sentence, thumbnail
@@ -32,7 +34,9 @@ class RunPage:
     are fetched; "" where they are in the page."""
 
     def __init__(self, results: RunResults, folder: Path, base: str = "", fetched_from: str = "") -> None:
-        self.results = results
+        shown = {cell.hash for cell in results.cells}  # some, where only those were asked for
+        causes = [cause for cause in results.causes if not shown.isdisjoint(cause.cells)]
+        self.results = replace(results, causes=causes)
         self.folder = folder
         self.base = base
         self.fetched_from = fetched_from

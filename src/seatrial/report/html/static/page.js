@@ -86,13 +86,18 @@
   };
 
   // --- filters
+  let filtered = false;
   const filter = (state) => {
     const wanted = state.values.get("verdict") || "", words = (state.values.get("find") || "").toLowerCase().split(/\s+/).filter(Boolean);
     for (const button of all("#counts button")) button.setAttribute("aria-pressed", String(button.dataset.verdict === wanted));
+    if (find.value !== (state.values.get("find") || "") && document.activeElement !== find) find.value = state.values.get("find") || "";
+    const filters = Boolean(wanted || words.length);
+    if (!filters && !filtered) return; // all is shown as it is: thousands of places need no look
+    filtered = filters;
     const fits = (kinds, text) => (!wanted || kinds.includes(wanted)) && words.every((word) => text().includes(word));
     for (const spot of all("#grids td:has(>a)")) {
       const kinds = Array.from(spot.classList, (name) => name.replace(/^v-/, ""));
-      spot.classList.toggle("off", Boolean(wanted || words.length) && !fits(kinds, () => describe(spot).toLowerCase()));
+      spot.classList.toggle("off", filters && !fits(kinds, () => describe(spot).toLowerCase()));
     }
     for (const line of all(".causes li")) line.hidden = !fits(line.dataset.verdicts.split(" "), () => line.textContent.toLowerCase());
     let number = 0;
@@ -101,8 +106,7 @@
       row.hidden = !fits(row.dataset.kinds.split(" "), () => row.textContent.toLowerCase());
       number += row.hidden ? 0 : 1;
     }
-    if ((wanted || words.length) && rows.length) status.textContent = `${number} of ${rows.length} cells`;
-    if (find.value !== (state.values.get("find") || "") && document.activeElement !== find) find.value = state.values.get("find") || "";
+    if (filters && rows.length) status.textContent = `${number} of ${rows.length} cells`;
   };
   const describe = (spot) => {
     const table = spot.closest("table"), row = spot.parentElement.querySelector("th")?.textContent || "";
