@@ -191,7 +191,7 @@ def written(folder: Path, *lines: bytes) -> Path:
 
 
 def test_when_pods_were_bound_is_in_the_audit_log_by_our_clock(tmp_path: Path) -> None:
-    """Its clock is brought to ours by submissions: received after they were sent, done before they were answered."""
+    """Its clock is brought to ours by submissions: received after they were sent and before they were answered."""
     submissions = {0: sent(0, 100.0), 1: sent(1, 101.0)}
     path = written(
         tmp_path,
@@ -206,13 +206,13 @@ def test_when_pods_were_bound_is_in_the_audit_log_by_our_clock(tmp_path: Path) -
         b'{"objectRef": {"name": "' + PREFIX.encode() + b"-1",
     )
     audited = read_audit(path, PREFIX, submissions)
-    assert audited.offset_s == pytest.approx(EPOCH_S, abs=0.001)
+    assert audited.offset_s == pytest.approx(EPOCH_S, abs=0.002)
     assert audited.within_s < 0.002
     watched = [Stamp(0, uid, SCHEDULED, at_s) for uid, at_s in (("a", 100.51), ("b", 100.72))]
     watched.append(Stamp(1, "c", SCHEDULED, 101.9))
     reached = reached_stages(submissions, watched, {0: 2, 1: 2})
     better, figures = use_audit(path, PREFIX, submissions, reached, {0: 2, 1: 2})
-    assert better.times[SCHEDULED][0][1] == pytest.approx(100.7, abs=0.002)
+    assert better.times[SCHEDULED][0][1] == pytest.approx(100.7, abs=0.003)
     assert 1 not in better.times[SCHEDULED], "one of its two pods is bound"
     assert figures.workloads == 1
     assert figures.watch_p50_s == pytest.approx(0.02, abs=0.003)

@@ -199,7 +199,7 @@ def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibi
         Exhibit("distribution", "From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
     ]
     for stage in stages.values():
-        title = f"Workloads that were {stage.stage.replace('_', ' ')}, by time since they were to be sent"
+        title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
         curve = [list(point) for point in stage.curve]
         found.append(Exhibit("series", title, ["seconds", "share"], curve, {"seconds": "s"}))
     measured: list[list[Any]] = [

@@ -1,8 +1,8 @@
 """Stages from the API server's own audit log, in microseconds: when it was done with each request.
 
-Its clock is brought to ours by the submissions themselves: each was received after we had sent it, and done before we
-had its answer. Thousands of them leave less than a round trip. A log with `Metadata` of pods, their bindings and the
-workloads is enough; what is not in it is taken from the watch."""
+Its clock is brought to ours by the submissions themselves: each was received after we had sent it, and before we had
+its answer (it is done a little after that: the log is written last). Thousands of them leave less than a round trip. A
+log with `Metadata` of pods, their bindings and the workloads is enough; what is not in it is taken from the watch."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -69,7 +69,7 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
             continue
         one = submissions.get(int(number)) if number.isdecimal() and not ref.subresource else None
         if one is not None and one.sent_s is not None and one.acknowledged_s is not None and one.attempts == 1:
-            low_s, high_s = max(low_s, done_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
+            low_s, high_s = max(low_s, received_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
     if requests == 0:
         raise BadAudit(f"{path} has no request for these workloads: is it this API server's, with their kind and pods?")
     if low_s > high_s or high_s == float("inf"):
