@@ -55,6 +55,15 @@ def test_every_link_inside_the_page_and_into_the_folder_leads_somewhere(tmp_path
     assert any((link["href"] or "").endswith("train.rerun.ipynb") for link in page.of("a"))
 
 
+def test_a_page_of_a_log_is_linked_where_there_is_one(tmp_path: Path) -> None:
+    run = sample.small()
+    folder = sample.write_run(tmp_path, run)
+    log = "cells/a1b2c3d4/1/log.html"
+    assert log not in {link["href"] for link in Page(unpacked(render_html(run, folder))).of("a")}
+    write_reports(folder, run)
+    assert log in {link["href"] for link in Page(unpacked(render_html(run, folder))).of("a")}
+
+
 def test_a_place_of_the_grid_tells_verdict_and_reason_and_leads_to_its_cell(tmp_path: Path) -> None:
     page = shown(sample.small(), tmp_path)
     labels = {link["aria-label"]: link["href"] for link in page.of("a") if "aria-label" in link}

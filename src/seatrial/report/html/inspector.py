@@ -122,14 +122,11 @@ class Packages:
         return found, self._numbers.get(tuple(found.items()), 1) - 1
 
 
-def inspect_cell(
-    results: RunResults, view: CellView, packages: Packages, cause: Cause | None, log_pages: bool
-) -> CellInspector:
-    """`log_pages`: cells that are not good have a page beside their log."""
+def inspect_cell(results: RunResults, view: CellView, packages: Packages, cause: Cause | None) -> CellInspector:
     cell = view.result
     found, alike = packages.of(cell)
     measured = list(figures(cell.metrics))
-    links, more = _links(view, log_pages and not cell.verdict.good)
+    links, more = _links(view)
     steps = _steps(view)
     return CellInspector(
         cell=cell,
@@ -138,7 +135,7 @@ def inspect_cell(
         cause=cause,
         news=cell_news_text(cell),
         strip=cell_strip(results, cell),
-        evidence=_evidences(bad_findings(cell.findings), view, log_pages),
+        evidence=_evidences(bad_findings(cell.findings), view),
         steps=[row for row in steps if not _quiet(row)],
         quiet=[row for row in steps if _quiet(row)],
         total=duration_text(view.seconds),
@@ -176,18 +173,18 @@ def inspect_cause(
     )
 
 
-def _evidences(findings: Sequence[Finding], view: CellView, log_pages: bool) -> list[Evidence]:
+def _evidences(findings: Sequence[Finding], view: CellView) -> list[Evidence]:
     """What several findings quote alike is shown once."""
     made = []
     seen: set[str] = set()
     for finding in findings:
         told = replace(finding, evidence="") if finding.evidence in seen else finding
         seen.add(finding.evidence)
-        made.append(_evidence(told, view, log_pages))
+        made.append(_evidence(told, view))
     return made
 
 
-def _evidence(finding: Finding, view: CellView, log_pages: bool) -> Evidence:
+def _evidence(finding: Finding, view: CellView) -> Evidence:
     """The first line sums up what follows: it is shown once, where it stands in what follows."""
     text = shorten(finding.evidence, MOST_EVIDENCE).strip("\n")
     lines = text.split("\n")
@@ -203,7 +200,7 @@ def _evidence(finding: Finding, view: CellView, log_pages: bool) -> Evidence:
         class_=finding.class_,
         message=finding.message,
         lines=shown if text else [],
-        log=_log_line(text, view) if log_pages else None,
+        log=_log_line(text, view),
     )
 
 
@@ -212,6 +209,8 @@ def _log_line(text: str, view: CellView) -> Link | None:
     if found is None:
         return None
     part = f"{found[2]}/" if found[2] else view.parts[0]
+    if not (view.folder / part / LOG_PAGE).is_file():
+        return None
     where = url(f"{view.base}/{part}{LOG_PAGE}")
     return Link(f"line {found[1]} of the log", f"{where}#L{found[1].replace(',', '')}")
 
@@ -264,12 +263,12 @@ def _quiet(row: StepRow) -> bool:
     return row.verdict == Verdict.PASSED and not row.took and not row.width
 
 
-def _links(view: CellView, log_pages: bool) -> tuple[list[Link], int]:
+def _links(view: CellView) -> tuple[list[Link], int]:
     links = []
     for log in view.logs:
         name = log.removeprefix(f"{view.base}/")
-        if log_pages:
-            page = name.removesuffix("log.txt") + LOG_PAGE
+        page = name.removesuffix("log.txt") + LOG_PAGE
+        if (view.folder / page).is_file():
             links.append(Link(name.removesuffix(".txt"), url(f"{view.base}/{page}")))
         links.append(Link(name, url(log)))
     for name in view.kept[:MOST_FILES]:
