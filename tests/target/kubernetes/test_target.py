@@ -251,7 +251,7 @@ async def test_over_a_slow_way_that_is_cut_a_job_loses_nothing(
         assert ended is not None
         assert (ended.outcome, ended.code) == (Outcome.EXITED, 0)
         lines = [f"{number}" for number in range(1, 50001)]
-        assert live.decode().splitlines()[1:] == lines
+        assert [line for line in live.decode().splitlines() if line.isdigit()] == lines
         way.cut()
         assert await target.fetch(handle, "files", tmp_path / "files")
         assert (tmp_path / "files/kept").stat().st_size == 300_000
