@@ -76,7 +76,10 @@ def command(
         results = with_news(results, past_of_run(before), before.run)
     if cell is not None:
         wanted = {one.id for one in cells_of(found, cell)}
-        results = msgspec.structs.replace(results, cells=[one for one in results.cells if one.id in wanted], holes=[])
+        cells = [one for one in results.cells if one.id in wanted]
+        hashes = {one.hash for one in cells}
+        causes = [cause for cause in results.causes if not hashes.isdisjoint(cause.cells)]
+        results = msgspec.structs.replace(results, cells=cells, holes=[], causes=causes)
     if as_json:
         _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
     if junit:
