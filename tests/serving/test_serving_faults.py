@@ -4,6 +4,7 @@ and that nothing is left."""
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from certificates import authority, certificate
-from llama import CASES, behind_tls, command, llama
+from llama import CASES, behind_tls, command, free_port, llama
 
 from engine.asking import WAIT_S, pid_of, until
 from seatrial.job import Verdict
@@ -51,6 +52,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b'{"choices": [')
             self.close_connection = True
             return None
+        if how == "dies in mid-stream" and body["stream"]:
+            event = json.dumps({"choices": [{"index": 0, "text": "ye", "finish_reason": None}]})
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(f"{len(event) + 8:x}\\r\\ndata: {event}\\n\\n\\r\\n".encode())
+            self.wfile.flush()
+            os.kill(os.getpid(), 9)
         return self.answer(200, GOOD)
     def answer(self, status, body, *headers):
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
@@ -113,6 +123,34 @@ def test_a_broken_server_has_the_verdict_of_its_fault(
     found, text = verdict(world)
     assert found is wanted
     assert why in text
+
+
+def test_a_server_that_dies_in_mid_stream_is_why_its_case_has_no_answer(world: World) -> None:
+    streamed = {"name": "streamed", "request": {"request": {"text": "x"}}, "response": {"responses": [{"text": "yes"}]}}
+    suite(world, program(world, "dies in mid-stream"), [streamed])
+    world.seatrial("run", "suite.yaml", check=1)
+    assert verdict(world) == (Verdict.FAILED, "server: the server was killed by SIGKILL")
+    (cell,) = world.results().cells
+    (finding,) = (one for one in cell.findings if one.step == "case streamed")
+    assert (finding.verdict, finding.class_) == (Verdict.FAILED, "signal")
+    assert re.search(r"after \d+ bytes of the answer: the server was killed by SIGKILL$", finding.message)
+
+
+def test_a_server_that_takes_no_connection_at_first_is_waited_for(world: World) -> None:
+    port = free_port()
+    suite(world, f"url: 'http://127.0.0.1:{port}', ready: {{within: 10m}}")
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace("[cases.yaml]", f"[{CASES}]"))
+    process = world.start("run", "suite.yaml")
+    refused = b"waiting for a first answer: no connection"
+    until(lambda: any(refused in path.read_bytes() for path in world.state.glob("jobs/*/*-driver/records.jsonl")))
+    with llama(SEATRIAL_PORT=str(port)):
+        said = process.communicate(timeout=WAIT_S)[0]
+    assert process.returncode == 0, said
+    (cell,) = world.results().cells
+    (ready,) = (one for one in cell.findings if one.step == "ready")
+    assert ", at try " in ready.message
+    assert world.left() == []
 
 
 def test_a_server_that_stops_answering_in_the_middle_is_given_up_and_its_cases_are_accounted_for(world: World) -> None:

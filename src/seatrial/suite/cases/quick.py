@@ -119,8 +119,9 @@ def _json_cases(text: str) -> Iterator[tuple[Node, Answer | None]]:
     at = _skip(text, text.index("[") + 1)
     line, line_begins, counted = 1, 0, 0
     while text[at : at + 1] != "]":
-        line += text.count("\n", counted, at)
-        line_begins, counted = text.rfind("\n", 0, at) + 1, at
+        if more := text.count("\n", counted, at):
+            line, line_begins = line + more, text.rfind("\n", counted, at) + 1
+        counted = at
         data, at = decoder.raw_decode(text, at)
         if not isinstance(data, dict):
             raise NotQuick

@@ -22,7 +22,8 @@ class DriverRecords(msgspec.Struct, frozen=True):
     unready: dict[str, Any] | None = None
     load: dict[str, Any] | None = None
     way: str = ""  # that lies between driver and server, where it is more than a connection
-    way_s: float = 0.0  # the least that it adds to every answer
+    way_s: float = 0.0  # the least that it adds to every answer, in the median
+    way_p99_s: float = 0.0
     gone: str = ""  # why nothing was asked any more
     broken: int = 0  # records that cannot be read
 
@@ -36,7 +37,7 @@ def read_records(step: ObservedStep) -> DriverRecords:
     ready: dict[str, Any] | None = None
     unready: dict[str, Any] | None = None
     load: dict[str, Any] | None = None
-    way, way_s, gone = "", 0.0, ""
+    way, way_s, way_p99_s, gone = "", 0.0, 0.0, ""
     for note in step.notes:
         kind, thing = note.get("note"), str(note.get("thing"))
         if kind == BEGUN:
@@ -59,10 +60,11 @@ def read_records(step: ObservedStep) -> DriverRecords:
             unready = note
         elif kind == ENDPOINT and note.get("adds_s"):
             way, way_s = str(note.get("way")), float(note["adds_s"])
+            way_p99_s = float(note.get("adds_p99_s") or way_s)
         elif kind == GONE:
             gone = str(note.get("why"))
     return DriverRecords(
-        answers, beside, similarities, frozenset(begun), ready, unready, load, way, way_s, gone, broken
+        answers, beside, similarities, frozenset(begun), ready, unready, load, way, way_s, way_p99_s, gone, broken
     )
 
 
