@@ -20,7 +20,7 @@ def line(pod: int, stage: int, version: int) -> bytes:
         f'{{"type":"{"MODIFIED" if stage else "ADDED"}","object":{{"kind":"Pod","apiVersion":"v1","metadata":{{'
         f'"name":"bench-{pod}-abcde","namespace":"default","uid":"00000000-0000-4000-8000-{pod:012d}",'
         f'"resourceVersion":"{version}","creationTimestamp":"2026-11-17T06:00:00Z",'
-        f'"labels":{{"seatrial/workload":"{pod}"}}}},"spec":{{{spec}"x":"{PADDING}"}},'
+        f'"labels":{{"a":"b","seatrial/workload":"{pod}"}}}},"spec":{{{spec}"x":"{PADDING}"}},'
         f'"status":{{"phase":"{phase}","conditions":[{{"type":"Ready","status":"{ready}"}}]}}}}}}\n'
     ).encode()
 

@@ -30,6 +30,7 @@ from seatrial.kubernetes import (
 from seatrial.kubernetes.wire import decoder
 
 PREFIX = "scale-1234abcd"
+OWN = {"seatrial/run": "r", "seatrial/cell": "69b56f04", "seatrial/attempt": "1"}
 KINDS = {(one.api_version.partition("/")[0], one.kind): one for one in BETWEEN}
 
 
@@ -38,7 +39,7 @@ class Watcher:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "stamps.jsonl"
-        self.stamps = Stamps(self.path, PREFIX)
+        self.stamps = Stamps(self.path, PREFIX, ",".join(f"{key}={value}" for key, value in OWN.items()))
         self.now_s = 100.0
 
     def feed(self, followed: Followed, is_root: bool = False, blind_s: float | None = None) -> Callable[..., None]:
@@ -63,6 +64,10 @@ def watcher(tmp_path: Path) -> Watcher:
     return Watcher(tmp_path)
 
 
+def ours(number: int) -> dict[str, str]:
+    return {**OWN, "seatrial/workload": str(number)}
+
+
 def thing(uid: str, *owners: str, name: str = "", labels: dict[str, str] | None = None, **rest: Any) -> dict[str, Any]:
     metadata: dict[str, Any] = {"uid": uid, "name": name or uid, "creationTimestamp": "2026-11-17T06:00:00Z"}
     if owners:
@@ -75,7 +80,7 @@ def thing(uid: str, *owners: str, name: str = "", labels: dict[str, str] | None 
 def pod(phase: str = "Pending", node: str = "", **conditions: Any) -> dict[str, Any]:
     listed = [{"type": name, **state} for name, state in conditions.items()]
     spec = {"containers": [{"name": "x"}], **({"nodeName": node} if node else {})}
-    return thing("p", labels={"seatrial/workload": "7"}, spec=spec, status={"phase": phase, "conditions": listed})
+    return thing("p", labels=ours(7), spec=spec, status={"phase": phase, "conditions": listed})
 
 
 FALSE, TRUE = {"status": "False"}, {"status": "True", "lastTransitionTime": "2026-11-17T06:00:01Z"}
@@ -93,7 +98,7 @@ FALSE, TRUE = {"status": "False"}, {"status": "True", "lastTransitionTime": "202
         (pod("Succeeded", "n", Ready=FALSE), ["pod_created", "scheduled", "started", "finished"]),
         (pod("Failed", "n", DisruptionTarget={**TRUE, "reason": "PreemptionByScheduler"}),
          ["pod_created", "scheduled", "evicted", "started", "finished"]),
-        ({"metadata": {"uid": "p", "labels": {"seatrial/workload": "7"}}}, ["pod_created"]),
+        ({"metadata": {"uid": "p", "labels": ours(7)}}, ["pod_created"]),
         ({**pod(), "status": None, "spec": None}, ["pod_created"]),
     ],
 )  # fmt: skip
@@ -122,7 +127,7 @@ def test_objects_belong_to_a_workload_through_their_owners_whichever_watch_is_fi
     groups(thing("group", "job"))
     jobs(thing("job", "workload"))
     assert watcher.seen() == []
-    workloads(thing("workload", name=f"{PREFIX}-3", labels={"seatrial/workload": "3"}))
+    workloads(thing("workload", name=f"{PREFIX}-3", labels=ours(3)))
     assert sorted(watcher.stages()) == [(3, "group_created"), (3, "job_created"), (3, "pod_created"), (3, "scheduled")]
     assert {one.stage: one.at_s for one in watcher.seen()} == {
         "pod_created": 101, "scheduled": 101, "group_created": 102, "job_created": 103,
@@ -137,15 +142,30 @@ def test_objects_belong_to_a_workload_by_a_label_with_its_name(watcher: Watcher,
 
 def test_foreign_objects_are_no_ones(watcher: Watcher) -> None:
     give = watcher.feed(PODS_OF_OTHERS)
-    for labels in (None, {"release": "else-12"}, {"job-name": f"{PREFIX}-x"}, {"seatrial/workload": "x"}):
+    for labels in (
+        None,
+        {"release": "else-12"},
+        {"job-name": f"{PREFIX}-x"},
+        {**OWN, "seatrial/workload": "x"},
+        {"seatrial/workload": "7"},
+    ):
         give(thing("p", "foreign", labels=labels))
         give(thing("q", labels=labels), DELETED)
     assert watcher.seen() == []
 
 
+def test_what_another_attempt_made_in_the_same_namespace_is_none_of_ours(watcher: Watcher) -> None:
+    """Whatever its number, its owners and its names: another cell of the run may be at work."""
+    watcher.feed(root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-7", labels=ours(7)))
+    other = {**ours(7), "seatrial/cell": "00000000"}
+    watcher.feed(PODS_OF_OTHERS)(thing("p", "w", labels={**other, "job-name": f"{PREFIX}-7"}))
+    watcher.feed(PODS_LABELLED)(thing("c", labels={**other, "seatrial/workload": "canary"}))
+    assert watcher.path.read_bytes() == b""
+
+
 def test_a_job_that_is_the_workload_itself_is_no_job_of_it(watcher: Watcher) -> None:
     jobs = watcher.feed(KINDS["batch", "Job"], is_root=True)
-    jobs(thing("w", name=f"{PREFIX}-0", labels={"seatrial/workload": "0"}))
+    jobs(thing("w", name=f"{PREFIX}-0", labels=ours(0)))
     assert watcher.seen() == []
     jobs(thing("inner", "w", name=f"{PREFIX}-0-workers-0"))
     assert watcher.stages() == [(0, "job_created")]
@@ -171,9 +191,7 @@ def test_an_event_says_who_evicted_by_annotation_by_object_or_by_its_message(wat
 
 
 def test_a_claim_is_bound_and_a_queue_admits(watcher: Watcher) -> None:
-    watcher.feed(root("batch/v1", "Job"), is_root=True)(
-        thing("w", name=f"{PREFIX}-4", labels={"seatrial/workload": "4"})
-    )
+    watcher.feed(root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-4", labels=ours(4)))
     claims, queued = (
         watcher.feed(KINDS["v1", "PersistentVolumeClaim"]),
         watcher.feed(KINDS["kueue.x-k8s.io", "Workload"]),
@@ -188,7 +206,7 @@ def test_a_claim_is_bound_and_a_queue_admits(watcher: Watcher) -> None:
 
 def test_what_happened_in_a_gap_is_known_to_be_between_its_ends_also_what_went_in_it(watcher: Watcher) -> None:
     give = watcher.feed(PODS_LABELLED)
-    gone = thing("gone", labels={"seatrial/workload": "8"})
+    gone = thing("gone", labels=ours(8))
     give(pod())  # at 101
     give(gone)  # at 102, the last that is seen before the gap
     give(None)

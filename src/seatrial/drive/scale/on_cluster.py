@@ -196,7 +196,9 @@ class ClusterPlace:
     def _labelled(self) -> bool:
         """Whether the pods of all workloads carry the attempt's labels, because their templates are in the manifest."""
         manifests = [one.manifest for one in self._plan.classes]
-        return all(one.get("kind") == "Pod" or any(pod_metadata(one.get("spec"))) for one in manifests)
+        return all(
+            one.get("kind") == "Pod" or next(pod_metadata(one.get("spec")), None) is not None for one in manifests
+        )
 
     def lags(self) -> list[float]:
         return [lag_s for _, lag_s in self._timed_lags()]

@@ -5,6 +5,7 @@ for it; what nobody ever claims is foreign, and the oldest of it is forgotten.""
 
 import os
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,9 +33,11 @@ class _Seen(NamedTuple):
 class Stamps:
     """The file, and to which workload each known object belongs."""
 
-    def __init__(self, path: Path, prefix: str) -> None:
+    def __init__(self, path: Path, prefix: str, selector: str) -> None:
+        """`selector` is of the attempt's labels, as `a=b,c=d`."""
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._prefix = f"{prefix}-"
+        self._own = dict(label.split("=", 1) for label in selector.split(","))
         self.known: dict[str, int] = {}  # uid -> the workload's number, and a bit for each stage that was written
         self._orphans: OrderedDict[str, list[_Seen]] = OrderedDict()  # by the uid of an owner
 
@@ -45,6 +48,12 @@ class Stamps:
         """Of the workload that has this name."""
         number = name.removeprefix(self._prefix)
         return int(number) if number.isdecimal() and name.startswith(self._prefix) else None
+
+    def number_of(self, labels: Mapping[str, str]) -> str:
+        """What Seatrial's own label says; empty without one, and for that of another attempt, which may be at work in
+        the same namespace."""
+        number = labels.get(WORKLOAD_LABEL, "")
+        return number if number and self._own.items() <= labels.items() else ""
 
     def owner_of(self, uids: list[str]) -> int | None:
         return next((self.known[uid] >> _SHIFT for uid in uids if uid in self.known), None)
@@ -85,7 +94,7 @@ class Feed:
         if self._given is not None:
             self._given.add(found.metadata.uid)
         meta = found.metadata
-        if meta.labels.get(WORKLOAD_LABEL) == CANARY:
+        if self._stamps.number_of(meta.labels) == CANARY:
             self._stamps.write({"canary": meta.annotations.get(CANARY, ""), "at_s": event.at_s})
         else:
             self.record(event, since_s)
@@ -120,8 +129,10 @@ class Feed:
     def _belongs(self, found: Any) -> tuple[int | None, list[str]]:
         """The number of its workload; None: of one of these owners, which are not known."""
         labels = found.metadata.labels
-        if (number := labels.get(WORKLOAD_LABEL, "")).isdecimal():
+        if (number := self._stamps.number_of(labels)).isdecimal():
             return int(number), []
+        if WORKLOAD_LABEL in labels:
+            return None, []  # another attempt's
         if self._followed.about:
             owners = [value_at(found, self._followed.about)]
         else:

@@ -44,7 +44,7 @@ class WatchWork(msgspec.Struct, frozen=True):
 
 async def follow(work: WatchWork) -> None:
     access = load_access(Path(work.kubeconfig) if work.kubeconfig else None, work.context)
-    stamps = Stamps(Path(work.stamps), work.prefix)
+    stamps = Stamps(Path(work.stamps), work.prefix, work.selector)
     waiting = {(one.resource, namespace) for one in work.watched for namespace in work.namespaces}
 
     async def follow_one(one: Watched, namespace: str) -> None:
