@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.drive.scale.following import followed_on
+from seatrial.drive.scale.following import followed_on, pods_labelled
 from seatrial.drive.scale.objects import form_of, value_at
 from seatrial.drive.scale.stages import read_stamps
 from seatrial.drive.scale.stamps import Feed, Stamps
@@ -28,6 +28,8 @@ from seatrial.kubernetes import (
     WatchEvent,
 )
 from seatrial.kubernetes.wire import decoder
+from seatrial.trial.scale.workload import manifest_of
+from seatrial.trial.scale.workload_model import Workload
 
 PREFIX = "scale-1234abcd"
 OWN = {"seatrial/run": "r", "seatrial/cell": "69b56f04", "seatrial/attempt": "1"}
@@ -305,3 +307,15 @@ async def test_pods_that_are_workloads_themselves_have_the_stages_of_pods() -> N
 async def test_a_kind_that_the_user_names_must_be_there() -> None:
     with pytest.raises(UnknownKind):
         await chosen(KnownKinds(), JOBS, named=(Followed("example.com/v1", "Ticket", (Rule("admitted"),)),))
+
+
+@pytest.mark.parametrize("kind", ["pod", "job", "jobset", "pytorchjob"])
+def test_pods_of_workloads_that_are_built_in_are_selected_by_their_labels(kind: str) -> None:
+    """Also where their template has no metadata of its own."""
+    assert pods_labelled([manifest_of(Workload.model_validate({"kind": kind}), "")])
+
+
+def test_pods_that_an_operator_describes_itself_cannot_be_selected() -> None:
+    training = {"apiVersion": "run.ai/v2alpha1", "kind": "TrainingWorkload", "spec": {"gpu": {"value": "1"}}}
+    assert not pods_labelled([training])
+    assert not pods_labelled([manifest_of(Workload(kind="job"), ""), training])

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,7 @@ from seatrial.drive.driver import DriverError
 from seatrial.drive.scale.watch import FAILED, SYNCED, Watched, WatchWork
 from seatrial.job.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Followed, root
 from seatrial.kubernetes import PODS, Kubernetes, Resource, Right, UnknownKind
+from seatrial.target.kubernetes.manifest.marks import pod_metadata
 
 WATCH_S = 60.0  # for the first list
 END_S = 10.0
@@ -20,6 +22,11 @@ END_S = 10.0
 class Following(msgspec.Struct, frozen=True):
     watched: tuple[Watched, ...]
     left_out: tuple[str, ...]  # kinds that the cluster has and does not let us watch
+
+
+def pods_labelled(manifests: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the pods of all these workloads carry the attempt's labels, because they are described in them. Pure."""
+    return all(one.get("kind") == "Pod" or [*pod_metadata(one.get("spec"))] for one in manifests)
 
 
 async def followed_on(

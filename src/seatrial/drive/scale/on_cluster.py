@@ -16,7 +16,7 @@ import orjson
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.scale.canary import Canary
 from seatrial.drive.scale.clock import ServerClock, agreements, measured_clock
-from seatrial.drive.scale.following import Following, followed_on, watching
+from seatrial.drive.scale.following import Following, followed_on, pods_labelled, watching
 from seatrial.drive.scale.health import Health, measured_health
 from seatrial.drive.scale.measured import gaps, health_points, loop_lag_s, read_lines
 from seatrial.drive.scale.place import NotMade
@@ -174,7 +174,11 @@ class ClusterPlace:
         self._canary = Canary(self._client, self._mine[self._home], self._work.prefix)
         namespaces = tuple(self._mine)
         following = await followed_on(
-            self._client, self._resources.values(), self._labelled(), self._work.follow, namespaces
+            self._client,
+            self._resources.values(),
+            pods_labelled(one.manifest for one in self._plan.classes),
+            self._work.follow,
+            namespaces,
         )
         stamps = self._driver.files / STAMPS
         last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
@@ -192,13 +196,6 @@ class ClusterPlace:
             self._canary,
         ):
             yield
-
-    def _labelled(self) -> bool:
-        """Whether the pods of all workloads carry the attempt's labels, because their templates are in the manifest."""
-        manifests = [one.manifest for one in self._plan.classes]
-        return all(
-            one.get("kind") == "Pod" or next(pod_metadata(one.get("spec")), None) is not None for one in manifests
-        )
 
     def lags(self) -> list[float]:
         return [lag_s for _, lag_s in self._timed_lags()]
