@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from seatrial.drive.scale.merge import Shard, merge, read_shard
 from seatrial.drive.scale.stages import reached_stages, stage_figures
+from seatrial.job import Finding, Verdict
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.followed import DECIDED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
 from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
@@ -135,3 +136,9 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     one = json.loads(world.seatrial("scale", "merge", "last", "--json", "--select", "shard=2").stdout)
     assert (one["drivers"], one["whole"]["count"]) == (1, 10)
     assert "is no figure" in world.seatrial("scale", "merge", "last", "--bound", "soon.p99=1s", check=2).stderr
+    results = world.results()
+    bad = Finding("driver", "measurement", Verdict.INVALID, "measurement", "its watch was late")
+    spoilt = replace(results.cells[0], findings=[bad])
+    world.run().write_results(replace(results, cells=[spoilt, *results.cells[1:]]))
+    told_late = world.seatrial("scale", "merge", "last", check=1).stdout
+    assert "not to be judged: part[shard=1]: its watch was late" in told_late

@@ -93,16 +93,18 @@ def _work(folder: "RunFolder", cell: "PlannedCell") -> "ScaleWork | None":
 
 def _doubts(folder: "RunFolder", cells: "list[PlannedCell]") -> list[str]:
     """Why the whole is not to be trusted: a part of it was not."""
+    from seatrial.job import Verdict
+
     results = folder.read_results()
     if results is None:
         return ["the run has no results yet: seatrial attach finishes it"]
-    chosen = {cell.hash for cell in cells}
+    chosen, broke = {cell.hash for cell in cells}, (_PART, Verdict.FAILED)
     return [
         f"{cell.id}: {finding.message}"
         for cell in results.cells
         if cell.hash in chosen
         for finding in cell.findings
-        if finding.check in ("measurement", "driver", "records") and finding.verdict != "passed"
+        if finding.verdict in (Verdict.INVALID, Verdict.INFRA) or (finding.check, finding.verdict) == broke
     ]
 
 
