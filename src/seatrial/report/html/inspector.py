@@ -122,11 +122,15 @@ class Packages:
         return found, self._numbers.get(tuple(found.items()), 1) - 1
 
 
-def inspect_cell(results: RunResults, view: CellView, packages: Packages, cause: Cause | None) -> CellInspector:
+def inspect_cell(
+    results: RunResults, view: CellView, packages: Packages, cause: Cause | None, served: bool = False
+) -> CellInspector:
+    """`served`: pages of logs of cells that are not good are made when they are asked for."""
+    served = served and not view.result.verdict.good
     cell = view.result
     found, alike = packages.of(cell)
     measured = list(figures(cell.metrics))
-    links, more = _links(view)
+    links, more = _links(view, served)
     steps = _steps(view)
     return CellInspector(
         cell=cell,
@@ -135,7 +139,7 @@ def inspect_cell(results: RunResults, view: CellView, packages: Packages, cause:
         cause=cause,
         news=cell_news_text(cell),
         strip=cell_strip(results, cell),
-        evidence=_evidences(bad_findings(cell.findings), view),
+        evidence=_evidences(bad_findings(cell.findings), view, served),
         steps=[row for row in steps if not _quiet(row)],
         quiet=[row for row in steps if _quiet(row)],
         total=duration_text(view.seconds),
@@ -173,18 +177,18 @@ def inspect_cause(
     )
 
 
-def _evidences(findings: Sequence[Finding], view: CellView) -> list[Evidence]:
+def _evidences(findings: Sequence[Finding], view: CellView, served: bool) -> list[Evidence]:
     """What several findings quote alike is shown once."""
     made = []
     seen: set[str] = set()
     for finding in findings:
         told = replace(finding, evidence="") if finding.evidence in seen else finding
         seen.add(finding.evidence)
-        made.append(_evidence(told, view))
+        made.append(_evidence(told, view, served))
     return made
 
 
-def _evidence(finding: Finding, view: CellView) -> Evidence:
+def _evidence(finding: Finding, view: CellView, served: bool) -> Evidence:
     """The first line sums up what follows: it is shown once, where it stands in what follows."""
     text = shorten(finding.evidence, MOST_EVIDENCE).strip("\n")
     lines = text.split("\n")
@@ -200,16 +204,16 @@ def _evidence(finding: Finding, view: CellView) -> Evidence:
         class_=finding.class_,
         message=finding.message,
         lines=shown if text else [],
-        log=_log_line(text, view),
+        log=_log_line(text, view, served),
     )
 
 
-def _log_line(text: str, view: CellView) -> Link | None:
+def _log_line(text: str, view: CellView, served: bool) -> Link | None:
     found = _LOG_LINE.search(text)
     if found is None:
         return None
     part = f"{found[2]}/" if found[2] else view.parts[0]
-    if not (view.folder / part / LOG_PAGE).is_file():
+    if not served and not (view.folder / part / LOG_PAGE).is_file():
         return None
     where = url(f"{view.base}/{part}{LOG_PAGE}")
     return Link(f"line {found[1]} of the log", f"{where}#L{found[1].replace(',', '')}")
@@ -263,12 +267,12 @@ def _quiet(row: StepRow) -> bool:
     return row.verdict == Verdict.PASSED and not row.took and not row.width
 
 
-def _links(view: CellView) -> tuple[list[Link], int]:
+def _links(view: CellView, served: bool) -> tuple[list[Link], int]:
     links = []
     for log in view.logs:
         name = log.removeprefix(f"{view.base}/")
         page = name.removesuffix("log.txt") + LOG_PAGE
-        if (view.folder / page).is_file():
+        if served or (view.folder / page).is_file():
             links.append(Link(name.removesuffix(".txt"), url(f"{view.base}/{page}")))
         links.append(Link(name, url(log)))
     for name in view.kept[:MOST_FILES]:

@@ -105,7 +105,8 @@ class RunPage:
 
     def inspect(self, cell: CellResult) -> CellInspector:
         view = read_cell(self.folder, cell, self.base)
-        return inspect_cell(self.results, view, self._packages, self._cause_of.get(cell.hash))
+        cause = self._cause_of.get(cell.hash)
+        return inspect_cell(self.results, view, self._packages, cause, served=bool(self.fetched_from))
 
     def _grid_fragment(self, key: str) -> str:
         for grid in self.grids:
