@@ -4,11 +4,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from world import World
 
 pytest_plugins = ["cluster_selection"]
+
+# How long an example takes says nothing of what is tested, only of what else the machine does.
+hypothesis.settings.register_profile("seatrial", deadline=None)
+hypothesis.settings.load_profile("seatrial")
 
 
 @pytest.fixture

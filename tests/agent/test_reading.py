@@ -144,7 +144,7 @@ def test_a_line_of_any_length_is_looked_at_in_all_its_parts(chunk: int) -> None:
 
 
 @given(st.lists(st.integers(1, 150_000), min_size=1, max_size=4), st.sampled_from([5000, 1 << 16, 1 << 20]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example([WINDOW_BYTES - 7], 1 << 20)
 @example([WINDOW_BYTES + OVERLAP_BYTES - 4], 1 << 20)
 def test_in_a_long_line_everything_is_found_once_wherever_windows_end(gaps: list[int], chunk: int) -> None:
@@ -262,7 +262,7 @@ PATTERNS = [
     st.integers(1, 60),
     st.sampled_from(PATTERNS),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @example(["loss:", "5"], 60, PATTERNS[2])
 def test_a_pattern_on_blocks_finds_what_it_finds_line_by_line(
     lines: list[str], chunk: int, sought: tuple[str, str]
@@ -288,7 +288,7 @@ DIGITS = st.lists(
     st.lists(DIGITS.map("".join), max_size=12),
     st.sampled_from([*PATTERNS, (r"(\d{2})\b", ""), (r"loss: ([0-9.]+)", "")]),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_figures_counted_by_the_shapes_of_lines_are_as_many_as_there_are(
     lines: list[str], sought: tuple[str, str]
 ) -> None:
@@ -341,7 +341,7 @@ def test_what_is_no_pattern_is_dropped_and_told() -> None:
 @given(
     st.lists(st.binary(max_size=60) | st.sampled_from([b"loss: ", b"step: ", b"\n", b"\r", b"[1] ", b"nan", b"\x1b["]))
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_bytes_at_all_break_the_reading(pieces: list[bytes]) -> None:
     reading = Reading(
         {"values": ALL, "finite": ["loss"], "hosts": 2, "stall": {"factor": 2}, "must": [pattern("x|y")]}, 0

@@ -237,14 +237,16 @@ class Life:
 
 def _bury(loop: VirtualLoop) -> None:
     """Nothing of a process outlives it. What its code does while it is taken apart has no effect: it is dead."""
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        with contextlib.suppress(RuntimeError, Killed, asyncio.CancelledError):
-            task.get_coro().close()  # type: ignore[union-attr]
-    for agen in list(loop._asyncgens):  # type: ignore[attr-defined]
-        with contextlib.suppress(RuntimeError, StopIteration, Killed):
-            agen.aclose().send(None)
-    loop.close()
+    try:
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with contextlib.suppress(RuntimeError, Killed, asyncio.CancelledError):
+                task.get_coro().close()  # type: ignore[union-attr]
+        for agen in list(loop._asyncgens):  # type: ignore[attr-defined]
+            with contextlib.suppress(RuntimeError, StopIteration, Killed):
+                agen.aclose().send(None)
+    finally:
+        loop.close()
 
 
 class _Silent:

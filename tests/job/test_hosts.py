@@ -182,14 +182,14 @@ words = st.sampled_from(
 fields = st.sampled_from(["cpu_s", "peak_memory_bytes", "oom_kills", "output", "output_omitted_bytes", "result"])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.dictionaries(words, plain, max_size=4), min_size=2, max_size=3))
 def test_whatever_a_result_holds_is_no_error(results: list[dict[str, Any]]) -> None:
     both = merged([host({"result": result}, {"result": result}) for result in results])
     assert len(both.steps) == 2
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.dictionaries(fields, plain, max_size=4), min_size=2, max_size=3))
 def test_whatever_a_record_holds_is_no_error(records: list[dict[str, Any]]) -> None:
     both = merged([host(record, record) for record in records])

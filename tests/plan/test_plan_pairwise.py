@@ -41,7 +41,7 @@ def trials(draw: st.DrawFn) -> dict[str, Any]:
     return trial | {"exclude": excludes}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(trials(), min_size=1, max_size=2))
 def test_every_pair_that_a_valid_cell_has_is_covered(made: list[dict[str, Any]]) -> None:
     suite = from_data({"trials": {f"t{n}": trial for n, trial in enumerate(made)}}, Path(), {"probe": Probe}, {})

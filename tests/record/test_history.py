@@ -86,7 +86,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200, database=None)
+@settings(max_examples=200, database=None)
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
 def test_whatever_a_kind_calls_metrics_gives_finite_figures(metrics: dict[str, object]) -> None:
     for figure in figures(metrics):

@@ -26,7 +26,7 @@ from seatrial.job import (
 )
 
 # For properties of any text: how long an example takes says nothing here, the machine may be busy.
-untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60, database=None)
+untimed = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=60, database=None)
 
 STARTED_S = 1_767_225_600.0
 MIB = 1024 * 1024

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
@@ -337,7 +337,6 @@ def test_many_series_must_be_rows_of_finite_values(matrix: np.ndarray) -> None:
         prediction_intervals(matrix)
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
 def test_any_floats_give_an_interval_that_keeps_its_promises(values: list[float]) -> None:
     seen = prediction_interval(values)

@@ -171,7 +171,7 @@ def test_what_is_given_is_not_touched() -> None:
     assert np.array_equal(values, kept)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.floats() | st.integers(-3, 3), max_size=120))
 def test_any_figures_give_changes_in_order_with_sound_fields(values: list[float]) -> None:
     changes = change_points(values)

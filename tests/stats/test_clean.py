@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
@@ -280,7 +280,6 @@ PASTS = st.builds(
 
 
 @pytest.mark.parametrize("better", ["lower", "higher"])
-@settings(deadline=None)
 @given(points=st.lists(PASTS, max_size=30), cut=st.integers(0, 30))
 def test_every_run_is_either_used_or_left_out_with_a_reason(better: Better, points: list[Past], cut: int) -> None:
     cleaned = clean(points, better, at(cut))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.stats.compare import Difference, compare, relative_noise
@@ -122,7 +122,6 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
 ANY = st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=12)
 
 
-@settings(deadline=None)
 @given(ANY, ANY, st.none() | st.floats(0, allow_infinity=False))
 def test_any_floats_give_a_difference_that_keeps_its_promises(
     before: list[float], after: list[float], noise: float | None

@@ -279,7 +279,7 @@ def _loads_or_says_why(loading: Callable[[], Suite]) -> None:
     assert said
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_suite_gives_a_suite_error_or_a_suite_and_nothing_else(
     tmp_path: Path, kinds: Any, data: st.DataObject
@@ -292,7 +292,7 @@ def test_a_damaged_suite_gives_a_suite_error_or_a_suite_and_nothing_else(
     _loads_or_says_why(lambda: load(path, *kinds))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -1,6 +1,7 @@
 """The GPUs that the local target gives out: each to one job at a time. An nvidia-smi that is data tells of two."""
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from seatrial.job import Job, Limits, Outcome, Resources
 from seatrial.target import TargetError
 from seatrial.target.local import kind
 from seatrial.target.local.containers import Image, container_request
-from seatrial.target.local.folders import JobFolder, Submission
-from seatrial.target.local.gpus import Gpu, parse, visible
+from seatrial.target.local.folders import JobFolder, Submission, job_path
+from seatrial.target.local.gpus import Gpu, locked_gpus, parse, visible
 from world import World
 
 # Its lines are its data; of those it tells that `--id` names, as the real one does.
@@ -72,13 +73,22 @@ async def test_two_jobs_get_one_each_and_a_third_waits_until_one_is_given_back(s
         await asyncio.gather(*map(one.remove, (first, second, await third)))
 
 
-async def test_a_job_that_waits_for_a_gpu_leaves_nothing_when_it_is_cancelled(site: Site) -> None:
+@pytest.mark.parametrize("making", [False, True])
+async def test_a_job_that_waits_for_a_gpu_leaves_nothing_when_it_is_cancelled(site: Site, making: bool) -> None:
     async with opened(site) as target:
         both = await target.submit(wants(site, "both", 2), {})
         assert await given(site, "both") == "0,1"
-        waiting = asyncio.create_task(target.submit(wants(site, "late"), {}))
-        await asyncio.wait({waiting}, timeout=0.2)
-        waiting.cancel()
+        late = wants(site, "late")
+        folder = JobFolder(job_path(Path(target.address()["state"]), late.run, late.name))
+        with locked_gpus(folder) if making else contextlib.nullcontext():
+            waiting = asyncio.create_task(target.submit(late, {}))
+            if making:
+                while not folder.path.exists():
+                    await asyncio.sleep(0.01)
+            else:
+                await asyncio.wait({waiting}, timeout=0.5)
+            waiting.cancel()
+            await asyncio.sleep(0)
         await asyncio.wait({waiting})
         assert [found.handle for found in await target.list(site.run)] == [both]
         await target.remove(both)

@@ -153,7 +153,7 @@ class LocalTarget:
                 pass  # whoever cleans up took it for nobody's, before it said whose it is
             except OSError as error:
                 raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
-            except (TargetError, GpusTaken):
+            except (TargetError, GpusTaken, asyncio.CancelledError):  # nobody started it, and nobody will
                 folder.remove()
                 raise
             await asyncio.sleep(0.01)
