@@ -83,8 +83,7 @@ async def test_a_job_that_waits_for_a_gpu_leaves_nothing_when_it_is_cancelled(si
         with locked_gpus(folder) if making else contextlib.nullcontext():
             waiting = asyncio.create_task(target.submit(late, {}))
             if making:
-                while not folder.path.exists():
-                    await asyncio.sleep(0.01)
+                await until(folder.path.exists)
             else:
                 await asyncio.wait({waiting}, timeout=0.5)
             waiting.cancel()
