@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import seatrial_image
 from llama import CASES, SERVER, model
 from many_cases import (
     AT_A_TIME,
@@ -62,7 +63,7 @@ def copy_libraries(of: Path, into: Path) -> None:
             shutil.copy(path.split(" ")[0], into / name)
 
 
-def trials(far: ClusterWorld, cases: str) -> None:
+def trials(far: ClusterWorld, cases: str, fields: str = "") -> None:
     far.trials(f"""
   tiny:
     kind: serving
@@ -73,6 +74,7 @@ def trials(far: ClusterWorld, cases: str) -> None:
     server: {{command: "exec python3 {SHARED}/serve.py {SHARED}/tiny-f32.gguf", ready: {{http: /health, within: 5m}}}}
     cases: [{cases}]
     concurrency: {AT_A_TIME}
+    {fields}
 """)
 
 
@@ -157,3 +159,27 @@ def kill_and_attach(far: ClusterWorld, point: int, victim: str) -> None:
             assert attached.returncode == 0, said
             assert_all_answered(own, FEW, kills=int(died))
         own.gone()
+
+
+def test_a_driver_beside_the_server_and_one_here_say_what_their_ways_add(
+    far: ClusterWorld, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    far.cluster.load(seatrial_image.archive(tmp_path_factory.mktemp("image")))
+    load = "{arrivals: {rate: 20/s}, requests: 20, lag: 1h, bounds: {ttft.p99: 1h, e2e.p50: 0.0001ms}}"
+    found = {}
+    for place in ("here", "cluster"):
+        driver = f"driver: {{image: {seatrial_image.IMAGE}, memory: 512Mi}}" if place == "cluster" else ""
+        trials(far, str(CASES), f"load: {load}\n    {driver}")
+        far.seatrial("run", "suite.yaml", check=1)
+        (cell,) = far.results().cells
+        assert cell.attempts[0].parts["driver"].place.target == place
+        assert sum(finding.step.startswith("case ") for finding in cell.findings if finding.verdict.good) == 18
+        by_check = {finding.check: finding for finding in cell.findings if finding.step == "load"}
+        found[place] = by_check["way to the server"]
+        assert 0 < found[place].data["adds_s"] <= found[place].data["adds_p99_s"]
+        near = by_check["bound e2e.p50"]
+        assert (near.verdict, near.class_) == (Verdict.INVALID, "way")
+        assert "more than the bound of 0.0001ms: it says nothing of the server" in near.message
+        far.gone()
+    assert found["here"].message.startswith("port-forward through the API server: it adds at least ")
+    assert found["cluster"].message.startswith("straight, on target cluster: it adds at least ")

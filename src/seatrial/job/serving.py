@@ -51,6 +51,7 @@ class Embeddings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
+    version: str = ""  # of Seatrial that the driver must be; empty: it is the one that made this
     questions: tuple[Question, ...] = ()
     protocol: str = "openai"
     url: str = ""  # of a server that is there already; empty: the part `server` of the same attempt

@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
+from seatrial import __version__
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.cases import Asking
 from seatrial.drive.serving.client import make_client
@@ -19,6 +20,11 @@ async def drive(driver: Driver) -> None:
         work = convert(driver.work, ServingWork)
     except Unreadable as error:
         raise DriverError(f"this Seatrial does not know such work: {error}") from error
+    if work.version not in ("", __version__):
+        raise DriverError(
+            f"the image of the driver has Seatrial {__version__}, and this run is by {work.version}: give it an image "
+            "of the same version"
+        )
     async with _address(driver, work) as url:
         client = make_client(work, url, os.environ.get(TOKEN, ""))
         embedder = make_embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None

@@ -20,7 +20,7 @@ from seatrial.suite import (
     glob_matches,
     has_placeholder,
 )
-from seatrial.suite.values import Reason
+from seatrial.suite.values import Reason, Size
 from seatrial.trial.serving.load_model import Load
 
 _HEALTH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
@@ -161,6 +161,15 @@ class Compare(Model):
         return self
 
 
+class DriverPlace(Model):
+    """A driver beside its server, as a job on the same target, in place of one on this machine."""
+
+    image: Text = Field(min_length=1, description="An image that has this version of Seatrial.")
+    cpu: float | None = Field(None, strict=True, gt=0, description="Cores of its own.")
+    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory of its own.")
+    select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
+
+
 class SkippedCase(Model):
     """Cases that are not asked, and why: those that fit all that is said of them."""
 
@@ -201,6 +210,9 @@ class ServingTrial(TrialModel):
     concurrency: int = Field(8, strict=True, ge=1, le=10_000, description="Cases that are asked at a time.")
     seed: int = Field(0, strict=True, ge=0, description="Of the order in which cases are asked.")
     request_s: Duration = Field(60.0, alias="request", description="Limit for each request.")
+    driver: DriverPlace | None = Field(
+        None, description="Where the driver runs, if not on this machine: beside the server, for a load over no detour."
+    )
     load: Load | None = Field(None, description="A load after the cases, and what is asked of its figures.")
     workspace: Workspace | None = Field(
         None, description="Files that the server finds in its work folder; default: those of the runtime."
@@ -212,6 +224,19 @@ class ServingTrial(TrialModel):
     def _crowd(self) -> Self:
         if self.batching and self.concurrency < 2:
             raise ValueError("`batching` compares cases alone and in a crowd: `concurrency` must be 2 or more")
+        return self
+
+    @model_validator(mode="after")
+    def _beside(self) -> Self:
+        if self.driver is None:
+            return self
+        if self.server.url is not None:
+            raise ValueError("`driver` is a place beside a server that the trial starts; this one is there already")
+        tls = self.server.tls
+        if tls is not None and (tls.ca or tls.cert or tls.key):
+            raise ValueError("the TLS files are on this machine, and a `driver` beside the server would not find them")
+        if self.compare.embeddings is not None and self.compare.embeddings.local is not None:
+            raise ValueError("a local model of embeddings is on this machine, and the `driver` is beside the server")
         return self
 
     @field_validator("shards")

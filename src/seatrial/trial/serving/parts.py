@@ -2,6 +2,7 @@
 
 import msgspec
 
+from seatrial import __version__
 from seatrial.job import Environment, Job, Limits, Part, Port, Ready, Resources, Step
 from seatrial.job.generation import Case
 from seatrial.job.serving import EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, Embeddings, Question, ServingWork, Tls
@@ -24,7 +25,7 @@ def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
     """A server that is there already is no part: then the driver is all there is."""
     model = model_of(cell)
     job = make_job(cell, run, attempt, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
-    driver = Part(DRIVER, _driver(cell, job), HERE)
+    driver = Part(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
     if model.server.url is not None:
         return (driver,)
     server = Part(SERVER, _server(cell, job), cell.target, leads=False)
@@ -63,8 +64,10 @@ def _longer(limits: Limits, ready_s: float) -> Limits:
 
 
 def _driver(cell: Cell, job: Job) -> Job:
-    """Its environment is Seatrial's own, without the server's variables: it needs none of them."""
+    """Its environment is Seatrial's own, or an image that has it, without the server's variables: it needs none of
+    them."""
     model = model_of(cell)
+    place = model.driver
     embeddings = model.compare.embeddings
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
     work = msgspec.to_builtins(work_of(cell))
@@ -73,8 +76,8 @@ def _driver(cell: Cell, job: Job) -> Job:
         name=f"{job.name}-{DRIVER}",
         part=DRIVER,
         steps=(Step(DRIVER, "drive", {"kind": "serving", "work": work}),),
-        environment=Environment("seatrial", seatrial=True),
-        resources=Resources(),
+        environment=Environment("seatrial", image=substitute(place.image, cell) if place else None, seatrial=not place),
+        resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
         env={},
         secrets={name: one.secret for name, one in tokens.items() if one is not None},
         inputs=(),
@@ -87,6 +90,7 @@ def work_of(cell: Cell) -> ServingWork:
     server = model.server
     embeddings = model.compare.embeddings if model.purpose == "compare" else None
     return ServingWork(
+        version=__version__ if model.driver else "",
         questions=tuple(_question(case, embeddings is not None) for case in asked_cases(cell)),
         protocol=server.protocol,
         url=substitute(server.url, cell) or "",
