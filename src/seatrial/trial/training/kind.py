@@ -19,6 +19,7 @@ from seatrial.suite import Cell, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.training.curve import CurveError, read_curve
+from seatrial.trial.training.exhibits import training_exhibits
 from seatrial.trial.training.model import Files, Metric, TrainingTrial
 from seatrial.trial.training.pattern import fill_pattern
 from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
@@ -82,7 +83,8 @@ class TrainingKind:
             if made:
                 metrics[name] = made
                 findings += _against_profile(model, files, name, metric, made)
-        return Judgement(findings, _figures(train) | metrics)
+        exhibits = training_exhibits(train, _recorded(cell), model.steps.unit)
+        return Judgement(findings, _figures(train) | metrics, exhibits)
 
 
 def _log(cell: Cell, model: TrainingTrial, train: ObservedStep) -> LogExpected:
@@ -108,13 +110,17 @@ def _asked_hosts(model: TrainingTrial, train: ObservedStep) -> int:
     return _hosts(model, train) if model.log.hosts == "all" else 0
 
 
+def _recorded(cell: Cell) -> dict[int, float]:
+    return {int(step): float(value) for step, value in cell.gathered.get("curve", [])}
+
+
 def _loss(cell: Cell, model: TrainingTrial, train: ObservedStep) -> list[Finding]:
     loss = model.loss
     if loss is None:
         return []
     relative = isinstance(loss.tolerance, str)
     tolerance = float(str(loss.tolerance).rstrip("% ")) / 100 if relative else float(loss.tolerance or 0.0)
-    curve = {int(step): float(value) for step, value in cell.gathered.get("curve", [])} or None
+    curve = _recorded(cell) or None
     error = cell.gathered.get("curve_error")
     broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
     hosts = _asked_hosts(model, train)
