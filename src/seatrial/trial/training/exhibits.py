@@ -47,5 +47,5 @@ def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Exhibit | 
     every = math.ceil(len(steps) / MOST_ROWS)
     kept = sorted({*steps[::every], steps[-1]})
     rows = [[step, *(column.get(step) for column in columns.values())] for step in kept]
-    units = {name: unit for name in columns} if unit else {}
+    units = dict.fromkeys(columns, unit) if unit else {}
     return Exhibit("series", title, ["step", *columns], rows, units)
