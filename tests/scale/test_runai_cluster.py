@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,19 @@ def test_a_template_that_the_server_refuses_is_told_before_anything_is_made(
     assert told in runai.submit("-n", "5", check=3)
     assert not (runai.folder / "logs").exists()
     assert runai.workloads() == []
+
+
+def test_an_interrupt_leaves_a_file_of_all_that_was_submitted(runai: RunaiWorld) -> None:
+    process = runai.start(
+        "scale", "submit", "--project", runai.project, "-n", "5000", "-p", "2", KUBECONFIG=str(runai.cluster.kubeconfig)
+    )
+    wait_for(lambda: len(runai.workloads()) > 5)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    made = {name.rpartition("/")[2] for name in runai.workloads() if name.startswith("trainingworkload")}
+    assert {one["jobName"] for one in runai.read("submitted.json")} == made
+    runai.scale("clean")
 
 
 def test_after_a_kill_everything_is_found_and_removed(runai: RunaiWorld) -> None:
