@@ -9,7 +9,7 @@ import time
 import pytest
 from _measure import table
 
-from seatrial.check.answers import Answered, Comparing, Rule, check_answers, tolerance_for
+from seatrial.check.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
 from seatrial.job.generation import Answer, Case, Generation, Request, StopReason, Token, TopToken
 
 CASES, TOKENS, TOP = 10_000, 24, 5
@@ -57,7 +57,7 @@ def main() -> None:
         for number, (one, other) in enumerate(zip(expected, got, strict=True))
     ]
     began = time.process_time()
-    found = list(check_answers(answered, Comparing(Rule.NEAR_TIE, tolerance_for("f16")), "openai"))
+    found = list(check_answers(answered, Comparing(AnswerRule.NEAR_TIE, tolerance_for("f16")), "openai"))
     ours = time.process_time() - began
     began = time.process_time()
     for one, other in zip(expected, got, strict=True):

@@ -35,7 +35,7 @@ async def submissions(access: "Access", folder: Path, burst: int = 0) -> tuple[f
     from seatrial.drive.scale.on_cluster import ClusterPlace
     from seatrial.drive.scale.plan import Plan
     from seatrial.drive.scale.stages import lateness, rate_of, share_of
-    from seatrial.drive.scale.submit import Records, Submitter
+    from seatrial.drive.scale.submit import SubmissionRecords, Submitter
     from seatrial.job.arrivals import Arrivals
     from seatrial.job.scale import Deletion, ScaleWork, Submission, WorkloadClass
     from seatrial.kubernetes import Kubernetes
@@ -47,7 +47,7 @@ async def submissions(access: "Access", folder: Path, burst: int = 0) -> tuple[f
     spec = {"schedulingGates": [{"name": "bench/never"}], "containers": [{"name": "main", "image": "none"}]}
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec}
     work = ScaleWork("bench", "00000000", 1, "bench", (WorkloadClass("job", manifest),), count, arrivals)
-    submitted, plan = Records(folder / "submitted.jsonl", Submission), Plan(work)
+    submitted, plan = SubmissionRecords(folder / "submitted.jsonl", Submission), Plan(work)
     async with Kubernetes(access, at_once=256) as client, contextlib.AsyncExitStack() as opened:
         mine = Belongings(client, kind.options(), work.run, work.cell, work.attempt)
         if burst:  # a real server wants a real owner
@@ -55,7 +55,7 @@ async def submissions(access: "Access", folder: Path, burst: int = 0) -> tuple[f
         place = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, client, {"default": mine}, kind.options())
         await place.prepare()  # and a connection is there
         before = cpu_s()
-        submitter = Submitter(place, submitted, Records(folder / "deleted.jsonl", Deletion), asyncio.Event())
+        submitter = Submitter(place, submitted, SubmissionRecords(folder / "deleted.jsonl", Deletion), asyncio.Event())
         await submitter.open_loop(plan.measured, offsets(arrivals, count), time.monotonic() + 0.2)
         used = cpu_s() - before
     late = lateness(submitted.all.values())

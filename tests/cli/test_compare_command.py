@@ -10,7 +10,7 @@ import pytest
 from record.past import run, timed
 from seatrial.job import CellResult, RunResults, Verdict
 from seatrial.record.history import open_history
-from seatrial.report.trend.compare import Comparison, compare_runs
+from seatrial.report.trend.compare import RunComparison, compare_runs
 from world import World
 
 
@@ -30,7 +30,7 @@ def kept(world: World, results: RunResults) -> Path:
     return folder
 
 
-def compared(before: list[CellResult], after: list[CellResult]) -> Comparison:
+def compared(before: list[CellResult], after: list[CellResult]) -> RunComparison:
     return compare_runs(run("before", *before), run("after", *after))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from far_world import PLUGINS
 
-from seatrial.engine.logs import Shown
+from seatrial.engine.logs import ShownLogs
 from seatrial.record import owner_of
 from world import World
 
@@ -149,7 +149,7 @@ def test_parts_of_an_attempt_are_named(world: World) -> None:
     ],
 )
 def test_what_was_not_shown_of_a_log_is_found(shown: list[bytes], log: bytes, rest: bytes | None) -> None:
-    seen = Shown()
+    seen = ShownLogs()
     for block in shown:
         seen.add(block)
     assert seen.rest(log) == rest

@@ -14,7 +14,7 @@ from seatrial.kubernetes import PODS, KubernetesError
 from seatrial.kubernetes.errors import api_error
 from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Wire
 from seatrial.kubernetes.pages import ObjectSelection
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes.resources import ApiRequest
 from seatrial.kubernetes.watch import Watch
 from seatrial.kubernetes.wire import Page, decode
 from seatrial.target.kubernetes.annotation import JobAnnotation
@@ -74,7 +74,7 @@ WARNING = {
     "reason": "FailedMount",
     "message": "m",
 }
-REQUEST = Request("get", PODS, "trials", "job-0-abcde")
+REQUEST = ApiRequest("get", PODS, "trials", "job-0-abcde")
 
 
 def of_clusters(seeds: Seeds) -> Iterator[Kind]:

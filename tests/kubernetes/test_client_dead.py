@@ -9,7 +9,16 @@ from api_stub import Request, Stub, Wire
 from cutter import cutting
 
 from cluster.cluster import Cluster
-from seatrial.kubernetes import CONFIG_MAPS, MODIFIED, PODS, SYNCED, Attempt, Kubernetes, Unreachable, load_access
+from seatrial.kubernetes import (
+    CONFIG_MAPS,
+    MODIFIED,
+    PODS,
+    SYNCED,
+    Kubernetes,
+    RequestAttempt,
+    Unreachable,
+    load_access,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +36,7 @@ async def test_over_kept_connections_that_are_dead_everything_is_asked_once_more
     async with cutting(load_access(real_cluster.kubeconfig)) as cutter, Kubernetes(cutter.access) as client:
         await asyncio.gather(*(client.version() for _ in range(5)))
         assert cutter.freeze() == 5
-        attempts: list[Attempt] = []
+        attempts: list[RequestAttempt] = []
         await client.create(config_map(name), attempts=attempts)
         assert [bool(attempt.problem) for attempt in attempts] == [True, False]
         assert "nothing came for 1 s" in attempts[0].problem

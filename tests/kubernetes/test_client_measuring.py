@@ -15,9 +15,9 @@ from seatrial.kubernetes import (
     DELETED,
     PODS,
     SYNCED,
-    Attempt,
     Kubernetes,
     NotFound,
+    RequestAttempt,
     TooManyRequests,
     Uncertain,
     load_access,
@@ -28,7 +28,7 @@ def pod(name: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
 
 
-def times(attempt: Attempt) -> list[float]:
+def times(attempt: RequestAttempt) -> list[float]:
     stamps = (attempt.queued_s, attempt.sent_s, attempt.first_byte_s, attempt.answered_s)
     return [stamp for stamp in stamps if stamp is not None]
 
@@ -55,7 +55,7 @@ async def test_asked_once_a_refusal_and_a_cut_are_what_they_are(stub: Stub) -> N
         wire.error(429, "busy", Retry_After="0")
 
     stub.override = answer
-    attempts: list[Attempt] = []
+    attempts: list[RequestAttempt] = []
     async with stub.client() as client:
         with pytest.raises(TooManyRequests):
             await client.create(pod("one"), retry=False, attempts=attempts)
@@ -79,7 +79,7 @@ async def test_the_wait_for_a_slot_is_not_the_servers(stub: Stub) -> None:
         raise KeyError
 
     stub.override = answer
-    attempts: list[Attempt] = []
+    attempts: list[RequestAttempt] = []
     async with stub.client(at_once=1) as client:
         making = [asyncio.create_task(client.create(pod(name), attempts=attempts)) for name in "ab"]
         while len(attempts) < 2 or not stub.requests:  # noqa: ASYNC110
@@ -93,7 +93,7 @@ async def test_the_wait_for_a_slot_is_not_the_servers(stub: Stub) -> None:
 
 
 async def test_a_pace_is_kept(stub: Stub) -> None:
-    attempts: list[Attempt] = []
+    attempts: list[RequestAttempt] = []
     async with stub.client(per_s=50) as client:
         await asyncio.gather(*(client.create(pod(f"p-{number}"), attempts=attempts) for number in range(10)))
     sent = sorted(times(attempt)[1] for attempt in attempts)
@@ -126,7 +126,7 @@ async def test_a_watch_may_keep_nothing(stub: Stub) -> None:
 
 async def test_on_a_real_server_bytes_go_in_and_all_goes_out_at_once(real_cluster: Cluster) -> None:
     access, label = load_access(real_cluster.kubeconfig), f"m-{uuid.uuid4().hex[:8]}"
-    attempts: list[Attempt] = []
+    attempts: list[RequestAttempt] = []
     named = {f"{label}-{number}": {"of": label} for number in range(50)}
     async with Kubernetes(access, at_once=8) as client:
         making = []

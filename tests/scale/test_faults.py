@@ -15,7 +15,7 @@ from kubernetes.api_stub import Request, Stub, Wire, serving
 from seatrial.drive.driver import Driver, DriverError, Given
 from seatrial.drive.scale.on_cluster import ClusterPlace
 from seatrial.drive.scale.plan import Plan
-from seatrial.drive.scale.submit import Records, Submitter
+from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.scale import Deletion, ScaleWork, Submission, WorkloadClass
 from seatrial.target.kubernetes import kind
@@ -26,14 +26,16 @@ COUNT = 200
 
 
 @asynccontextmanager
-async def place(stub: Stub, folder: Path) -> AsyncIterator[tuple[ClusterPlace, Plan, Submitter, Records[Submission]]]:
+async def place(
+    stub: Stub, folder: Path
+) -> AsyncIterator[tuple[ClusterPlace, Plan, Submitter, SubmissionRecords[Submission]]]:
     work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
-    plan, submitted = Plan(work), Records(folder / "submitted", Submission)
+    plan, submitted = Plan(work), SubmissionRecords(folder / "submitted", Submission)
     async with stub.client() as client:
         mine = Belongings(client, kind.options(), work.run, work.cell, work.attempt)
         home = client.access.namespace
         made = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, client, {home: mine}, kind.options())
-        sender = Submitter(made, submitted, Records(folder / "deleted", Deletion), asyncio.Event())
+        sender = Submitter(made, submitted, SubmissionRecords(folder / "deleted", Deletion), asyncio.Event())
         yield made, plan, sender, submitted
 
 

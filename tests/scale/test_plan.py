@@ -9,10 +9,10 @@ import pytest
 
 from seatrial.drive.scale.place import NotMade
 from seatrial.drive.scale.plan import Plan, Planned
-from seatrial.drive.scale.submit import Records, Submitter
+from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.scale import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
-from seatrial.kubernetes import Attempt
+from seatrial.kubernetes import RequestAttempt
 
 SINGLE, GANG = WorkloadClass("single", {}, weight=8), WorkloadClass("gang", {}, pods=8, weight=2)
 
@@ -72,16 +72,16 @@ class Counting:
         self.now = self.most = 0
         self._refuse = refuse
 
-    async def create(self, one: Planned, attempts: list[Attempt]) -> None:
+    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None:
         self.begun.append(one.number)
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0.001 if one.number % 3 else 0.003)
         self.now -= 1
         if one.number == self._refuse:
-            attempts.append(Attempt(0.0, 0.0, answered_s=1.0, status=403))
+            attempts.append(RequestAttempt(0.0, 0.0, answered_s=1.0, status=403))
             raise NotMade("over quota")
-        attempts.append(Attempt(0.0, 0.0, answered_s=time.monotonic(), status=201))
+        attempts.append(RequestAttempt(0.0, 0.0, answered_s=time.monotonic(), status=201))
 
     async def delete(self, one: Planned) -> None:
         self.deleted.append(one.number)
@@ -89,9 +89,9 @@ class Counting:
 
 def submitter(
     place: Counting, folder: Path, stopping: asyncio.Event | None = None
-) -> tuple[Submitter, Records[Submission]]:
-    submitted = Records(folder / "submitted", Submission)
-    deleted = Records(folder / "deleted", Deletion)
+) -> tuple[Submitter, SubmissionRecords[Submission]]:
+    submitted = SubmissionRecords(folder / "submitted", Submission)
+    deleted = SubmissionRecords(folder / "deleted", Deletion)
     return Submitter(place, submitted, deleted, stopping or asyncio.Event()), submitted  # type: ignore[arg-type]
 
 

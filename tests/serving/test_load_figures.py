@@ -13,7 +13,7 @@ from seatrial.job.arrivals import Arrivals
 from seatrial.job.generation import Mode, Request
 from seatrial.job.load import Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
 from seatrial.job.serving import Question
-from seatrial.trial.serving.ended import Cause
+from seatrial.trial.serving.ended import EndCause
 from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.load_model import parse_bound
 from seatrial.trial.serving.records import DriverRecords
@@ -140,7 +140,7 @@ def test_a_bound_that_the_way_alone_breaks_says_nothing_of_the_server() -> None:
     load = LoadWork(Arrivals("rate", 1.0), bounds=bounds)
     summary = summarize(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)], 0.0, 1, False, False)
     note = {"summary": msgspec.to_builtins(summary)}
-    cause = Cause(Verdict.INFRA, "lost", "")
+    cause = EndCause(Verdict.INFRA, "lost", "")
     near, _ = check_load(load, DriverRecords(load=note), cause)
     assert [str(one.verdict) for one in near if one.check.startswith("bound")] == ["failed", *["passed"] * 3]
     far, _ = check_load(load, DriverRecords(load=note, way="a port-forward", way_s=0.02, way_p99_s=0.3), cause)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.stats.change_evidence import features
-from seatrial.stats.change_points import Change, change_points
+from seatrial.stats.change_points import ChangePoint, change_points
 from seatrial.stats.change_signal import Ints, Signal
 
 
@@ -178,7 +178,7 @@ def test_any_figures_give_changes_in_order_with_sound_fields(values: list[float]
     places = [change.index for change in changes]
     assert places == sorted(set(places))
     for change in changes:
-        assert isinstance(change, Change)
+        assert isinstance(change, ChangePoint)
         assert 0 < change.index < len(values)
         assert math.isfinite(values[change.index])
         assert math.isfinite(change.before)

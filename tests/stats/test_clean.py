@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from seatrial.stats.bounds import FALSE_ALARM, prediction_interval
-from seatrial.stats.change_points import Change
+from seatrial.stats.change_points import ChangePoint
 from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean
 
 ALARM = Past(1.0, alarm=True)
@@ -19,7 +19,7 @@ UNEXPLAINED = "out of bounds, and not explained"
 
 def at(*indices: int) -> Detect:
     """Changes as data, so that the rules are tested and not the detector."""
-    return lambda values: [Change(index, 1.0, 2.0, 1.0, 1.0) for index in indices]
+    return lambda values: [ChangePoint(index, 1.0, 2.0, 1.0, 1.0) for index in indices]
 
 
 def levels(*parts: tuple[float, int]) -> tuple[list[Past], Detect]:
@@ -246,7 +246,7 @@ def test_cleaning_a_history_in_order_costs_no_false_alarms(n: int) -> None:
 
 def test_a_change_that_people_would_not_agree_on_splits_nothing() -> None:
     points, _ = levels((1.0, 10), (1.1, 10))
-    doubtful = [Change(10, 1.0, 1.1, 0.1, 0.6)]
+    doubtful = [ChangePoint(10, 1.0, 1.1, 0.1, 0.6)]
     cleaned = clean(points, "lower", lambda values: doubtful)
     assert (cleaned.used, cleaned.open_regression) == (list(range(20)), None)
     assert cleaned.changes == doubtful

@@ -10,7 +10,17 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import from_data, load, suite_schema
-from seatrial.suite.models import Gpu, Machine, Notebook, Requires, Runtime, SuiteModel, Timeout, TrialModel, Workspace
+from seatrial.suite.models import (
+    GpuEntry,
+    Machine,
+    Notebook,
+    Requires,
+    Runtime,
+    SuiteModel,
+    Timeout,
+    TrialModel,
+    Workspace,
+)
 from seatrial.suite.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +65,7 @@ def test_suites_in_the_docs_are_sound(validator: Draft202012Validator, tmp_path:
 
 def test_the_docs_explain_every_field() -> None:
     text = (ROOT / "docs" / "suite.md").read_text()
-    for model in (SuiteModel, Machine, Gpu, Runtime, Workspace, Notebook, Requires, TrialModel, Timeout):
+    for model in (SuiteModel, Machine, GpuEntry, Runtime, Workspace, Notebook, Requires, TrialModel, Timeout):
         for name, field in model.model_fields.items():
             assert f"`{field.alias or name}`" in text, f"{model.__name__}.{name} is not in docs/suite.md"
 

@@ -13,8 +13,8 @@ from seatrial.job import Job, Limits, Outcome, Resources
 from seatrial.target import TargetError
 from seatrial.target.local import kind
 from seatrial.target.local.containers import Image, container_request
-from seatrial.target.local.folders import JobFolder, Submission, job_path
-from seatrial.target.local.gpus import Gpu, locked_gpus, parse, visible
+from seatrial.target.local.folders import JobFolder, JobSubmission, job_path
+from seatrial.target.local.gpus import LocalGpu, locked_gpus, parse, visible
 from world import World
 
 # Its lines are its data; of those it tells that `--id` names, as the real one does.
@@ -29,7 +29,7 @@ for id in $(echo $ids | tr , ' '); do
     esac
 done
 """
-TWO = [Gpu(0, "GPU-0"), Gpu(1, "GPU-1")]
+TWO = [LocalGpu(0, "GPU-0"), LocalGpu(1, "GPU-1")]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ async def test_a_submitter_that_died_before_its_job_began_keeps_no_gpu(site: Sit
         job = wants(site, "never")
         folder = JobFolder(site.shared.parent / "state" / "jobs" / job.run / job.name)
         folder.path.mkdir(parents=True)
-        folder.write(Submission(job, os.uname().nodename, 0.0, gpus=[0, 1]))
+        folder.write(JobSubmission(job, os.uname().nodename, 0.0, gpus=[0, 1]))
         os.utime(folder.path / "job.json", (0, 0))
         handle = await target.submit(wants(site, "next"), {})
         assert await given(site, "next") == "0"
@@ -159,7 +159,7 @@ def test_those_that_the_caller_was_given_are_those_that_there_are() -> None:
 def test_a_container_gets_the_gpus_of_its_job(
     site: Site, tmp_path: Path, engine: str, gpus: list[int], options: list[str]
 ) -> None:
-    submission = Submission(wants(site, "c", 2), "host", 0.0, gpus=gpus, engine=engine, container="c")
+    submission = JobSubmission(wants(site, "c", 2), "host", 0.0, gpus=gpus, engine=engine, container="c")
     made = container_request(submission, tmp_path, Image("image", engine, None), {}, "agent.pyz")
     assert made is not None
     at = made["create"].index(options[0])

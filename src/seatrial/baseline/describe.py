@@ -20,14 +20,14 @@ from seatrial.suite import Suite
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownBaseline:
     benchmark: str
     metric: str
     sentence: str
     details: tuple[str, ...] = ()
 
 
-def describe_baselines(place: SelectedFile, history: History, metric: str | None = None) -> list[Shown]:
+def describe_baselines(place: SelectedFile, history: History, metric: str | None = None) -> list[ShownBaseline]:
     """One for each entry of the selected benchmarks, and one for each of them that has none."""
     shown = []
     for benchmark in place.benchmarks:
@@ -36,11 +36,13 @@ def describe_baselines(place: SelectedFile, history: History, metric: str | None
         named = [name for name in dict.fromkeys([*entries, *runs]) if metric is None or name == metric]
         shown += [_shown(benchmark, name, entries.get(name), runs.get(name)) for name in named]
         if not named:
-            shown.append(Shown(benchmark, metric or "", "no entry, and no run with a figure that could have one"))
+            shown.append(
+                ShownBaseline(benchmark, metric or "", "no entry, and no run with a figure that could have one")
+            )
     return shown
 
 
-def unused(place: SelectedFile, suite: Suite) -> list[Shown]:
+def unused(place: SelectedFile, suite: Suite) -> list[ShownBaseline]:
     """Entries of no cell that would run: they, or their trial, are switched off; or a trial was renamed, say."""
     shown = []
     for benchmark, entries in place.baselines.entries.items():
@@ -50,7 +52,7 @@ def unused(place: SelectedFile, suite: Suite) -> list[Shown]:
                 why = f"its trial is switched off: {off}" if off else "of no cell that would run"
                 if entry.bound.state is BoundState.DISABLED:
                     why = f"switched off: {entry.bound.why}"
-                shown.append(Shown(benchmark, metric, why))
+                shown.append(ShownBaseline(benchmark, metric, why))
     return shown
 
 
@@ -64,10 +66,10 @@ def _switched_off(suite: Suite, benchmark: str) -> str:
     return ""
 
 
-def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: FigureHistory | None) -> Shown:
+def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: FigureHistory | None) -> ShownBaseline:
     if entry is None:
         so_far = runs_text(chosen.points if chosen else [])
-        return Shown(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
+        return ShownBaseline(benchmark, metric, f"no entry; {so_far} so far, `seatrial baseline update` makes one")
     bound = _with_newest_change(entry, chosen)
     point = chosen.points[-1] if chosen and chosen.points else None
     if point is None:
@@ -78,7 +80,7 @@ def _shown(benchmark: str, metric: str, entry: BaselineEntry | None, chosen: Fig
         text = f"{figure_text(point.value, bound.unit)}, not judged"
     if bound.state is not BoundState.USABLE:
         text += f"; {'switched off' if bound.state is BoundState.DISABLED else bound.state}: {bound.why}"
-    return Shown(benchmark, metric, text, tuple(_details(entry, chosen)))
+    return ShownBaseline(benchmark, metric, text, tuple(_details(entry, chosen)))
 
 
 def _with_newest_change(entry: BaselineEntry, chosen: FigureHistory | None) -> Bound:

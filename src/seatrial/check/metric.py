@@ -36,7 +36,7 @@ class MetricExpected(msgspec.Struct, frozen=True):
     hosts: int = 0  # so many must each report it in their log; more that do count too
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredMetric(msgspec.Struct, frozen=True):
     value: float
     source: str
 
@@ -80,7 +80,7 @@ def step_time_figure(taken: StepTime) -> dict[str, Any]:
     return figure_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
 
 
-def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> Measured:
+def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
     if expected.entry:
         return _from_files(files, expected)
     if expected.log:
@@ -89,10 +89,10 @@ def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected)
     taken = from_profile(opened)
     if taken is None:
         raise NotMeasured(f"no profile of {expected.profile!r} could be read" if not opened else "no step is marked")
-    return Measured(taken.seconds, f"{taken.source} (median of {taken.count})")
+    return MeasuredMetric(taken.seconds, f"{taken.source} (median of {taken.count})")
 
 
-def _from_files(files: ObservedStep, expected: MetricExpected) -> Measured:
+def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
     """Of one host's file, or of several: then the worst one, for all hosts wait for it."""
     found = entry_files(files, expected.entry)
     if not found:
@@ -115,7 +115,7 @@ def _from_files(files: ObservedStep, expected: MetricExpected) -> Measured:
         values.append(value)
     how: Aggregate = expected.aggregate or ("min" if expected.better == "higher" else "max")
     where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {expected.match} ({how})"
-    return Measured(_one_of(values, how), f"{expected.key} of {where}")
+    return MeasuredMetric(_one_of(values, how), f"{expected.key} of {where}")
 
 
 def _one_of(values: Sequence[float], how: Aggregate) -> float:
@@ -139,7 +139,7 @@ def _is_number(text: str) -> bool:
     return text in ("nan", "inf", "-inf")
 
 
-def _from_log(train: ObservedStep, expected: MetricExpected) -> Measured:
+def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
     """Of each host's values, and of each rank's where lines name it, then the worst one's. A value that is no number
     hides what it should have been: it is never left out to make a figure of the others."""
     taken = log_values(train, expected.log)
@@ -164,7 +164,7 @@ def _from_log(train: ObservedStep, expected: MetricExpected) -> Measured:
     pick = min if expected.better == "higher" else max
     value, count, left_out = pick(by_host)
     first = f", {left_out} first left out" if left_out else ""
-    return Measured(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
+    return MeasuredMetric(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
 
 
 def no_numbers(taken: LogValues, host: int) -> str:

@@ -25,14 +25,14 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
     something would change.
     """
     from seatrial.cli.trusted import ask_trusted
-    from seatrial.trial.serving.recording import State, recording_by, to_record
+    from seatrial.trial.serving.recording import RecordingState, recording_by, to_record
 
     changed = False
     for trusted in ask_trusted(suite, "record", select, runs, one_each=True).cells:
         recorded = [to_record(one, recording_by(trusted.cell)) for one in trusted.answers]
         click.echo(f"\n{trusted.cell.id}")
         _print(recorded, diff)
-        to_write = [one for one in recorded if one.state in (State.NEW, State.CHANGED)]
+        to_write = [one for one in recorded if one.state in (RecordingState.NEW, RecordingState.CHANGED)]
         changed = changed or bool(to_write)
         if to_write and not diff:
             _write(trusted, to_write)
@@ -42,15 +42,15 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
 
 def _print(recorded: "list[Recorded]", diff: bool) -> None:
     from seatrial.suite.problem import printable
-    from seatrial.trial.serving.recording import State
+    from seatrial.trial.serving.recording import RecordingState
 
     for one in recorded:
-        if one.state is State.SAME:
+        if one.state is RecordingState.SAME:
             continue
         click.echo(f"  {one.state:8} {printable(one.case.name)}")
-        for line in one.lines if diff or one.state is State.REFUSED else ():
+        for line in one.lines if diff or one.state is RecordingState.REFUSED else ():
             click.echo(f"    {printable(line)}")
-    counts = {state: sum(one.state is state for one in recorded) for state in State}
+    counts = {state: sum(one.state is state for one in recorded) for state in RecordingState}
     click.echo("  " + ", ".join(f"{count} {state}" for state, count in counts.items() if count))
 
 

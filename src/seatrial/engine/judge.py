@@ -32,7 +32,7 @@ NOT_A_LOOPS = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN, None)
 JUDGE_S = 5.0  # of CPU time; what is not a regular expression that backtracks takes milliseconds
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedAttempt(msgspec.Struct, frozen=True):
     """An attempt that is over, with all that its checks found."""
 
     attempt: AttemptResult
@@ -40,7 +40,7 @@ class Judged(msgspec.Struct, frozen=True):
     settings: Settings = Settings()
 
 
-def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Observation]) -> Judged:
+def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Observation]) -> JudgedAttempt:
     """The first part is the one under test: place, times, exit and hardware of the attempt are its own."""
     subject = next(iter(observed.values()))
     settings = settings_of(cell, subject.hardware, former_fingerprint(cell, subject.hardware))
@@ -72,7 +72,7 @@ def judge_attempt(cell: Cell, kind: Kind, number: int, observed: Mapping[str, Ob
         else {},
         unjudged=_only_unjudged(judgement.findings),
     )
-    return Judged(attempt, judgement, settings)
+    return JudgedAttempt(attempt, judgement, settings)
 
 
 def _only_unjudged(findings: list[Finding]) -> bool:
@@ -86,22 +86,22 @@ def _nothing_found(cell: Cell) -> Finding:
     return Finding("job", "seatrial", Verdict.INVALID, "seatrial", why)
 
 
-def judge_unknown(cell: Cell, number: int, why: str) -> Judged:
+def judge_unknown(cell: Cell, number: int, why: str) -> JudgedAttempt:
     """An attempt of which the run folder does not say any more what was seen."""
     return _unjudged(cell, number, Finding("job", "run folder", Verdict.INFRA, "infra", why))
 
 
-def judge_broken(cell: Cell, number: int, why: str, traceback: str) -> Judged:
+def judge_broken(cell: Cell, number: int, why: str, traceback: str) -> JudgedAttempt:
     """An attempt that a bug of Seatrial's own ended. It is neither the test's fault nor the machine's: trying again
     would not help, and the bug must not be overlooked."""
     return _unjudged(cell, number, Finding("job", "seatrial", Verdict.INVALID, "seatrial", why, traceback))
 
 
-def _unjudged(cell: Cell, number: int, finding: Finding) -> Judged:
+def _unjudged(cell: Cell, number: int, finding: Finding) -> JudgedAttempt:
     place = Place(target=cell.target, machine=cell.machine_name)
     ended = Exit(Outcome.INFRA, message=finding.message)
     attempt = AttemptResult(number, place, [], ended, finding.verdict, f"{finding.step}: {finding.message}")
-    return Judged(attempt, Judgement([finding]))
+    return JudgedAttempt(attempt, Judgement([finding]))
 
 
 def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings: Settings, at_s: float) -> Judgement:
@@ -109,7 +109,7 @@ def judge(cell: Cell, kind: Kind, observed: Mapping[str, Observation], settings:
     try:
         with time_limit(JUDGE_S):
             judgement = kind.judge(cell, observed)
-    except OverTime as error:
+    except JudgedTooLong as error:
         why = f"judging {error}: a regular expression of the suite does not end on its output"
         judgement = Judgement([Finding("job", "judging", Verdict.INVALID, "invalid", why)])
     failed = not worst(finding.verdict for finding in judgement.findings).good
@@ -141,7 +141,7 @@ def former_fingerprint(cell: Cell, hardware: dict[str, Any]) -> str:
 # ---- a limit for work that does not give way to others, such as a regular expression that backtracks
 
 
-class OverTime(Exception):
+class JudgedTooLong(Exception):
     """It took longer than it may, or than whoever waits for it likes."""
 
 
@@ -151,7 +151,7 @@ def time_limit(cpu_s: float) -> Iterator[None]:
     still get it. By handlers of signals, for which Python's regular expressions stop; main thread only."""
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise OverTime(f"took more than {cpu_s:g} s" if number == signal.SIGVTALRM else "was interrupted")
+        raise JudgedTooLong(f"took more than {cpu_s:g} s" if number == signal.SIGVTALRM else "was interrupted")
 
     # An event loop hears of signals by a pipe of its own. Where there is none, Ctrl-C raises an exception anyway.
     waited_for = [number for number in INTERRUPTS if signal.getsignal(number) not in NOT_A_LOOPS]

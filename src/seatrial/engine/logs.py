@@ -132,7 +132,7 @@ class RunLogs:
         self, source: LogSource, part: PartRecord, stream: "_Stream", queue: "asyncio.Queue[LogPiece]"
     ) -> None:
         """First as the job writes it, then what was not seen of it when it was collected."""
-        shown, problem = Shown(), ""
+        shown, problem = ShownLogs(), ""
         if not stream.collected.is_set() and not part.state.reached(State.COLLECTED):
             assert part.handle is not None
             try:
@@ -198,7 +198,7 @@ async def _for_a_while(queue: "asyncio.Queue[LogPiece]") -> AsyncIterator[LogPie
         yield piece
 
 
-class Shown:
+class ShownLogs:
     """How much of a log has been shown. Lines of several hosts are in order for each host, not among each other."""
 
     def __init__(self) -> None:

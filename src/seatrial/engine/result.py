@@ -4,7 +4,7 @@ import itertools
 
 import msgspec
 
-from seatrial.engine.judge import Judged
+from seatrial.engine.judge import JudgedAttempt
 from seatrial.job import AttemptResult, CellResult, Verdict, worst_cell
 from seatrial.suite import Cell
 
@@ -12,7 +12,7 @@ OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
 INSIDE = (Verdict.PASSED, Verdict.XFAIL)
 
 
-def result_of(cell: Cell, made: list[Judged], why: str = "") -> CellResult:
+def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResult:
     """A cell's result is that of its last attempt; of runs that do not agree whether a figure is out of its bounds,
     that of the majority. The other attempts stay visible, with their figures."""
     last = _deciding(made)
@@ -37,14 +37,14 @@ def result_of(cell: Cell, made: list[Judged], why: str = "") -> CellResult:
     )
 
 
-def _with_figures(one: Judged) -> AttemptResult:
+def _with_figures(one: JudgedAttempt) -> AttemptResult:
     """An attempt that confirmed a figure or was not confirmed; one that failed has none that mean anything."""
     if one.attempt.verdict in (*OUT_OF_BOUNDS, *INSIDE):
         return msgspec.structs.replace(one.attempt, metrics=one.judgement.metrics)
     return one.attempt
 
 
-def _deciding(made: list[Judged]) -> Judged | None:
+def _deciding(made: list[JudgedAttempt]) -> JudgedAttempt | None:
     """The attempt that the cell's result is of. Two runs that are out on the same side by the same figure are not
     undone by one that is not."""
     if not made:
@@ -55,17 +55,17 @@ def _deciding(made: list[Judged]) -> Judged | None:
     return out[-1] if outvoted else made[-1]
 
 
-def out_of_bounds(made: list[Judged]) -> list[Judged]:
+def out_of_bounds(made: list[JudgedAttempt]) -> list[JudgedAttempt]:
     return [one for one in made if one.attempt.verdict in OUT_OF_BOUNDS]
 
 
-def agreeing(out: list[Judged]) -> int:
+def agreeing(out: list[JudgedAttempt]) -> int:
     """How many at the end have a figure in common that is out on the same side."""
     sets = [{(f.step, f.check, f.verdict) for f in one.judgement.findings if f.verdict in OUT_OF_BOUNDS} for one in out]
     return sum(1 for _ in itertools.takewhile(bool, itertools.accumulate(reversed(sets), lambda a, b: a & b)))
 
 
-def _why(made: list[Judged], deciding: Judged) -> str:
+def _why(made: list[JudgedAttempt], deciding: JudgedAttempt) -> str:
     """Of the deciding attempt; what is out of bounds says how many runs agree, or that they do not."""
     last = deciding.attempt
     judged = out_of_bounds(made)

@@ -19,7 +19,7 @@ from seatrial.engine.attempt import Around, Attempt, together
 from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
-from seatrial.engine.judge import Judged, judge_attempt, judge_broken, judge_unknown
+from seatrial.engine.judge import JudgedAttempt, judge_attempt, judge_broken, judge_unknown
 from seatrial.engine.prepare import PreparedRun
 from seatrial.engine.reap import FOLDER
 from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, out_of_bounds, result_of, run_verdict
@@ -180,7 +180,7 @@ class Run:
 
     async def _cell(self, cell: Cell) -> CellResult:
         past = self._past.attempts.get(cell.hash, [])
-        made: list[Judged] = []
+        made: list[JudgedAttempt] = []
         while True:
             known = past[len(made)] if len(made) < len(past) else None
             async with self._place(cell, free=known is not None and known.over):
@@ -205,7 +205,7 @@ class Run:
         self._listener.update(cell.id, result.verdict, result.why)
         return result
 
-    async def _made(self, cell: Cell, known: AttemptRecord | None, made: list[Judged]) -> Judged:
+    async def _made(self, cell: Cell, known: AttemptRecord | None, made: list[JudgedAttempt]) -> JudgedAttempt:
         """An attempt. What goes wrong in Seatrial itself is that cell's misfortune, and no other's."""
         number = len(made) + 1
         if known is not None and known.broken:
@@ -226,8 +226,8 @@ class Run:
             self._attempts.discard(attempt)
 
     async def _attempted(
-        self, attempt: Attempt, cell: Cell, number: int, known: AttemptRecord | None, made: list[Judged]
-    ) -> Judged:
+        self, attempt: Attempt, cell: Cell, number: int, known: AttemptRecord | None, made: list[JudgedAttempt]
+    ) -> JudgedAttempt:
         parts = None
         if known is None:
             avoid = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
@@ -273,7 +273,7 @@ class Run:
             return f"not started: {spent}; {expected:.2f} more would be over the limit of {most:.2f}"
         return ""
 
-    def _again(self, cell: Cell, made: list[Judged]) -> bool:
+    def _again(self, cell: Cell, made: list[JudgedAttempt]) -> bool:
         """Retries are by class: only after the verdicts that the trial names, `infra` alone by default. What is out
         of bounds is run again until as many runs as the trial asks for agree on a figure, or one does not."""
         if self._stop_why:
@@ -384,5 +384,5 @@ def _expected_cost(cell: Cell) -> float:
     return (cell.price_per_hour or 0.0) * (seconds or 0.0) / 3600
 
 
-def _cost(cell: Cell, judged: Judged) -> float:
+def _cost(cell: Cell, judged: JudgedAttempt) -> float:
     return (cell.price_per_hour or 0.0) * (judged.attempt.seconds or 0.0) / 3600

@@ -33,7 +33,7 @@ from seatrial.kubernetes.errors import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.http.http1 import Attempt
+from seatrial.kubernetes.http.http1 import RequestAttempt
 from seatrial.kubernetes.objects import Meta, Object, ObjectPart, Tree
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.pod.commands import STDOUT

@@ -23,11 +23,11 @@ from seatrial.kubernetes.discovery import Discovery
 from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
 from seatrial.kubernetes.http.connection import AT_ONCE, JSON, Connection
 from seatrial.kubernetes.http.failures import PATIENCE_S
-from seatrial.kubernetes.http.http1 import Attempt
+from seatrial.kubernetes.http.http1 import RequestAttempt
 from seatrial.kubernetes.objects import O, Object, ObjectPart, Tree
 from seatrial.kubernetes.pages import PAGE, ObjectSelection, pages
 from seatrial.kubernetes.pod import Pod
-from seatrial.kubernetes.resources import ACCESS_REVIEWS, Request, Resource
+from seatrial.kubernetes.resources import ACCESS_REVIEWS, ApiRequest, Resource
 from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 from seatrial.kubernetes.wire import accept, decode, decoder
@@ -49,7 +49,7 @@ class Measured(TypedDict, total=False):
     """For who measures: `retry=False` asks once; `attempts` gets every try with its times."""
 
     retry: bool
-    attempts: list[Attempt] | None
+    attempts: list[RequestAttempt] | None
 
 
 class Version(ObjectPart, frozen=True):
@@ -84,13 +84,13 @@ class Kubernetes:
 
     async def version(self, **how: Unpack[Measured]) -> str:
         """Such as v1.35.4: whether the server is there and speaks to us."""
-        request = Request("get", bare_path="/version")
+        request = ApiRequest("get", bare_path="/version")
         answer = await self.connection.request(request, **how)
         return decode(request, Version, answer.body).git_version
 
     async def now_s(self) -> float:
         """The server's clock, in whole seconds since the epoch; ours where an answer does not tell."""
-        answer = await self.connection.request(Request("get", bare_path="/version"))
+        answer = await self.connection.request(ApiRequest("get", bare_path="/version"))
         with suppress(ValueError, TypeError):
             return parsedate_to_datetime(answer.date).timestamp()
         return time.time()
@@ -251,12 +251,12 @@ class Kubernetes:
 
     def _request(
         self, verb: str, resource: Resource, namespace: str | None, name: str, subresource: str = ""
-    ) -> Request:
-        return Request(verb, resource, self._place(resource, namespace), name, subresource)
+    ) -> ApiRequest:
+        return ApiRequest(verb, resource, self._place(resource, namespace), name, subresource)
 
     async def _write(
         self,
-        request: Request,
+        request: ApiRequest,
         body: bytes,
         into: type[O],
         content_type: str = JSON,

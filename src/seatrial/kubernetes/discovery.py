@@ -7,7 +7,7 @@ import time
 from seatrial.kubernetes.errors import KubernetesError
 from seatrial.kubernetes.http.connection import JSON, Connection
 from seatrial.kubernetes.objects import Meta, ObjectPart
-from seatrial.kubernetes.resources import BY_KIND, Request, Resource
+from seatrial.kubernetes.resources import BY_KIND, ApiRequest, Resource
 from seatrial.kubernetes.wire import decode
 
 ALL_AT_ONCE = ",".join(
@@ -82,7 +82,7 @@ class Discovery:
             self._read_at = time.monotonic()
 
     async def _group(self, path: str) -> list[Resource]:
-        request = Request("discover", bare_path=path)
+        request = ApiRequest("discover", bare_path=path)
         answer = await self._connection.request(request, accept=ALL_AT_ONCE)
         return [
             Resource(

@@ -6,7 +6,7 @@
 import msgspec
 
 from seatrial.kubernetes.objects import UNDECODABLE, Details, Status
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes.resources import ApiRequest
 from seatrial.kubernetes.rights import Missing, missing_right
 
 ERROR_CHARACTERS = 2000
@@ -41,7 +41,7 @@ class CredentialsError(KubernetesError):
 class Unreachable(KubernetesError):
     """No answer came. Whatever was asked was not begun, or can be asked again."""
 
-    def __init__(self, server: str, request: Request, problem: str, lasting: bool = False) -> None:
+    def __init__(self, server: str, request: ApiRequest, problem: str, lasting: bool = False) -> None:
         self.server, self.request, self.problem, self.lasting = server, request, problem, lasting
         super().__init__(f"cannot {request}: {problem} ({server})")
 
@@ -58,7 +58,7 @@ class Closed(KubernetesError):
 class Uncertain(KubernetesError):
     """The connection broke after something was asked that must not be asked twice: it may have been done."""
 
-    def __init__(self, server: str, request: Request, problem: str) -> None:
+    def __init__(self, server: str, request: ApiRequest, problem: str) -> None:
         self.server, self.request, self.problem = server, request, problem
         super().__init__(f"not known whether it was done: {request}: {problem} ({server}); check before asking again")
 
@@ -66,7 +66,7 @@ class Uncertain(KubernetesError):
 class ProtocolError(KubernetesError):
     """What answered does not speak as an API server does."""
 
-    def __init__(self, request: Request, problem: str) -> None:
+    def __init__(self, request: ApiRequest, problem: str) -> None:
         self.request, self.problem = request, problem
         super().__init__(f"cannot {request}: {problem}")
 
@@ -102,7 +102,9 @@ class CommandFailed(KubernetesError):
 class ApiError(KubernetesError):
     """The server answered, and refused."""
 
-    def __init__(self, request: Request, code: int, reason: str, message: str, details: Details | None = None) -> None:
+    def __init__(
+        self, request: ApiRequest, code: int, reason: str, message: str, details: Details | None = None
+    ) -> None:
         self.request, self.code, self.reason, self.message, self.details = request, code, reason, message, details
         self.lasting = 400 <= code < 500 and code not in (408, 409, 429)
         self.uncertain = False  # an earlier try of the same request may have been done
@@ -185,7 +187,7 @@ BY_CODE: dict[int, type[ApiError]] = {
 BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone}
 
 
-def api_error(request: Request, code: int, body: bytes) -> ApiError:
+def api_error(request: ApiRequest, code: int, body: bytes) -> ApiError:
     """The error of an answer: from its Status where it is one, else from its text (a proxy, a load balancer)."""
     try:
         status = msgspec.json.decode(body, type=Status)
@@ -194,7 +196,7 @@ def api_error(request: Request, code: int, body: bytes) -> ApiError:
     return status_error(request, status, code)
 
 
-def status_error(request: Request, status: Status, code: int = 0) -> ApiError:
+def status_error(request: ApiRequest, status: Status, code: int = 0) -> ApiError:
     code = code or status.code or 500
     other = ServerFailed if code >= 500 else ApiError
     kind = BY_REASON.get(status.reason) or BY_CODE.get(code, other)

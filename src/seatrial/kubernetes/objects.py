@@ -47,7 +47,7 @@ class Tree(Object, frozen=True, gc=False):
     data: Any = None
 
 
-class Cause(ObjectPart, frozen=True, gc=False):
+class StatusCause(ObjectPart, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
     field: str = ""
@@ -57,7 +57,7 @@ class Details(ObjectPart, frozen=True, gc=False):
     name: str = ""
     group: str = ""
     kind: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
 
 
 class Status(ObjectPart, frozen=True, gc=False):

@@ -7,7 +7,7 @@ import msgspec
 from seatrial.kubernetes.errors import Gone
 from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.objects import O
-from seatrial.kubernetes.resources import Request, Resource
+from seatrial.kubernetes.resources import ApiRequest, Resource
 from seatrial.kubernetes.wire import Page, accept, decode
 
 PAGE = 500
@@ -22,8 +22,8 @@ class ObjectSelection(msgspec.Struct, frozen=True):
     labels: str = ""
     fields: str = ""
 
-    def request(self, verb: str) -> Request:
-        return Request(verb, self.resource, self.namespace)
+    def request(self, verb: str) -> ApiRequest:
+        return ApiRequest(verb, self.resource, self.namespace)
 
     def query(self) -> dict[str, str]:
         query = {"labelSelector": self.labels, "fieldSelector": self.fields}

@@ -40,7 +40,7 @@ class Resource(msgspec.Struct, frozen=True):
 METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}
 
 
-class Request(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """What is asked of the server: `verb` as RBAC has it, of a resource or of a path alone."""
 
     verb: str

@@ -8,7 +8,7 @@ import msgspec
 from seatrial.kubernetes.errors import ProtocolError
 from seatrial.kubernetes.http.connection import JSON
 from seatrial.kubernetes.objects import UNDECODABLE, ListMeta, O, Object, ObjectPart
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes.resources import ApiRequest
 
 P = TypeVar("P", bound=ObjectPart)
 
@@ -37,7 +37,7 @@ def decoder(form: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(form)
 
 
-def decode(request: Request, form: type[P], body: bytes) -> P:
+def decode(request: ApiRequest, form: type[P], body: bytes) -> P:
     try:
         made: P = decoder(form).decode(body)
     except UNDECODABLE as error:

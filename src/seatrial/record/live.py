@@ -19,7 +19,7 @@ LIVE = "live.jsonl"
 MOST_BYTES = 4 << 20  # between two times that it is written anew
 
 
-class Change(msgspec.Struct, frozen=True, array_like=True):
+class LiveChange(msgspec.Struct, frozen=True, array_like=True):
     """`cell` is an id, or empty for what concerns the whole run."""
 
     at_s: float  # wall time
@@ -34,12 +34,14 @@ class LiveWriter:
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
         self._path = folder / LIVE
         self._most = most_bytes
-        self._known: dict[str, dict[str, Change]] = {}  # by cell: when it started and began to run, and its last change
+        self._known: dict[
+            str, dict[str, LiveChange]
+        ] = {}  # by cell: when it started and began to run, and its last change
         self._file: int | None = None
         self._bytes = 0
 
     def update(self, cell: str, state: str, progress: str = "") -> None:
-        change = Change(time.time(), cell, state, progress)
+        change = LiveChange(time.time(), cell, state, progress)
         known = self._known.setdefault(cell, {})
         if state == "starting":
             known.clear()
@@ -65,7 +67,7 @@ class LiveWriter:
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
 
-def _line(change: Change) -> bytes:
+def _line(change: LiveChange) -> bytes:
     return msgspec.json.encode(change) + b"\n"
 
 
@@ -77,7 +79,7 @@ class LiveReader:
         self._inode = 0
         self._offset = 0
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[LiveChange]:
         try:
             with open(self._path, "rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
@@ -92,5 +94,5 @@ class LiveReader:
         found = []
         for line in whole.splitlines():
             with contextlib.suppress(Unreadable):  # of a disk that was full
-                found.append(decode(line, Change))
+                found.append(decode(line, LiveChange))
         return found

@@ -13,7 +13,7 @@ LEAST = 0.31  # confidence from which on a change is reported: fewer than one fa
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangePoint:
     """One change of the level."""
 
     index: int  # the first run after it
@@ -23,7 +23,7 @@ class Change:
     confidence: float  # 0 to 1: how likely at least half of the people who look at the series would mark it
 
 
-def change_points(values: Sequence[float] | Floats) -> list[Change]:
+def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     """The changes in `values` (one figure per run, oldest first), oldest first.
 
     1. The result depends on the values alone. It is the same for `a * values + b`, `a` > 0, but for levels and sizes.
@@ -41,7 +41,7 @@ def change_points(values: Sequence[float] | Floats) -> list[Change]:
     return describe(finite, places, confidences, kept)
 
 
-def describe(values: Floats, places: Ints, confidences: Floats, index: Ints) -> list[Change]:
+def describe(values: Floats, places: Ints, confidences: Floats, index: Ints) -> list[ChangePoint]:
     """Changes at `places` of `values`, with levels from both sides of each up to the next change."""
     bounds = [0, *places.tolist(), len(values)]
     changes = []
@@ -49,7 +49,7 @@ def describe(values: Floats, places: Ints, confidences: Floats, index: Ints) -> 
         left, at, right = bounds[k - 1 : k + 2]
         before = median(values[max(left, at - NEAR_RUNS) : at])
         after = median(values[at : min(right, at + NEAR_RUNS)])
-        changes.append(Change(int(index[at]), before, after, _relative(before, after), confidence))
+        changes.append(ChangePoint(int(index[at]), before, after, _relative(before, after), confidence))
     return changes
 
 

@@ -19,11 +19,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from seatrial.stats.change_points import Change, change_points
+from seatrial.stats.change_points import ChangePoint, change_points
 
 Better = Literal["lower", "higher"]
 RunMark = Literal["", "false-alarm", "regression", "fixed"]
-Detect = Callable[[Sequence[float]], list[Change]]
+Detect = Callable[[Sequence[float]], list[ChangePoint]]
 
 FAILED = "the run failed"
 NOT_FINITE = "not a finite number"
@@ -57,7 +57,7 @@ class Cleaned:
 
     used: list[int]  # oldest first
     left_out: dict[int, str] = field(default_factory=dict)  # the reason, in plain words
-    changes: list[Change] = field(default_factory=list)  # of the level, among what passed rules 1 to 3
+    changes: list[ChangePoint] = field(default_factory=list)  # of the level, among what passed rules 1 to 3
     open_regression: int | None = None  # the first run of it
 
 

@@ -76,7 +76,7 @@ class SecretSource(Model):
         return self
 
 
-class Gpu(Model):
+class GpuEntry(Model):
     model: Text | None = Field(None, description="As nvidia-smi names it, or a part of that: A100.")
     count: int = Field(1, strict=True, ge=0, description="GPUs of the machine.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Memory of each GPU.")
@@ -87,7 +87,7 @@ class Machine(Model):
 
     model_config = AT_ONCE
     target: Text = Field("here", description="The target that offers it.")
-    gpu: Gpu | None = Field(None, description="None: the machine has no GPU.")
+    gpu: GpuEntry | None = Field(None, description="None: the machine has no GPU.")
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; a limit for its jobs where the target can.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Main memory; a limit for its jobs.")
     price: Money | None = Field(None, description="Money for an hour.")

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.check.answers import Answered, Comparing, Rule, check_answers, tolerance_for
+from seatrial.check.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
 from seatrial.check.answers.answer import compare_answer, compare_ways
 from seatrial.check.answers.comparison import Comparison
 from seatrial.check.answers.stream import check_messages
@@ -45,11 +45,11 @@ EXPECTED = generation(token("a", -0.5, ("b", -0.9)), token("c", -0.25, ("d", -1.
 REQUEST = Request(("hi",), stopping=Stopping(max_new_tokens=3))
 
 
-def comparing(rule: Rule = Rule.NEAR_TIE, precision: str = "f32", **fields: Any) -> Comparing:
+def comparing(rule: AnswerRule = AnswerRule.NEAR_TIE, precision: str = "f32", **fields: Any) -> Comparing:
     return Comparing(rule, tolerance_for(precision), **fields)
 
 
-def compare(got: Generation | Answer, rule: Rule = Rule.NEAR_TIE, **fields: Any) -> Comparison:
+def compare(got: Generation | Answer, rule: AnswerRule = AnswerRule.NEAR_TIE, **fields: Any) -> Comparison:
     case = Case("one", fields.pop("request", REQUEST), fields.pop("answer", Answer((EXPECTED,))), **fields)
     answer = got if isinstance(got, Answer) else Answer((got,))
     return compare_answer(case, answer, comparing(rule), "openai")[0]
@@ -65,7 +65,7 @@ def changed(place: int, one: Token, **fields: Any) -> Generation:
 
 
 def test_the_same_is_exact_by_every_rule() -> None:
-    for rule in Rule:
+    for rule in AnswerRule:
         assert compare(EXPECTED, rule) == Comparison("exact")
 
 
@@ -75,8 +75,8 @@ def test_a_near_tie_passes_with_its_place_and_gap() -> None:
     assert (found.agreement, found.position, found.tolerance) == ("near_tie", 2, 8e-3)
     assert found.size == pytest.approx(0.004)
     assert "near tie at token 2: 'f' instead of 'e', 0.004 apart" in found.message
-    assert compare(got, Rule.EXACT).agreement == "diverged"
-    assert compare(got, Rule.TEXT).agreement == "diverged"
+    assert compare(got, AnswerRule.EXACT).agreement == "diverged"
+    assert compare(got, AnswerRule.TEXT).agreement == "diverged"
 
 
 def test_another_way_where_it_was_clear_is_diverged() -> None:
@@ -85,7 +85,7 @@ def test_another_way_where_it_was_clear_is_diverged() -> None:
     tight = msgspec.structs.replace(tolerance_for("f32"), drift=1.0, rms=1.0)
     case = Case("one", REQUEST, Answer((EXPECTED,)))
     got = Answer((changed(0, token("b", -0.5, ("a", -0.9))),))
-    found = compare_answer(case, got, Comparing(Rule.NEAR_TIE, tight), "openai")[0]
+    found = compare_answer(case, got, Comparing(AnswerRule.NEAR_TIE, tight), "openai")[0]
     assert (found.agreement, found.position) == ("diverged", 0)
     assert found.size == pytest.approx(0.4)
 
@@ -175,24 +175,24 @@ def test_the_token_that_ends_a_text_may_be_listed_or_not() -> None:
 
 def test_approx_compares_every_figure_and_which_there_are() -> None:
     near = changed(1, token("c", -0.2501, ("d", -1.5)))
-    assert compare(near, Rule.APPROX).agreement == "exact"
+    assert compare(near, AnswerRule.APPROX).agreement == "exact"
     far = changed(1, token("c", -0.2505, ("d", -1.5)))
-    assert (compare(far, Rule.APPROX).agreement, compare(far, Rule.APPROX).position) == ("drift", 1)
-    assert compare(msgspec.structs.replace(EXPECTED, seed=5), Rule.APPROX).agreement == "structure"
-    assert compare(msgspec.structs.replace(EXPECTED, seed=0), Rule.APPROX).agreement == "exact"
-    assert compare(msgspec.structs.replace(EXPECTED, tokens=None), Rule.APPROX).agreement == "structure"
+    assert (compare(far, AnswerRule.APPROX).agreement, compare(far, AnswerRule.APPROX).position) == ("drift", 1)
+    assert compare(msgspec.structs.replace(EXPECTED, seed=5), AnswerRule.APPROX).agreement == "structure"
+    assert compare(msgspec.structs.replace(EXPECTED, seed=0), AnswerRule.APPROX).agreement == "exact"
+    assert compare(msgspec.structs.replace(EXPECTED, tokens=None), AnswerRule.APPROX).agreement == "structure"
 
 
 def test_tgis_testers_strategies_judge_as_they_do_there() -> None:
     wrong = changed(1, token("c", -7.0, ("d", -1.5)))
-    assert compare(wrong, Rule.APPROX_EQUALITY).agreement == "exact"
-    assert compare(msgspec.structs.replace(EXPECTED, text="x"), Rule.APPROX_EQUALITY).agreement == "diverged"
-    assert compare(wrong, Rule.EXACT_TEXT_MATCH).agreement == "exact"
-    assert compare(msgspec.structs.replace(EXPECTED, text="x"), Rule.EXACT_TEXT_MATCH).agreement == "diverged"
+    assert compare(wrong, AnswerRule.APPROX_EQUALITY).agreement == "exact"
+    assert compare(msgspec.structs.replace(EXPECTED, text="x"), AnswerRule.APPROX_EQUALITY).agreement == "diverged"
+    assert compare(wrong, AnswerRule.EXACT_TEXT_MATCH).agreement == "exact"
+    assert compare(msgspec.structs.replace(EXPECTED, text="x"), AnswerRule.EXACT_TEXT_MATCH).agreement == "diverged"
     two = Answer((EXPECTED, EXPECTED))
-    assert compare(two, Rule.EXACT_TEXT_MATCH).agreement == "structure"
+    assert compare(two, AnswerRule.EXACT_TEXT_MATCH).agreement == "structure"
     answered = Answered(Case("one", REQUEST, Answer((EXPECTED,))), "unary", Answer((EXPECTED,)))
-    (_, warning) = _findings([answered], Rule.APPROX_EQUALITY)
+    (_, warning) = _findings([answered], AnswerRule.APPROX_EQUALITY)
     assert "tolerance of 5.0" in warning.message
     assert "can never be apart" in warning.message
 
@@ -202,7 +202,9 @@ def test_a_similar_text_passes_by_its_embedding() -> None:
     case = Case("one", REQUEST, Answer((EXPECTED,)))
 
     def by(similarities: dict[tuple[str, str], float]) -> Comparison:
-        return compare_answer(case, Answer((got,)), comparing(Rule.EMBEDDING, similarities=similarities), "openai")[0]
+        return compare_answer(
+            case, Answer((got,)), comparing(AnswerRule.EMBEDDING, similarities=similarities), "openai"
+        )[0]
 
     assert by({("ace", "as"): 0.95}).agreement == "near_tie"
     assert by({("ace", "as"): 0.85}).agreement == "diverged"
@@ -379,7 +381,7 @@ def test_the_ways_of_asking_agree() -> None:
 # ---- findings
 
 
-def _findings(answered: list[Answered], rule: Rule = Rule.NEAR_TIE) -> list[Finding]:
+def _findings(answered: list[Answered], rule: AnswerRule = AnswerRule.NEAR_TIE) -> list[Finding]:
     return list(check_answers(answered, comparing(rule), "openai"))
 
 

@@ -5,7 +5,7 @@ import pytest
 from seatrial.job import Outcome
 from seatrial.kubernetes import JOBS
 from seatrial.kubernetes.errors import api_error
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes.resources import ApiRequest
 from seatrial.target.kubernetes.errors import target_error
 
 WEBHOOK = 'admission webhook "validate.kyverno.svc" denied the request: images must come from our registry'
@@ -28,7 +28,7 @@ RIGHT = 'jobs.batch is forbidden: User "a" cannot create resource "jobs" in API 
 )
 def test_a_policy_refuses_for_good_a_quota_does_not(code: int, message: str, outcome: Outcome) -> None:
     body = b'{"kind":"Status","status":"Failure","message":%b}' % _json(message)
-    assert target_error(api_error(Request("create", JOBS, "n"), code, body)).outcome is outcome
+    assert target_error(api_error(ApiRequest("create", JOBS, "n"), code, body)).outcome is outcome
 
 
 def _json(text: str) -> bytes:

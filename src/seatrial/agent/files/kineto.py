@@ -85,7 +85,7 @@ class Text:
             self._more()
 
 
-class Trace:
+class KinetoTrace:
     def __init__(self) -> None:
         self.events = 0
         self.steps: List[Dict[str, Any]] = []
@@ -148,7 +148,7 @@ def _number(value: Any) -> Optional[float]:
 
 def read(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
     """Raises BrokenProfile for what is no trace, zlib.error and OSError for what is no compressed file."""
-    text, trace = Text(file, most_bytes), Trace()
+    text, trace = Text(file, most_bytes), KinetoTrace()
     seen = False
     if not text.peek():
         raise BrokenProfile("the file is empty")
@@ -170,7 +170,7 @@ def read(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
     return trace.done()
 
 
-def _read_events(text: Text, trace: Trace) -> None:
+def _read_events(text: Text, trace: KinetoTrace) -> None:
     text.expect("[")
     if text.peek() == "]":
         text.expect("]")

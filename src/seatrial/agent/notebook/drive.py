@@ -21,7 +21,7 @@ from .document import Broken
 ORDER = ("fresh", "rerun", "restart")
 
 
-class Notes:
+class NotebookNotes:
     """JSON lines to the runner, masked before they are cut."""
 
     def __init__(self, mask: Mask) -> None:
@@ -44,7 +44,7 @@ class Notes:
 OLDEST_JUPYTER_CLIENT = 7  # it brought what starts and watches kernels now
 
 
-class Spec:
+class NotebookSpec:
     """What to do, as `steps/kinds.py` wrote it."""
 
     def __init__(self, data: Dict[str, Any]) -> None:
@@ -69,11 +69,11 @@ class Spec:
 
 def main(arguments: List[str]) -> int:
     with open(arguments[0], encoding="utf-8") as file:
-        spec = Spec(json.load(file))
+        spec = NotebookSpec(json.load(file))
     if not _can_drive() and spec.driver and os.path.abspath(spec.driver) != os.path.abspath(sys.executable):
         os.execv(spec.driver, [spec.driver, sys.argv[0], "notebook", arguments[0]])
     mask = Mask(spec.secrets)
-    notes = Notes(mask)
+    notes = NotebookNotes(mask)
     unmet = missing(spec.requires)
     if unmet:
         return _all(notes, spec, "skipped", "", "skipped: " + unmet)
@@ -104,7 +104,7 @@ def _can_drive() -> bool:
     return int(getattr(jupyter_client, "__version__", "0").split(".")[0]) >= OLDEST_JUPYTER_CLIENT
 
 
-def _all(notes: Notes, spec: Spec, state: str, class_: str, message: str) -> int:
+def _all(notes: NotebookNotes, spec: NotebookSpec, state: str, class_: str, message: str) -> int:
     for name in spec.asked:
         notes("pass", **{"pass": name})
         notes("passed-over", **{"pass": name, "state": state, "class": class_, "message": message, "seconds": 0.0})
@@ -122,7 +122,7 @@ def missing(requires: Dict[str, List[str]]) -> str:
     return "; ".join(lacks)
 
 
-async def _drive(spec: Spec, notebook: Dict[str, Any], notes: Notes, mask: Mask) -> int:
+async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask) -> int:
     """All passes. Ended from outside, it still ends the kernel and keeps what there is of the pass."""
     from .kernel import Kernel, choose
 
@@ -147,7 +147,9 @@ async def _drive(spec: Spec, notebook: Dict[str, Any], notes: Notes, mask: Mask)
     return min(bad, 1) if bad != 143 else 143
 
 
-async def _one(spec: Spec, name: str, kernel: Any, notebook: Dict[str, Any], notes: Notes, mask: Mask) -> bool:
+async def _one(
+    spec: NotebookSpec, name: str, kernel: Any, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask
+) -> bool:
     """One pass in the kernel that belongs to it: the one that is there for `rerun` while it lives, else a new one."""
     from .kernel import Dead
 
@@ -167,11 +169,11 @@ async def _one(spec: Spec, name: str, kernel: Any, notebook: Dict[str, Any], not
     try:
         if not again:
             await kernel.launch()
-        from .passes import Pass  # imports nbclient, while a new kernel starts
+        from .passes import NotebookPass  # imports nbclient, while a new kernel starts
 
         if not again:
             await kernel.ready()
-        run = Pass(spec, name, kernel, notebook, notes)
+        run = NotebookPass(spec, name, kernel, notebook, notes)
         try:
             verdict = await run.run()
         except (asyncio.CancelledError, Dead):

@@ -31,7 +31,7 @@ INTERRUPT_S = 5.0  # how long a kernel has to heed an interrupt
 KEPT_STREAM_CHARS = 4 << 20  # of one cell's printed text
 
 
-class Client(NotebookClient):
+class KernelClient(NotebookClient):
     """nbclient, asked also for failed shell commands and telling when a cell last said something."""
 
     def __init__(self, notebook: Any, kernel: Any) -> None:
@@ -66,13 +66,13 @@ def log_failure(number: int, outcome: Outcome) -> None:
     sys.stdout.flush()
 
 
-class Pass:
+class NotebookPass:
     def __init__(self, spec: Any, name: str, kernel: Any, notebook: Dict[str, Any], notes: Any) -> None:
         self.spec, self.name, self.kernel, self.notes = spec, name, kernel, notes
         own_timeout_s, self.allow_errors = execution(notebook)
         self.cell_timeout_s = own_timeout_s if spec.cell_timeout_s is None else spec.cell_timeout_s
         self.notebook = node(notebook)
-        self.client = Client(self.notebook, kernel)
+        self.client = KernelClient(self.notebook, kernel)
         self.usage = usage.Usage(kernel.pid)
         self.deadline_s: Optional[float] = None
         self.started_s = 0.0  # of the cell that runs

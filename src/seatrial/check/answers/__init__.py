@@ -3,17 +3,17 @@
 from seatrial.check.answers.comparison import Agreement, Comparison
 from seatrial.check.answers.findings import Answered, case_step, check_answers
 from seatrial.check.answers.judge import judge_answers
-from seatrial.check.answers.rules import LEAST_SIMILARITY, Comparing, Rule
+from seatrial.check.answers.rules import LEAST_SIMILARITY, AnswerRule, Comparing
 from seatrial.check.answers.tolerance import TOLERANCES, Tolerance, tolerance_for
 
 __all__ = [
     "LEAST_SIMILARITY",
     "TOLERANCES",
     "Agreement",
+    "AnswerRule",
     "Answered",
     "Comparing",
     "Comparison",
-    "Rule",
     "Tolerance",
     "case_step",
     "check_answers",

@@ -7,9 +7,9 @@ import msgspec
 
 from seatrial.check.answers.answer import compare_answer, compare_ways
 from seatrial.check.answers.comparison import Agreement, Comparison
-from seatrial.check.answers.rules import WARNINGS, Comparing, Rule
+from seatrial.check.answers.rules import WARNINGS, AnswerRule, Comparing
 from seatrial.check.answers.walk import Walk
-from seatrial.check.answers.whole import Whole, judge_whole
+from seatrial.check.answers.whole import WholeJudgement, judge_whole
 from seatrial.job import Finding, Verdict
 from seatrial.job.generation import Answer, Case, Token
 
@@ -40,7 +40,7 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
             ways = compare_ways(one.case, base.answer, one.answer, comparing)
             yield _finding(one.case, f"{one.way} = {base.way}", ways)
     for name, way in by_way.items():
-        if comparing.rule is Rule.NEAR_TIE and way.walks:
+        if comparing.rule is AnswerRule.NEAR_TIE and way.walks:
             whole = judge_whole(way.comparisons, way.walks, comparing.tolerance)
             yield _whole(f"as a whole, {name}", whole, comparing)
     if comparing.rule in WARNINGS:
@@ -89,7 +89,7 @@ def _figure(logprob: float | None) -> str:
     return "?" if logprob is None else f"{logprob:.4f}"
 
 
-def _whole(check: str, whole: Whole, comparing: Comparing) -> Finding:
+def _whole(check: str, whole: WholeJudgement, comparing: Comparing) -> Finding:
     tolerance = comparing.tolerance
     seen = (
         f"over {whole.positions} tokens the log-probabilities moved by {whole.rms:.2g} (root mean square; the "

@@ -8,7 +8,7 @@ import msgspec
 from seatrial.check.answers.comparison import Comparison, structure
 from seatrial.check.answers.ladder import compare_generation
 from seatrial.check.answers.tolerance import tolerance_for
-from seatrial.check.answers.whole import Whole, judge_whole
+from seatrial.check.answers.whole import WholeJudgement, judge_whole
 from seatrial.job.generation import Generation, StopReason, Token, TopToken
 
 _FINISHES = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP}
@@ -18,7 +18,7 @@ class Judged(msgspec.Struct, frozen=True):
     passed: bool
     cases: tuple[str, ...]
     comparisons: tuple[Comparison, ...]
-    whole: Whole
+    whole: WholeJudgement
 
 
 def judge_answers(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]], precision: str) -> Judged:

@@ -13,7 +13,7 @@ from seatrial.check.answers.walk import Walk
 from seatrial.job.generation import Generation, StopReason, Token
 
 
-class Rule(StrEnum):
+class AnswerRule(StrEnum):
     EXACT = "exact"  # every figure, to what is written of it
     NEAR_TIE = "near-tie"
     APPROX = "approx"  # as TGIS's tests: every figure to 5 in 10,000, and nothing more or less than is expected
@@ -25,11 +25,11 @@ class Rule(StrEnum):
 
     @property
     def similarity(self) -> bool:
-        return self in (Rule.EMBEDDING, Rule.EMBEDDINGS_SIMILARITY)
+        return self in (AnswerRule.EMBEDDING, AnswerRule.EMBEDDINGS_SIMILARITY)
 
 
 WARNINGS = {
-    Rule.APPROX_EQUALITY: (
+    AnswerRule.APPROX_EQUALITY: (
         "approx_equality compares log-probabilities with a tolerance of 5.0 of the larger one, which two finite ones "
         "can never be apart: it compares texts, counts and which figures there are. `near-tie` compares them"
     )
@@ -43,7 +43,7 @@ LEAST_SIMILARITY = 0.9
 class Comparing(msgspec.Struct, frozen=True):
     """How answers are compared. `similarities` has what an embedding gave for each pair of texts that is compared."""
 
-    rule: Rule
+    rule: AnswerRule
     tolerance: Tolerance
     least_similarity: float = LEAST_SIMILARITY
     similarities: dict[tuple[str, str], float] = {}
@@ -52,18 +52,18 @@ class Comparing(msgspec.Struct, frozen=True):
 def compare_by_rule(expected: Generation, got: Generation, comparing: Comparing) -> tuple[Comparison, Walk | None]:
     """One generation by the rule; the walk of `near-tie`, which counts for the trial as a whole."""
     rule = comparing.rule
-    if rule is Rule.NEAR_TIE:
+    if rule is AnswerRule.NEAR_TIE:
         return compare_generation(expected, got, comparing.tolerance)
-    if rule is Rule.EXACT:
+    if rule is AnswerRule.EXACT:
         text = compare_generation(expected, got, _SAME_TEXT)[0]
         return (text if not text.passes else compare_generation(expected, got, _WRITTEN)[0]), None
     if (problem := unsound(got)) is not None:
         return problem, None
     if rule.similarity:
         return _similar(expected, got, comparing), None
-    if rule in (Rule.TEXT, Rule.EXACT_TEXT_MATCH):
+    if rule in (AnswerRule.TEXT, AnswerRule.EXACT_TEXT_MATCH):
         return compare_text(expected, got), None
-    if rule is Rule.APPROX:
+    if rule is AnswerRule.APPROX:
         return _approximately(expected, got, _near_enough(5e-4, 1e-9), ranks=True), None
     return _approximately(expected, got, _near_enough(5.0, 5.0), ranks=False), None
 

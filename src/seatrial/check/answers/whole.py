@@ -20,7 +20,7 @@ _MOST_SLOPE = 0.15  # share of what moved; rounding was at 0.02
 _LEAST = 0.1  # of the tolerance: what is smaller does no harm, whatever its shape
 
 
-class Whole(msgspec.Struct, frozen=True):
+class WholeJudgement(msgspec.Struct, frozen=True):
     """`problems` is empty when the trial passes this rule."""
 
     problems: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Whole(msgspec.Struct, frozen=True):
         return not self.problems
 
 
-def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolerance: Tolerance) -> Whole:
+def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolerance: Tolerance) -> WholeJudgement:
     from seatrial.stats import drift  # NumPy: not before it is needed
 
     expected: list[float] = []
@@ -61,7 +61,7 @@ def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolera
             f"{ties} of {len(comparisons)} answers went the other way at a near tie; by how far the log-probabilities "
             f"moved, {likely:.1f} would"
         )
-    return Whole(
+    return WholeJudgement(
         problems=tuple(problems),
         cases=len(comparisons),
         near_ties=ties,

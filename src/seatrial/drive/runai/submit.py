@@ -17,7 +17,7 @@ import orjson
 
 from seatrial.job.runai import SubmittedWorkload
 from seatrial.job.scale import NAME
-from seatrial.kubernetes import AlreadyExists, ApiError, Attempt, Kubernetes, KubernetesError, Resource
+from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, RequestAttempt, Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.belongings import WORKLOAD
 from seatrial.target.kubernetes.manifest.marks import label, pod_metadata
@@ -120,7 +120,7 @@ async def _one(
 ) -> SubmittedWorkload:
     problem = "no name of five was free"
     for _ in range(_TRIES):
-        name, attempts, sent = next(given), list[Attempt](), datetime.now(UTC)
+        name, attempts, sent = next(given), list[RequestAttempt](), datetime.now(UTC)
         made = SubmittedWorkload(name, waves.project, waves.namespace, sent.isoformat())
         try:
             await _create(client, resource, manifest, name, attempts=attempts)

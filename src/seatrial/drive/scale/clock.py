@@ -14,8 +14,8 @@ from email.utils import parsedate_to_datetime
 
 from seatrial.job.measured import ClockFigures, StampAgreement
 from seatrial.job.scale import Stamp, Submission
-from seatrial.kubernetes import Attempt, Kubernetes, KubernetesError
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes import Kubernetes, KubernetesError, RequestAttempt
+from seatrial.kubernetes.resources import ApiRequest
 
 PROBES = 7  # at each turn of a second, spread over what is not known yet
 AGAIN_S = 5.0  # once it is known as well as a round trip allows
@@ -85,9 +85,11 @@ async def _measure(client: Kubernetes, clock: ServerClock) -> None:
 
 
 async def _ask(client: Kubernetes, clock: ServerClock) -> None:
-    attempts: list[Attempt] = []
+    attempts: list[RequestAttempt] = []
     with contextlib.suppress(KubernetesError, ValueError, TypeError):
-        answer = await client.connection.request(Request("get", bare_path="/version"), retry=False, attempts=attempts)
+        answer = await client.connection.request(
+            ApiRequest("get", bare_path="/version"), retry=False, attempts=attempts
+        )
         server_s = parsedate_to_datetime(answer.date).timestamp()
         sent_s, received_s = attempts[-1].sent_s, attempts[-1].answered_s
         if sent_s is not None and received_s is not None:

@@ -18,7 +18,7 @@ from seatrial.drive.arrivals import offsets
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.scale.audit import use_audit
 from seatrial.drive.scale.on_cluster import cluster_place
-from seatrial.drive.scale.place import Place
+from seatrial.drive.scale.place import WorkloadTarget
 from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.drive.scale.processes import ProcessPlace, begin_anew
 from seatrial.drive.scale.stages import (
@@ -31,7 +31,7 @@ from seatrial.drive.scale.stages import (
     share_of,
     stage_figures,
 )
-from seatrial.drive.scale.submit import Records, Submitter
+from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.drive.search import Try, search
 from seatrial.job import convert
 from seatrial.job.followed import CREATED, SCHEDULED, STAGES
@@ -74,10 +74,10 @@ async def drive(driver: Driver) -> None:
 
 
 class _Scale:
-    def __init__(self, driver: Driver, work: ScaleWork, plan: Plan, place: Place) -> None:
+    def __init__(self, driver: Driver, work: ScaleWork, plan: Plan, place: WorkloadTarget) -> None:
         self._driver, self._work, self._plan, self._place = driver, work, plan, place
-        self._submitted = Records(driver.files / SUBMITTED, Submission)
-        self._deleted = Records(driver.files / DELETED_FILE, Deletion)
+        self._submitted = SubmissionRecords(driver.files / SUBMITTED, Submission)
+        self._deleted = SubmissionRecords(driver.files / DELETED_FILE, Deletion)
         self._stamps = driver.files / STAMPS
         self._submitter = Submitter(place, self._submitted, self._deleted, driver.stopping)
         self._arrived = Arrived(self._stamps, work.until, plan.pods())

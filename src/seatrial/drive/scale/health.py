@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from seatrial.kubernetes import Kubernetes, KubernetesError
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes.resources import ApiRequest
 
 EVERY_S = 5.0
 _LINE = re.compile(rb"(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")
@@ -60,7 +60,7 @@ async def _measure(client: Kubernetes, health: Health) -> None:
     while True:
         try:
             answer = await client.connection.request(
-                Request("get", bare_path="/metrics"), retry=False, accept="text/plain"
+                ApiRequest("get", bare_path="/metrics"), retry=False, accept="text/plain"
             )
             sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
             health.samples.append(sample)

@@ -37,7 +37,16 @@ from seatrial.job.scale import (
     Submission,
     WorkloadClass,
 )
-from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Chosen, Kubernetes, KubernetesError, Resource, load_access
+from seatrial.kubernetes import (
+    PODS,
+    AlreadyExists,
+    Chosen,
+    Kubernetes,
+    KubernetesError,
+    RequestAttempt,
+    Resource,
+    load_access,
+)
 from seatrial.target import TargetError
 from seatrial.target.kubernetes.belongings import Belongings
 from seatrial.target.kubernetes.errors import target_error
@@ -152,7 +161,7 @@ class ClusterPlace:
     def _name(self, one: Planned) -> str:
         return f"{self._work.prefix}-{one.number}"
 
-    async def create(self, one: Planned, attempts: list[Attempt]) -> None:
+    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None:
         try:
             await self._create(one, attempts=attempts)
         except AlreadyExists:

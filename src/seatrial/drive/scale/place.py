@@ -7,14 +7,14 @@ from typing import Protocol
 from seatrial.drive.scale.plan import Planned
 from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import Stamp, Submission
-from seatrial.kubernetes import Attempt
+from seatrial.kubernetes import RequestAttempt
 
 
 class NotMade(Exception):
     """A workload, or its deletion, was refused for good: the message is what the place said."""
 
 
-class Place(Protocol):
+class WorkloadTarget(Protocol):
     """1. `check` raises DriverError when the place would not take one of each class: nothing is made before.
     2. A workload that an earlier life of the driver made is made: `create` says nothing of it.
     3. While `watching` is open, every stage of every workload is written to the file of stamps as it is seen; what an
@@ -25,7 +25,7 @@ class Place(Protocol):
 
     def watching(self) -> AbstractAsyncContextManager[None]: ...
 
-    async def create(self, one: Planned, attempts: list[Attempt]) -> None: ...
+    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None: ...
 
     async def delete(self, one: Planned) -> None: ...
 

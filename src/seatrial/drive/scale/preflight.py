@@ -15,9 +15,9 @@ from seatrial.kubernetes import (
     NODES,
     PODS,
     RESOURCE_QUOTAS,
-    Attempt,
     Kubernetes,
     KubernetesError,
+    RequestAttempt,
     Resource,
     Right,
     Tree,
@@ -221,7 +221,7 @@ def fairness_limits(levels: Mapping[str, Mapping[str, Any]], level: str, at_once
 async def _client(client: Kubernetes, rate: float | None, at_once: int) -> list[str]:
     took = []
     for _ in range(PROBES):
-        attempts: list[Attempt] = []
+        attempts: list[RequestAttempt] = []
         await client.version(attempts=attempts)
         last = attempts[-1]
         if last.sent_s is not None and last.answered_s is not None:

@@ -23,7 +23,7 @@ from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.job.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
 from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import DELETED_FILE, STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
-from seatrial.kubernetes import Attempt
+from seatrial.kubernetes import RequestAttempt
 
 MARK = "SEATRIAL_SCALE"
 LAG_EVERY_S = 0.05
@@ -92,9 +92,9 @@ class ProcessPlace:
 
     # ---- what is asked for
 
-    async def create(self, one: Planned, attempts: list[Attempt]) -> None:
+    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None:
         now_s = time.monotonic()
-        attempts.append(Attempt(now_s, now_s, now_s, now_s, 201))
+        attempts.append(RequestAttempt(now_s, now_s, now_s, now_s, 201))
         self._queue[one.number] = _Waiting(one)
         self._phases[one.number] = one.phase
         for pod in range(one.of.pods):

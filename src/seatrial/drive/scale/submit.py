@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from seatrial.drive.scale.place import NotMade, Place
+from seatrial.drive.scale.place import NotMade, WorkloadTarget
 from seatrial.drive.scale.plan import Planned
 from seatrial.job import Unreadable, decode
 from seatrial.job.scale import Deletion, Submission
-from seatrial.kubernetes import Attempt
+from seatrial.kubernetes import RequestAttempt
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
 TOGETHER = 32
@@ -26,7 +26,7 @@ MOST = 1_000  # characters of what a server says
 T = TypeVar("T", Submission, Deletion)
 
 
-class Records(Generic[T]):
+class SubmissionRecords(Generic[T]):
     """A file with a line for each workload, and what earlier lives of the driver wrote there."""
 
     def __init__(self, path: Path, kind: type[T]) -> None:
@@ -57,7 +57,11 @@ class Submitter:
     """`stopping` ends each of its loops: what was not sent by then is not sent."""
 
     def __init__(
-        self, place: Place, submitted: Records[Submission], deleted: Records[Deletion], stopping: asyncio.Event
+        self,
+        place: WorkloadTarget,
+        submitted: SubmissionRecords[Submission],
+        deleted: SubmissionRecords[Deletion],
+        stopping: asyncio.Event,
     ) -> None:
         self._place, self._submitted, self._deleted, self._stopping = place, submitted, deleted, stopping
 
@@ -116,7 +120,7 @@ class Submitter:
         return [one for one in planned if one.number not in self._submitted.all]
 
     async def _submit(self, one: Planned, intended_s: float) -> None:
-        attempts: list[Attempt] = []
+        attempts: list[RequestAttempt] = []
         problem = ""
         try:
             await self._place.create(one, attempts)

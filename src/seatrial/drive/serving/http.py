@@ -56,7 +56,7 @@ class StampedWire(Wire):
         return self._headers
 
 
-class Place:
+class ServerAddress:
     """Where a server is: what to connect to, and what to write at the head of each request."""
 
     def __init__(self, url: str, tls: Tls | None, headers: dict[str, str]) -> None:
@@ -98,7 +98,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 class Connections:
     """Connections to one server, as many as there are requests at a time."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ServerAddress) -> None:
         self.place = place
         self._free: list[StampedWire] = []
         self._openings = Openings()

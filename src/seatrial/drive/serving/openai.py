@@ -11,7 +11,7 @@ import msgspec
 
 from seatrial.drive.serving.client import CERTIFICATE
 from seatrial.drive.serving.events import DONE, Events
-from seatrial.drive.serving.http import Connections, Place, StampedWire, request
+from seatrial.drive.serving.http import Connections, ServerAddress, StampedWire, request
 from seatrial.drive.serving.openai_format import (
     Garbage,
     Unsupported,
@@ -32,7 +32,7 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 class OpenAiClient:
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
-        self._place = Place(url.rstrip("/") + work.base, work.tls, headers)
+        self._place = ServerAddress(url.rstrip("/") + work.base, work.tls, headers)
         self.connections = Connections(self._place)
         self._model, self._extra = work.model, work.extra
         self._heads: dict[str, bytes] = {}

@@ -16,7 +16,7 @@ import msgspec
 from seatrial import plugins
 from seatrial.engine.artifacts.agent_read import read_as_agent
 from seatrial.engine.artifacts.fetch_folder import LOGS, CannotCheck
-from seatrial.engine.judge import Judged, judge, reason
+from seatrial.engine.judge import JudgedAttempt, judge, reason
 from seatrial.engine.result import result_of
 from seatrial.job import (
     AttemptResult,
@@ -87,7 +87,9 @@ def check_folder(
     why = "" if verdict.good else reason(judgement.findings, verdict)
     attempt = AttemptResult(1, observation.place, [], observation.exit, verdict, why)
     written = [log.stat().st_mtime for log in found]
-    return Checked(result_of(cell, [Judged(attempt, judgement)]), folder, found, max(written, default=time.time()))
+    return Checked(
+        result_of(cell, [JudgedAttempt(attempt, judgement)]), folder, found, max(written, default=time.time())
+    )
 
 
 def find_logs(folder: Path) -> tuple[Path, ...]:

@@ -33,10 +33,10 @@ from seatrial.kubernetes.errors import (
     Unreachable,
     api_error,
 )
-from seatrial.kubernetes.http.failures import PATIENCE_S, Failure, backoff_s, delay_after_refusal_s, failure
-from seatrial.kubernetes.http.http1 import Attempt, BrokenConnection, NotHttp, Openings, Pace, Pool, settled
+from seatrial.kubernetes.http.failures import PATIENCE_S, RequestFailure, backoff_s, delay_after_refusal_s, failure
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Pace, Pool, RequestAttempt, settled
 from seatrial.kubernetes.http.proxies import Relay, host_and_port, proxy_of
-from seatrial.kubernetes.resources import Request
+from seatrial.kubernetes.resources import ApiRequest
 
 JSON = "application/json"
 USER_AGENT = "seatrial"
@@ -100,7 +100,7 @@ class Connection:
 
     async def request(
         self,
-        request: Request,
+        request: ApiRequest,
         query: Iterable[tuple[str, str]] = (),
         *,
         method: str = "",
@@ -111,7 +111,7 @@ class Connection:
         timeout_s: float = REQUEST_S,
         patience_s: float | None = None,
         retry: bool = True,
-        attempts: list[Attempt] | None = None,
+        attempts: list[RequestAttempt] | None = None,
     ) -> ApiAnswer:
         """The body of a 2xx answer; anything else is raised. `method`: another than that of the verb."""
         method = method or request.method
@@ -119,7 +119,7 @@ class Connection:
         until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
         attempt, uncertain, renewed = 0, False, False
         while True:
-            attempt, tried = attempt + 1, Attempt(time.monotonic())
+            attempt, tried = attempt + 1, RequestAttempt(time.monotonic())
             if attempts is not None:
                 attempts.append(tried)
             pool = self._pool
@@ -150,7 +150,7 @@ class Connection:
             await asyncio.sleep(delay)
 
     async def stream(
-        self, request: Request, query: Iterable[tuple[str, str]], accept: str = JSON
+        self, request: ApiRequest, query: Iterable[tuple[str, str]], accept: str = JSON
     ) -> aiohttp.ClientResponse:
         """An answer that goes on, one try. The caller reads and closes it, and notices when nothing comes of it."""
         renewed = False
@@ -177,14 +177,16 @@ class Connection:
                 raise self._refusal(request, response.status, found, data)
             renewed = True
 
-    async def read(self, request: Request, response: aiohttp.ClientResponse) -> bytes:
+    async def read(self, request: ApiRequest, response: aiohttp.ClientResponse) -> bytes:
         """The next block of a stream; nothing at its end."""
         try:
             return await response.content.readany()
         except FAILURES as error:
             raise self._unreachable(request, error) from error
 
-    async def websocket(self, request: Request, query: tuple[tuple[str, str], ...], protocols: tuple[str, ...]) -> Any:
+    async def websocket(
+        self, request: ApiRequest, query: tuple[tuple[str, str], ...], protocols: tuple[str, ...]
+    ) -> Any:
         """An open WebSocket. Why one was refused is not in aiohttp's error: the same is asked once more without it,
         which also renews credentials that have expired."""
         for _ in range(2):
@@ -230,7 +232,7 @@ class Connection:
             _shut(wire)
         await settled()
 
-    def _refusal(self, request: Request, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
+    def _refusal(self, request: ApiRequest, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
         if 300 <= status < 400:
             data = f"the server sends us elsewhere: {headers.get('location', '')}; is a login proxy before it?".encode()
         error = api_error(request, status, data)
@@ -239,18 +241,18 @@ class Connection:
             error.args = (error.text(),)
         return error
 
-    def _failure(self, error: BaseException) -> Failure:
+    def _failure(self, error: BaseException) -> RequestFailure:
         """Of a proxy we notice no more than that it closes; our relay knows why."""
         found = failure(error)
         problem = self._relay.problem if self._relay is not None else ""
-        return Failure(problem, found.sent) if problem else found
+        return RequestFailure(problem, found.sent) if problem else found
 
-    def _unreachable(self, request: Request, error: BaseException) -> Unreachable:
+    def _unreachable(self, request: ApiRequest, error: BaseException) -> Unreachable:
         found = self._failure(error)
         return Unreachable(self.access.server, request, found.text, found.lasting)
 
     def _delay_after_break(
-        self, request: Request, broken: Failure, attempt: int, until: float, repeatable: bool
+        self, request: ApiRequest, broken: RequestFailure, attempt: int, until: float, repeatable: bool
     ) -> float:
         if broken.sent and not repeatable:
             raise Uncertain(self.access.server, request, broken.text)

@@ -32,55 +32,55 @@ CERTIFICATE_ADVICE = (  # by a part of OpenSSL's message, the first that fits
 )
 
 
-class Failure(msgspec.Struct, frozen=True):
+class RequestFailure(msgspec.Struct, frozen=True):
     text: str
     sent: bool  # the server may have acted on the request
     lasting: bool = False  # asking again cannot help
 
 
-def failure(error: BaseException) -> Failure:
+def failure(error: BaseException) -> RequestFailure:
     """What `error`, raised by aiohttp, means."""
     match error:
         case BrokenConnection():
             return _broken(error)
         case NotHttp():
-            return Failure(f"the answer is not HTTP: {error}; is this an API server?", sent=True, lasting=True)
+            return RequestFailure(f"the answer is not HTTP: {error}; is this an API server?", sent=True, lasting=True)
         case aiohttp.ClientConnectorCertificateError():
-            return Failure(_certificate(error.certificate_error), sent=False, lasting=True)
+            return RequestFailure(_certificate(error.certificate_error), sent=False, lasting=True)
         case aiohttp.ClientConnectorSSLError():
             return _tls(error.os_error)
         case aiohttp.ClientConnectorError():
-            return Failure(_connect(error.os_error), sent=False)
+            return RequestFailure(_connect(error.os_error), sent=False)
         case aiohttp.ConnectionTimeoutError():
-            return Failure(NO_CONNECTION, sent=False)
+            return RequestFailure(NO_CONNECTION, sent=False)
         case aiohttp.ServerDisconnectedError():
-            return Failure("the server closed the connection without an answer", sent=True)
+            return RequestFailure("the server closed the connection without an answer", sent=True)
         case aiohttp.ClientPayloadError():
-            return Failure("the connection was cut in the middle of the answer", sent=True)
+            return RequestFailure("the connection was cut in the middle of the answer", sent=True)
         case aiohttp.ClientOSError():
             cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
             if isinstance(cause, ssl.SSLError):
                 return _tls(cause)
-            return Failure(f"the connection broke: {error.strerror or error}", sent=True)
+            return RequestFailure(f"the connection broke: {error.strerror or error}", sent=True)
         case asyncio.TimeoutError():
-            return Failure("no answer within the time allowed", sent=True)
+            return RequestFailure("no answer within the time allowed", sent=True)
         case aiohttp.ClientResponseError():
             message = " ".join(error.message.split())
-            return Failure(f"the answer is not HTTP: {message}; is this an API server?", sent=True)
+            return RequestFailure(f"the answer is not HTTP: {message}; is this an API server?", sent=True)
         case aiohttp.InvalidURL():
-            return Failure(f"not an address: {error}", sent=False, lasting=True)
-    return Failure(f"{type(error).__name__}: {error}", sent=True)
+            return RequestFailure(f"not an address: {error}", sent=False, lasting=True)
+    return RequestFailure(f"{type(error).__name__}: {error}", sent=True)
 
 
-def _broken(error: BrokenConnection) -> Failure:
+def _broken(error: BrokenConnection) -> RequestFailure:
     cause = error.cause
     if error.sent and (cause is None or isinstance(cause, ConnectionResetError)):
-        return Failure("the server closed the connection without an answer", sent=True)
+        return RequestFailure("the server closed the connection without an answer", sent=True)
     if isinstance(cause, ssl.SSLError):
         return _tls(cause)
     if error.sent or not isinstance(cause, OSError):
-        return Failure(f"the connection broke: {cause}", sent=error.sent)
-    return Failure(_connect(cause), sent=False)
+        return RequestFailure(f"the connection broke: {cause}", sent=error.sent)
+    return RequestFailure(_connect(cause), sent=False)
 
 
 def _connect(error: OSError) -> str:
@@ -101,16 +101,18 @@ def _certificate(error: Exception) -> str:
     return f"the server's certificate is not trusted: {message}; {advice}"
 
 
-def _tls(error: OSError) -> Failure:
+def _tls(error: OSError) -> RequestFailure:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return Failure(_certificate(error), sent=False, lasting=True)
+        return RequestFailure(_certificate(error), sent=False, lasting=True)
     reason = str(getattr(error, "reason", "") or error)
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason:
-        return Failure("the server does not speak TLS on this port; http:// instead of https://?", False, lasting=True)
+        return RequestFailure(
+            "the server does not speak TLS on this port; http:// instead of https://?", False, lasting=True
+        )
     if "ALERT" in reason.upper() and "CERTIFICATE" in reason.upper():
         text = f"the server does not accept our client certificate ({reason.lower().replace('_', ' ')})"
-        return Failure(text, sent=False, lasting=True)
-    return Failure(f"TLS failed: {reason}", sent=False)
+        return RequestFailure(text, sent=False, lasting=True)
+    return RequestFailure(f"TLS failed: {reason}", sent=False)
 
 
 # ---- asking again: pure but for the clock

@@ -35,7 +35,7 @@ class NotHttp(Exception):
     """What came is not an answer."""
 
 
-class Attempt(msgspec.Struct):
+class RequestAttempt(msgspec.Struct):
     """One try at a request, by the monotonic clock. What did not happen has no time."""
 
     queued_s: float  # asked for; what follows is the wait for a turn, and for a connection
@@ -61,7 +61,7 @@ class Wire(asyncio.Protocol):
         self.idle_since = 0.0
         self.closed = False
         self._waiting: asyncio.Future[Reply] | None = None
-        self.attempt = Attempt(0.0)  # of what is asked now
+        self.attempt = RequestAttempt(0.0)  # of what is asked now
         self._head = b""
         self._status = 0
         self._headers: dict[str, str] = {}
@@ -292,7 +292,7 @@ class Pool:
         tls: ssl.SSLContext | None,
         timeout_s: float,
         connect_s: float,
-        attempt: Attempt,
+        attempt: RequestAttempt,
         repeatable: bool = False,
     ) -> Reply:
         """The answer; BrokenConnection, NotHttp or TimeoutError when there is none. What is `repeatable` is given up
@@ -326,7 +326,7 @@ class Pool:
                 self._free.append((wire, tls))
             return reply
 
-    def _drop_silent(self, answer: "asyncio.Future[Reply]", attempt: Attempt) -> None:
+    def _drop_silent(self, answer: "asyncio.Future[Reply]", attempt: RequestAttempt) -> None:
         if attempt.first_byte_s is None and not answer.done():
             silent = TimeoutError(f"nothing came for {SILENT_S:g} s over a connection that was kept")
             answer.set_exception(BrokenConnection(True, silent))

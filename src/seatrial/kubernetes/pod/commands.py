@@ -12,7 +12,7 @@ import aiohttp
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, status_error
 from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.objects import UNDECODABLE, Status
-from seatrial.kubernetes.resources import PODS, Request
+from seatrial.kubernetes.resources import PODS, ApiRequest
 from seatrial.kubernetes.wire import decoder
 
 STDOUT, STDERR, STATUS = 1, 2, 3
@@ -34,7 +34,7 @@ class Completed(NamedTuple):
 class Command:
     """A command that runs in a container; made by `Pod.start`. Iterate for (channel, bytes), then read `exit_code`."""
 
-    def __init__(self, socket: Any, what: str, request: Request) -> None:
+    def __init__(self, socket: Any, what: str, request: ApiRequest) -> None:
         self._socket, self._what, self._request = socket, what, request
         self.exit_code: int | None = None
         self.problem = ""  # why it could not be started, when it could not
@@ -87,8 +87,8 @@ class PodContainer:
     def __init__(self, connection: Connection, namespace: str, name: str, container: str = "") -> None:
         self.connection, self.namespace, self.name, self.container = connection, namespace, name, container
 
-    def request(self, verb: str, subresource: str = "") -> Request:
-        return Request(verb, PODS, self.namespace, self.name, subresource)
+    def request(self, verb: str, subresource: str = "") -> ApiRequest:
+        return ApiRequest(verb, PODS, self.namespace, self.name, subresource)
 
     async def start(self, command: Sequence[str]) -> Command:
         """A command whose streams the caller reads; use it as an async context manager."""

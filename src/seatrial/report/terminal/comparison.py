@@ -5,7 +5,7 @@ from collections import Counter
 from seatrial.job import Change, differences_text
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import count, fit, one_line, shorten
-from seatrial.report.trend.compare import Comparison, Movement
+from seatrial.report.trend.compare import Movement, RunComparison
 from seatrial.report.trend.describe import commit_text, confidence_text, figure_text, percent_text
 
 MOST_LINES = 30  # lines of each kind
@@ -20,7 +20,7 @@ _CHANGES = {
 }
 
 
-def compare_lines(found: Comparison) -> list[Line]:
+def compare_lines(found: RunComparison) -> list[Line]:
     moved = [one for one in found.figures if one.moved]
     maybe = [one for one in found.figures if one.maybe]
     lines: list[Line] = [[(headline(found), "bold")], [(_runs(found), "dim")], []]
@@ -45,7 +45,7 @@ def compare_lines(found: Comparison) -> list[Line]:
     return lines
 
 
-def headline(found: Comparison) -> str:
+def headline(found: RunComparison) -> str:
     moved = [one for one in found.figures if one.moved]
     if not found.cells and not found.figures:
         return "The two runs have no cell in common."
@@ -81,7 +81,7 @@ def _movement_text(one: Movement) -> str:
     return f"{one_line(one.metric)} of {one_line(one.benchmark)}: {size}"
 
 
-def _runs(found: Comparison) -> str:
+def _runs(found: RunComparison) -> str:
     sides = [
         f"{one_line(run)}{f' (commit {commit_text(commit)})' if commit else ''}"
         for run, commit in ((found.before, found.commit_before), (found.after, found.commit_after))
@@ -123,7 +123,7 @@ def _how(one: Movement) -> str:
     return f"{confidence_text(one.sure)}, {one.n_before} against {count(one.n_after, 'value')}{noise}"
 
 
-def _causes(found: Comparison) -> list[Line]:
+def _causes(found: RunComparison) -> list[Line]:
     """What the failures of both runs come down to: new, gone, or in how many cells then and now."""
     if not found.causes:
         return []
@@ -142,7 +142,7 @@ def _said(text: str) -> str:
     return fit(one_line(text), 200)
 
 
-def _verdicts(found: Comparison) -> list[Line]:
+def _verdicts(found: RunComparison) -> list[Line]:
     if not found.verdicts:
         return []
     lines: list[Line] = [[("another verdict", "bold")]]
@@ -154,7 +154,7 @@ def _verdicts(found: Comparison) -> list[Line]:
     return [*lines, *_more(len(found.verdicts) - MOST_LINES), []]
 
 
-def _settings(found: Comparison) -> list[Line]:
+def _settings(found: RunComparison) -> list[Line]:
     lines: list[Line] = []
     if found.under_test:
         lines.append([("under test", "bold")])

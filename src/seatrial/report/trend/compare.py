@@ -102,7 +102,7 @@ class OtherUnderTest(msgspec.Struct, frozen=True):
     benchmarks: list[str]
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class RunComparison(msgspec.Struct, frozen=True):
     before: str
     after: str
     commit_before: str
@@ -117,7 +117,7 @@ class Comparison(msgspec.Struct, frozen=True):
     causes: list[OtherCause] = []  # those of the second run first
 
 
-def comparison_json(found: Comparison) -> dict[str, Any]:
+def comparison_json(found: RunComparison) -> dict[str, Any]:
     """For programs: with what follows from the figures of each movement."""
     figures = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.figures]
     return {"version": 1, **msgspec.to_builtins(found), "figures": figures}
@@ -125,13 +125,13 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
 
 def compare_runs(
     before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
-) -> Comparison:
+) -> RunComparison:
     """`past` is where the noise of a figure is taken from; `unjudged` also compares figures that are not judged."""
     of_before, of_after = _by_name(before), _by_name(after)
     both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
     both += _renamed(of_before, of_after)
     values = _values(before, unjudged)
-    return Comparison(
+    return RunComparison(
         before.run,
         after.run,
         before.commit,

@@ -11,7 +11,7 @@ from seatrial.job import Better, Bound, BoundState, Level, RunResults, Unreadabl
 from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series
 
 if TYPE_CHECKING:
-    from seatrial.stats.change_points import Change
+    from seatrial.stats.change_points import ChangePoint
     from seatrial.stats.clean import Past
 
 POINTS_SHOWN = 400  # points of each series that are read, unless more are asked for
@@ -120,13 +120,13 @@ def with_changes(series: Series) -> SeriesView:
     )
 
 
-def _change_points(values: Sequence[float]) -> "list[Change]":
+def _change_points(values: Sequence[float]) -> "list[ChangePoint]":
     from seatrial.stats.change_points import change_points
 
     return change_points(values)
 
 
-def _level_change(change: "Change", index: int, points: list[Point], better: str) -> LevelChange:
+def _level_change(change: "ChangePoint", index: int, points: list[Point], better: str) -> LevelChange:
     point = points[index]
     up = change.after > change.before
     way = "" if not better else "worse" if up == (better == "lower") else "better"

@@ -97,7 +97,7 @@ class Cluster(TesterModel):
     service_account_token: str | None = None
 
 
-class Claim(TesterModel):
+class VolumeClaim(TesterModel):
     name: str
     mount_path: str
     read_only: bool = False
@@ -112,13 +112,13 @@ class Worker(TesterModel):
     max_parallel_workers: Whole
     max_connection_retries: Whole
     ingress_hostname: str
-    pvcs: tuple[Claim, ...] = ()
+    pvcs: tuple[VolumeClaim, ...] = ()
     transformers_cache_path: str
     prefix_store_path: str = ""
     adapter_cache: str = ""
 
 
-class Runner(TesterModel):
+class RunnerConfig(TesterModel):
     ca_cert_path: str | None = None
     object_store_secret: str
     object_store_bucket: str
@@ -139,7 +139,7 @@ class TestedModel(TesterModel):
 class TesterConfig(TesterModel):
     cluster: Cluster
     worker: Worker
-    runner: Runner
+    runner: RunnerConfig
     tests: Annotated[tuple[TestedModel, ...], Field(min_length=1)]
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.kubernetes import PODS, AlreadyExists, Attempt, Kubernetes
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, RequestAttempt
 from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.errors import target_errors
@@ -106,7 +106,7 @@ async def _make(wanted: JobPort, one: Made) -> None:
 
 async def _round_trip_s(client: Kubernetes) -> float:
     """To the API server and back."""
-    attempts: list[Attempt] = []
+    attempts: list[RequestAttempt] = []
     await client.version(attempts=attempts)
     return (attempts[-1].answered_s or 0.0) - (attempts[-1].sent_s or 0.0)
 

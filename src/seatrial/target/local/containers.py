@@ -19,7 +19,7 @@ from seatrial.target.local.variables import marks
 from seatrial.target.protocol import TargetError
 
 if TYPE_CHECKING:
-    from seatrial.target.local.folders import Submission
+    from seatrial.target.local.folders import JobSubmission
 
 INSIDE = "/seatrial"
 MESSAGE_CHARACTERS = 1000
@@ -138,7 +138,7 @@ def container_name(job: Path) -> str:
 
 
 def container_request(
-    submission: "Submission", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
+    submission: "JobSubmission", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
 ) -> dict[str, Any] | None:
     """What `agent/start/container.py` asks for; None for a job without an image."""
     if image is None:
@@ -183,7 +183,7 @@ def container_request(
     }
 
 
-def _gpu_options(submission: "Submission", podman: bool) -> list[str]:
+def _gpu_options(submission: "JobSubmission", podman: bool) -> list[str]:
     """The GPUs that the job was given, which count from 0 inside; where none are known here, what the engine finds."""
     count, given = submission.job.resources.gpu.count, submission.gpus
     if given and podman:

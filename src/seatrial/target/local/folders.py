@@ -54,7 +54,7 @@ class End(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Submission(msgspec.Struct, frozen=True):
+class JobSubmission(msgspec.Struct, frozen=True):
     """`job.json`: the job, without any value of a secret, and when it was submitted."""
 
     job: Job
@@ -67,7 +67,7 @@ class Submission(msgspec.Struct, frozen=True):
     container: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class JobClaim(msgspec.Struct, frozen=True):
     """`claim.json`: whose the folder is, before it is known what else will be in it. Making it may take minutes, and
     nobody may take it for what a dead run left."""
 
@@ -94,14 +94,14 @@ class JobFolder:
     def records(self) -> Path:
         return self.path / "records.jsonl"
 
-    def submission(self) -> Submission | None:
-        return self._read("job.json", Submission)
+    def submission(self) -> JobSubmission | None:
+        return self._read("job.json", JobSubmission)
 
-    def claim(self) -> Claim | None:
+    def claim(self) -> JobClaim | None:
         """Also where a job deleted it: its supervisor puts `job.json` back."""
-        claim = self._read("claim.json", Claim)
+        claim = self._read("claim.json", JobClaim)
         if claim is None and (submission := self.submission()) is not None:
-            return Claim(submission.host, submission.created_s, submission.job.labels)
+            return JobClaim(submission.host, submission.created_s, submission.job.labels)
         return claim
 
     def identity(self) -> ProcessIdentity | None:
@@ -142,10 +142,10 @@ class JobFolder:
         finally:
             os.close(descriptor)
 
-    def make(self, submission: Submission) -> None:
+    def make(self, submission: JobSubmission) -> None:
         """Everything that the job finds when it starts, but for `job.json`: `write` comes last. Anything half made
         before is made anew."""
-        claim = Claim(submission.host, submission.created_s, submission.job.labels)
+        claim = JobClaim(submission.host, submission.created_s, submission.job.labels)
         self._write("claim.json", msgspec.json.encode(claim))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name("job.json"))
@@ -161,7 +161,7 @@ class JobFolder:
         for given in submission.job.inputs:
             _copy_input(given, self.work)
 
-    def write(self, submission: Submission) -> None:
+    def write(self, submission: JobSubmission) -> None:
         self._write("job.json", msgspec.json.encode(submission))
 
     def _write(self, name: str, data: bytes) -> None:

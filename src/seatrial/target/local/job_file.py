@@ -7,12 +7,12 @@ from urllib.parse import quote
 from seatrial.job import Step
 from seatrial.target.local.containers import container_request
 from seatrial.target.local.environments import PreparedEnvironment
-from seatrial.target.local.folders import JobFolder, Submission
+from seatrial.target.local.folders import JobFolder, JobSubmission
 from seatrial.target.local.variables import job_environment
 
 
 def job_file(
-    submission: Submission,
+    submission: JobSubmission,
     folder: JobFolder,
     environment: PreparedEnvironment,
     secrets: Mapping[str, str],
@@ -42,7 +42,7 @@ def _step(step: Step) -> dict[str, Any]:
     return {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s}
 
 
-def _ready(submission: Submission) -> dict[str, Any] | None:
+def _ready(submission: JobSubmission) -> dict[str, Any] | None:
     """The port that answers when the job is ready, and what to ask it for."""
     ready = submission.job.ready
     if ready is None:

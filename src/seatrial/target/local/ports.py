@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from seatrial.target.local.folders import JobFolder, Submission
+from seatrial.target.local.folders import JobFolder, JobSubmission
 from seatrial.target.local.reservations import locked, submissions_of_others
 from seatrial.target.protocol import TargetError
 
@@ -17,7 +17,7 @@ _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @contextlib.contextmanager
-def reserved(folder: JobFolder, submission: Submission, before: Submission | None) -> Iterator[dict[str, int]]:
+def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission | None) -> Iterator[dict[str, int]]:
     """A free port for each that the job names. No other job is given one before the block ends: by then they have to be
     in the folder of the job. `before`: what was there, of a submit that did not come to its end; its ports stay, for
     whoever asked may yet start it."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial.target.local.folders import JobFolder, Submission
+from seatrial.target.local.folders import JobFolder, JobSubmission
 from seatrial.target.local.processes import alive
 from seatrial.target.protocol import TargetError
 
@@ -34,7 +34,7 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def submissions_of_others(folder: JobFolder, host: str) -> Iterator[Submission]:
+def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmission]:
     """Of all jobs beside `folder` that run here or are about to, whoever submitted them."""
     for path in folder.path.parent.parent.glob("*/*"):
         other = JobFolder(path)

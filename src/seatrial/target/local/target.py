@@ -23,8 +23,15 @@ from seatrial.target.job_files import fetch, read_log
 from seatrial.target.local import doctor
 from seatrial.target.local.containers import container_name, remove_container
 from seatrial.target.local.environments import Environments, layered
-from seatrial.target.local.folders import JobFolder, ProcessIdentity, Submission, cache_folder, job_path, state_folder
-from seatrial.target.local.gpus import LOOK_AGAIN_S, Gpu, GpusTaken, choose, gpus_of_machine, locked_gpus
+from seatrial.target.local.folders import (
+    JobFolder,
+    JobSubmission,
+    ProcessIdentity,
+    cache_folder,
+    job_path,
+    state_folder,
+)
+from seatrial.target.local.gpus import LOOK_AGAIN_S, GpusTaken, LocalGpu, choose, gpus_of_machine, locked_gpus
 from seatrial.target.local.job_file import job_file
 from seatrial.target.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
@@ -107,7 +114,7 @@ class LocalTarget:
         assert self._zygote is not None, "open() comes first"
         _check(job)
         environment = await self._environments.ready(job.environment)
-        submission = Submission(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
+        submission = JobSubmission(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
         if environment.image is not None:
             container = container_name(folder.path)
             submission = msgspec.structs.replace(submission, engine=environment.image.engine, container=container)
@@ -127,7 +134,7 @@ class LocalTarget:
         if "taken" in answer:
             await self._made(folder, submission)
 
-    async def _made_when_free(self, folder: JobFolder, submission: Submission) -> Submission | None:
+    async def _made_when_free(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
         """Make the folder once there are as many free GPUs as the job asks for. It may wait for them as long as for any
         place: whoever submits it holds it to its limit."""
         gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
@@ -136,7 +143,9 @@ class LocalTarget:
                 return await self._made(folder, submission, gpus)
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _made(self, folder: JobFolder, submission: Submission, gpus: Sequence[Gpu] = ()) -> Submission | None:
+    async def _made(
+        self, folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu] = ()
+    ) -> JobSubmission | None:
         """Make the folder. None: it was started meanwhile, by a process that asked before this one."""
         until_s = time.monotonic() + APPEAR_S
         while time.monotonic() < until_s:
@@ -333,7 +342,7 @@ def _check(job: Job) -> None:
         raise TargetError(f"the job is ready when its port {job.ready.port!r} is, and has none", Outcome.REFUSED)
 
 
-def _make(folder: JobFolder, submission: Submission, gpus: Sequence[Gpu]) -> Submission:
+def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]) -> JobSubmission:
     before = folder.submission() if submission.job.ports else None
     with locked_gpus(folder) if gpus else contextlib.nullcontext():
         if gpus:

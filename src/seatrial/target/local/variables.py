@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from seatrial.target.local.folders import Submission
+from seatrial.target.local.folders import JobSubmission
 from seatrial.target.local.gpus import gpu_variables
 
 # How the machine reaches the world, speaks and counts time; and which of its GPUs the caller was given.
@@ -19,7 +19,7 @@ _PASSED = (
 
 
 def job_environment(
-    submission: Submission,
+    submission: JobSubmission,
     folder: Path,
     secrets: Mapping[str, str],
     bin_folders: Iterable[Path] = (),
@@ -53,7 +53,7 @@ def machine_path() -> str:
     return os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
 
 
-def marks(submission: Submission) -> dict[str, str]:
+def marks(submission: JobSubmission) -> dict[str, str]:
     """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
     job = submission.job
     return {

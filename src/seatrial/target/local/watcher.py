@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.target.local.containers import remove_container
-from seatrial.target.local.folders import JobFolder, ProcessIdentity, Submission
+from seatrial.target.local.folders import JobFolder, JobSubmission, ProcessIdentity
 from seatrial.target.local.leftovers import at_terminals, end_leftovers
 from seatrial.target.local.processes import boot_id, open_process
 from seatrial.target.progress import Progress
@@ -21,7 +21,7 @@ READ_BYTES = 1 << 20
 
 
 class _Watched:
-    def __init__(self, handle: str, folder: JobFolder, submission: Submission, identity: ProcessIdentity) -> None:
+    def __init__(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
         self.handle = handle
         self.folder = folder
         self.submission = submission
@@ -45,7 +45,7 @@ class Watcher:
         while True:
             yield await self._events.get()
 
-    def add(self, handle: str, folder: JobFolder, submission: Submission, identity: ProcessIdentity) -> None:
+    def add(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
         """From now on. Again is no error and gives no event twice."""
         if handle in self._known:
             return
@@ -176,7 +176,7 @@ class Watcher:
             self._read_on(watched)
 
 
-def _stage_time(stage: Stage, said_s: float, submission: Submission) -> StageTime:
+def _stage_time(stage: Stage, said_s: float, submission: JobSubmission) -> StageTime:
     """As the supervisor says, unless that cannot be: its files are in reach of the job. Clocks may be set meanwhile."""
     now_s = time.time()
     if submission.created_s - CLOCK_SET_S <= said_s <= now_s + CLOCK_SET_S:

@@ -10,14 +10,14 @@ from seatrial.job import Finding, Observation, Verdict, convert
 from seatrial.job.generation import Case, Failure, Trouble
 from seatrial.job.serving import Ask, ServingWork, asks_of
 from seatrial.suite import Cell, substitute
-from seatrial.trial.serving.ended import Cause, trouble_of
+from seatrial.trial.serving.ended import EndCause, trouble_of
 from seatrial.trial.serving.gathered import asked_cases, planned_cases
 from seatrial.trial.serving.parts import model_of
 from seatrial.trial.serving.records import DriverRecords
 
 
 def check_cases(
-    cell: Cell, work: ServingWork, records: DriverRecords, cause: Cause, server: Observation | None
+    cell: Cell, work: ServingWork, records: DriverRecords, cause: EndCause, server: Observation | None
 ) -> Iterator[Finding]:
     """What has an answer is compared; of the rest is said why it has none, and by whose fault."""
     cases = asked_cases(cell)
@@ -66,6 +66,6 @@ def comparing_of(cell: Cell) -> Comparing:
     return Comparing(compare.rule, tolerance, compare.similarity)
 
 
-def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: Cause) -> Finding:
+def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: EndCause) -> Finding:
     how = "not answered" if ask.thing in records.begun else "not asked"
     return Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}")

@@ -14,7 +14,7 @@ READY = "ready"
 _OURS = (Outcome.RELEASED, Outcome.CANCELLED)
 
 
-class Cause(msgspec.Struct, frozen=True):
+class EndCause(msgspec.Struct, frozen=True):
     """Why cases have no answer."""
 
     verdict: Verdict
@@ -37,13 +37,13 @@ def check_server(server: Observation) -> list[Finding]:
     return findings + ended
 
 
-def _ended_by_itself(server: Observation) -> Cause:
+def _ended_by_itself(server: Observation) -> EndCause:
     """Of a server whose command ended while it was needed; one that a signal killed says which."""
     step = next((step for step in server.steps if step.name == SERVER), None)
     if step is not None and step.outcome not in (None, Outcome.EXITED):
         ended = Exit(step.outcome, step.code, step.signal)
-        return Cause(VERDICTS[step.outcome], step.outcome.value, f"the server {describe_exit(ended)}")
-    return Cause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
+        return EndCause(VERDICTS[step.outcome], step.outcome.value, f"the server {describe_exit(ended)}")
+    return EndCause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
 
 
 def check_driver(driver: Observation, step: ObservedStep, server: Observation | None) -> list[Finding]:
@@ -60,7 +60,7 @@ def check_driver(driver: Observation, step: ObservedStep, server: Observation | 
     return check_job(driver, DRIVER)
 
 
-def check_ready(records: DriverRecords, cause: Cause) -> Finding:
+def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     check = "first answer"
     if records.ready is not None:
         tries = records.ready.get("tries")
@@ -71,45 +71,45 @@ def check_ready(records: DriverRecords, cause: Cause) -> Finding:
 
 def cause_of_silence(
     server: Observation | None, driver: Observation, step: ObservedStep, records: DriverRecords
-) -> Cause:
+) -> EndCause:
     """Why what has no answer has none; the first of what can be known."""
     if server is not None and _died(server):
         if server.exit.outcome is Outcome.EXITED:
             return _ended_by_itself(server)
         outcome = server.exit.outcome
-        return Cause(VERDICTS[outcome], outcome.value, f"the server {describe_exit(server.exit)}")
+        return EndCause(VERDICTS[outcome], outcome.value, f"the server {describe_exit(server.exit)}")
     if driver.exit.outcome is Outcome.CANCELLED or (server and server.exit.outcome is Outcome.CANCELLED):
-        return Cause(Verdict.SKIPPED, Outcome.CANCELLED.value, "cancelled before it was answered")
+        return EndCause(Verdict.SKIPPED, Outcome.CANCELLED.value, "cancelled before it was answered")
     if records.gone:
         own = server is not None
-        return Cause(Verdict.FAILED if own else Verdict.INFRA, "gone", records.gone)
+        return EndCause(Verdict.FAILED if own else Verdict.INFRA, "gone", records.gone)
     if records.unready is not None:
         return _unready(records.unready)
     if driver.exit.outcome is not Outcome.EXITED:
         outcome = driver.exit.outcome
-        return Cause(VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
+        return EndCause(VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
     if step.code:
-        return Cause(Verdict.INFRA, DRIVER, "the driver could not go on")
-    return Cause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")
+        return EndCause(Verdict.INFRA, DRIVER, "the driver could not go on")
+    return EndCause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")
 
 
-def _unready(note: dict[str, object]) -> Cause:
+def _unready(note: dict[str, object]) -> EndCause:
     why = str(note.get("why") or "nothing came back")
     if note.get("lasting"):
-        return Cause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}")
+        return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}")
     seconds = float(str(note.get("seconds") or 0))
     text = f"no generation was answered within {seconds:.3g} s ({note.get('tries')} tries): {why}"
-    return Cause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
+    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
 
 
 def _died(server: Observation | None) -> bool:
     return server is not None and server.exit.outcome not in _OURS
 
 
-def trouble_of(failure: Failure, cause: Cause, server: Observation | None) -> Cause:
+def trouble_of(failure: Failure, cause: EndCause, server: Observation | None) -> EndCause:
     """Of a request that got no answer from the server, by whose fault it was."""
     if failure.trouble in (Trouble.BROKEN, Trouble.UNREACHABLE) and _died(server):
-        return Cause(cause.verdict, cause.class_, f"{failure.message}: {cause.text}")
+        return EndCause(cause.verdict, cause.class_, f"{failure.message}: {cause.text}")
     verdict = {
         Trouble.UNREACHABLE: Verdict.FAILED if server is not None else Verdict.INFRA,
         Trouble.LATE: Verdict.TIMEOUT,
@@ -118,4 +118,4 @@ def trouble_of(failure: Failure, cause: Cause, server: Observation | None) -> Ca
     code = f"{failure.code}: " if failure.code and failure.trouble is Trouble.ANSWERED else ""
     said = f"the server answered with an error: {code}{failure.message}"
     text = said if failure.trouble is Trouble.ANSWERED else failure.message
-    return Cause(verdict, "error" if failure.trouble is Trouble.ANSWERED else failure.trouble.value, text)
+    return EndCause(verdict, "error" if failure.trouble is Trouble.ANSWERED else failure.trouble.value, text)

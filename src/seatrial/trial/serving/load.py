@@ -7,14 +7,14 @@ from seatrial.check.limit import check_limit
 from seatrial.check.metric import figure_data
 from seatrial.job import Finding, Unreadable, Verdict, convert, figure_text
 from seatrial.job.load import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
-from seatrial.trial.serving.ended import Cause
+from seatrial.trial.serving.ended import EndCause
 from seatrial.trial.serving.records import DriverRecords
 
 _HISTORY = ("p50", "p90", "p99")
 _UNITS = {"rate": "/s", "tokens_per_s": "tokens/s"}
 
 
-def check_load(load: LoadWork, records: DriverRecords, cause: Cause) -> tuple[list[Finding], dict[str, Any]]:
+def check_load(load: LoadWork, records: DriverRecords, cause: EndCause) -> tuple[list[Finding], dict[str, Any]]:
     """Findings, and figures unless the driver was late: such figures are its own, not the server's."""
     note = records.load
     if note is None:

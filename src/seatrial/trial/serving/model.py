@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from seatrial.check.answers import LEAST_SIMILARITY, TOLERANCES, Rule, tolerance_for
+from seatrial.check.answers import LEAST_SIMILARITY, TOLERANCES, AnswerRule, tolerance_for
 from seatrial.job.generation import Case
 from seatrial.job.load import LOAD
 from seatrial.suite import (
@@ -124,7 +124,7 @@ class EmbeddingsModel(Model):
 class Compare(Model):
     """How answers are compared with what is expected."""
 
-    rule: Rule = Field(Rule.NEAR_TIE, description="When two answers are the same.")
+    rule: AnswerRule = Field(AnswerRule.NEAR_TIE, description="When two answers are the same.")
     precision: Text = Field(
         "f32", description="What the server computes in: how far rounding may move its figures.", examples=["bf16"]
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.check.answers import Comparing, Rule, tolerance_for
+from seatrial.check.answers import AnswerRule, Comparing, tolerance_for
 from seatrial.check.answers.answer import compare_ways, generations_of, is_determined
 from seatrial.check.answers.token_diff import diff_answers
 from seatrial.job import Observation, ObservedStep
@@ -44,7 +44,7 @@ def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnsw
     return [CaseAnswers(case, tuple(by_case.get(index, ()))) for index, case in enumerate(asked_cases(cell))]
 
 
-class State(StrEnum):
+class RecordingState(StrEnum):
     NEW = "new"
     CHANGED = "changed"
     SAME = "same"
@@ -55,7 +55,7 @@ class Recorded(msgspec.Struct, frozen=True):
     """What is to be written of a case; `lines` shows what changes, token by token, or why nothing is written."""
 
     case: Case
-    state: State
+    state: RecordingState
     answer: Answer | None = None
     lines: tuple[str, ...] = ()
 
@@ -64,9 +64,9 @@ def recording_by(cell: Cell) -> Comparing:
     """How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest."""
     precision = substitute(model_of(cell).compare.precision, cell)
     try:
-        return Comparing(Rule.NEAR_TIE, tolerance_for(precision))
+        return Comparing(AnswerRule.NEAR_TIE, tolerance_for(precision))
     except KeyError:
-        return Comparing(Rule.NEAR_TIE, tolerance_for("f32"))
+        return Comparing(AnswerRule.NEAR_TIE, tolerance_for("f32"))
 
 
 def to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
@@ -74,15 +74,17 @@ def to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
     that a file changes only where the server did."""
     refused = _refusal(one, comparing)
     if refused:
-        return Recorded(one.case, State.REFUSED, lines=(refused,))
+        return Recorded(one.case, RecordingState.REFUSED, lines=(refused,))
     answer = one.answers[0][1]
     answer = msgspec.structs.replace(answer, generations=tuple(generations_of(answer)), messages=())
     case = one.case
     lines = tuple(diff_answers(case.answer, case.error, answer, comparing.tolerance.rms))
     new = case.answer is None and case.error is None
     if case.skip_check and not new and not is_determined(case.request):
-        return Recorded(case, State.SAME)  # chance gives another text each time, and nobody compares it
-    return Recorded(case, State.NEW if new else State.CHANGED if lines else State.SAME, answer, lines)
+        return Recorded(case, RecordingState.SAME)  # chance gives another text each time, and nobody compares it
+    return Recorded(
+        case, RecordingState.NEW if new else RecordingState.CHANGED if lines else RecordingState.SAME, answer, lines
+    )
 
 
 def _refusal(one: CaseAnswers, comparing: Comparing) -> str:

@@ -15,7 +15,7 @@ from seatrial.target.kubernetes.names import TRIAL
 from seatrial.target.kubernetes.watch.objects import (
     CANNOT_START,
     KILLED,
-    Condition,
+    ObjectCondition,
     PodObject,
     RootObject,
     Terminated,
@@ -72,7 +72,7 @@ class EndContext(msgspec.Struct, frozen=True):
     alone: bool = False  # the job has one pod: what fails because of its pods fails because of that one
 
     @property
-    def failed(self) -> Condition | None:
+    def failed(self) -> ObjectCondition | None:
         return self.root.failed if self.root is not None else None
 
 
@@ -171,7 +171,7 @@ def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
     return Exit(Outcome.INFRA, message=_why_deleted(host, context))
 
 
-def _disrupted(disruption: Condition, pod: PodObject) -> str:
+def _disrupted(disruption: ObjectCondition, pod: PodObject) -> str:
     node = _node(pod)
     what = DISRUPTIONS.get(disruption.reason, f"{clean_line(disruption.reason, 100)} on {{}}").format(node)
     by_node = disruption.reason == "TerminationByKubelet"

@@ -32,7 +32,7 @@ def epoch_s(stamp: str | None) -> float | None:
     return seconds if seconds > 0 else None
 
 
-class Condition(ObjectPart, frozen=True, gc=False):
+class ObjectCondition(ObjectPart, frozen=True, gc=False):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -40,7 +40,7 @@ class Condition(ObjectPart, frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
-class Running(ObjectPart, frozen=True, gc=False):
+class RunningState(ObjectPart, frozen=True, gc=False):
     started_at: str | None = None
 
 
@@ -60,7 +60,7 @@ class Terminated(ObjectPart, frozen=True, gc=False):
 
 class ContainerState(ObjectPart, frozen=True, gc=False):
     waiting: WaitingState | None = None
-    running: Running | None = None
+    running: RunningState | None = None
     terminated: Terminated | None = None
 
 
@@ -94,7 +94,7 @@ class PodStatus(ObjectPart, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ObjectCondition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
@@ -133,7 +133,7 @@ class PodObject(Object, frozen=True, gc=False):
     def phase_ended(self) -> bool:
         return self.status.phase in ENDED_PHASES
 
-    def condition(self, type_: str, status: str = "True") -> Condition | None:
+    def condition(self, type_: str, status: str = "True") -> ObjectCondition | None:
         return _condition(self.status.conditions, type_, status)
 
     def transition_s(self, type_: str) -> float | None:
@@ -180,7 +180,7 @@ class RootSpec(ObjectPart, frozen=True, gc=False):
 
 
 class RootStatus(ObjectPart, frozen=True, gc=False):
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ObjectCondition, ...] = ()
 
 
 class RootObject(Object, frozen=True, gc=False):
@@ -194,13 +194,13 @@ class RootObject(Object, frozen=True, gc=False):
         return bool(self.spec.suspend)
 
     @property
-    def failed(self) -> Condition | None:
+    def failed(self) -> ObjectCondition | None:
         """Also while its pods are still being ended for it."""
         conditions = self.status.conditions
         return _condition(conditions, "Failed") or _condition(conditions, "FailureTarget")
 
     @property
-    def completed(self) -> Condition | None:
+    def completed(self) -> ObjectCondition | None:
         conditions = self.status.conditions
         return _condition(conditions, "Complete") or _condition(conditions, "Completed")
 
@@ -261,7 +261,7 @@ def _agrees(message: TerminationMessage, ended: Terminated) -> bool:
     return ended.exit_code not in (0, KILLED + 9)
 
 
-def _condition(conditions: tuple[Condition, ...], type_: str, status: str = "True") -> Condition | None:
+def _condition(conditions: tuple[ObjectCondition, ...], type_: str, status: str = "True") -> ObjectCondition | None:
     return next((one for one in conditions if one.type == type_ and one.status == status), None)
 
 

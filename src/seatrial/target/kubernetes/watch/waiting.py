@@ -13,7 +13,7 @@ from seatrial.job import Outcome
 from seatrial.kubernetes.errors import OF_QUOTA
 from seatrial.target.kubernetes.watch.objects import (
     KUEUE_WORKLOAD,
-    Condition,
+    ObjectCondition,
     PodObject,
     RootObject,
     WaitingState,
@@ -216,7 +216,7 @@ def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Wa
 
 
 def _unscheduled(
-    condition: Condition, pod: PodObject, context: WaitContext, events: list[WarningEvent], patience: Patience
+    condition: ObjectCondition, pod: PodObject, context: WaitContext, events: list[WarningEvent], patience: Patience
 ) -> Waiting:
     """A node may yet be added, and the limit for waiting is the user's: it is given up when an autoscaler says that no
     node that it could add would do."""
