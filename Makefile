@@ -32,7 +32,7 @@ setup: .venv/.complete
 
 .tools/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Seatrial needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V). Set PYTHON=/path/to/python3."; exit 1; }
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .tools uv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --upgrade --target .tools uv
 
 # Tests start Seatrial hundreds of times: compiling its modules anew takes as long as all the rest that it does.
 .venv/.complete: export UV_COMPILE_BYTECODE := 1

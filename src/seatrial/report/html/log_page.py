@@ -2,11 +2,12 @@
 
 A browser draws only the lines that are in sight, so that 100,000 of them are there at once."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.job import ERROR_PATTERN
+from seatrial.job import ERROR_PATTERN, opened_regular
 from seatrial.report.html.fragments import deflate
 from seatrial.report.html.templates import asset, content_policy, render
 from seatrial.report.text import count, size_text
@@ -29,12 +30,12 @@ class LogText:
 
 
 def read_log(path: Path, most: int = MOST_BYTES) -> LogText:
-    """Raises OSError."""
-    size = path.stat().st_size
-    if size <= most:
-        data = path.read_bytes()
-        return _read(data, data.count(b"\n") + 1, 0)
-    with path.open("rb") as file:
+    """Raises OSError, also where a job replaced its log by a link or a pipe."""
+    with opened_regular(path) as found, open(found, "rb", closefd=False) as file:
+        size = os.fstat(found).st_size
+        if size <= most:
+            data = file.read(most)
+            return _read(data, data.count(b"\n") + 1, 0)
         head = file.read(most // 2).rpartition(b"\n")[0]
         left_out = 0
         at = file.seek(len(head) + 1)
