@@ -30,7 +30,7 @@ STUB = Path(__file__).with_name("_model_stub.py")
 SECONDS = 5.0
 UNARY_RATE, TOKENS_PER_S, TOKENS = 2200, 23_000, 50
 RISE_S = 1.0  # until as many streams end as begin: each takes half a second
-GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.8.*", 40, 200, 16
+GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.8.*", 40, 1000, 16
 
 
 @contextmanager
@@ -86,13 +86,15 @@ def row(summary: LoadSummary, tokens_per_s: float) -> str:
 
 
 def peer_cpu_s(url: str) -> float:
-    """Of one request: a run of many less a run of few, so that its start does not count."""
+    """Of one request: a run of many less a run of few, so that its start does not count. A first run, in which Python
+    compiles its modules, is left out."""
     program = environment("guidellm", GUIDELLM).with_name("guidellm")
     used = []
     with tempfile.TemporaryDirectory() as folder:
         prompts = Path(folder) / "prompts.jsonl"
         prompts.write_text("".join(f'{{"prompt": "one two three {number}"}}\n' for number in range(PEER_REQUESTS)))
-        for requests in (PEER_REQUESTS // 5, PEER_REQUESTS):
+        few = PEER_REQUESTS // 10
+        for requests in (10, few, PEER_REQUESTS):
             options = {
                 "backend": f"kind=openai_http,target={url},model=stub,request_format=/v1/completions",
                 "profile": f"kind=constant,rate={PEER_RATE}",
@@ -106,7 +108,7 @@ def peer_cpu_s(url: str) -> float:
             if code:
                 raise SystemExit(f"guidellm ended with {code}")
             used.append(cpu_s)
-    return (used[1] - used[0]) / (PEER_REQUESTS - PEER_REQUESTS // 5)
+    return (used[-1] - used[-2]) / (PEER_REQUESTS - few)
 
 
 def main() -> None:

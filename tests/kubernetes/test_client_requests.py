@@ -23,7 +23,7 @@ from seatrial.kubernetes import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.resources import Request as ApiRequest
+from seatrial.kubernetes.resources import ApiRequest
 
 
 def pod(name: str = "", prefix: str = "", **labels: str) -> dict[str, object]:

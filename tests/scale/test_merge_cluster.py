@@ -10,7 +10,7 @@ import pytest
 from cluster.cluster import Cluster
 from cluster.fixtures import cluster
 from scale.scale_world import ScaleWorld
-from seatrial.job.scale import SCHEDULED
+from seatrial.job.followed import SCHEDULED
 from target.kubernetes.on_cluster import namespace_of
 from world import World
 
