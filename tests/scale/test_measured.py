@@ -195,6 +195,7 @@ def test_when_pods_were_bound_is_in_the_audit_log_by_our_clock(tmp_path: Path) -
     submissions = {0: sent(0, 100.0), 1: sent(1, 101.0)}
     path = written(
         tmp_path,
+        audit_line(f"{PREFIX}-0", 99.2, 99.3, requestURI="/apis/batch/v1/namespaces/x/jobs?dryRun=All"),
         audit_line(f"{PREFIX}-0", 100.0015, 100.0035),
         audit_line(f"{PREFIX}-1", 101.0011, 101.0038),
         audit_line(f"{PREFIX}-0-abcde", 100.4, 100.5, "binding"),

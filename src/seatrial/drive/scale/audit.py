@@ -36,6 +36,7 @@ class _Line(msgspec.Struct, frozen=True, rename="camel"):
     verb: str = ""
     object_ref: _Ref | None = None
     response_status: _Answer = _Answer()
+    request_uri: str = msgspec.field(default="", name="requestURI")
     request_received_timestamp: str = ""
     stage_timestamp: str = ""
 
@@ -59,7 +60,7 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
     bound: dict[str, float] = {}
     for line in _lines(path, prefix):
         ref, name = line.object_ref, line.object_ref.name if line.object_ref else ""
-        if ref is None or line.verb != "create":
+        if ref is None or line.verb != "create" or "dryRun=" in line.request_uri:  # one is tried before the first
             continue
         received_s, done_s = _seconds(line.request_received_timestamp), _seconds(line.stage_timestamp)
         number = name.removeprefix(f"{prefix}-")

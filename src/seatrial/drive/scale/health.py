@@ -45,7 +45,7 @@ class Health:
 
 @contextlib.asynccontextmanager
 async def measured_health(client: Kubernetes) -> AsyncIterator[Health]:
-    """Sampled while the block is open, until the server refuses."""
+    """Sampled while the block is open, until the server refuses, and once at its end."""
     health = Health()
     task = asyncio.create_task(_measure(client, health))
     try:
@@ -54,21 +54,29 @@ async def measured_health(client: Kubernetes) -> AsyncIterator[Health]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        if not health.problem:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_sample(client, health), EVERY_S)
 
 
 async def _measure(client: Kubernetes, health: Health) -> None:
-    while True:
-        try:
-            answer = await client.connection.request(
-                ApiRequest("get", bare_path="/metrics"), retry=False, accept="text/plain"
-            )
-            sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
-            health.samples.append(sample)
-        except KubernetesError as error:
-            health.problem = health.problem or str(error)
-            if error.lasting:
-                return
+    again = True
+    while again:
+        again = await _sample(client, health)
         await asyncio.sleep(EVERY_S)
+
+
+async def _sample(client: Kubernetes, health: Health) -> bool:
+    """Whether there is a point in asking again."""
+    try:
+        asked = ApiRequest("get", bare_path="/metrics")
+        answer = await client.connection.request(asked, retry=False, accept="text/plain")
+        sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
+        health.samples.append(sample)
+    except KubernetesError as error:
+        health.problem = health.problem or str(error)
+        return not error.lasting
+    return True
 
 
 def read_sample(text: bytes, at_s: float) -> Sample:

@@ -2,6 +2,7 @@
 stretches of time."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -89,7 +90,11 @@ def health_points(
             lag[at],
             loop[at],
             blind[at],
-            **at_time(samples, start_s + at * width_s, start_s + (at + 1) * width_s),
+            **at_time(
+                samples,
+                start_s + at * width_s if at else -math.inf,
+                start_s + (at + 1) * width_s if at < count - 1 else math.inf,
+            ),
         )
         for at in range(count)
     ]

@@ -78,8 +78,8 @@ class Wire(asyncio.Protocol):
         assert self.transport is not None
         self._head, self._parts, self._bytes, self._read = b"", [], 0, self._read_head
         self._waiting = asyncio.get_running_loop().create_future()
+        self.attempt.sent_s = time.monotonic()  # before: the answer may be there when this process has its next turn
         self.transport.write(request)
-        self.attempt.sent_s = time.monotonic()
         return self._waiting
 
     def close(self) -> None:
