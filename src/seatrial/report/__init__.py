@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from seatrial.job import RunResults
+from seatrial.job import RunResults, opened_regular
 
 
 class ReportError(Exception):
@@ -87,7 +87,8 @@ def _log_page(log: Path, cell: str, folder: Path) -> bytes:
 
     below = log.relative_to(folder).parts[2:-1]  # attempt, and part where there are several
     back = "/".join([".."] * (len(below) + 2)) + "/report.html"
-    return render_log(log, cell, f"attempt {' '.join(below)}", back=back).encode("utf-8", "replace")
+    with opened_regular(log) as found:
+        return render_log(found, cell, f"attempt {' '.join(below)}", back=back).encode("utf-8", "replace")
 
 
 def _notebook_page(path: Path) -> bytes:

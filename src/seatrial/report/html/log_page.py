@@ -5,9 +5,8 @@ A browser draws only the lines that are in sight, so that 100,000 of them are th
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-from seatrial.job import ERROR_PATTERN, opened_regular
+from seatrial.job import ERROR_PATTERN
 from seatrial.report.html.fragments import deflate
 from seatrial.report.html.templates import asset, content_policy, render
 from seatrial.report.text import count, size_text
@@ -29,10 +28,10 @@ class LogText:
     gaps: list[int]
 
 
-def read_log(path: Path, most: int = MOST_BYTES) -> LogText:
-    """Raises OSError, also where a job replaced its log by a link or a pipe."""
-    with opened_regular(path) as found, open(found, "rb", closefd=False) as file:
-        size = os.fstat(found).st_size
+def read_log(descriptor: int, most: int = MOST_BYTES) -> LogText:
+    """Of a file that is open: a job could have replaced its path by a link or a pipe. Raises OSError."""
+    with open(descriptor, "rb", closefd=False) as file:
+        size = os.fstat(descriptor).st_size
         if size <= most:
             data = file.read(most)
             return _read(data, data.count(b"\n") + 1, 0)
@@ -70,9 +69,9 @@ def _lines_of(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
     return found
 
 
-def render_log(path: Path, title: str, subtitle: str = "", plain: str = "log.txt", back: str = "") -> str:
+def render_log(descriptor: int, title: str, subtitle: str = "", plain: str = "log.txt", back: str = "") -> str:
     """`plain` and `back` are addresses: of the log itself, and of the report. Raises OSError."""
-    log = read_log(path)
+    log = read_log(descriptor)
     style, script = asset("page.css") + asset("log.css"), asset("log.js")
     return render(
         "log.html.j2",

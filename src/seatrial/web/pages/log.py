@@ -1,7 +1,6 @@
 """The log of an attempt, or of one part of it: the same page as beside the log, made when it is asked for."""
 
 import re
-from pathlib import Path
 
 from seatrial.report.html.log_page import render_log
 from seatrial.report.html.templates import asset, content_policy
@@ -38,8 +37,7 @@ def beside_log(site: Site, run: str, path: str) -> Page | None:
 def _page(site: Site, run: str, path: str, report: str, hash_: str) -> Page:
     attempt = path.split("/")[2]
     with opened_below(run_folder(site.runs, run).path, path) as file:
-        found = Path(f"/proc/self/fd/{file}")  # this very file, whatever the path leads to by now
         plain = f"{report}/file/{path}"
-        html = render_log(found, f"{run} /{hash_}", f"attempt {attempt}", plain, f"{report}{site.ending}#cell/{hash_}")
+        html = render_log(file, f"{run} /{hash_}", f"attempt {attempt}", plain, f"{report}{site.ending}#cell/{hash_}")
     style, script = asset("page.css") + asset("log.css"), asset("log.js")
     return Page(html, content_policy(style, script))
