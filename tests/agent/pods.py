@@ -70,7 +70,10 @@ class PodProcesses:
         return [record for record in found if event in (None, record["event"])]
 
     def log(self) -> str:
-        return (self.out / "log.txt").read_text(errors="replace")
+        try:
+            return (self.out / "log.txt").read_text(errors="replace")
+        except FileNotFoundError:  # not yet, or a step deleted it
+            return ""
 
 
 def until(condition: Any) -> None:
