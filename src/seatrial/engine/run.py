@@ -111,7 +111,7 @@ class Run:
             at=self._at,
         )
         if self._interrupted:
-            await self._cancel()
+            self._cancel()
         with self._signals():
             preparing: list[asyncio.Task[None]] = []
             try:
@@ -359,10 +359,12 @@ class Run:
         self._listener.update("", "interrupted", "cancelling what runs; once more to leave at once")
         if self._verifying is not None:
             self._verifying.cancel()
-        self._cancelling = asyncio.create_task(self._cancel())
+        with contextlib.suppress(JournalError):  # the next line that cannot be written stops the run
+            self._cancel()
 
-    async def _cancel(self) -> None:
-        await self._journal.write("interrupted")
+    def _cancel(self) -> None:
+        """The journal says so before any line that follows from it: a run that is killed now stays interrupted."""
+        self._journal.append("interrupted")
         for attempt in list(self._attempts):
             attempt.cancel()
 

@@ -48,6 +48,14 @@ class Journal:
     async def write(self, event: str, *, durable: bool = False, files: Sequence[Path] = (), **fields: Any) -> None:
         """Append one event; with `durable`, return when it, and before it the `files` that it speaks of, are on the
         disk. Syncs of several writers are one."""
+        self.append(event, **fields)
+        if durable:
+            self._unsynced += files
+            await self._sync()
+            self._at(f"synced {event}")
+
+    def append(self, event: str, **fields: Any) -> None:
+        """Before anything else can be written."""
         if self._broken:
             raise self._broken
         line = _encode({"n": self._next, "wall_s": time.time(), "at_s": time.monotonic(), "event": event, **fields})
@@ -61,10 +69,6 @@ class Journal:
         self._next += 1
         self._end += len(line)
         self._at(f"written {event}")
-        if durable:
-            self._unsynced += files
-            await self._sync()
-            self._at(f"synced {event}")
 
     async def _sync(self) -> None:
         import asyncio
