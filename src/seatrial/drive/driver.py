@@ -11,7 +11,7 @@ that took effect cannot be told, and each driver says what that means for it, to
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,18 @@ class Driver:
                 yield address
         except TargetError as error:
             raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """It goes on while the block is open, and is cancelled at its end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 @contextlib.asynccontextmanager

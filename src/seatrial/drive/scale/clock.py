@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+from seatrial.drive.driver import in_background
 from seatrial.job.measured import ClockFigures, StampAgreement
 from seatrial.job.scale import Stamp, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError, RequestAttempt
@@ -63,13 +64,8 @@ class ServerClock:
 async def measured_clock(client: Kubernetes) -> AsyncIterator[ServerClock]:
     """Measured while the block is open."""
     clock = ServerClock()
-    task = asyncio.create_task(_measure(client, clock))
-    try:
+    async with in_background(_measure(client, clock)):
         yield clock
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def _measure(client: Kubernetes, clock: ServerClock) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.drive.driver import in_background
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.resources import ApiRequest
 
@@ -47,13 +48,10 @@ class Health:
 async def measured_health(client: Kubernetes) -> AsyncIterator[Health]:
     """Sampled while the block is open, until the server refuses, and once at its end."""
     health = Health()
-    task = asyncio.create_task(_measure(client, health))
     try:
-        yield health
+        async with in_background(_measure(client, health)):
+            yield health
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
         if not health.problem:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(_sample(client, health), EVERY_S)
