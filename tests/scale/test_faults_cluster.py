@@ -13,25 +13,15 @@ from typing import Any
 
 import pytest
 
-from cluster.cluster import Cluster
 from cluster.fixtures import cluster
 from scale.scale_world import WITHIN_S, ScaleWorld, driver_process, wait_for
 from seatrial.job import Verdict
-from target.kubernetes.on_cluster import namespace_of
-from world import EVERY, World
+from world import EVERY
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.timeout(3600)
 COUNT = 1000 if EVERY else 60
 POINTS = ("written submitted", "fetched")  # of every run, where only a few are tried
-
-
-@pytest.fixture
-def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = cluster, namespace
-        yield made
 
 
 def assert_each_once(scale: ScaleWorld, count: int) -> None:

@@ -3,31 +3,20 @@ audit log, and what is known when the server goes away in the middle."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cluster.cluster import Cluster
 from cluster.fixtures import cluster
 from scale.scale_world import WITHIN_S, ScaleWorld, wait_for
 from seatrial.job import Verdict
-from target.kubernetes.on_cluster import namespace_of
-from world import World
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.timeout(1200)
 FREE: dict[str, Any] = {"failed": 1000, "unfinished": 1000}
-
-
-@pytest.fixture
-def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = cluster, namespace
-        yield made
 
 
 def stamps(scale: ScaleWorld) -> list[dict[str, Any]]:

@@ -1,30 +1,19 @@
 """Four drivers side by side on a real API server, a namespace each, merged afterwards."""
 
 import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
-from cluster.cluster import Cluster
 from cluster.fixtures import cluster
 from scale.scale_world import ScaleWorld
 from seatrial.job.followed import SCHEDULED
 from target.kubernetes.on_cluster import namespace_of
-from world import World
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.timeout(1200)
 DRIVERS, EACH = 4, 25
-
-
-@pytest.fixture
-def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = cluster, namespace
-        yield made
 
 
 def test_four_drivers_are_one_whole_in_counts_and_quantiles(scale: ScaleWorld) -> None:

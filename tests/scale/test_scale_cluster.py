@@ -5,27 +5,16 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
-from cluster.cluster import Cluster
 from cluster.fixtures import cluster
 from scale.scale_world import WITHIN_S, ScaleWorld, driver_process, wait_for
 from seatrial.job import Verdict
-from target.kubernetes.on_cluster import namespace_of, objects
-from world import World
+from target.kubernetes.on_cluster import objects
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.timeout(1200)
-
-
-@pytest.fixture
-def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = cluster, namespace
-        yield made
 
 
 def test_every_workload_is_made_once_followed_to_its_end_and_removed(scale: ScaleWorld) -> None:

@@ -9,12 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.cluster import Cluster
 from cluster.fixtures import cluster
 from scale.scale_world import WITHIN_S, ScaleWorld, wait_for
 from seatrial.job import Verdict
 from target.kubernetes.on_cluster import EVERYTHING, namespace_of
-from world import World
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.timeout(1200)
@@ -23,14 +21,6 @@ MIX = {
     "gang": {"kind": "job", "pods": 4, "gpus": 1, "priority": "system-cluster-critical"},
     "part": {"kind": "pod", "gpus": 0.5},
 }
-
-
-@pytest.fixture
-def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = cluster, namespace
-        yield made
 
 
 def everywhere(scale: ScaleWorld) -> list[str]:
