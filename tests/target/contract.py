@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -133,6 +134,14 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(WAIT_S):
         while not condition():  # noqa: ASYNC110 - what happens, happens in other processes
             await asyncio.sleep(0.02)
+
+
+async def lose_folder(site: Site, supervisor: int) -> None:
+    """Kill a job's supervisor and delete its folder, where what the job started may still write."""
+    folder = site.shared.parent / "state" / "jobs"
+    os.kill(supervisor, signal.SIGSTOP)
+    await until(lambda: shutil.rmtree(folder, ignore_errors=True) or not folder.exists())
+    os.kill(supervisor, signal.SIGKILL)
 
 
 class Contract:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import stat
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from contract import Site, log_of, opened, until, until_exit
+from contract import Site, log_of, lose_folder, opened, until, until_exit
 
 from seatrial.job import Environment, Input, Limits, Outcome, Resources
 from seatrial.target import TargetError
@@ -248,9 +247,7 @@ async def test_processes_whose_job_has_lost_its_folder_are_found_by_their_mark_a
     (submission,) = (site.shared.parent / "state").glob("jobs/*/*/supervisor.json")
     supervisor = msgspec.json.decode(submission.read_bytes())["pid"]
     await target.close()
-    os.kill(supervisor, signal.SIGSTOP)
-    shutil.rmtree(site.shared.parent / "state" / "jobs")
-    os.kill(supervisor, signal.SIGKILL)
+    await lose_folder(site, supervisor)
     async with opened(site) as later:
         assert [(found.handle, found.alive) for found in await later.list()] == [(handle, True)]
         await later.remove(handle)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contract import Site, log_of, opened, page, stages, until, until_exit, watching
+from contract import Site, log_of, lose_folder, opened, page, stages, until, until_exit, watching
 
 from seatrial.job import (
     Environment,
@@ -213,10 +213,7 @@ async def test_a_container_whose_job_has_lost_its_folder_is_found_by_its_label(s
     async with opened(site) as target:
         handle = await target.submit(job, {})
         await until(lambda: containers(site))
-    pid = supervisor_from_folder(site)
-    os.kill(pid, signal.SIGSTOP)
-    shutil.rmtree(site.shared.parent / "state" / "jobs")
-    os.kill(pid, signal.SIGKILL)
+    await lose_folder(site, supervisor_from_folder(site))
     async with opened(site) as target:
         assert containers(site)
         assert [found.handle for found in await target.list()] == [handle]
