@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from trained import brief, train, values
 
-from seatrial.check.loss import LossExpected, check_loss
+from seatrial.check.training.loss import LossExpected, check_loss
 from seatrial.job import Outcome, Verdict
 
 LOSS = r"loss: (\S+)"

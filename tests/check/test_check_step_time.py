@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trained import train, values
 
-from seatrial.check.step_time import LEAST, check_steps, from_lines, from_log, from_profile, times_broken, warmup
+from seatrial.check.training.step_time import (
+    LEAST,
+    check_steps,
+    from_lines,
+    from_log,
+    from_profile,
+    times_broken,
+    warmup,
+)
 from seatrial.job import Outcome
 from seatrial.suite.values import parse_requirement
 

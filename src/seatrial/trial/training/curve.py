@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.check.log_values import hosts_text, log_values
+from seatrial.check.training.log_values import hosts_text, log_values
 from seatrial.job import Observation
 
 MOST_BYTES = 4 << 20  # the plan keeps it

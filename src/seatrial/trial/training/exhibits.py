@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from seatrial.check.log_values import log_values
+from seatrial.check.training.log_values import log_values
 from seatrial.job import Exhibit, ObservedStep
 
 MOST_HOSTS = 4  # columns; the findings are about all

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check.files import entry_files, host_in_path, several
-from seatrial.check.log_values import log_values
-from seatrial.check.step_time import SECONDS, from_profile, profile_steps
 from seatrial.check.threshold import Threshold
+from seatrial.check.training.files import entry_files, host_in_path, several
+from seatrial.check.training.log_values import log_values
+from seatrial.check.training.step_time import SECONDS, from_profile, profile_steps
 from seatrial.job import Finding, ObservedStep, Verdict, count
 
 STEPS = 3  # that a profile has at the least, where nothing else is asked

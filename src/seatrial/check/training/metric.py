@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check.files import entry_count, entry_files, host_folders, host_in_path
-from seatrial.check.log import ONE_IS_ENOUGH, cut_short
-from seatrial.check.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
-from seatrial.check.profile import profiles
-from seatrial.check.step_time import Aggregate, StepTime, aggregated, from_profile, warmup
+from seatrial.check.training.files import entry_count, entry_files, host_folders, host_in_path
+from seatrial.check.training.log import ONE_IS_ENOUGH, cut_short
+from seatrial.check.training.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
+from seatrial.check.training.profile import profiles
+from seatrial.check.training.step_time import Aggregate, StepTime, aggregated, from_profile, warmup
 from seatrial.job import Better, Finding, ObservedStep, Verdict
 
 TRAIN = "train"

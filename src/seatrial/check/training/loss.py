@@ -7,9 +7,9 @@ import msgspec
 
 from seatrial.check.evidence import tidy, with_heading
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import ONE_IS_ENOUGH, cut_short, dropped, relevant_output, skipped, stopped_by, where
-from seatrial.check.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
-from seatrial.check.loss_curve import check_curve
+from seatrial.check.training.log import ONE_IS_ENOUGH, cut_short, dropped, relevant_output, skipped, stopped_by, where
+from seatrial.check.training.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
+from seatrial.check.training.loss_curve import check_curve
 from seatrial.job import Finding, ObservedStep
 
 SHORT = 80  # characters; a longer pattern is of no use to a person

@@ -10,7 +10,7 @@ import msgspec
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first, with_heading
 from seatrial.check.finding import failed, passed
-from seatrial.check.log_values import hosts_text, log_values
+from seatrial.check.training.log_values import hosts_text, log_values
 from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
 
 # Ended by us: what the log had not said by then, it may have said later.

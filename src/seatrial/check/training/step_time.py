@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import cut_short, dropped, relevant_output, skipped
-from seatrial.check.log_values import LogValue, LogValues, log_values
 from seatrial.check.threshold import Threshold
+from seatrial.check.training.log import cut_short, dropped, relevant_output, skipped
+from seatrial.check.training.log_values import LogValue, LogValues, log_values
 from seatrial.job import Finding, ObservedStep, count
 
 FIRST = 2  # steps that are left out in any case, where enough others stay

@@ -7,8 +7,8 @@ from statistics import median
 from typing import Protocol
 
 from seatrial.check.finding import failed, passed
-from seatrial.check.log import cut_short, relevant_output
-from seatrial.check.log_values import LogValue, LogValues, value_text
+from seatrial.check.training.log import cut_short, relevant_output
+from seatrial.check.training.log_values import LogValue, LogValues, value_text
 from seatrial.job import Finding, ObservedStep, count
 
 CHECK = "loss curve"

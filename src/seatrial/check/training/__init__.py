@@ -1,0 +1,1 @@
+"""Findings on a training job: its log, its losses, the steps that it made, its files, profiles and figures."""
