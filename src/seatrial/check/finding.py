@@ -1,6 +1,18 @@
-"""The two findings that most checks make of a step."""
+"""What checks of several kinds have in common: the findings that they make, and the requirements that they know."""
 
-from seatrial.job import Finding, ObservedStep, Verdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from seatrial.job import Better, Finding, ObservedStep, Verdict
+
+
+class Threshold(Protocol):
+    """A requirement of a suite (`>=15`, `<2Gi`, `1`), as far as a check has to know it."""
+
+    @property
+    def text(self) -> str: ...
+
+    def met_by(self, have: float) -> bool: ...
 
 
 def passed(observed: ObservedStep, check: str, message: str) -> Finding:
@@ -16,3 +28,36 @@ def failed(observed: ObservedStep, check: str, class_: str, message: str, eviden
         message=message,
         evidence=evidence,
     )
+
+
+def figure_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
+    """A figure as the history takes it."""
+    made: dict[str, Any] = {"value": value, "unit": unit, "source": source}
+    return {**made, "better": better} if better else made
+
+
+def check_limit(
+    step: str, check: str, tries: Sequence[Mapping[str, Any]], low: float, high: float, late: bool
+) -> Finding:
+    """The finding on a search for the highest rate that keeps the bounds, of requests or of workloads.
+
+    `tries` have a rate, the bounds that broke, and whether the driver was late; `low` is the highest that held.
+    """
+    table = "\n".join(f"{one['rate']:>10.4g}/s  {_text(one)}" for one in tries)
+    if not low:
+        rates = " to ".join(f"{one['rate']:.4g}/s" for one in (*tries[-1:], *tries[:1]))
+        why = "; ".join(tries[-1]["broken"]) if tries else "none was tried"
+        verdict, class_ = (Verdict.INVALID, "late") if late else (Verdict.FAILED, "bounds")
+        text = "the driver was late" if late else f"no rate from {rates} keeps the bounds: {why}"
+        return Finding(step, check, verdict, class_, text, table)
+    if late:
+        text = f"at least {low:.4g}/s; at the next one the driver was late, and it can offer no more"
+    else:
+        text = f"{low:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", and was the most to try")
+    return Finding(
+        step, check, Verdict.PASSED, message=text, evidence=table, data={"stages": [dict(one) for one in tries]}
+    )
+
+
+def _text(one: Mapping[str, Any]) -> str:
+    return "the driver was late" if one["late"] else "; ".join(one["broken"]) or "holds"

@@ -9,8 +9,7 @@ import msgspec
 
 from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first
-from seatrial.check.finding import failed, passed
-from seatrial.check.limit import check_limit
+from seatrial.check.finding import check_limit, failed, passed
 from seatrial.check.scale_measured import check_limits, check_measured, measured_exhibits
 from seatrial.job import Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from seatrial.check.ended import ended_badly
-from seatrial.check.threshold import Threshold
+from seatrial.check.finding import Threshold
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
 
 MOST_NAMED = 10  # files that a finding names

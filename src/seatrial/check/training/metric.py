@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.check.finding import figure_data
 from seatrial.check.training.files import entry_count, entry_files, host_folders, host_in_path
 from seatrial.check.training.log import ONE_IS_ENOUGH, cut_short
 from seatrial.check.training.log_values import LogValue, LogValues, as_number, hosts_text, log_values, value_text
@@ -67,12 +68,6 @@ def check_metric(
         message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
         finding = Finding(TRAIN, check, Verdict.FAILED, "metric", message)
     return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
-
-
-def figure_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
-    """A figure as the history takes it."""
-    made: dict[str, Any] = {"value": value, "unit": unit, "source": source}
-    return {**made, "better": better} if better else made
 
 
 def step_time_figure(taken: StepTime) -> dict[str, Any]:

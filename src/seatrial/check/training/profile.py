@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check.threshold import Threshold
+from seatrial.check.finding import Threshold
 from seatrial.check.training.files import entry_files, host_in_path, several
 from seatrial.check.training.log_values import log_values
 from seatrial.check.training.step_time import SECONDS, from_profile, profile_steps

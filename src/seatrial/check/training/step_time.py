@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from seatrial.check.finding import failed, passed
-from seatrial.check.threshold import Threshold
+from seatrial.check.finding import Threshold, failed, passed
 from seatrial.check.training.log import cut_short, dropped, relevant_output, skipped
 from seatrial.check.training.log_values import LogValue, LogValues, log_values
 from seatrial.job import Finding, ObservedStep, count

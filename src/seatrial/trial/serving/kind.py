@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.check.training.metric import figure_data
+from seatrial.check.finding import figure_data
 from seatrial.job import Contents, Observation, ObservedStep, Part, SkippedItem
 from seatrial.job.serving import asks_of
 from seatrial.suite import Cell

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from seatrial.check.limit import check_limit
-from seatrial.check.training.metric import figure_data
+from seatrial.check.finding import check_limit, figure_data
 from seatrial.job import Finding, Unreadable, Verdict, convert, figure_text
 from seatrial.job.load import COUNTS, LATENCIES, LOAD, LoadBound, LoadSummary, LoadWork
 from seatrial.trial.serving.ended import EndCause

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 
 from seatrial.check import check_job, check_workspace
+from seatrial.check.finding import figure_data
 from seatrial.check.training.files import FilesExpected, check_files, host_folders, job_window
 from seatrial.check.training.log import LogExpected, check_exit, check_log
 from seatrial.check.training.log_values import log_values
 from seatrial.check.training.loss import LossExpected, check_loss
-from seatrial.check.training.metric import MetricExpected, check_metric, figure_data, step_time_figure
+from seatrial.check.training.metric import MetricExpected, check_metric, step_time_figure
 from seatrial.check.training.profile import AGREES, ProfileExpected, check_profile, check_profile_figure, profiles
 from seatrial.check.training.step_time import StepTime, check_steps, from_lines, from_log, from_profile, times_broken
 from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict, unit_factor
