@@ -93,7 +93,7 @@ def entry_of(made: Updated, form: str = OURS, text: str = "") -> BaselineEntry:
 
 def _read(text: str) -> BaselineEntry:
     from seatrial.baseline.read import LIMITS, baselines_of
-    from seatrial.suite.source import Source
+    from seatrial.suite.yaml.source import Source
 
     return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
 

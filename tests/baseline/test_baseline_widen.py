@@ -5,7 +5,7 @@ import pytest
 from seatrial.baseline import OURS, BaselineEntry, adjust
 from seatrial.baseline.edit import Refused, Why, edited
 from seatrial.baseline.read import LIMITS, baselines_of
-from seatrial.suite.source import Source
+from seatrial.suite.yaml.source import Source
 
 WHY = Why("because", 1_790_812_800.0)
 TEXT = "baselines: {{train: {{step_time: {{{}}}}}}}"

@@ -31,7 +31,7 @@ from seatrial.report.runai.times import MILESTONES, figures_of
 from seatrial.suite import SuiteError, load
 from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file
 from seatrial.suite.cases.read import LIMITS
-from seatrial.suite.source import read_source
+from seatrial.suite.yaml.source import read_source
 from seatrial.trial.scale.template import BadTemplate, rendered
 from seatrial.trial.training.curve import CurveError, read_curve
 

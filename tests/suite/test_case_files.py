@@ -31,9 +31,9 @@ from seatrial.job.generation import (
 from seatrial.suite import SuiteError
 from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file, read_cases, recorded
 from seatrial.suite.cases.read import LIMITS
-from seatrial.suite.document import CannotEdit
-from seatrial.suite.render import flow
-from seatrial.suite.source import Source
+from seatrial.suite.yaml.document import CannotEdit
+from seatrial.suite.yaml.render import flow
+from seatrial.suite.yaml.source import Source
 
 FILES = Path(__file__).parent / "cases"
 

@@ -21,7 +21,7 @@ from seatrial.suite.models import (
     TrialModel,
     Workspace,
 )
-from seatrial.suite.source import Source
+from seatrial.suite.yaml.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*/suite.yaml"))

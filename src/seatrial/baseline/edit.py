@@ -8,9 +8,9 @@ from typing import Any
 from seatrial.baseline import torchprime as theirs
 from seatrial.baseline.entry import OURS, THEIRS, text_of
 from seatrial.baseline.read import LIMITS, baselines_of
-from seatrial.suite.document import CannotEdit, Document, check_data
-from seatrial.suite.problem import SuiteError
-from seatrial.suite.source import Source
+from seatrial.suite.yaml.document import CannotEdit, Document, check_data
+from seatrial.suite.yaml.problem import SuiteError
+from seatrial.suite.yaml.source import Source
 
 _NEW = {
     OURS: "# Bounds of `seatrial baseline`. What is written by hand here is kept.\nversion: 1\nbaselines:\n",

@@ -12,7 +12,7 @@ from typing import Any
 
 from seatrial.baseline.entry import STEP_TIME, seconds_of
 from seatrial.suite import Problem, SourceMark, SuiteError, nearest
-from seatrial.suite.source import FileLimits, Source
+from seatrial.suite.yaml.source import FileLimits, Source
 
 MAX_BYTES = 64 << 20
 LIMITS = FileLimits("list of runs", MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")

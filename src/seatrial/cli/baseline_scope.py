@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def say(text: str, err: bool = False) -> None:
     """Print a line. Names and reasons come from files and runs: what could move a terminal's cursor is written out."""
-    from seatrial.suite.problem import printable
+    from seatrial.suite.yaml.problem import printable
 
     click.echo(printable(text), err=err)
 
@@ -82,7 +82,7 @@ class BaselineScope:
 
     def write(self, place: "SelectedFile", updates: "list[Updated]", dry_run: bool) -> None:
         from seatrial.baseline.file_change import FileChanged, change, write_change
-        from seatrial.suite.document import CannotEdit
+        from seatrial.suite.yaml.document import CannotEdit
 
         if not updates:
             return

@@ -74,7 +74,7 @@ def _write(path: Path, entries: "dict[str, Calibrated]", run: str, repeat: int) 
 
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
-    from seatrial.suite.document import CannotEdit
+    from seatrial.suite.yaml.document import CannotEdit
     from seatrial.trial.serving.tolerances import with_tolerances
 
     day = time.strftime("%Y-%m-%d", time.gmtime())

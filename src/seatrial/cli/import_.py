@@ -94,7 +94,7 @@ def _check_sound(made: "Imported", file: Path, out: Path) -> None:
     from seatrial.plugins import models
     from seatrial.suite import SuiteError, from_data
     from seatrial.suite.imported import blamed
-    from seatrial.suite.source import Source
+    from seatrial.suite.yaml.source import Source
 
     source = Source(str(out), made.text)
     try:
@@ -107,7 +107,7 @@ def _check_sound(made: "Imported", file: Path, out: Path) -> None:
 
 def _tool_of(file: Path) -> str:
     """Whose file it is. Says so when it is none that can be imported."""
-    from seatrial.suite.source import read_source
+    from seatrial.suite.yaml.source import read_source
 
     source = read_source(file)
     data = source.data

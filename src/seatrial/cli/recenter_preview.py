@@ -30,7 +30,7 @@ class RecenterPreview:
         from seatrial.baseline.selection import NoBaseline
         from seatrial.plan import PlanError
         from seatrial.suite import SuiteError
-        from seatrial.suite.document import CannotEdit
+        from seatrial.suite.yaml.document import CannotEdit
 
         path = Path(suite_path)
         if not suite_path or not path.is_file():

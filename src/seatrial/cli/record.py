@@ -41,7 +41,7 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
 
 
 def _print(recorded: "list[Recorded]", diff: bool) -> None:
-    from seatrial.suite.problem import printable
+    from seatrial.suite.yaml.problem import printable
     from seatrial.trial.serving.recording import RecordingState
 
     for one in recorded:
@@ -59,7 +59,7 @@ def _write(trusted: "TrustedCell", recorded: "list[Recorded]") -> None:
     from seatrial.cli.trusted import written_files
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
-    from seatrial.suite.document import CannotEdit
+    from seatrial.suite.yaml.document import CannotEdit
     from seatrial.trial.serving.recording import new_texts
 
     try:

@@ -24,12 +24,12 @@ from seatrial.suite.models import (
     Workspace,
     Xfail,
 )
-from seatrial.suite.problem import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.rule import compile_rule
 from seatrial.suite.schema import suite_schema
 from seatrial.suite.substitute import fill, has_placeholder, substitute
 from seatrial.suite.suite import HERE, LOCAL, Axis, AxisValue, BaselineFile, ChosenTarget, Group, Suite, TargetEntry
 from seatrial.suite.values import Duration, Money, Need, Requirement, Size, Text, format_size
+from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, nearest
 
 __all__ = [
     "HERE",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seatrial.suite.models import Machine, Runtime, TrialModel, names_a_secret
-from seatrial.suite.problem import nearest
 from seatrial.suite.substitute import as_text
 from seatrial.suite.suite import HERE, Axis, AxisValue, Group
 from seatrial.suite.values import Requirement, parse_requirement
+from seatrial.suite.yaml.problem import nearest
 
 RESERVED = ("trial", "tag", "why", "step", "repeat")  # `repeat` is made by the field of that name
 _AXIS = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from seatrial.suite.explain import dotted, explain
 from seatrial.suite.names import NAME
-from seatrial.suite.problem import Problem, SourceMark, SuiteError, nearest
-from seatrial.suite.source import Source, read_source
 from seatrial.suite.suite import ChosenTarget, TargetEntry
+from seatrial.suite.yaml.explain import dotted, explain
+from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, nearest
+from seatrial.suite.yaml.source import Source, read_source
 
 OPTION = "--target"
 # Options of a target that say nothing of where a cell runs, and so nothing of which cell it is.

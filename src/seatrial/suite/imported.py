@@ -6,7 +6,7 @@ from collections.abc import Container
 import msgspec
 
 from seatrial.suite.names import NAME
-from seatrial.suite.problem import Problem, SourceMark, SuiteError
+from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError
 
 
 class Imported(msgspec.Struct, frozen=True):

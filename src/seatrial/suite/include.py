@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.suite.problem import Problem, SourceMark, SuiteError, nearest
-from seatrial.suite.source import Source, read_source
+from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, nearest
+from seatrial.suite.yaml.source import Source, read_source
 
 SECTIONS = ("targets", "machines", "runtimes", "secrets", "env", "trials")
 MOST_PATH = 4000  # characters; no file system here takes more

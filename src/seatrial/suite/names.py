@@ -6,14 +6,14 @@ from typing import Any
 
 from seatrial.job import FIGURES
 from seatrial.suite.conditions import known_fields
-from seatrial.suite.explain import KeyPath
 from seatrial.suite.glob import glob_matches
 from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
-from seatrial.suite.problem import nearest
 from seatrial.suite.rule import matching_labels
 from seatrial.suite.substitute import as_glob, look_up, placeholders
 from seatrial.suite.suite import HERE, Axis, Group
 from seatrial.suite.values import Requirement
+from seatrial.suite.yaml.explain import KeyPath
+from seatrial.suite.yaml.problem import nearest
 
 ReportName = Callable[[KeyPath, str, bool], None]
 IsBroken = Callable[..., bool]  # of the parts of a path

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from seatrial.job import Unreadable, read_regular
 from seatrial.job.arrivals import Arrivals
 from seatrial.suite import Duration, Model, SuiteError, Text
-from seatrial.suite.problem import Problem, SourceMark
+from seatrial.suite.yaml.problem import Problem, SourceMark
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(s|m|h)")
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
 
-from seatrial.suite.problem import nearest
-from seatrial.suite.source import Node, Source
+from seatrial.suite.yaml.problem import nearest
+from seatrial.suite.yaml.source import Node, Source
 
 E = TypeVar("E", bound=StrEnum)
 _UPPER = re.compile(r"(?<!^)([A-Z])")

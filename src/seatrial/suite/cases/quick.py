@@ -1,7 +1,7 @@
 """Reads large case files quickly: what is expected, nearly all of such a file, without the place of every value.
 
 It reads what it knows to be right, and gives up at the first thing that it does not: the file is then read again by
-`suite/source.py`, which says where everything is that is wrong with it. So both read the same from the same file."""
+`yaml/source.py`, which says where everything is that is wrong with it. So both read the same from the same file."""
 
 import math
 import re
@@ -14,7 +14,7 @@ import yaml
 
 from seatrial.job import Unreadable, convert
 from seatrial.job.generation import Answer, Generation, StopReason, Token, TopToken
-from seatrial.suite.source import MAX_DEPTH, Node, Source, StoppedReading, YamlReader, plain_value
+from seatrial.suite.yaml.source import MAX_DEPTH, Node, Source, StoppedReading, YamlReader, plain_value
 
 _RESPONSE = "response"
 _ODD_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")  # which YAML counts as lines, and JSON does not

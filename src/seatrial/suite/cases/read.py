@@ -17,8 +17,8 @@ from seatrial.suite.cases.fields import Fields
 from seatrial.suite.cases.quick import NotQuick, quick_cases
 from seatrial.suite.cases.request import read_request
 from seatrial.suite.cases.response import ERROR, read_answer, read_error
-from seatrial.suite.problem import Problem, SuiteError
-from seatrial.suite.source import FileLimits, Node, Source, read_text
+from seatrial.suite.yaml.problem import Problem, SuiteError
+from seatrial.suite.yaml.source import FileLimits, Node, Source, read_text
 
 LIMITS = FileLimits("case", 256 << 20, 20_000_000, "split it: `cases` takes several files", "split it")
 _CASE = ("name", "request_type", "skip_check", "single_shard_only", "tags", "request", "response", "error")

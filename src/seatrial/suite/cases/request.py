@@ -16,7 +16,7 @@ from seatrial.job.generation import (
     Wanted,
 )
 from seatrial.suite.cases.fields import MOST_U64, Fields
-from seatrial.suite.source import Node, Source
+from seatrial.suite.yaml.source import Node, Source
 
 _INPUTS = ("requests", "request", "prompt", "messages")
 _REQUEST = (*_INPUTS, "params", "prefix_id", "adapter_id", "model_id", "limit_s")

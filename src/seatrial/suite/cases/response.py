@@ -14,7 +14,7 @@ from seatrial.job.generation import (
     TopToken,
 )
 from seatrial.suite.cases.fields import MOST_U64, Fields
-from seatrial.suite.problem import nearest
+from seatrial.suite.yaml.problem import nearest
 
 _GENERATION = (
     *("text", "input_token_count", "generated_token_count", "stop_reason", "stop_sequence", "seed"),

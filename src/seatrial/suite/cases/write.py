@@ -21,10 +21,10 @@ from seatrial.job.generation import (
 )
 from seatrial.suite.cases.fields import camel
 from seatrial.suite.cases.read import LIMITS, CaseFile, Dialect, cases_of
-from seatrial.suite.document import CannotEdit, Document, check_data
-from seatrial.suite.problem import SuiteError
-from seatrial.suite.render import Indent, Tall, block_item
-from seatrial.suite.source import Source
+from seatrial.suite.yaml.document import CannotEdit, Document, check_data
+from seatrial.suite.yaml.problem import SuiteError
+from seatrial.suite.yaml.render import Indent, Tall, block_item
+from seatrial.suite.yaml.source import Source
 
 _MESSAGES = {
     ErrorMatch.EXACT: "message",

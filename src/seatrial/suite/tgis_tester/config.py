@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from seatrial.suite.explain import KeyPath, dotted, explain
-from seatrial.suite.problem import Problem, SuiteError
-from seatrial.suite.source import Source, read_source
+from seatrial.suite.yaml.explain import KeyPath, dotted, explain
+from seatrial.suite.yaml.problem import Problem, SuiteError
+from seatrial.suite.yaml.source import Source, read_source
 
 MIG = {"mig_1g_10gb": "mig-1g.10gb", "mig_2g_20gb": "mig-2g.20gb", "mig_3g_40gb": "mig-3g.40gb"}
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.suite.imported import Imported, literal, suite_name, unique_name
-from seatrial.suite.problem import printable
-from seatrial.suite.render import Indent, block, scalar
 from seatrial.suite.tgis_tester.config import ModelConfig, ResourceSpec, TesterFile, gigabytes, minutes
 from seatrial.suite.tgis_tester.variables import (
     CERTIFICATES,
@@ -16,6 +14,8 @@ from seatrial.suite.tgis_tester.variables import (
     display_name,
     precision,
 )
+from seatrial.suite.yaml.problem import printable
+from seatrial.suite.yaml.render import Indent, block, scalar
 
 CLUSTER, SERVER = "cluster", "server"
 LAUNCHER, VLLM = "exec text-generation-launcher", "exec python -m vllm_tgis_adapter"

@@ -12,7 +12,7 @@ from seatrial.check.scale import check_scale
 from seatrial.job import Environment, Observation, Part, Resources, Step
 from seatrial.job.scale import Beside, Find, ScaleWork, WorkloadClass
 from seatrial.suite import HERE, Cell, SuiteError, substitute
-from seatrial.suite.problem import Problem, SourceMark
+from seatrial.suite.yaml.problem import Problem, SourceMark
 from seatrial.trial.arrivals import read_trace
 from seatrial.trial.job import make_job
 from seatrial.trial.protocol import Judgement

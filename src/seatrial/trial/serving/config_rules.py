@@ -5,9 +5,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from seatrial.suite import Cell
-from seatrial.suite.explain import dotted, explain
 from seatrial.suite.tgis_tester.config import ModelConfig
 from seatrial.suite.tgis_tester.rules import config_problems
+from seatrial.suite.yaml.explain import dotted, explain
 
 AXIS = "config"
 

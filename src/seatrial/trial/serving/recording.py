@@ -16,8 +16,8 @@ from seatrial.suite import Cell, substitute
 from seatrial.suite.cases import Dialect, cases_of, recorded_answers
 from seatrial.suite.cases import recorded as recorded_cases
 from seatrial.suite.cases.read import LIMITS
-from seatrial.suite.document import CannotEdit
-from seatrial.suite.source import Source, read_source
+from seatrial.suite.yaml.document import CannotEdit
+from seatrial.suite.yaml.source import Source, read_source
 from seatrial.trial.serving.gathered import asked_cases, planned_cases
 from seatrial.trial.serving.parts import DRIVER, model_of, work_of
 from seatrial.trial.serving.records import read_records

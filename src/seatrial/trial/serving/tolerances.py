@@ -8,9 +8,9 @@ from pydantic import Field, ValidationError
 
 from seatrial.check.answers import Tolerance
 from seatrial.suite import Model, Problem, SuiteError, Text
-from seatrial.suite.document import Document, check_data
-from seatrial.suite.explain import dotted, explain
-from seatrial.suite.source import Source, read_source
+from seatrial.suite.yaml.document import Document, check_data
+from seatrial.suite.yaml.explain import dotted, explain
+from seatrial.suite.yaml.source import Source, read_source
 
 _NEW = "# Written by `seatrial calibrate`. What is written by hand here is kept.\nversion: 1\ntolerances:\n"
 Nats = Annotated[float, Field(ge=0, allow_inf_nan=False)]

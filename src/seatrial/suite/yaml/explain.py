@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from seatrial.suite.problem import nearest
+from seatrial.suite.yaml.problem import nearest
 
 KeyPath = tuple[str | int, ...]
 

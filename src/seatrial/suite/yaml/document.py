@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from seatrial.suite import render
-from seatrial.suite.source import Source
+from seatrial.suite.yaml import render
+from seatrial.suite.yaml.source import Source
 
 KeyValue = tuple[yaml.Node, yaml.Node]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from seatrial.suite.problem import Problem, SourceMark, SuiteError, printable
+from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 200_000
