@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.notify import NOTIFY, checked_notify
 from seatrial.cli.options import HISTORY, RUN, RUNS, find_own, history_at, planned
+from seatrial.cli.options.notify import NOTIFY, checked_notify
 
 
 @click.command()
@@ -18,8 +18,8 @@ def command(run: str, notify: str | None, runs: Path, history: str | None) -> No
 
     A run that another process works on is shown live and left alone; Ctrl-C then ends the view, not the run.
     """
-    from seatrial.cli.copies import copied
     from seatrial.cli.execute import execute, finished, opened, watched
+    from seatrial.cli.options.copies import copied
     from seatrial.record import owner_of
 
     notify = checked_notify(notify)

@@ -11,7 +11,7 @@ from seatrial.cli.options import RUNS, fail
 
 if TYPE_CHECKING:
     from seatrial.check.answers.calibration import Calibrated
-    from seatrial.cli.trusted import TrustedCell
+    from seatrial.cli.record import TrustedCell
 
 
 @click.command()
@@ -32,7 +32,7 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     The servers must be trusted: what is wrong with them becomes what is tolerated.
     """
     from seatrial.check.answers.calibration import calibrate
-    from seatrial.cli.trusted import ask_trusted
+    from seatrial.cli.record import ask_trusted
     from seatrial.suite import substitute
     from seatrial.trial.serving.parts import model_of
     from seatrial.trial.serving.recording import to_calibrate

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.copies import copied
-from seatrial.cli.notify import notified
 from seatrial.cli.options import fail, planned
+from seatrial.cli.options.copies import copied
+from seatrial.cli.options.notify import notified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,15 +1,28 @@
-"""`seatrial record`: writes what a trusted server answers as what is expected of others."""
+"""`seatrial record`: writes what a trusted server answers as what is expected of others. `calibrate` asks it, too."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from seatrial.cli.options import RUNS, fail
+from seatrial.cli.options import RUNS, fail, loaded
 
 if TYPE_CHECKING:
-    from seatrial.cli.trusted import TrustedCell
-    from seatrial.trial.serving.recording import Recorded
+    from seatrial.suite import Cell, Suite
+    from seatrial.trial.serving.recording import CaseAnswers, Recorded
+
+
+SERVING = "serving"
+
+
+class TrustedCell(NamedTuple):
+    cell: "Cell"
+    answers: "list[CaseAnswers]"
+
+
+class TrustedRun(NamedTuple):
+    run: str
+    cells: list[TrustedCell]
 
 
 @click.command()
@@ -24,7 +37,6 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
     What is left to chance, and what a server answers in two ways, is not written. With --diff it ends with 1 when
     something would change.
     """
-    from seatrial.cli.trusted import ask_trusted
     from seatrial.trial.serving.recording import RecordingState, recording_by, to_record
 
     changed = False
@@ -54,9 +66,8 @@ def _print(recorded: "list[Recorded]", diff: bool) -> None:
     click.echo("  " + ", ".join(f"{count} {state}" for state, count in counts.items() if count))
 
 
-def _write(trusted: "TrustedCell", recorded: "list[Recorded]") -> None:
+def _write(trusted: TrustedCell, recorded: "list[Recorded]") -> None:
     """All files of a cell or none."""
-    from seatrial.cli.trusted import written_files
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
     from seatrial.suite.yaml.document import CannotEdit
@@ -70,3 +81,89 @@ def _write(trusted: "TrustedCell", recorded: "list[Recorded]") -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
         click.echo(f"  wrote {path}")
+
+
+def ask_trusted(
+    suite: Path, purpose: str, select: tuple[str, ...], runs: Path, repeat: int = 1, one_each: bool = False
+) -> TrustedRun:
+    """Run the serving cells that are meant, and read what came back. Ends the command where any of them failed: what a
+    server answers that does not hold out is not to be trusted."""
+    from seatrial.cli.execute import execute
+    from seatrial.engine import RunOptions, SecretError, create
+    from seatrial.plan import PlanError, Selection, expand
+    from seatrial.record.history import open_history
+    from seatrial.suite import SuiteError
+
+    read = _for_purpose(loaded(suite), purpose)
+    read = read.repeated(repeat) if repeat > 1 else read
+    try:
+        plan = expand(read, Selection(select))
+        if one_each:
+            _check_one_each(plan.cells)
+        prepared = create(read, plan, runs, RunOptions(retries=0))
+    except (PlanError, SuiteError, SecretError) as error:
+        fail(str(error))
+    # A history of its own: what was asked to be recorded says nothing of how trials went.
+    code = execute(prepared, open_history(prepared.folder.path / "history.db"))
+    if code:
+        click.echo(
+            f"seatrial: nothing was written: not every server answered everything ({prepared.folder.run})", err=True
+        )
+        raise SystemExit(code)
+    return TrustedRun(prepared.folder.run, [_read(prepared.folder.path, cell) for cell in prepared.plan.cells])
+
+
+def _for_purpose(suite: "Suite", purpose: str) -> "Suite":
+    from seatrial.plugins import models
+    from seatrial.suite import SuiteError, from_data
+
+    trials = {
+        name: {**suite.data["trials"][name], "purpose": purpose}
+        for name, trial in suite.trials.items()
+        if trial.kind == SERVING
+    }
+    if not trials:
+        fail(f"{suite.path} has no trial of kind {SERVING}")
+    try:
+        return from_data({**suite.data, "trials": trials}, suite.directory, *models(), path=suite.path)
+    except SuiteError as error:
+        fail(str(error))
+
+
+def _check_one_each(cells: "tuple[Cell, ...]") -> None:
+    """Of cells that would write the same file, one is the reference, and only a person can say which."""
+    by_file: dict[Path, list[str]] = {}
+    for cell in cells:
+        for path in written_files(cell):
+            by_file.setdefault(path, []).append(cell.id)
+    for path, ids in by_file.items():
+        if len(ids) > 1:
+            names = "\n".join(f"  --select '{name}'" for name in ids[:20])
+            fail(f"{len(ids)} cells would write {path}; say which one is trusted:\n{names}")
+
+
+def written_files(cell: "Cell") -> list[Path]:
+    """Where what is expected of a cell is written: its file of answers, or its files of cases."""
+    from seatrial.suite import substitute
+    from seatrial.trial.serving.parts import model_of
+
+    model = model_of(cell)
+    paths = [model.answers] if model.answers is not None else list(model.cases)
+    return [cell.directory / substitute(path, cell) for path in paths]
+
+
+def _read(folder: Path, cell: "Cell") -> TrustedCell:
+    from seatrial.record import DamagedFile, RunFolder
+    from seatrial.trial.serving.parts import DRIVER
+    from seatrial.trial.serving.recording import answers_in
+
+    run = RunFolder(folder)
+    results = run.read_results()
+    done = next((one for one in results.cells if one.hash == cell.hash), None) if results else None
+    if done is None or not done.attempts:
+        fail(f"{folder} has no results of {cell.id}", 3)
+    try:
+        observed = {DRIVER: run.read_observation(cell.hash, done.attempts[-1].number, DRIVER)}
+    except DamagedFile as error:
+        fail(str(error), 3)
+    return TrustedCell(cell, answers_in(cell, observed))

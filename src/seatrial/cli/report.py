@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.notify import NOTIFY_NOW, checked_notify, notified
 from seatrial.cli.options import AGAINST, RUN, RUNS, cells_of, compared_with, fail, find
+from seatrial.cli.options.notify import NOTIFY_NOW, checked_notify, notified
 
 if TYPE_CHECKING:
     from seatrial.record import RunFolder

@@ -40,7 +40,7 @@ def command(
     seatrial serve                      http://127.0.0.1:8642/
     seatrial serve --public DIR         the same pages as files, for any web server
     """
-    from seatrial.cli.recenter_preview import RecenterPreview
+    from seatrial.cli.baseline.preview import RecenterPreview
     from seatrial.web.access import Access, BadToken, read_token
     from seatrial.web.public import ENDING
     from seatrial.web.server import CannotListen, serve

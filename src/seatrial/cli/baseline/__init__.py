@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.baseline_scope import BaselineScope, say
-from seatrial.cli.curve import command as curve
+from seatrial.cli.baseline.curve import command as curve
+from seatrial.cli.baseline.import_ import command as import_
+from seatrial.cli.baseline.scope import METRIC, SELECT, SUITE, BaselineScope, reason_of, say
 from seatrial.cli.options import HISTORY, RUNS, duration, fail
 
 if TYPE_CHECKING:
-    from seatrial.baseline import Baselines
     from seatrial.baseline.edit import Updated, Why
-    from seatrial.baseline.past_runs import PastRun, PastRuns
     from seatrial.baseline.selection import SelectedFile
 
-_SUITE = click.argument("suite", type=click.Path(path_type=Path))
-_SELECT = click.option(
-    "--select", "select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash; repeat for more."
-)
-_METRIC = click.option("--metric", metavar="NAME", help="Just this figure.")
 _CHANGING = [
-    _SUITE,
-    _SELECT,
+    SUITE,
+    SELECT,
     click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept in the entry."),
     click.option("--force", is_flag=True, help="Also bounds that are wider than the cap."),
     click.option("--dry-run", is_flag=True, help="Print the change, and make none."),
@@ -49,9 +43,9 @@ def command() -> None:
 
 
 @command.command(short_help="Say what the last run is by its bounds, and where these come from.")
-@_SUITE
-@_SELECT
-@_METRIC
+@SUITE
+@SELECT
+@METRIC
 @RUNS
 @HISTORY
 def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, history: str | None) -> None:
@@ -71,7 +65,7 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
 
 @command.command(short_help="Make bounds from the runs in the history.")
 @_changing
-@_METRIC
+@METRIC
 @click.option("--since", metavar="TIME", help="Only runs of the last so long: 30d, 12h.")
 def update(
     suite: Path,
@@ -92,7 +86,7 @@ def update(
     from seatrial.baseline import new_bounds, selection
 
     scope = BaselineScope(suite, select, runs, history)
-    why = _why(reason, force)
+    why = reason_of(reason, force)
     since_s = time.time() - duration(since) if since else None
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
@@ -109,7 +103,7 @@ def update(
 
 @command.command(short_help="Move bounds to the newest level; their width stays.")
 @_changing
-@_METRIC
+@METRIC
 def recenter(
     suite: Path,
     select: tuple[str, ...],
@@ -128,7 +122,7 @@ def recenter(
     from seatrial.baseline import new_bounds, selection
 
     scope = BaselineScope(suite, select, runs, history)
-    why = _why(reason, force)
+    why = reason_of(reason, force)
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
         found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
@@ -143,7 +137,7 @@ def recenter(
 
 @command.command(short_help="Make bounds wider, and keep them so.")
 @_changing
-@_METRIC
+@METRIC
 @click.option("--by", metavar="PERCENT", help="So much wider than they are: 20%.")
 @click.option("--to", metavar="PERCENT", help="So much of the center to each side: 3%.")
 def widen(
@@ -164,7 +158,7 @@ def widen(
     if (by is None) == (to is None):
         fail("say how much wider: exactly one of --by 20% and --to 3%")
     scope = BaselineScope(suite, select, runs, history)
-    why = _why(reason, force)
+    why = reason_of(reason, force)
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
@@ -177,121 +171,8 @@ def widen(
     scope.change(made, dry_run, "it has no entry")
 
 
-@command.command("import", short_help="Take over bounds or runs that another tool kept.")
-@_SUITE
-@click.argument("file", type=click.Path(path_type=Path))
-@_SELECT
-@click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept.")
-@click.option("--metric", metavar="NAME", help="Of runs: what their values are figures of.")
-@click.option("--unit", metavar="TEXT", default="", help="Of runs: s, MiB; default: that of the suite.")
-@click.option("--better", type=click.Choice(["lower", "higher"]), help="Of runs; default: as the suite says.")
-@click.option("--force", is_flag=True, help="Also bounds that are wider than the cap.")
-@click.option("--dry-run", is_flag=True, help="Print the change, and make none.")
-@RUNS
-@HISTORY
-def import_(
-    suite: Path,
-    file: Path,
-    select: tuple[str, ...],
-    reason: str,
-    metric: str | None,
-    unit: str,
-    better: str | None,
-    force: bool,
-    dry_run: bool,
-    runs: Path,
-    history: str | None,
-) -> None:
-    """Take over what another tool kept in FILE.
-
-    \b
-    bounds   torchprime's step_time_bounds.yaml, or a baseline of Seatrial: into the suite's own baseline
-    runs     CSV, JSON or YAML, a row with `run`, `time` and `value` each: into the history, for `update`
-    """
-    from seatrial.baseline import past_runs, read_baselines
-    from seatrial.baseline.read import is_bounds
-    from seatrial.suite import SuiteError
-
-    scope = BaselineScope(suite, select, runs, history)
-    why = _why(reason, force)
-    try:
-        if is_bounds(file):
-            taken = read_baselines(file)
-            _import_bounds(scope, taken, file, why, dry_run)
-        else:
-            _import_runs(scope, past_runs.read_runs(file), file, why, dry_run, (metric, unit, better))
-    except SuiteError as error:
-        fail(str(error))
-
-
+command.add_command(import_)
 command.add_command(curve)
-
-
-def _import_bounds(scope: BaselineScope, taken: "Baselines", file: Path, why: "Why", dry_run: bool) -> None:
-    from seatrial.baseline import imported
-
-    for warning in taken.warnings:
-        say(warning, err=True)
-    refused, done = [], 0
-    for place in scope.places:
-        if place.exists and place.path.resolve() == file.resolve():
-            fail(f"{file} is what the suite judges by already; there is nothing to import")
-        updates, no = imported.import_bounds(place, taken, file.name, why, scope.suite.trials)
-        refused += no
-        done += len(updates)
-        scope.write(place, updates, dry_run)
-    known = {benchmark for place in scope.places for benchmark in place.benchmarks}
-    others = [benchmark for benchmark in taken.entries if benchmark not in known]
-    if others:
-        say(f"of no selected cell, and not imported: {', '.join(others)}", err=True)
-    for line in refused:
-        say(f"refused: {line}", err=True)
-    if refused or not done:
-        fail("nothing was imported: no benchmark of the file is one of the suite's" if not done else "not all", 1)
-
-
-def _import_runs(
-    scope: BaselineScope,
-    found: "PastRuns",
-    file: Path,
-    why: "Why",
-    dry_run: bool,
-    acceptance: tuple[str | None, str, str | None],
-) -> None:
-    from seatrial.baseline import imported, past_runs
-    from seatrial.check.bounds import short_date
-
-    groups: dict[tuple[str, str], list[PastRun]] = {}
-    try:
-        for one in past_runs.assign_benchmarks(found.runs, scope.benchmarks):
-            groups.setdefault((one.benchmark, one.metric), []).append(one)
-    except past_runs.MixedRuns as error:
-        fail(str(error))
-    figures = [
-        scope.figure(
-            benchmark,
-            acceptance[0] or metric or None,
-            acceptance[1] or group[0].unit,
-            acceptance[2] or group[0].better or None,
-        )
-        for (benchmark, metric), group in groups.items()
-    ]
-    if found.without_value:
-        rows = f"{len(found.without_value)} row{'' if len(found.without_value) == 1 else 's'}"
-        say(f"{rows} without a value left out, the first at {found.without_value[0]}", err=True)
-    for figure, group in zip(figures, groups.values(), strict=True):
-        fingerprint = scope.safely(partial(imported.newest_fingerprint, scope.history, figure.benchmark))
-        if not dry_run:
-            scope.safely(partial(imported.import_runs, scope.history, group, figure, fingerprint, why, file.name))
-        count = f"{len(group)} run{'' if len(group) == 1 else 's'}"
-        summary = f"{count} of {figure.metric} from {short_date(group[0].at_s)} to {short_date(group[-1].at_s)}"
-        say(f"{figure.benchmark}: {'would add' if dry_run else 'added'} {summary} to {scope.history.place}")
-        if not fingerprint:
-            say(
-                "  nothing ran here yet, so it is not known whether that was under the same conditions. "
-                "Bounds made from them judge the first runs here, but are never mixed with them; if it was the same, "
-                "run the suite once and import them again"
-            )
 
 
 def _known(place: "SelectedFile", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
@@ -300,15 +181,6 @@ def _known(place: "SelectedFile", chosen: Any, runs: Path, why: "Why") -> tuple[
     last = chosen.points[-1] if chosen.points else None
     found_hardware = hardware_of(runs, last.run, last.id) if last else ""
     return place.entry(chosen.series.benchmark, chosen.series.metric), why, found_hardware, place.baselines.form
-
-
-def _why(reason: str, force: bool) -> "Why":
-    from seatrial.baseline.edit import Why
-
-    text = " ".join(reason.encode("utf-8", "replace").decode().split())
-    if not text:
-        fail("--reason is empty: say why, for whoever looks at these bounds later")
-    return Why(text, time.time(), force)
 
 
 def _percent(text: str) -> float:

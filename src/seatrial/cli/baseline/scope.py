@@ -1,5 +1,6 @@
 """What the commands of `seatrial baseline` share: the files that they are about, and how a change is made."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,18 @@ import click
 from seatrial.cli.options import fail, history_at, plan_of
 
 if TYPE_CHECKING:
-    from seatrial.baseline.edit import Updated
+    from seatrial.baseline.edit import Updated, Why
     from seatrial.baseline.imported import ImportedFigure
     from seatrial.baseline.selection import SelectedFile
     from seatrial.record.history import History
     from seatrial.suite import Suite
+
+
+SUITE = click.argument("suite", type=click.Path(path_type=Path))
+SELECT = click.option(
+    "--select", "select", multiple=True, metavar="EXPR", help="Cells by id glob, axis=value or /hash; repeat for more."
+)
+METRIC = click.option("--metric", metavar="NAME", help="Just this figure.")
 
 
 def say(text: str, err: bool = False) -> None:
@@ -22,6 +30,15 @@ def say(text: str, err: bool = False) -> None:
     from seatrial.suite.yaml.problem import printable
 
     click.echo(printable(text), err=err)
+
+
+def reason_of(reason: str, force: bool) -> "Why":
+    from seatrial.baseline.edit import Why
+
+    text = " ".join(reason.encode("utf-8", "replace").decode().split())
+    if not text:
+        fail("--reason is empty: say why, for whoever looks at these bounds later")
+    return Why(text, time.time(), force)
 
 
 class BaselineScope:
@@ -103,7 +120,6 @@ class BaselineScope:
     def _settle(self, updates: "list[Updated]") -> None:
         """Tell the history from which run on a level was accepted: its alarms need no judgement any more."""
         import getpass
-        import time
 
         from seatrial.record.history import ACCEPTED
 

@@ -147,7 +147,7 @@ def find(runs: Path, name: str) -> "RunFolder":
     from seatrial.record import UnknownRun, find_run
 
     if "://" in name:
-        from seatrial.cli.copies import fetched
+        from seatrial.cli.options.copies import fetched
 
         return fetched(name)
     try:
