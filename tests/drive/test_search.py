@@ -11,7 +11,9 @@ async def found(
     limit: float, first: float = 10.0, most: float = 10_000.0, late_at: float = math.inf
 ) -> Searched[float]:
     async def attempt(rate: float) -> Try[float]:
-        return Try(rate, ["scheduled.p99"] if rate > limit else [], rate >= late_at, rate)
+        return Try(
+            rate, ["scheduled.p99"] if rate > limit else [], "the driver was late" if rate >= late_at else "", rate
+        )
 
     return await search(first, most, attempt, lambda: False)
 
@@ -35,7 +37,7 @@ async def test_a_limit_that_is_not_reached_says_so() -> None:
 
 async def test_a_driver_that_is_late_ends_it_with_what_held_before() -> None:
     done = await found(100.0, late_at=40.0)
-    assert done.late
+    assert done.doubt == "the driver was late"
     assert (done.low, done.high) == (20.0, 0.0)
 
 
@@ -44,7 +46,7 @@ async def test_it_stops_when_it_is_told_to() -> None:
 
     async def attempt(rate: float) -> Try[None]:
         tried.append(rate)
-        return Try(rate, [], False, None)
+        return Try(rate, [], "", None)
 
     await search(1.0, 1e9, attempt, lambda: len(tried) == 3)
     assert tried == [1.0, 2.0, 4.0]

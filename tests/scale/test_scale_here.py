@@ -6,10 +6,16 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from scale.scale_world import driver_process, wait_for
-from seatrial.job import Finding, Verdict
+from seatrial.drive.driver import Driver, Given
+from seatrial.drive.scale import drive, processes
+from seatrial.job import Finding, Peer, Verdict
+from seatrial.job.arrivals import Arrivals
+from seatrial.job.scale import Find, ScaleWork, WorkloadClass
+from seatrial.trial.scale.model import parse_bound
 from world import World
 
 TRIAL = {
@@ -93,6 +99,27 @@ def test_the_limit_is_searched_between_a_rate_that_holds_and_one_that_does_not(w
     world.seatrial("run", "suite.yaml", check=1)
     assert "no rate from 2/s to 32/s keeps the bounds: unfinished is 4" in findings(world)["limit"].message
     assert world.left() == []
+
+
+async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "LAG_EVERY_S", 3600.0)
+    pod = WorkloadClass("workload", {}, command=("true",))
+    bounds = (parse_bound("finished.p99", "10m"),)
+    work = ScaleWork("r", "69b56f04", 1, f"scale-{os.getpid()}", (pod,), 4, Arrivals("rate", rate=100.0),
+                     until="finished", find=Find(bounds), places=4)  # fmt: skip
+    reading, writing = os.pipe()
+    try:
+        given = Given(msgspec.to_builtins(work), str(tmp_path))
+        await drive(Driver(given, writing, Peer("driver", "here", "local", {}, "")))
+        notes = [json.loads(line) for line in os.read(reading, 1 << 16).splitlines()]
+    finally:
+        os.close(reading)
+        os.close(writing)
+    (found,) = [one for one in notes if one["note"] == "limit"]
+    assert (found["low"], found["doubt"]) == (0.0, "how late its watch was could not be measured")
+    assert [one["broken"] for one in found["tries"]] == [[]]
 
 
 @pytest.mark.parametrize(

@@ -211,9 +211,9 @@ def test_churn_that_could_not_delete_fails() -> None:
     assert "churn" not in verdicts(observed())
 
 
-def limit(low: float, high: float, late: bool = False) -> dict[str, Any]:
-    tried = [TriedRate(10.0, 9.9, [], False), TriedRate(20.0, 19.9, ["scheduled.p99 is 9, bound 1s"], False)]
-    return {"note": "limit", **msgspec.to_builtins(FoundLimit(tried, low, high, late))}
+def limit(low: float, high: float, doubt: str = "") -> dict[str, Any]:
+    tried = [TriedRate(10.0, 9.9, [], ""), TriedRate(20.0, 19.9, ["scheduled.p99 is 9, bound 1s"], "")]
+    return {"note": "limit", **msgspec.to_builtins(FoundLimit(tried, low, high, doubt))}
 
 
 def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again() -> None:
@@ -224,10 +224,10 @@ def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again(
     assert found["limit"].message == "10/s keeps the bounds, 20/s does not"
     assert "bound scheduled.p99" not in found
     assert scaled.metrics["limit"] == {"value": 10.0, "unit": "1/s", "better": "higher"}
-    assert scaled.exhibits[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", False]
+    assert scaled.exhibits[0].rows[1] == [20.0, 19.9, "scheduled.p99 is 9, bound 1s", ""]
     step.notes[-1] = limit(0.0, 10.0)
     assert verdicts(step)["limit"] is Verdict.FAILED
-    step.notes[-1] = limit(0.0, 0.0, late=True)
+    step.notes[-1] = limit(0.0, 0.0, doubt="how late its watch was could not be measured")
     assert verdicts(step)["limit"] is Verdict.INVALID
 
 

@@ -14,7 +14,7 @@ from seatrial.check.scale_measured import check_limits, check_measured, measured
 from seatrial.job import Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound
 from seatrial.job.measured import Limits, MeasuredScale
-from seatrial.job.scale import FoundLimit, StageFigures, WholeScale, allowed_late_s
+from seatrial.job.scale import FoundLimit, StageFigures, WholeScale, allowed_late_s, doubts_of
 
 PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
 
@@ -69,15 +69,15 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
 
 def _limit(step: ObservedStep, found: FoundLimit) -> Finding:
     tries = [msgspec.to_builtins(one) for one in found.tries]
-    return check_limit(step.name, "limit", tries, found.low, found.high, found.late)
+    return check_limit(step.name, "limit", tries, found.low, found.high, found.doubt)
 
 
 def _limit_exhibits(found: FoundLimit | None) -> list[Exhibit]:
     if found is None:
         return []
-    rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.late] for one in found.tries]
+    rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in found.tries]
     units = {"rate": "1/s", "sent": "1/s"}
-    return [Exhibit("table", "Rates that were tried", ["rate", "sent", "bounds", "driver late"], rows, units)]
+    return [Exhibit("table", "Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units)]
 
 
 def _churn(step: ObservedStep, whole: WholeScale) -> Finding:
@@ -113,23 +113,12 @@ def _last_line(output: str) -> str:
 
 def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
     """Whether what was measured is the cluster, and not the one who measured."""
-    allowed_s = allowed_late_s(bounds)
-    doubts = []
-    if whole.again:
-        doubts.append("the driver was killed and began again, so the arrivals were not those that were asked for")
-    if whole.stopped:
-        doubts.append("it was stopped before it was done")
-    if whole.late_p99_s > allowed_s:
-        doubts.append(f"the driver itself was late: p99 {figure_text(whole.late_p99_s, 's')}")
-    if whole.lag_p99_s > allowed_s:
-        doubts.append(f"its watch was late: p99 {figure_text(whole.lag_p99_s, 's')}")
-    if not whole.lags:
-        doubts.append("how late its watch was could not be measured")
+    doubts = doubts_of(whole, bounds)
     lag = f"watch lag p50 {figure_text(whole.lag_p50_s, 's')}, p99 {figure_text(whole.lag_p99_s, 's')}"
     if not doubts:
         late = f"sent late by p99 {figure_text(whole.late_p99_s, 's')}"
         return passed(step, "measurement", f"{lag}; {late}")
-    limit = f"at most {figure_text(allowed_s, 's')} is allowed"
+    limit = f"at most {figure_text(allowed_late_s(bounds), 's')} is allowed"
     return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
 
 

@@ -17,7 +17,7 @@ class Try(msgspec.Struct, Generic[T], frozen=True):
 
     rate: float
     broken: list[str]  # bounds that do not hold, each with what was measured
-    late: bool  # the driver was, and so this says nothing of what was tried
+    doubt: str  # why this says nothing of what was tried, such as that the driver was late; empty: it does
     result: T
 
 
@@ -25,7 +25,7 @@ class Searched(msgspec.Struct, Generic[T], frozen=True):
     tries: list[Try[T]]
     low: float  # the highest rate that kept the bounds; 0: none did
     high: float  # the lowest that did not; 0: none
-    late: bool  # it ended because the driver was late
+    doubt: str  # why it ended before the limit was found
     holds: T | None  # of the rate `low`
 
 
@@ -34,13 +34,13 @@ async def search(
 ) -> Searched[T]:
     """Doubles the rate until the bounds break, halves it until they hold, and then goes between the two."""
     tries: list[Try[T]] = []
-    low, high, rate, late = 0.0, 0.0, first, False
+    low, high, rate, doubt = 0.0, 0.0, first, ""
     holds: T | None = None
     while len(tries) < MOST_TRIES and not stopped():
         tried = await attempt(rate)
         tries.append(tried)
-        late = tried.late
-        if late:
+        doubt = tried.doubt
+        if doubt:
             break
         if tried.broken:
             high = rate
@@ -50,4 +50,4 @@ async def search(
         if found or (not high and rate >= most) or (not low and rate <= first / SLOWEST):
             break
         rate = (low * high) ** 0.5 if low and high else min(rate * 2, most) if low else rate / 2
-    return Searched(tries, low, high, late, holds)
+    return Searched(tries, low, high, doubt, holds)

@@ -6,6 +6,7 @@ import msgspec
 
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.bound import FixedBound
+from seatrial.job.figure import figure_text
 from seatrial.job.followed import STARTED, Followed
 
 NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
@@ -174,7 +175,7 @@ class TriedRate(msgspec.Struct, frozen=True):
     rate: float
     sent: float | None  # a second
     broken: list[str]
-    late: bool
+    doubt: str  # why it says nothing of the cluster
 
 
 class FoundLimit(msgspec.Struct, frozen=True):
@@ -183,12 +184,29 @@ class FoundLimit(msgspec.Struct, frozen=True):
     tries: list[TriedRate]
     low: float
     high: float
-    late: bool
+    doubt: str  # why it ended before it was found
 
 
 def allowed_late_s(bounds: tuple[FixedBound, ...]) -> float:
     """How late the driver or its watch may be (p99): 50 ms, or a tenth of the tightest bound on a time."""
     return max(0.05, 0.1 * min((bound.value for bound in bounds if bound.part), default=0.0))
+
+
+def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
+    """Why what was measured may be the one who measured, and not the cluster."""
+    allowed_s = allowed_late_s(bounds)
+    found = []
+    if whole.again:
+        found.append("the driver was killed and began again, so the arrivals were not those that were asked for")
+    if whole.stopped:
+        found.append("it was stopped before it was done")
+    if whole.late_p99_s > allowed_s:
+        found.append(f"the driver itself was late: p99 {figure_text(whole.late_p99_s, 's')}")
+    if whole.lag_p99_s > allowed_s:
+        found.append(f"its watch was late: p99 {figure_text(whole.lag_p99_s, 's')}")
+    if not whole.lags:
+        found.append("how late its watch was could not be measured")
+    return found
 
 
 def broken_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageFigures]) -> list[str]:

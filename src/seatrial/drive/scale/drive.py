@@ -49,8 +49,8 @@ from seatrial.job.scale import (
     Submission,
     TriedRate,
     WholeScale,
-    allowed_late_s,
     broken_bounds,
+    doubts_of,
 )
 
 POLL_S = 0.25
@@ -153,13 +153,13 @@ class _Scale:
             whole, stages = self._figures(planned, await self._settle(planned), lags)
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
-            late = max(whole.late_p99_s, whole.lag_p99_s) > allowed_late_s(find.bounds)
-            found = Try(rate, broken_bounds(find.bounds, whole, stages), late, (whole, stages))
-            tried.append(TriedRate(rate, whole.rate, found.broken, late))
+            doubt = "; ".join(doubts_of(whole, find.bounds))
+            found = Try(rate, broken_bounds(find.bounds, whole, stages), doubt, (whole, stages))
+            tried.append(TriedRate(rate, whole.rate, found.broken, doubt))
             return found
 
         done = await search(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
-        self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tried, done.low, done.high, done.late)))
+        self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tried, done.low, done.high, done.doubt)))
         if done.holds or done.tries:
             self._report(*(done.holds or done.tries[-1].result))
 

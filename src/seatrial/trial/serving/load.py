@@ -127,7 +127,9 @@ def _figures(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
 
 def _peak(load: LoadWork, note: dict[str, Any], summary: LoadSummary | None) -> tuple[list[Finding], dict[str, Any]]:
     peak, high = float(note.get("peak") or 0.0), float(note.get("broke_at") or 0.0)
-    found = check_limit(LOAD, "peak", note.get("stages") or [], peak if summary else 0.0, high, bool(note.get("late")))
+    found = check_limit(
+        LOAD, "peak", note.get("stages") or [], peak if summary else 0.0, high, str(note.get("doubt") or "")
+    )
     if summary is None or not peak:
         return [found], {}
     figures = {"peak": figure_data(peak, "/s", "higher", "the highest rate that kept the bounds")}

@@ -43,9 +43,10 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         driver.progress(f"load: {rate:.4g}/s")
         summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
-        tried = Try(rate, broken_bounds(load.bounds, summary), summary.lag_s > load.lag_s, summary)
+        doubt = "the driver was late" if summary.lag_s > load.lag_s else ""
+        tried = Try(rate, broken_bounds(load.bounds, summary), doubt, summary)
         small = msgspec.structs.replace(summary, series=[])
-        stages.append({"rate": rate, "broken": tried.broken, "late": tried.late, "summary": small})
+        stages.append({"rate": rate, "broken": tried.broken, "doubt": doubt, "summary": small})
         return tried
 
     found = await search(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
@@ -53,7 +54,7 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         "stages": stages,
         "peak": found.low,
         "broke_at": found.high,
-        "late": found.late,
+        "doubt": found.doubt,
         "summary": found.holds,
     }
 
