@@ -21,7 +21,7 @@ from seatrial.drive.scale.merge import merge, read_shard
 from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt
 from seatrial.engine.result import result_of
-from seatrial.job import Exit, Observation, Outcome, Part, Place, decode, merged, read_records
+from seatrial.job import Exit, Observation, Outcome, Part, Place, Unreadable, decode, merged, read_records
 from seatrial.job.arrivals import Arrivals
 from seatrial.job.followed import POD_CREATED, STARTED
 from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
@@ -164,4 +164,4 @@ def _of_scale(seeds: Seeds) -> Iterator[Kind]:
         return use
 
     for name, data in both.items():
-        yield Kind(f"scale-{name.partition('.')[0]}", [data], mutate.log_text, reading(name), (ValueError,))
+        yield Kind(f"scale-{name.partition('.')[0]}", [data], mutate.log_text, reading(name), (Unreadable,))

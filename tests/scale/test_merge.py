@@ -142,3 +142,11 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     world.run().write_results(replace(results, cells=[spoilt, *results.cells[1:]]))
     told_late = world.seatrial("scale", "merge", "last", check=1).stdout
     assert "not to be judged: part[shard=1]: its watch was late" in told_late
+    files = world.run().path / "cells" / results.cells[3].hash / "1" / "driver" / "files"
+    few = (files / "submitted.jsonl").read_text().splitlines(keepends=True)[:-2]
+    (files / "submitted.jsonl").write_text("".join(few))
+    told_few = world.seatrial("scale", "merge", "last", "--select", "shard=4", check=1).stdout
+    assert "broken: failed is 2, bound 0" in told_few
+    with open(files / "stamps.jsonl", "a") as stamps:
+        stamps.write('{"workload":1,"pod":"a","stage":"thawed","at_s":1.0}\n')
+    assert "'thawed' is no stage" in world.seatrial("scale", "merge", "last", check=2).stderr

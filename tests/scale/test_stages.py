@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from seatrial.drive.scale.stages import Arrived, failed_workloads, lateness, reached_stages, read_stamps, stage_figures
+from seatrial.job import Unreadable
 from seatrial.job.followed import (
     CREATED,
     DECIDED,
@@ -86,6 +88,13 @@ def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(
         file.write(lines[1][9:] + b"\n\xff{broken\n")
     assert arrived.look() == {7}
     assert [stamp.pod for stamp in read_stamps(path)] == ["a", "b"]
+
+
+def test_a_stage_that_this_version_does_not_know_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "stamps.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(Stamp(7, "a", stage, 1.0)) + b"\n" for stage in (STARTED, "thawed")))
+    with pytest.raises(Unreadable, match=r"stamps\.jsonl: 'thawed' is no stage that this version knows"):
+        read_stamps(path)
 
 
 def test_the_scheduler_decides_when_a_pod_has_a_place_or_is_told_that_there_is_none() -> None:

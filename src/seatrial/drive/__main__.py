@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seatrial import plugins
 from seatrial.drive.driver import Driver, DriverError
+from seatrial.job import Unreadable
 
 
 def main(arguments: list[str]) -> int:
@@ -19,7 +20,7 @@ def main(arguments: list[str]) -> int:
     driver = Driver.read(Path(path))
     try:
         asyncio.run(_drive(drivers[kind], driver))
-    except DriverError as error:
+    except (DriverError, Unreadable) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

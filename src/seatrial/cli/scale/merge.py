@@ -21,7 +21,11 @@ _PART = "driver"
 @RUNS
 @click.option("--select", metavar="EXPR", help="Cells by id glob, axis=value or /hash; default: all of the run.")
 @click.option(
-    "--bound", "bounds", multiple=True, metavar="FIGURE=VALUE", help="Such as scheduled.p99=30s; repeat for more."
+    "--bound",
+    "bounds",
+    multiple=True,
+    metavar="FIGURE=VALUE",
+    help="Such as scheduled.p99=30s; repeat for more. Without others, failed=0 and unfinished=0.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_json: bool) -> None:
@@ -31,6 +35,7 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     """
     from seatrial.drive.scale.merge import merge as merge_all
     from seatrial.drive.scale.merge import read_shard
+    from seatrial.job import Unreadable
     from seatrial.job.scale import broken_bounds
 
     wanted = _bounds(bounds)
@@ -41,7 +46,7 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
         fail(f"{folder.run} has no scale trial that wrote what could be merged")
     try:
         merged = merge_all(read_shard(_files(folder, cell), work) for cell, work in works.items())
-    except ValueError as error:
+    except (Unreadable, ValueError) as error:
         fail(f"these trials cannot be merged: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
     broken = broken_bounds(wanted, merged.whole, merged.stages)
@@ -56,10 +61,11 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
 
 def _bounds(given: tuple[str, ...]) -> "tuple[FixedBound, ...]":
-    from seatrial.trial.scale.model import parse_bound
+    from seatrial.trial.scale.model import NONE, parse_bound
 
     try:
-        return tuple(parse_bound(name, value) for name, _, value in (one.partition("=") for one in given))
+        wanted = {**NONE, **dict(one.partition("=")[::2] for one in given)}
+        return tuple(parse_bound(name, value) for name, value in wanted.items())
     except ValueError as error:
         fail(f"--bound: {error}")
 

@@ -58,14 +58,12 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 def read_shard(files: Path, work: ScaleWork) -> Shard:
-    """`files` is the folder that a driver wrote its files into. Raises ValueError for stamps of unknown stages."""
+    """`files` is the folder that a driver wrote its files into. Raises Unreadable."""
     plan = Plan(work)
     measured = {one.number for one in (*plan.measured, *plan.churned)}
     submissions = {one.number: one for one in read_records(files / SUBMITTED, Submission) if one.number in measured}
     deletions = list(read_records(files / DELETED_FILE, Deletion))
     stamps = read_stamps(files / STAMPS)
-    if unknown := {one.stage for one in stamps} - reached_stages({}, (), {}).times.keys():
-        raise ValueError(f"{files / STAMPS} has stages that this version does not know: {sorted(unknown)[0][:40]!r}")
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
     end_s = max([*times, *(one.at_s for one in stamps), _last_s(files / STAMPS)], default=0.0)
     gone = {one.number: one.intended_s for one in deletions if not one.problem}

@@ -60,11 +60,16 @@ class Arrived:
 
 
 def read_stamps(path: Path) -> list[Stamp]:
-    """All of a file of stamps; a line that is not whole is left out."""
+    """All of a file of stamps; a line that is not whole is left out. Raises Unreadable for stages that this version
+    does not know: what they say of a workload is not to be guessed."""
     try:
-        return list(_decoded(path.read_bytes().split(b"\n")[:-1]))
+        stamps = list(_decoded(path.read_bytes().split(b"\n")[:-1]))
     except FileNotFoundError:
         return []
+    if unknown := {stamp.stage for stamp in stamps} - {*STAGES}:
+        what = f"{sorted(unknown)[0][:40]!r} is no stage that this version knows"
+        raise Unreadable(f"{path}: {what}: it is damaged, or of a newer Seatrial, which reads it")
+    return stamps
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[Stamp]:

@@ -15,6 +15,7 @@ from seatrial.trial.scale.follow import FollowedKind
 from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, ScaleArrivals
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
+NONE = {"failed": 0, "unfinished": 0}  # unless bounds say otherwise
 COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
 FILL, BACKGROUND, ONE = "fill", "background", "workload"  # names of classes that users do not name
 # What Kubernetes promises: changes of one object, and the start of pods that fit somewhere without pulling an image.
@@ -109,7 +110,7 @@ class ScaleTrial(TrialModel):
         return self
 
     def scale_bounds(self) -> tuple[FixedBound, ...]:
-        given = {"failed": 0, "unfinished": 0, **SLOS.get(self.slo or "", {}), **self.bounds}
+        given = {**NONE, **SLOS.get(self.slo or "", {}), **self.bounds}
         return tuple(parse_bound(name, value, self.workloads) for name, value in given.items())
 
     def every_workload(self) -> dict[tuple[str, ...], Workload]:
