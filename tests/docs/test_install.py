@@ -57,7 +57,6 @@ class Clean:
             env={**self.env, **env},
             capture_output=True,
             text=True,
-            timeout=280,
         )
         assert done.returncode == check, f"{command}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
@@ -82,7 +81,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--out-dir",
         str(folder),
     ]
-    subprocess.run([*build, str(ROOT)], check=True, capture_output=True, timeout=200)
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
     (made,) = folder.glob("*.whl")
     return made
 

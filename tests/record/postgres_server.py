@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 OWNER = "postgres"  # the server refuses to be root
+TRIES = 5  # ports that another process may take before the server does
 
 
 class NoPostgres(Exception):
@@ -21,9 +22,14 @@ class NoPostgres(Exception):
 
 
 class PostgresServer:
-    """Started by `start`, gone with its folder after `remove`. Every `database` is a new, empty one."""
+    """Started by `start`, gone with its folder after `remove`. Every `database` is a new, empty one.
 
-    def __init__(self) -> None:
+    It also listens on a port of loopback with `network`: one that is to start again after its end may find that port
+    taken by then.
+    """
+
+    def __init__(self, network: bool = True) -> None:
+        self._network = network
         self._bin = _programs()
         self._as_owner = _as_owner()
         # Not in a folder of the test: those are for root alone, and too long for the name of a socket.
@@ -34,17 +40,25 @@ class PostgresServer:
         self._run("initdb", "-D", self._data, "-U", "admin", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
         # Whoever comes through the network needs a password; the socket is for whoever may enter the folder.
         (self._data / "pg_hba.conf").write_text("local all all trust\nhost all all all scram-sha-256\n")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = 5432  # a part of the socket's name, in a folder that no other server uses
 
     def start(self) -> None:
-        settings = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
-        log = self.folder / "log.txt"
-        try:
-            self._run("pg_ctl", "-D", self._data, "-l", log, "-w", "-o", settings, "start")
-        except NoPostgres as error:
-            raise NoPostgres(f"{error}\n{log.read_text() if log.exists() else ''}") from error
+        for tries_left in reversed(range(TRIES)):
+            if self._network:
+                self.port = _free_port()
+            listen = "127.0.0.1" if self._network else ""
+            settings = f"-p {self.port} -c listen_addresses='{listen}' -c unix_socket_directories={self.folder}"
+            log = self.folder / "log.txt"
+            try:
+                self._run(
+                    "pg_ctl", "-D", self._data, "-l", log, "-w", "-t", "600", "-o", f"{settings} -c fsync=off", "start"
+                )
+                return
+            except NoPostgres as error:
+                said = log.read_text() if log.exists() else ""
+                if "Address already in use" not in said or not tries_left:
+                    raise NoPostgres(f"{error}\n{said}") from error
+                log.unlink()
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
@@ -89,6 +103,13 @@ class PostgresServer:
         done = subprocess.run(argv, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise NoPostgres(f"{program} failed: {done.stdout[-2000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
 
 
 def _alive(pid: int) -> bool:

@@ -20,7 +20,7 @@ PASSWORD = "hush-9f2c"
 @pytest.fixture
 def own_server(postgres: PostgresServer) -> Iterator[PostgresServer]:
     """One that a test may kill. That another could be started says that this one can."""
-    server = PostgresServer()
+    server = PostgresServer(network=False)
     try:
         server.start()
         yield server

@@ -12,17 +12,18 @@ import pytest
 from seatrial.record import Owned, Ownership, owner_of
 
 HOLD = """
-import sys, time
+import sys
 from pathlib import Path
 from seatrial.record import Ownership
 ownership = Ownership.take(Path(sys.argv[1]))
 print("taken", flush=True)
-time.sleep(60)
+sys.stdin.read()  # until it is killed, or whoever started it is gone
 """
 
 
 def holder(folder: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    argv = [sys.executable, "-c", HOLD, str(folder)]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "taken\n"
     return process

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import sample
 import shapes
-from browser import CHROMIUM, chromium
+from browser import CHROMIUM, chromium, new_page
 
 from seatrial.report import write_reports
 from seatrial.report.results import read_results
@@ -50,13 +50,12 @@ def take(
 ) -> None:
     whole = options.pop("whole", "") == "yes"
     media = options.pop("media", "screen")
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **options)  # type: ignore[arg-type]
-    shown = context.new_page()
+    shown = new_page(browser, viewport={"width": size[0], "height": size[1]}, **options)  # type: ignore[arg-type]
     shown.goto(f"{page.as_uri()}{fragment}")
     shown.wait_for_selector("html[data-shown]")
     shown.emulate_media(media=media)  # type: ignore[arg-type]
     shown.screenshot(path=OUT / f"{name}.png", full_page=whole)
-    context.close()
+    shown.context.close()
     print(OUT / f"{name}.png")
 
 

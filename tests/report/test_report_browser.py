@@ -10,7 +10,7 @@ from unicodedata import normalize
 import pytest
 import sample
 import shapes
-from browser import CHROMIUM, chromium
+from browser import CHROMIUM, chromium, new_page
 
 from seatrial.job import Cause, CellResult, Exhibit, Finding, Hole, RunResults, Verdict
 from seatrial.report import write_reports
@@ -54,15 +54,14 @@ def page(browser: "Browser") -> "Iterator[Page]":
 
 
 def watched(browser: "Browser", options: dict[str, Any]) -> "Iterator[Page]":
-    context = browser.new_context(**options)
-    page = context.new_page()
+    page = new_page(browser, **options)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("request", lambda request: None if request.is_navigation_request() else wrong.append(request.url))
     page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
     yield page
-    context.close()
+    page.context.close()
     assert wrong == []
 
 
@@ -185,15 +184,14 @@ def test_cells_time_and_what_was_not_run_are_a_click_away(page: "Page", release:
 
 
 def test_the_overview_needs_no_script(browser: "Browser", release: Path) -> None:
-    context = browser.new_context(java_script_enabled=False, viewport={"width": 1400, "height": 900})
-    page = context.new_page()
+    page = new_page(browser, java_script_enabled=False, viewport={"width": 1400, "height": 900})
     page.goto((release / "report.html").as_uri())
     text = page.locator("main").inner_text()
     assert "35 of 299 cells need attention" in text
     assert shapes.DRIVER in text
     assert page.locator("#grids td.bad").count() == 35
     assert "need its script" in text
-    context.close()
+    page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -287,8 +285,7 @@ def test_pieces_that_are_fetched_are_the_same(browser: "Browser", release: Path)
     run = shapes.release()
     made = RunPage(run, release, fetched_from="/r/run/")
     cell = first_bad(run).hash
-    context = browser.new_context()
-    page = context.new_page()
+    page = new_page(browser)
     asked: list[str] = []
 
     def answer(route: Any) -> None:
@@ -301,7 +298,7 @@ def test_pieces_that_are_fetched_are_the_same(browser: "Browser", release: Path)
     page.wait_for_selector(f"html[data-shown='cell/{cell}']")
     assert asked == ["", f"cell/{cell}"]
     fetched = page.locator("#inspected").inner_text()
-    context.close()
+    page.context.close()
     for other in watched(browser, {}):
         opened(other, release, f"#cell/{cell}")
         assert inspected(other).removesuffix("copy").strip() == fetched.strip()

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from seatrial.report.terminal.live import REDRAWS_PER_SECOND, Board, Plain
 from seatrial.report.text import width
 
 PROGRAM = """
-import sys, time
+import sys
 sys.path.insert(0, sys.argv[1])
 import sample
 from seatrial.report.terminal.live import watching
@@ -27,15 +28,14 @@ with watching(run.cells, run.holes) as watch:
         watch.update(cell.id, "running", "import numpy")
         watch.update(cell.id, cell.verdict.value, "because of \\x1b[2J this")
     watch.update("", "interrupted", "once more to leave at once")
-    time.sleep(float(sys.argv[2]))
 print("rich" in sys.modules, file=sys.stderr)
 """
 
 
-def run_program(*, stdout: int, pause_s: float = 0.0) -> "subprocess.CompletedProcess[bytes]":
+def run_program(*, stdout: int) -> "subprocess.CompletedProcess[bytes]":
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
     return subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(Path(sample.__file__).parent), str(pause_s)],
+        [sys.executable, "-c", PROGRAM, str(Path(sample.__file__).parent)],
         stdout=stdout,
         stderr=subprocess.PIPE,
         env=environment | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30", "PYTHONUTF8": "1"},
@@ -50,7 +50,7 @@ def test_without_a_terminal_each_finished_cell_is_a_line_and_rich_is_not_importe
     assert len(lines) == 10
     assert lines[0].startswith("[1/9] passed generic[runtime=base,machine=small] ")
     assert lines[1].startswith("[2/9] failed generic[runtime=base,machine=large] ")
-    assert lines[1].endswith(" ms: because of this")
+    assert re.search(r" \d\S* m?s: because of this$", lines[1])
     assert lines[9] == "interrupted: once more to leave at once"
 
 
@@ -81,7 +81,8 @@ def test_without_a_terminal_silence_is_broken_by_how_far_the_run_is() -> None:
         with plain.shown():
             assert read.readline().startswith("[1/3] passed")
             line = read.readline()
-    assert line.startswith("[1/3] 0 s, 1 running, about 2.0 h left: " + second + " run train (0 s)")
+    expected = r"\[1/3\] \d+ s, 1 running, about 2\.0 h left: " + re.escape(second) + r" run train \(\d+ s\)"
+    assert re.match(expected, line)
 
 
 def test_on_a_terminal_it_says_why_cells_failed_and_how_long_the_rest_will_take() -> None:
@@ -96,7 +97,7 @@ def test_on_a_terminal_it_says_why_cells_failed_and_how_long_the_rest_will_take(
     assert "… 2 earlier failures" in text
     assert [f"reason {number}" in text for number in range(7)] == [False, False, *[True] * 5]
     assert f"✗ {ids[6]}  import torch: reason 6" in text
-    assert "7/12 done  0 s  about 2.5 h left" in text
+    assert re.search(r"7/12 done  \d+ s  about 2\.5 h left", text)
 
 
 def test_what_is_read_again_changes_nothing() -> None:
@@ -122,7 +123,7 @@ def test_on_a_terminal_what_a_cell_waited_for_is_not_shown_any_more_when_it_runs
 
 def test_on_a_terminal_the_matrix_is_drawn_and_taken_away_again() -> None:
     own, theirs = pty.openpty()
-    done = run_program(stdout=theirs, pause_s=0.7)
+    done = run_program(stdout=theirs)
     os.close(theirs)
     seen = b""
     while True:
@@ -159,7 +160,7 @@ def test_it_is_drawn_no_more_than_twice_a_second_however_much_changes(tmp_path: 
     own, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as out, board.shown(out):
         os.set_blocking(own, False)
-        while board.drawn < 3 and time.monotonic() - began_s < 200:
+        while board.drawn < 3:
             for cell in run.cells[:50]:
                 board.update(cell.id, "running", "x")
                 board.update(cell.id, cell.verdict.value)

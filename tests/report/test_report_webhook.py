@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,10 +113,10 @@ def test_it_is_tried_again_within_bounds_and_no_redirect_is_followed(
 
 
 def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
-    with Receiver(200).listening() as receiver:
-        url = receiver.url
-    with pytest.raises(NotNotified) as raised:
-        notify(url.replace("http://", "http://user:pa55word@"), results(), SECRET, ())
+    with socket.socket() as closed, pytest.raises(NotNotified) as raised:
+        closed.bind(("127.0.0.1", 0))  # and does not listen: no other process can take its port
+        url = f"http://user:pa55word@127.0.0.1:{closed.getsockname()[1]}/hooks/s3cr3t-path?token=t0ken"
+        notify(url, results(), SECRET, ())
     assert str(raised.value).startswith("http://127.0.0.1 was not notified: ")
     for secret in ("s3cr3t", "t0ken", "pa55word", SECRET):
         assert secret not in str(raised.value)

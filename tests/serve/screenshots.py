@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from report.browser import CHROMIUM, chromium
+from report.browser import CHROMIUM, chromium, new_page
 from serve.test_serve_browser import addresses, fill, served
 
 OUT = Path(__file__).parents[2] / "runs" / "screenshots"
@@ -24,14 +24,13 @@ def main() -> None:
         with served(runs) as address, chromium() as browser:
             for scheme in ("light", "dark"):
                 for size, (width, height) in SIZES.items():
-                    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-                    page = context.new_page()
+                    page = new_page(browser, viewport={"width": width, "height": height}, color_scheme=scheme)
                     for path in addresses():
                         page.goto(f"{address}{path}", wait_until="domcontentloaded")
                         name = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")[:40] or "home"
                         page.screenshot(path=OUT / f"dashboard-{name}-{scheme}{size}.png")
                         print(OUT / f"dashboard-{name}-{scheme}{size}.png")
-                    context.close()
+                    page.context.close()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from report.browser import CHROMIUM, chromium
+from report.browser import CHROMIUM, chromium, new_page
 from seatrial.job import CellResult, Verdict
 from seatrial.record import Ownership, RunFolder
 from seatrial.record.history import open_history
@@ -97,15 +97,14 @@ def browser(site: Site) -> "Iterator[Browser]":
 
 def watched(browser: "Browser", site: Site, **options: Any) -> "Iterator[Page]":
     """A script that fails, a dialog, or a request to anybody else fails the test."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
-    page = context.new_page()
+    page = new_page(browser, viewport={"width": 1400, "height": 900}, **options)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("request", lambda asked: None if asked.url.startswith(site.address) else wrong.append(asked.url))
     page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
     yield page
-    context.close()
+    page.context.close()
     assert wrong == []
 
 
@@ -136,8 +135,7 @@ def test_no_page_keeps_anybody_out(browser: "Browser", site: Site) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     found = []
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, bypass_csp=True)
-    page = context.new_page()
+    page = new_page(browser, viewport={"width": 1400, "height": 900}, bypass_csp=True)
     for path in addresses()[:OURS]:
         page.emulate_media(color_scheme="light")
         page.goto(f"{site.address}{path}", wait_until="domcontentloaded")
@@ -149,7 +147,7 @@ def test_no_page_keeps_anybody_out(browser: "Browser", site: Site) -> None:
             if one["impact"] in SERIOUS:
                 node = one["nodes"][0]
                 found.append(f"{path} {one['id']}: {node['html'][:160]} {node.get('failureSummary', '')[:200]}")
-    context.close()
+    page.context.close()
     assert found == []
 
 
@@ -198,8 +196,7 @@ def test_a_mark_of_a_strip_leads_to_that_cell_in_that_run(page: "Page", site: Si
 def test_pages_as_files_work_without_a_server(browser: "Browser", site: Site, tmp_path: Path) -> None:
     argv = [SEATRIAL, "serve", "--runs", site.runs, "--public", tmp_path / "site"]
     subprocess.run(argv, check=True, capture_output=True)
-    context = browser.new_context()
-    page = context.new_page()
+    page = new_page(browser)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -209,5 +206,5 @@ def test_pages_as_files_work_without_a_server(browser: "Browser", site: Site, tm
     page.locator("a:text-is('nightly-7')").first.click()
     page.wait_for_selector("html[data-shown='cell/0000000c']")
     assert "CUDA out of memory" in page.locator("#inspected").inner_text()
-    context.close()
+    page.context.close()
     assert wrong == []

@@ -38,12 +38,12 @@ def test_it_serves_until_it_is_told_to_end(filled: Path, number: signal.Signals)
             line = process.stdout.readline()
             found = re.search(r"http://127\.0\.0\.1:\d+/", line)
             assert found, line
-            with urllib.request.urlopen(found[0], timeout=60) as answer:
+            with urllib.request.urlopen(found[0], timeout=600) as answer:
                 assert b"nightly-2" in answer.read()
-            following = urllib.request.urlopen(f"{found[0]}events", timeout=60)
+            following = urllib.request.urlopen(f"{found[0]}events", timeout=600)
             assert following.readline().startswith(b"id: ")
             process.send_signal(number)
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=600)
             following.close()
         finally:
             process.kill()
@@ -55,7 +55,7 @@ def test_a_port_that_is_in_use_is_an_error_with_advice(filled: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         argv = [SEATRIAL, "serve", "--port", str(port), "--runs", filled]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert f"port {port} on 127.0.0.1 is in use" in done.stderr
     assert "Traceback" not in done.stderr
