@@ -1,27 +1,16 @@
 """A PostgreSQL server for all tests of a worker, and the two places that a history can be at."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import NoPostgres, PostgresServer
+
+from record.postgres_server import PostgresServer, postgres
+
+__all__ = ["postgres"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "postgres: needs a PostgreSQL server (Debian: postgresql)")
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    try:
-        server = PostgresServer()
-    except NoPostgres as error:
-        pytest.skip(str(error))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -10,8 +10,10 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 OWNER = "postgres"  # the server refuses to be root
 TRIES = 5  # ports that another process may take before the server does
@@ -137,3 +139,16 @@ def _as_owner() -> Sequence[str]:
     if not shutil.which("setpriv"):
         raise NoPostgres("there is no setpriv to run the server as another user")
     return ("setpriv", f"--reuid={OWNER}", f"--regid={OWNER}", "--init-groups", "--reset-env")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    try:
+        server = PostgresServer()
+    except NoPostgres as error:
+        pytest.skip(str(error))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()

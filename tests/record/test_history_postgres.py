@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from past import run, timed
-from postgres_server import PostgresServer
 
+from record.postgres_server import PostgresServer
 from seatrial.record.history import HistoryError, open_history
 
 pytestmark = pytest.mark.postgres

@@ -11,13 +11,14 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.fixtures import cluster
+from record.postgres_server import PostgresServer, postgres
 from scale.runai_cluster import project_of
 from scale.scale_world import ScaleWorld, wait_for
 from seatrial.report.runai.table import read_folder
 from seatrial.report.runai.times import DONE
 from world import World
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "postgres"]
 pytestmark = pytest.mark.timeout(1200)
 TEMPLATES = Path(__file__).parent / "runai"
 
@@ -116,6 +117,26 @@ def test_who_was_given_room_by_an_eviction_has_its_time(runai: RunaiWorld) -> No
     wait_for(lambda: runai.sample("-t", "interactive", "-o", "two")[0]["podSchedulingDecision"] == "scheduled")
     assert "First Eviction from Pod Group Creation (1)" in runai.scale("plot", "--plot", "detailed", "-o", "two")
     assert runai.sample()[0]["firstEvictionTimestamp"] is None  # it was evicted, for another
+
+
+@pytest.mark.postgres
+def test_when_the_control_plane_knew_of_a_job_is_sampled_and_plotted(
+    runai: RunaiWorld, postgres: PostgresServer
+) -> None:
+    runai.submit("-n", "2")
+    first, second = [one["jobName"] for one in runai.read("submitted.json")]
+    columns = "name text, project text, kind text, exists_in_cluster boolean, cluster_uuid uuid, time_created bigint"
+    row = f"'{first}', '{runai.project}', 'RunaiJob', true, NULL, 3786912000123"  # after the pod group is there
+    database = postgres.database()
+    name = database.partition("@/")[2].partition("?")[0]
+    postgres.sql(f"CREATE TABLE jobs ({columns}); INSERT INTO jobs VALUES ({row})", name)
+    runai.sample_until_decided()
+    assert "1 are known to the control plane, 1 are not" in runai.scale(
+        "sample", "-p", runai.project, "--backend", database
+    )
+    known = {one["jobName"]: one["backendJobCreatedTimestamp"] for one in runai.read("sampled.json")}
+    assert known == {first: "2090-01-01T00:00:00.123+00:00", second: None}
+    assert "Backend Job Creation from Pod Group Creation (1)" in runai.scale("plot", "--plot", "detailed")
 
 
 def test_what_the_server_refuses_is_in_the_file_with_the_reason(runai: RunaiWorld) -> None:

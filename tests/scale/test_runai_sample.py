@@ -48,6 +48,13 @@ def test_a_workload_that_got_nothing_yet_is_there() -> None:
     )
 
 
+def test_what_the_control_plane_knows_is_joined_by_name_and_nothing_is_put_in_its_place() -> None:
+    empty: dict[str, Any] = {name: [] for name in ("jobs", "pods", "groups", "events")}
+    seen = {**empty, "workloads": [workload("j-1"), workload("j-2")], "at": AT.format(59), "backend": {"j-2": "then"}}
+    found = [one.backend_job_created_timestamp for one in sampled(msgspec.convert(seen, Seen))]
+    assert found == [None, "then"]
+
+
 def test_the_times_of_all_its_objects_are_joined_and_foreign_pods_are_nobodys() -> None:
     found = sample(
         workloads=[workload("j-1")],

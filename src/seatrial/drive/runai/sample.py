@@ -40,10 +40,11 @@ class Seen(msgspec.Struct, frozen=True):
     groups: list[Object]
     events: list[Happened]
     at: str  # by the server's clock
+    backend: Mapping[str, str] = {}  # when the control plane knew of each job, by its name
     remarks: tuple[str, ...] = ()  # what could not be read, and what follows
 
 
-async def look(client: Kubernetes, workload_type: str, events: bool = True) -> Seen:
+async def look(client: Kubernetes, workload_type: str, events: bool, backend: Mapping[str, str]) -> Seen:
     """Raises KubernetesError for what no sample can be without."""
     remarks = []
     workloads = await client.discovery.of_kind(WORKLOAD_API, WORKLOAD_KINDS[workload_type])
@@ -65,6 +66,7 @@ async def look(client: Kubernetes, workload_type: str, events: bool = True) -> S
         [one async for one in client.list(groups)] if groups else [],
         happened,
         datetime.fromtimestamp(at_s, UTC).isoformat(),
+        backend,
         tuple(remarks),
     )
 
@@ -106,6 +108,7 @@ def sampled(seen: Seen) -> list[SampledWorkload]:
                 first_eviction_timestamp=happened.evictions.get(name),
                 first_pvc_bind_request_timestamp=happened.requested.get(name),
                 first_pvc_bind_timestamp=happened.bound.get(name),
+                backend_job_created_timestamp=seen.backend.get(name),
                 pod_scheduling_decision=decision,
                 sampled_timestamp=seen.at,
             )
