@@ -1,4 +1,5 @@
-"""The history on a PostgreSQL server: every way in which a server can refuse or go, and no password told."""
+"""The history on a PostgreSQL server: every way in which a server can refuse or go, no password in any message, and how
+one of an older version is taken over."""
 
 import os
 import subprocess
@@ -11,6 +12,8 @@ from past import run, timed
 
 from record.postgres_server import PostgresServer
 from seatrial.record.history import HistoryError, open_history
+from seatrial.record.history.keeping import cell_number, series_id
+from seatrial.record.history.schema import VERSION
 
 pytestmark = pytest.mark.postgres
 
@@ -177,3 +180,129 @@ def test_the_commands_take_a_url_from_the_environment(postgres: PostgresServer, 
         "history", "mark", "r1", "--regression", "--reason", "x", "--benchmark", "t[n=a]"
     )
     assert [point.mark for point in open_history(url).series()[0].points] == ["", "regression", ""]
+
+
+# As the first Seatrial that kept a history on a server wrote it, which was version 2: two runs of a cell and one of its
+# repeats, figures of them, and what somebody said of a run.
+VERSION_2 = """
+CREATE SCHEMA seatrial;
+SET search_path = seatrial;
+CREATE TABLE version (number INTEGER PRIMARY KEY);
+INSERT INTO version VALUES (1), (2);
+CREATE TABLE runs (
+    run TEXT PRIMARY KEY, suite TEXT NOT NULL, suite_path TEXT NOT NULL, verdict TEXT NOT NULL,
+    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION NOT NULL, interrupted INTEGER NOT NULL,
+    seatrial TEXT NOT NULL, "commit" TEXT NOT NULL
+);
+CREATE INDEX runs_by_time ON runs (started_s);
+CREATE TABLE cells (
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, id TEXT NOT NULL,
+    trial TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, flaky INTEGER NOT NULL, why TEXT NOT NULL,
+    benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL, host TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (run, hash)
+);
+CREATE INDEX cells_by_hash ON cells (hash, run);
+CREATE TABLE attempts (
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL, number INTEGER NOT NULL,
+    target TEXT NOT NULL, machine TEXT NOT NULL, host TEXT NOT NULL, verdict TEXT NOT NULL, outcome TEXT NOT NULL,
+    started_s DOUBLE PRECISION NOT NULL, seconds DOUBLE PRECISION,
+    PRIMARY KEY (run, hash, number)
+);
+CREATE INDEX attempts_that_passed ON attempts (hash, started_s DESC, seconds)
+    WHERE verdict IN ('passed', 'xfail') AND seconds IS NOT NULL;
+CREATE TABLE series (
+    id BIGINT PRIMARY KEY, trial TEXT NOT NULL, benchmark TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    metric TEXT NOT NULL, unit TEXT NOT NULL, better TEXT NOT NULL
+);
+CREATE INDEX series_of_trial ON series (trial);
+CREATE INDEX series_of_benchmark ON series (benchmark);
+CREATE TABLE points (
+    series BIGINT NOT NULL, at_s DOUBLE PRECISION NOT NULL,
+    run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE, hash TEXT NOT NULL,
+    value DOUBLE PRECISION NOT NULL, verdict TEXT NOT NULL, host TEXT NOT NULL, id TEXT NOT NULL, source TEXT NOT NULL,
+    PRIMARY KEY (series, at_s, run, hash)
+);
+CREATE INDEX points_of_run ON points (run);
+CREATE TABLE marks (
+    run TEXT NOT NULL, benchmark TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, word TEXT NOT NULL,
+    reason TEXT NOT NULL, said_by TEXT NOT NULL,
+    PRIMARY KEY (run, benchmark, at_s)
+);
+CREATE INDEX cells_with_alarm ON cells (at_s) WHERE verdict IN ('slower', 'faster');
+CREATE INDEX cells_of_trial ON cells (trial, run);
+INSERT INTO runs VALUES ('r1', 'nightly', 'suite.yaml', 'passed', 100.0, 9.0, 0, '0.1.0', 'c0ffee'),
+    ('r2', 'nightly', 'suite.yaml', 'failed', 200.0, 9.5, 1, '0.1.0', '');
+INSERT INTO cells VALUES
+    ('r1', 'aa', 'works[n=1,repeat=1]', 'works', 'runtime', 'passed', 0, '', 'works[n=1]', '', 'node-1', 101.0),
+    ('r1', 'ab', 'works[n=1,repeat=2]', 'works', 'runtime', 'passed', 1, '', 'works[n=1]', '', 'node-2', 102.0),
+    ('r2', 'aa', 'works[n=1,repeat=1]', 'works', 'runtime', 'failed', 0, 'because', 'works[n=1]', '', 'node-1', 201.0);
+INSERT INTO attempts VALUES ('r1', 'aa', 1, 'here', 'small', 'node-1', 'passed', 'exited', 101.0, 4.0),
+    ('r1', 'ab', 1, 'here', 'small', 'node-1', 'infra', 'lost', 101.5, NULL),
+    ('r1', 'ab', 2, 'here', 'small', 'node-2', 'passed', 'exited', 102.0, 6.0),
+    ('r2', 'aa', 1, 'here', 'small', 'node-1', 'failed', 'exited', 201.0, 5.0);
+INSERT INTO series VALUES (%(series)s, 'works', 'works[n=1]', '', 'peak', 'MiB', '');
+INSERT INTO points VALUES
+    (%(series)s, 101.0, 'r1', 'aa', 12.0, 'passed', 'node-1', 'works[n=1,repeat=1]', 'log'),
+    (%(series)s, 102.0, 'r1', 'ab', 13.0, 'passed', 'node-2', 'works[n=1,repeat=2]', 'log'),
+    (%(series)s, 201.0, 'r2', 'aa', 14.0, 'failed', 'node-1', 'works[n=1,repeat=1]', 'log');
+INSERT INTO marks VALUES ('r2', 'works[n=1]', 300.0, 'regression', 'a worse driver', 'ann');
+"""
+ADD = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from past import *\n"
+    "from seatrial.record.history import open_history, schema\n"
+    "new = cell('aa', 1.0, id='works[n=1,repeat=1]', trial='works', started_s=400.0,\n"
+    "           metrics={'peak': {'value': 15, 'unit': 'MiB'}})\n"
+)
+
+
+@pytest.fixture
+def of_version_2(postgres: PostgresServer) -> str:
+    """The URL of a history that was filled by that version."""
+    url = postgres.database()
+    postgres.sql(VERSION_2.replace("%(series)s", str(series_id("works[n=1]", "", "peak", "MiB"))), database_of(url))
+    return url
+
+
+def test_a_history_of_version_2_is_taken_over_without_loss(postgres: PostgresServer, of_version_2: str) -> None:
+    history = open_history(of_version_2)
+    assert history.durations() == {"aa": 4.0, "ab": 6.0}
+    (peak,) = history.series(trial="works")
+    assert (peak.benchmark, peak.metric, peak.unit, peak.values) == ("works[n=1]", "peak", "MiB", [12.0, 13.0, 14.0])
+    assert [(point.run, point.verdict, point.host, point.mark) for point in peak.points] == [
+        ("r1", "passed", "node-1", ""),
+        ("r1", "passed", "node-2", ""),
+        ("r2", "failed", "node-1", "regression"),
+    ]
+    assert [(one.run, one.verdict, one.commit) for one in history.runs()] == [
+        ("r1", "passed", "c0ffee"),
+        ("r2", "failed", ""),
+    ]
+    assert [(one.run, one.metric, one.reason) for one in history.marks()] == [("r2", "", "a worse driver")]
+    through_time = history.past_cells("nightly", "works[n=1,repeat=1]", 9)
+    assert [(one.run, one.verdict, one.why) for one in through_time] == [
+        ("r1", "passed", ""),
+        ("r2", "failed", "because"),
+    ]
+    name = database_of(of_version_2)
+    assert postgres.sql("SELECT max(number) FROM seatrial.version", name) == [(VERSION,)]
+    numbers = postgres.sql("SELECT DISTINCT cell FROM seatrial.cells", name)
+    assert numbers == [(cell_number("nightly", "works[n=1]"),)]
+
+
+def test_several_processes_take_over_a_history_of_version_2_at_once(of_version_2: str) -> None:
+    add = ADD + "open_history(sys.argv[2]).add(run(sys.argv[3], new))"
+    argv = [sys.executable, "-c", add, str(Path(__file__).parent), of_version_2]
+    added = [subprocess.Popen([*argv, f"n{number}"]) for number in range(3)]
+    assert [one.wait() for one in added] == [0, 0, 0]
+    assert open_history(of_version_2).series(metric="peak")[0].values == [12.0, 13.0, 14.0, 15.0, 15.0, 15.0]
+    assert len(open_history(of_version_2).runs()) == 5
+
+
+def test_a_migration_killed_in_the_middle_starts_again(postgres: PostgresServer, of_version_2: str) -> None:
+    die = (
+        ADD + "import os; schema.cell_number = lambda *parts: os.kill(os.getpid(), 9)\nopen_history(sys.argv[2]).runs()"
+    )
+    argv = [sys.executable, "-c", die, str(Path(__file__).parent), of_version_2]
+    assert subprocess.run(argv).returncode == -9
+    assert postgres.sql("SELECT max(number) FROM seatrial.version", database_of(of_version_2)) == [(2,)]
+    assert open_history(of_version_2).series(metric="peak")[0].values == [12.0, 13.0, 14.0]
