@@ -44,6 +44,8 @@ def test_a_cell_is_followed_by_its_id_although_its_hash_changes(place: str) -> N
     assert [one.why for one in history.past_cells("suite", "bbbbbbbb", last=2)] == ["night 2", "night 3"]
     assert [one.run for one in history.past_cells("weekly", "bbbbbbbb", last=9)] == ["weekly-0"], "of this suite alone"
     assert history.past_cells("suite", "00000000", last=1) == []
+    assert history.past_cells("suite", "t[n=a]", 2, before="nightly-3") == by_hash[1:3]
+    assert [one.run for one in history.suite_runs("suite", 9, before="nightly-2")] == ["nightly-0", "nightly-1"]
 
 
 def test_a_run_is_known_by_its_name(place: str) -> None:

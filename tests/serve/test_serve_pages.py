@@ -1,6 +1,7 @@
 """The pages of the dashboard over real HTTP: each shows what it is for, and damage of one run is the damage of one."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from seatrial.job import Verdict
 from seatrial.record.history import open_history
 from seatrial.web.links import slug
-from serve.conftest import Client, cell_result, finished_run, results, serving, write_journal, write_plan
+from serve.conftest import Client, cell_result, finished_run, results, serving, write_journal, write_plan, write_results
 
 
 async def test_the_first_page_shows_suites_and_runs(client: Client) -> None:
@@ -168,7 +169,42 @@ async def test_ten_thousand_runs_are_listed_without_reading_them_all(runs: Path)
         page = await client.get("/")
         assert "and 9,951 older" in page.text
         assert len(page.text) < 200_000
+        second = await client.get(f"/{older(page.text)}")
+        assert "and 9,901 older" in second.text
         assert (await client.get("/r/nightly-1")).status == 200
+
+
+def older(page: str) -> str:
+    """Where the link to what is older leads; empty without one."""
+    found = re.search(r'rel="next" href="([^"]+)"', page)
+    return found[1] if found else ""
+
+
+@pytest.mark.parametrize(("path", "pages"), [("/", 3), ("/s/nightly", 4), ("/c/nightly/00000001", 2)])
+async def test_every_run_of_a_long_list_is_on_one_of_its_pages(runs: Path, path: str, pages: int) -> None:
+    found = [results(f"nightly-{number:03}", [cell_result("train", 1)], 1e9 + number) for number in range(130)]
+    open_history(runs / "history.db").add(*found)
+    for number, one in enumerate(found):
+        folder = write_plan(runs, one.run, one.cells)
+        write_results(folder, one)
+        os.utime(folder.plan, (1e9 + number, 1e9 + number))
+    async with serving(runs) as client:
+        made, query = [], ""
+        while query or not made:
+            page = await client.get(path + query)
+            assert page.status == 200
+            listed = page.text.partition("Last runs")[2] if path == "/" and not made else page.text
+            made.append(set(re.findall(r'href="(?:\.\./)*r/(nightly-\d+)', listed)))
+            query = older(page.text)
+        assert len(made) == pages
+        assert sum(len(one) for one in made) == 130
+        assert set().union(*made) == {one.run for one in found}
+        assert "data-live" not in page.text
+        assert ">The newest</a>" in page.text
+        for before in ("nightly-000", "no-such-run", "%00", "%22%3E%3Cscript%3E"):
+            answer = await client.get(f"{path}?before={before}")
+            assert answer.status == 404
+            assert "<script>" not in answer.text.partition("<main")[2]
 
 
 async def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:

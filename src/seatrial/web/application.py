@@ -105,7 +105,8 @@ class Dashboard:
     def _page(self, make: Callable[..., Page]) -> Handler:
         async def handler(request: web.Request) -> web.StreamResponse:
             loop = asyncio.get_running_loop()
-            made = await loop.run_in_executor(self._pool, partial(make, self._site, **request.match_info))
+            options = {"before": request.query.get("before", "")} if make in _PAGED else {}
+            made = await loop.run_in_executor(self._pool, partial(make, self._site, **request.match_info, **options))
             return _response(made)
 
         return handler
@@ -134,6 +135,7 @@ class Dashboard:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
+_PAGED = (pages.home, pages.suite, pages.cell)  # those that list runs, the newest first
 _REASONS = {404: "There is no such page here.", 405: "The dashboard only shows: nothing here can be changed."}
 
 

@@ -28,7 +28,8 @@ class RunList:
 
     now: list[RunOverview]
     past: list[RunOverview]
-    there: int  # in all
+    oldest: str  # the last of `past`
+    older: int  # than that
 
 
 @dataclass
@@ -38,18 +39,23 @@ class Catalogue:
     _followed: dict[str, Followed] = field(default_factory=dict)  # runs that are not over
     _lock: Lock = field(default_factory=Lock)  # pages are made in threads
 
-    def list(self, most: int = MOST_SHOWN) -> RunList:
-        """It reads files: not for an event loop. A folder that is being removed is left out."""
+    def list(self, before: str = "") -> RunList:
+        """Of those that are over, the newest that are older than the run `before`; none where there is no such run.
+
+        It reads files: not for an event loop. A folder that is being removed is left out."""
         with self._lock:
             self._scan()
             ordered = sorted(self._known.items(), key=lambda item: (-item[1].began_ns, item[0]))
             open_ = [one for one in ordered if not one[1].over][:MOST_OPEN]
-            over = [one for one in ordered if one[1].over][:most]
+            all_over = [one for one in ordered if one[1].over]
+            names = [name for name, _ in all_over]
+            start = 0 if not before else names.index(before) + 1 if before in names else len(names)
+            over = all_over[start : start + MOST_SHOWN]
             found = [one for name, known in (*open_, *over) if (one := self._overview(name, known))]
             now = [one for one in found if one.state in (RunState.RUNNING, RunState.UNFINISHED)]
             past = [one for one in found if one.state not in (RunState.RUNNING, RunState.UNFINISHED)]
             past.sort(key=lambda one: -one.started_s)
-            return RunList(now, past[:most], len(ordered))
+            return RunList(now, past, over[-1][0] if over else "", len(all_over) - start - len(over))
 
     def _scan(self) -> None:
         there: dict[str, int] = {}

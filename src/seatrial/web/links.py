@@ -46,6 +46,10 @@ class Links:
     def home(self) -> str:
         return f"{self.top}index{self.ending}" if self.ending else self.top or "./"
 
+    def older(self, run: str) -> str:
+        """The same page, of what is older than that run. Only a server can answer."""
+        return f"?before={address(run)}"
+
     def asset(self, name: str) -> str:
         return f"{self.top}assets/{name}"
 

@@ -137,9 +137,9 @@ class History:
         """Every suite with its `last` runs; the one that ran last comes first."""
         return self._database.read(lambda session: by_suite.suites(session, last), [])
 
-    def suite_runs(self, suite: str, last: int) -> list[SuiteRun]:
-        """The `last` runs of a suite, oldest first."""
-        return self._database.read(lambda session: by_suite.suite_runs(session, text(suite), last), [])
+    def suite_runs(self, suite: str, last: int, before: str = "") -> list[SuiteRun]:
+        """The `last` runs of a suite, oldest first; of those that are older than the run `before`."""
+        return self._database.read(lambda session: by_suite.suite_runs(session, text(suite), last, key(before)), [])
 
     def run(self, run: str) -> SuiteRun | None:
         return self._database.read(lambda session: by_suite.one_run(session, key(run)), None)
@@ -152,12 +152,13 @@ class History:
         """What the cells of a run came to and why, in the order of their ids."""
         return self._database.read(lambda session: by_suite.run_cells(session, key(run), most), [])
 
-    def past_cells(self, suite: str, cell: str, last: int) -> list[PastCell]:
-        """The `last` runs of a cell of a suite, named by its id or the hash that it once had, oldest first."""
+    def past_cells(self, suite: str, cell: str, last: int, before: str = "") -> list[PastCell]:
+        """The `last` runs of a cell of a suite, named by its id or the hash that it once had, oldest first; of those
+        that are older than the run `before`."""
 
         def read(session: Session) -> list[PastCell]:
             id_ = by_suite.cell_id(session, text(suite), key(cell)) or key(cell)
-            return by_suite.past_cells(session, text(suite), id_, last)
+            return by_suite.past_cells(session, text(suite), id_, last, key(before))
 
         return self._database.read(read, [])
 

@@ -1,6 +1,7 @@
 """What the history is asked about suites: their newest runs, and what each cell came to in them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,16 +16,17 @@ SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM (
 """
 
 _OF_SUITE = """
-SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs WHERE suite = ?
+SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs WHERE suite = ?%s
 ORDER BY started_s DESC, run DESC LIMIT ?
 """
+_BEFORE = " AND (runs.started_s, runs.run) < (SELECT started_s, run FROM runs WHERE run = ?)"
 
 _WHY = "CASE WHEN cells.headline <> '' THEN cells.headline ELSE cells.why END"
 _CELL = f"cells.run, runs.started_s, cells.hash, cells.id, cells.verdict, cells.flaky, {_WHY}, cells.host"
 _ONE_RUN = 'SELECT suite, run, verdict, started_s, seconds, "commit", suite_path FROM runs WHERE run = ?'
 _OF_CELL = f"""
 SELECT {_CELL}, runs."commit", cells.trial, cells.benchmark FROM cells JOIN runs ON runs.run = cells.run
-WHERE cells.id = ? AND runs.suite = ? ORDER BY runs.started_s DESC, cells.run DESC LIMIT ?
+WHERE cells.id = ? AND runs.suite = ?%s ORDER BY runs.started_s DESC, cells.run DESC LIMIT ?
 """
 
 
@@ -82,9 +84,13 @@ def suites(session: Session, last: int) -> list[SuiteRow]:
     return sorted(found, key=lambda one: (-one.recent[-1].at_s, one.suite))
 
 
-def suite_runs(session: Session, suite: str, last: int) -> list[SuiteRun]:
+def suite_runs(session: Session, suite: str, last: int, before: str) -> list[SuiteRun]:
     """Oldest first."""
-    return [SuiteRun(*row) for row in reversed(session.execute(_OF_SUITE, (suite, last)))]
+    return [SuiteRun(*row) for row in reversed(_newest(session, _OF_SUITE, (suite,), last, before))]
+
+
+def _newest(session: Session, sql: str, values: tuple[str, ...], last: int, before: str) -> list[tuple[Any, ...]]:
+    return session.execute(sql % (_BEFORE if before else ""), (*values, *([before] if before else []), last))
 
 
 def one_run(session: Session, run: str) -> SuiteRun | None:
@@ -112,12 +118,9 @@ def cell_id(session: Session, suite: str, hash_: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def past_cells(session: Session, suite: str, id_: str, last: int) -> list[PastCell]:
+def past_cells(session: Session, suite: str, id_: str, last: int, before: str) -> list[PastCell]:
     """Runs of one cell, oldest first."""
-    return [
-        PastCell(run, at_s, hash_, of, verdict, bool(flaky), *rest)
-        for run, at_s, hash_, of, verdict, flaky, *rest in reversed(session.execute(_OF_CELL, (id_, suite, last)))
-    ]
+    return [_past_cell(*row) for row in reversed(_newest(session, _OF_CELL, (id_, suite), last, before))]
 
 
 def run_cells(session: Session, run: str, most: int) -> list[PastCell]:
@@ -126,7 +129,8 @@ def run_cells(session: Session, run: str, most: int) -> list[PastCell]:
         " WHERE cells.run = ? ORDER BY cells.id LIMIT ?",
         (run, most),
     )
-    return [
-        PastCell(of, at_s, hash_, id_, verdict, bool(flaky), *rest)
-        for of, at_s, hash_, id_, verdict, flaky, *rest in rows
-    ]
+    return [_past_cell(*row) for row in rows]
+
+
+def _past_cell(run: str, at_s: float, hash_: str, id_: str, verdict: str, flaky: int, *rest: str) -> PastCell:
+    return PastCell(run, at_s, hash_, id_, verdict, bool(flaky), *rest)

@@ -19,11 +19,13 @@ MOST_FIGURES = 12
 POINTS = 120  # of a figure
 
 
-def cell(site: Site, suite: str, name: str) -> Page:
+def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
     suite = known_suite(site, suite)
-    past = site.history.past_cells(suite, name, MOST_RUNS)
-    if not past:
-        raise NotThere(f"The history has no cell {name[:200]!r} in the suite {suite!r}.")
+    found = site.history.past_cells(suite, name, MOST_RUNS + 1, before)
+    if not found:
+        older = f" in a run that is older than {before[:200]!r}" if before else ""
+        raise NotThere(f"The history has no cell {name[:200]!r} in the suite {suite!r}{older}.")
+    past = found[-MOST_RUNS:]
     newest = past[-1]
     names = [one for one in site.history.names(newest.trial) if one.benchmark == newest.benchmark]
     run = site.history.run(newest.run)
@@ -35,6 +37,8 @@ def cell(site: Site, suite: str, name: str) -> Page:
         cell=newest,
         imported=suite == IMPORTED,
         past=past[::-1],
+        before=before,
+        older=len(found) > len(past),
         bad=sum(not Verdict(one.verdict).good for one in past),
         flaky=sum(one.flaky for one in past),
         figures=_lines(site, judged[:MOST_FIGURES]),

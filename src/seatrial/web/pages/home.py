@@ -6,6 +6,7 @@ from seatrial.job import CELLS_WORST_FIRST
 from seatrial.record import RunOverview, RunState
 from seatrial.record.history import HistoryError, SuiteRow, SuiteRun
 from seatrial.report.text import duration_text, one_line
+from seatrial.web.confine import NotThere
 from seatrial.web.links import Links
 from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, nights
 from seatrial.web.render import Page, page, part
@@ -38,9 +39,14 @@ class SuiteLine:
         return self.recent[-1]
 
 
-def home(site: Site) -> Page:
+def home(site: Site, before: str = "") -> Page:
+    """Of runs that are over those that are older than `before`, then alone. Raises NotThere."""
     links = Links(0, site.ending)
-    found, wrong = site.catalogue.list(), ""
+    found, wrong = site.catalogue.list(before), ""
+    if before:
+        if not found.past:
+            raise NotThere(f"There is no run here that is older than {before[:200]!r}.")
+        return page("older_runs.html.j2", links, before=before, past=[_line(one) for one in found.past], found=found)
     suites: list[SuiteLine] = []
     try:
         suites = [_suite(site, one) for one in site.history.suites(SHOWN)]
@@ -52,7 +58,7 @@ def home(site: Site) -> Page:
         wrong=wrong,
         now=[_line(one) for one in found.now],
         past=[_line(one) for one in found.past],
-        there=found.there - len(found.now),
+        found=found,
         suites=suites,
         most=SHOWN,
         place=str(site.runs.name) if links.live else "",
@@ -65,7 +71,7 @@ def home_parts(site: Site) -> dict[str, str]:
     now, past = [_line(one) for one in found.now], [_line(one) for one in found.past]
     return {
         "now": part("home_parts.html.j2", "now_part", links, now),
-        "past": part("home_parts.html.j2", "past_part", links, past, found.there - len(found.now)),
+        "past": part("home_parts.html.j2", "past_part", links, past, found),
     }
 
 

@@ -30,10 +30,12 @@ class CellRow:
     bad: bool  # when it last ran
 
 
-def suite(site: Site, name: str) -> Page:
+def suite(site: Site, name: str, before: str = "") -> Page:
     name = known_suite(site, name)
-    found = suite_runs(site, name)
-    rows, runs = strip_rows(site, name, found)
+    found = suite_runs(site, name, before)
+    if before and not found:
+        raise NotThere(f"The suite {name!r} has no run that is older than {before[:200]!r}.")
+    rows, runs = strip_rows(site, name, found[-RUNS_SHOWN:])
     troubled = [row for row in rows if row.share]
     shown = [*troubled, *(row for row in rows if not row.share)][:MOST_ROWS]
     return page(
@@ -47,7 +49,8 @@ def suite(site: Site, name: str) -> Page:
         troubled=len(troubled),
         bad=sum(row.bad for row in rows),
         left_out=len(rows) - len(shown),
-        earlier=len(found) - len(runs),
+        before=before,
+        older=len(found) > len(runs),
     )
 
 
@@ -60,10 +63,12 @@ def known_suite(site: Site, name: str) -> str:
     raise NotThere(f"The history has no suite {name!r}. There are: {', '.join(sorted(known)[:20]) or 'none yet'}.")
 
 
-def suite_runs(site: Site, name: str) -> list[SuiteRun]:
-    if name == IMPORTED:
-        return nights(site.history.suite_runs(name, MOST_IMPORTED))[-RUNS_SHOWN:]
-    return site.history.suite_runs(name, RUNS_SHOWN)
+def suite_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
+    """Those that are shown, and one more where there is one."""
+    if name != IMPORTED:
+        return site.history.suite_runs(name, RUNS_SHOWN + 1, before)
+    found = nights(site.history.suite_runs(name, MOST_IMPORTED))
+    return [one for one in found if not before or one.run < before][-RUNS_SHOWN - 1 :]
 
 
 def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellRow], list[SuiteRun]]:
