@@ -34,6 +34,14 @@ class TestStart:
         assert (done.returncode, "by the agent\n" in done.stdout) == (0, True)
         assert self.start(pod, folder, "find").stdout == f"{folder}/python\n"
 
+    def test_runs_the_agent_by_the_python_that_the_job_names(self, pod: PodProcesses, tmp_path: Path) -> None:
+        (pod.root / "job/python").write_text(sys.executable)
+        pod.write("echo by the agent")
+        busybox = tmp_path / "bin"
+        busybox.mkdir()
+        (busybox / "cat").symlink_to("/bin/cat")
+        assert "by the agent\n" in self.start(pod, busybox).stdout
+
     def test_without_one_leaves_it_to_the_shell(self, pod: PodProcesses, tmp_path: Path) -> None:
         assert self.start(pod, tmp_path).stdout == "plain\n"
         assert self.start(pod, tmp_path, "find").returncode == 1

@@ -98,6 +98,13 @@ def test_a_gpu_model_that_no_label_can_hold_is_told_where_to_say_its_label() -> 
     assert "gpu_models" in message
 
 
+def test_the_interpreter_that_a_runtime_names_is_handed_in_for_the_agent() -> None:
+    named = changed(environment=Environment("own", interpreter="/opt/own/bin/python"))
+    found = made_of(named, options_of("{image: x}"))
+    assert found.config["data"]["python"] == "/opt/own/bin/python"
+    assert "python" not in made("cpu").config["data"]
+
+
 def test_what_is_too_long_for_a_config_map_is_refused_before_the_cluster_does() -> None:
     steps = (Step("long", "run", {"command": "x" * (1 << 20)}),)
     assert "put long commands and parameters into files" in refusal(changed(steps=steps))

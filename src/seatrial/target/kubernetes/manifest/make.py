@@ -140,6 +140,8 @@ def _metadata(job: Job, namespace: str, part: str) -> dict[str, Any]:
 
 def _config(job: Job, namespace: str, inputs: bool) -> dict[str, Any]:
     data = {"job.json": job_text(job, inputs), "plain.sh": plain_script(job)}
+    if job.environment.interpreter is not None:
+        data["python"] = job.environment.interpreter
     size = sum(len(text.encode()) for text in data.values())
     if size > MOST_CONFIG_BYTES:
         raise TargetError(

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What the container of a trial starts: the agent, by the image's Python of 3.8 or later; without one, the steps as a
-# plain shell can run them. `start.sh find` prints that Python.
+# What the container of a trial starts: the agent, by the Python of 3.8 or later that the job names or the image has;
+# without one, the steps as a plain shell can run them. `start.sh find` prints that Python.
 place=${SEATRIAL_PLACE:-/seatrial}
-for name in python3 python python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 \
+for name in "$(cat "$place/job/python" 2>/dev/null)" python3 python python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 \
     /usr/local/bin/python3 /usr/bin/python3 /opt/conda/bin/python3 /opt/venv/bin/python3; do
     path=$(command -v "$name" 2>/dev/null) || continue
     "$path" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' </dev/null >/dev/null 2>&1 || continue
