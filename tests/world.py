@@ -94,7 +94,8 @@ class World:
         return {cell.id: str(cell.verdict) for cell in self.results(name).cells}
 
     def journal(self, name: str = "last") -> list[dict[str, Any]]:
-        return [msgspec.json.decode(line) for line in self.run(name).journal.read_bytes().splitlines()]
+        written, _, _ = self.run(name).journal.read_bytes().rpartition(b"\n")  # the last line may be half written
+        return [msgspec.json.decode(line) for line in written.splitlines()]
 
     def started(self) -> int:
         """How many jobs the engine knows to have started. A job may be at work before its submitter has heard of it:

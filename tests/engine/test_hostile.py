@@ -310,7 +310,7 @@ def test_secrets_from_pipes_devices_and_binary_files_are_refused_without_a_byte_
 
 
 def test_an_interrupt_before_the_engine_is_there_also_ends_with_130(world: World) -> None:
-    world.suite(HOSTILE.format(top="", fields='run: ["sleep 5"]'))
+    world.suite(HOSTILE.format(top="", fields='run: ["sleep 1000"]'))
     for library in ("msgspec", "pydantic_core", "yaml"):  # each is loaded while the command's modules are
         process = world.start("run", "suite.yaml")
         until(lambda process=process, library=library: has_mapped(process.pid, library))

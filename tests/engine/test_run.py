@@ -39,8 +39,13 @@ def log_of(job: Path) -> str:
 
 
 def test_a_run_is_held_to_its_limit_when_its_supervisor_was_stopped(world: World) -> None:
-    suite(world, 'run: ["kill -STOP $PPID; sleep 1404"]\ntimeout: {run: 1s, grace: 100ms}\nretries: 0')
-    world.seatrial("run", "suite.yaml", check=124)
+    stopped = world.folder / "stopped"
+    stop = f"kill -STOP $PPID; touch {stopped}; sleep 1404"
+    suite(world, f'run: ["{stop}"]\ntimeout: {{run: 2s, grace: 100ms}}\nretries: 0')
+    for _ in range(5):  # on a busy machine the limit may be over before the step has come to stop its supervisor
+        world.seatrial("run", "suite.yaml", check=124)
+        if stopped.exists():
+            break
     (cell,) = world.results().cells
     assert cell.verdict is Verdict.TIMEOUT
     (ended,) = [entry for entry in world.journal() if entry["event"] == "stopping"]
@@ -328,12 +333,15 @@ def test_cancel_ends_the_jobs_of_a_run_whose_process_was_killed(world: World, ch
 
 
 def test_a_job_goes_on_without_seatrial_and_attach_finds_its_exit_output_and_files(world: World) -> None:
-    suite(world, """run: ['echo early; sleep 1; echo late; echo kept > "$SEATRIAL_FILES/kept.txt"; exit 5']""")
+    go = world.folder / "go"
+    rest = 'echo late; echo kept > "$SEATRIAL_FILES/kept.txt"; exit 5'
+    suite(world, f"""run: ['echo early; until test -e {go}; do sleep 0.05; done; {rest}']""")
     process = world.start("run", "suite.yaml")
     wait_for(lambda: world.jobs() and (world.jobs()[0] / "log.txt").exists())
     process.kill()
     process.communicate()
     (job,) = world.jobs()
+    go.touch()
     wait_for(lambda: (job / "end.json").exists())
     world.seatrial("attach", "last", check=1)
     (cell,) = world.results().cells
@@ -360,7 +368,7 @@ def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
     go = world.folder / "go"
     suite(world, f'run: ["until test -e {go}; do sleep 0.05; done"]')
     process = world.start("run", "suite.yaml")
-    wait_for(world.jobs)
+    wait_for(lambda: list(world.state.glob("jobs/*/*/claim.json")))
     assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
     go.touch()
     process.communicate(timeout=200)

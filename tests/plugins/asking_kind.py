@@ -30,6 +30,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path != "/health":
             print(self.path.strip("/"), file=asked)
+            number = int(self.path.rpartition("-")[2])
+            while "HOLD_FROM" in os.environ and number >= int(open(os.environ["HOLD_FROM"]).read()):
+                time.sleep(0.02)
         self.send_response(200)
         self.send_header("Content-Length", "3")
         self.end_headers()
