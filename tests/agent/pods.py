@@ -66,7 +66,8 @@ class PodProcesses:
         return found
 
     def records(self, event: str | None = None) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in (self.out / "records.jsonl").read_bytes().splitlines()]
+        written, _, _ = (self.out / "records.jsonl").read_bytes().rpartition(b"\n")  # the last may be half written
+        found = [json.loads(line) for line in written.splitlines()]
         return [record for record in found if event in (None, record["event"])]
 
     def log(self) -> str:

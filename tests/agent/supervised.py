@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,11 @@ class Supervised:
         self.folder = folder
         self.pid = 0
 
-    def request(self, *commands: str, timeout_s: float | None = None, **fields: Any) -> dict[str, Any]:
-        steps = [{"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": timeout_s} for c in commands]
+    def request(self, *commands: str, timeouts_s: dict[str, float] | None = None, **fields: Any) -> dict[str, Any]:
+        limits = timeouts_s or {}
+        steps = [
+            {"name": f"run {c}", "kind": "run", "args": {"command": c}, "timeout_s": limits.get(c)} for c in commands
+        ]
         secrets = {f"SECRET_{number}": value for number, value in enumerate(fields.pop("secrets", []))}
         env = {"PATH": os.environ["PATH"], "SEATRIAL_FILES": str(self.folder / "files"), **fields.pop("env", {})}
         folders = {"out": str(self.folder), "work": str(self.folder / "work"), "files": str(self.folder / "files")}
@@ -83,7 +87,8 @@ class Supervised:
 
     def records(self, event: str | None = None) -> list[dict[str, Any]]:
         path = self.folder / "records.jsonl"
-        found = [json.loads(line) for line in (path.read_bytes().splitlines() if path.exists() else ())]
+        written, _, _ = (path.read_bytes() if path.exists() else b"").rpartition(b"\n")  # the last may be half written
+        found = [json.loads(line) for line in written.splitlines()]
         return [record for record in found if event in (None, record["event"])]
 
     def log(self) -> bytes:
@@ -92,6 +97,13 @@ class Supervised:
 
     def cgroups(self) -> list[Path]:
         return [Path(path) for path in json.loads((self.folder / "supervisor.json").read_text())["cgroups"]]
+
+
+def attempts(job: Supervised) -> Iterator[Supervised]:
+    """For what a machine that is too busy may spoil, and a bug always does: one in five must succeed."""
+    yield job
+    for number in range(4):
+        yield Supervised(job.zygote, job.folder.with_name(f"{job.folder.name}-{number}"))
 
 
 def until(condition: Any) -> None:

@@ -41,6 +41,12 @@ def by_shell(pod: PodProcesses, seconds: int) -> "subprocess.Popen[bytes]":
     )
 
 
+def catches_sigterm(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt:")).split()[1], 16)
+    return bool(caught & 1 << signal.SIGTERM - 1)
+
+
 both = pytest.mark.parametrize("keeper", [by_agent, by_shell])
 
 
@@ -72,13 +78,13 @@ def test_it_leaves_at_once_when_all_is_collected(pod: PodProcesses, keeper: Keep
 @both
 def test_it_leaves_at_once_when_it_is_told_to(pod: PodProcesses, keeper: Keeper) -> None:
     kept = keeper(pod, 1000)
-    time.sleep(1)
+    until(lambda: catches_sigterm(kept.pid))
     kept.terminate()
     assert kept.wait(WAIT_S) == 0
 
 
 def test_a_trial_that_was_killed_has_ended(pod: PodProcesses) -> None:
-    pod.write("echo ready; sleep 2")
+    pod.write("echo ready; while [ ! -e ../go ]; do sleep 0.1; done")
     trial = pod.start()
     kept = pod.keep(0.5)
     until(lambda: (pod.out / "log.txt").exists() and "ready\n" in pod.log())
@@ -87,6 +93,7 @@ def test_a_trial_that_was_killed_has_ended(pod: PodProcesses) -> None:
     trial.wait()
     assert kept.wait(WAIT_S) == 0
     assert not (pod.out / "end.json").exists()
+    (pod.root / "volume/go").touch()
 
 
 def test_a_keeper_never_keeps_a_trial_from_its_lock(pod: PodProcesses) -> None:

@@ -223,7 +223,6 @@ class TestOutput:
         trial = pod.start(stdout=subprocess.PIPE)
         assert trial.stdout is not None
         until(lambda: (pod.root / "volume/written").exists())
-        time.sleep(0.5)
         (pod.root / "volume/read").touch()
         shown = trial.stdout.read()
         trial.stdout.close()

@@ -9,8 +9,9 @@ from reads import LOSS, STEP
 from seatrial.job import Job, Step
 from seatrial.target.local import kind
 
-TRAIN = "for n in 1 2 3 4 5 6; do echo step: $n loss: 0.$n; sleep 0.4; done"
-OWN = r"""printf '{"note":"progress","text":"half \\u001b[31mway\\n  there"}\n' >&3; sleep 0.6"""
+UNTIL = "; until test -e {}; do sleep 0.05; done"
+TRAIN = "for n in 1 2 3 4 5 6; do echo step: $n loss: 0.$n; done"
+OWN = r"""printf '{"note":"progress","text":"half \\u001b[31mway\\n  there"}\n' >&3"""
 
 
 async def test_the_last_step_and_what_a_program_says_itself_are_shown(
@@ -20,7 +21,9 @@ async def test_the_last_step_and_what_a_program_says_itself_are_shown(
     target = kind.open("here", kind.options())
     await target.open()
     values = {"step": STEP, "loss": LOSS}
-    steps = (Step("train", "train", {"command": TRAIN, "values": values}), Step("own", "run", {"command": OWN}))
+    trained, said = tmp_path / "trained", tmp_path / "said"
+    train, own = TRAIN + UNTIL.format(trained), OWN + UNTIL.format(said)
+    steps = (Step("train", "train", {"command": train, "values": values}), Step("own", "run", {"command": own}))
     job = Job("progress-1", "progress", "00000000", 1, "progress", steps)
     seen: list[str] = []
     try:
@@ -29,6 +32,7 @@ async def test_the_last_step_and_what_a_program_says_itself_are_shown(
             async for event in target.watch():
                 if event.handle == handle and event.progress:
                     seen.append(event.progress)
+                    (trained if ", loss 0." in event.progress else said).touch()
                 if event.handle == handle and event.exit:
                     break
         await target.remove(handle)

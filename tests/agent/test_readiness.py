@@ -65,7 +65,7 @@ def test_any_other_answer_is_not_ready_and_is_asked_again(job: Supervised, tmp_p
     job.start(command, ready={"port": port, "path": "/"})
     until(lambda: job.records("ready"))
     job.stop()
-    assert asked.stat().st_size == len(bad) + 1
+    assert asked.stat().st_size > len(bad)
 
 
 def test_an_accepted_connection_is_ready_where_there_is_no_path(job: Supervised, tmp_path: Path) -> None:

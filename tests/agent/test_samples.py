@@ -9,7 +9,7 @@ from supervised import Supervised
 
 
 def test_every_step_has_samples_within_its_own_window(job: Supervised) -> None:
-    job.run("sleep 0.8", "true")
+    job.run("until test $(grep -c '\"sample\"' ../records.jsonl) -ge 2; do sleep 0.05; done", "true")
     for step in (0, 1):
         (begun,) = [r["at_s"] for r in job.records("step") if r["step"] == step]
         (done,) = [r["at_s"] for r in job.records("done") if r["step"] == step]
@@ -45,7 +45,10 @@ def test_gpus_are_sampled_where_nvidia_smi_is(job: Supervised, tmp_path: Path) -
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\necho "0, 93, 1024"\necho "1, [N/A], 16"\n')
     program.chmod(0o755)
-    job.run("sleep 0.8", env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    job.run(
+        "until grep -q utilization ../records.jsonl; do sleep 0.05; done",
+        env={"PATH": f"{program.parent}:{os.environ['PATH']}"},
+    )
     gpus = [record["gpu"] for record in job.records("sample") if record.get("gpu")]
     assert gpus[0] == [
         {"index": 0, "utilization": 93.0, "memory_bytes": 1 << 30},

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from contract import Site, log_of, lose_folder, opened, until, until_exit
+from contract import WAIT_S, Site, log_of, lose_folder, opened, until, until_exit
 
 from seatrial.job import Environment, Input, Limits, Outcome, Resources
 from seatrial.target import TargetError
@@ -174,7 +174,7 @@ async def test_files_leave_a_job_only_as_files(site: Site) -> None:
         handle = await target.submit(site.job(hostile), {})
         assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
         into = site.shared / "into"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             assert await target.fetch(handle, "files", into)
             assert not await target.fetch(handle, "files/out", into / "out")
             assert not await target.fetch(handle, "files/pipe", into / "pipe")

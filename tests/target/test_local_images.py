@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contract import Site, log_of, lose_folder, opened, page, stages, until, until_exit, watching
+from contract import WAIT_S, Site, log_of, lose_folder, opened, page, stages, until, until_exit, watching
 
 from seatrial.job import (
     Environment,
@@ -29,7 +29,7 @@ from seatrial.job import (
     Step,
     read_records,
 )
-from seatrial.target import RemarkLevel, TargetError
+from seatrial.target import RemarkLevel, Target, TargetError
 from seatrial.target.local import doctor, kind
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
@@ -180,16 +180,21 @@ async def test_out_of_memory_in_a_container_is_seen(site: Site, image: str) -> N
     assert [step.outcome for step in steps] == [Outcome.MEMORY, Outcome.EXITED]
 
 
+async def until_up(target: Target, handle: str) -> None:
+    """Until the job in the container says that it is."""
+    said = b""
+    async with asyncio.timeout(WAIT_S):
+        async for block in target.logs(handle, follow=True):
+            said += block
+            if b"\nup\n" in said:
+                return
+
+
 async def test_a_cancelled_job_leaves_no_container(site: Site, image: str) -> None:
     job = site.job("echo up; sleep 1403", environment=Environment(image=image), limits=Limits(grace_s=0.3))
     async with opened(site) as target:
         handle = await target.submit(job, {})
-        said = b""
-        async with asyncio.timeout(60):
-            async for block in target.logs(handle, follow=True):
-                said += block
-                if b"\nup\n" in said:
-                    break
+        await until_up(target, handle)
         await target.cancel(handle)
         assert (await until_exit(target, handle))[-1].exit.outcome is Outcome.CANCELLED  # type: ignore[union-attr]
         assert containers(site) == []
@@ -197,10 +202,10 @@ async def test_a_cancelled_job_leaves_no_container(site: Site, image: str) -> No
 
 
 async def test_a_container_is_removed_after_its_supervisor_was_killed(site: Site, image: str) -> None:
-    job = site.job("sleep 1404", environment=Environment(image=image))
+    job = site.job("echo up; sleep 1404", environment=Environment(image=image))
     async with opened(site) as target:
         handle = await target.submit(job, {})
-        await until(lambda: containers(site))
+        await until_up(target, handle)
         pid = supervisor_from_folder(site)
         os.kill(pid, signal.SIGKILL)
         assert (await until_exit(target, handle))[-1].exit.outcome is Outcome.LOST  # type: ignore[union-attr]
@@ -209,10 +214,10 @@ async def test_a_container_is_removed_after_its_supervisor_was_killed(site: Site
 
 
 async def test_a_container_whose_job_has_lost_its_folder_is_found_by_its_label(site: Site, bare: str) -> None:
-    job = site.job("sleep 1405", environment=Environment(image=bare))
+    job = site.job("echo up; sleep 1405", environment=Environment(image=bare))
     async with opened(site) as target:
         handle = await target.submit(job, {})
-        await until(lambda: containers(site))
+        await until_up(target, handle)
     await lose_folder(site, supervisor_from_folder(site))
     async with opened(site) as target:
         assert containers(site)
