@@ -1,14 +1,12 @@
 """Real model servers for tests: llama.cpp from the wheel xllamacpp, as the example starts it."""
 
-import asyncio
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "serving"
@@ -56,28 +54,3 @@ def llama(precision: str = "f32", **env: str) -> Iterator[str]:
     """Its address, while it runs."""
     with started(str(SERVER / "serve.py"), str(model(precision)), **env) as port:
         yield f"http://127.0.0.1:{port}"
-
-
-@asynccontextmanager
-async def behind_tls(url: str, cert: Path, key: Path) -> AsyncIterator[str]:
-    """The address of a front that speaks TLS for a server that does not: the wheel is built without it."""
-    port = int(url.rpartition(":")[2])
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(cert, key)
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
-
-    front = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
-    try:
-        yield f"https://127.0.0.1:{front.sockets[0].getsockname()[1]}"
-    finally:
-        front.close()

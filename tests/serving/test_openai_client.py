@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from broken_server import DONE, END, event, head, in_chunks, server, whole
 from certificates import authority, certificate
-from llama import behind_tls, llama
+from llama import llama
+from tls_front import behind_tls
 
+from seatrial.drive.driver import DriverError
 from seatrial.drive.serving.openai import OpenAiClient
 from seatrial.job.generation import (
     Answer,
@@ -167,6 +169,18 @@ async def test_a_certificate_is_checked_against_authority_and_name(real: str, tm
             assert (found.code, found.trouble) == ("certificate", Trouble.UNREACHABLE)
             assert "certificate is refused" in found.message
         assert (await ask(url, tls=Tls(verify=False))).generations
+
+
+async def test_a_server_that_wants_a_certificate_of_its_clients_gets_it(real: str, tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    cert, key = certificate(tmp_path, "server")
+    mine, my_key = (path.read_text() for path in certificate(tmp_path, "client"))
+    async with behind_tls(real, cert, key, ca) as url:
+        for pair in ({"cert": mine, "key": my_key}, {"cert": my_key + mine}):
+            assert (await ask(url, tls=Tls(ca=str(ca), **pair))).generations
+        assert failure(await ask(url, tls=Tls(ca=str(ca)))).trouble in (Trouble.BROKEN, Trouble.UNREACHABLE)
+        with pytest.raises(DriverError, match="the TLS files cannot be used"):
+            await ask(url, tls=Tls(ca=str(ca), cert=mine))
 
 
 async def test_a_character_that_comes_in_halves_is_whole() -> None:

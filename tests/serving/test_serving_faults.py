@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from certificates import authority, certificate
-from llama import CASES, behind_tls, command, free_port, llama
+from llama import CASES, command, free_port, llama
+from tls_front import behind_tls
 
 from engine.asking import WAIT_S, pid_of, until
 from seatrial.job import Verdict
@@ -201,15 +202,18 @@ async def test_a_certificate_that_does_not_match_fails_at_once(world: World, tmp
     folder.mkdir()
     ca = authority(folder)
     cert, key = certificate(folder, "server", "other.example")
+    mine, my_key = certificate(folder, "client")
     with llama() as url:
-        async with behind_tls(url, cert, key) as secure:
+        async with behind_tls(url, cert, key, ca) as secure:
             suite(world, f"url: '{secure}', tls: {{ca: {ca}}}, ready: {{within: 1h}}")
             await asyncio.to_thread(world.seatrial, "run", "suite.yaml", check=1)
             assert "its certificate is refused" in verdict(world)[1]
-            suite(world, f"url: '{secure}', tls: {{ca: {ca}, name: other.example}}")
+            suite(world, f"url: '{secure}', tls: {{ca: {ca}, cert: {mine}, key: {my_key}, name: other.example}}")
             text = (world.folder / "suite.yaml").read_text()
             (world.folder / "suite.yaml").write_text(text.replace("[cases.yaml]", f"[{CASES}]"))
             await asyncio.to_thread(world.seatrial, "run", "suite.yaml", check=0)
+    secret = my_key.read_bytes().splitlines()[1]
+    assert not [path for path in world.run().path.rglob("*") if path.is_file() and secret in path.read_bytes()]
 
 
 def test_a_prompt_of_ten_megabytes_is_asked_and_refused_as_is_expected(world: World) -> None:

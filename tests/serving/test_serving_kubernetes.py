@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import seatrial_image
+from certificates import authority, certificate
 from llama import CASES, SERVER, model
 from many_cases import (
     AT_A_TIME,
@@ -36,6 +37,7 @@ __all__ = ["real_cluster"]
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(7200)]
 FEW = 30
 SHARES = 6 if EVERY else 1  # of all kills at failpoints
+TLS_FRONT = Path(__file__).with_name("tls_front.py")
 AT_ONCE = 3  # most of the time is spent waiting for the cluster
 
 
@@ -63,7 +65,11 @@ def copy_libraries(of: Path, into: Path) -> None:
             shutil.copy(path.split(" ")[0], into / name)
 
 
-def trials(far: ClusterWorld, cases: str, fields: str = "") -> None:
+LLAMA = f"python3 {SHARED}/serve.py {SHARED}/tiny-f32.gguf"
+PLAIN = f'command: "exec {LLAMA}", ready: {{http: /health, within: 5m}}'
+
+
+def trials(far: ClusterWorld, cases: str, fields: str = "", server: str = PLAIN) -> None:
     far.trials(f"""
   tiny:
     kind: serving
@@ -71,7 +77,7 @@ def trials(far: ClusterWorld, cases: str, fields: str = "") -> None:
     retries: 0
     matrix: {{runtime: python, machine: one}}
     env: {{PYTHONPATH: {SHARED}, LD_LIBRARY_PATH: {SHARED}/lib, HOST: 0.0.0.0}}
-    server: {{command: "exec python3 {SHARED}/serve.py {SHARED}/tiny-f32.gguf", ready: {{http: /health, within: 5m}}}}
+    server: {{{server}}}
     cases: [{cases}]
     concurrency: {AT_A_TIME}
     {fields}
@@ -130,11 +136,20 @@ def test_seatrial_killed_at_each_point_alone_or_with_its_driver_or_server(far: C
     far.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
     names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
     running = len(names) - names[::-1].index("submit done")  # the driver is at work, and nobody has written that down
-    chosen = [(running, victim) for victim in VICTIMS]
+    removed = names.index("before judged") + 1  # all jobs are, and the object of the run is not
+    chosen = [*((running, victim) for victim in VICTIMS), (removed, "seatrial")]
     with ThreadPoolExecutor(AT_ONCE) as executor:
         every = list(product(range(1, len(names) + 1), VICTIMS))[share::SHARES]
-        for done in [executor.submit(kill_and_attach, far, *one) for one in (every if EVERY else chosen)]:
+        for done in [executor.submit(kill_at, far, *one) for one in (every if EVERY else chosen)]:
             done.result()
+
+
+def kill_at(far: ClusterWorld, point: int, victim: str) -> None:
+    try:
+        kill_and_attach(far, point, victim)
+    except AssertionError as error:
+        error.add_note(f"at point {point} of Seatrial, with {victim}")
+        raise
 
 
 def kill_and_attach(far: ClusterWorld, point: int, victim: str) -> None:
@@ -161,15 +176,28 @@ def kill_and_attach(far: ClusterWorld, point: int, victim: str) -> None:
         own.gone()
 
 
-def test_a_driver_beside_the_server_and_one_here_say_what_their_ways_add(
+def mutual_tls(far: ClusterWorld) -> str:
+    """A server that wants a certificate of its clients, and the driver's own."""
+    authority(far.folder)
+    certificate(far.folder, "client")
+    for path in (*certificate(far.folder, "server", "llm.example"), far.folder / "ca.pem", TLS_FRONT):
+        shutil.copy(path, far.shared)
+        (far.shared / path.name).chmod(0o644)
+    front = f"exec python3 {SHARED}/tls_front.py 9000 {SHARED}/server.pem {SHARED}/server.key {SHARED}/ca.pem"
+    tls = "{ca: ca.pem, cert: client.pem, key: client.key, name: llm.example}"
+    return f'command: "SEATRIAL_PORT=9000 {LLAMA} & {front}", tls: {tls}'
+
+
+def test_a_driver_beside_the_server_and_one_here_speak_mutual_tls_and_say_what_their_ways_add(
     far: ClusterWorld, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     far.cluster.load(seatrial_image.archive(tmp_path_factory.mktemp("image")))
+    server = mutual_tls(far)
     load = "{arrivals: {rate: 20/s}, requests: 20, lag: 1h, bounds: {ttft.p99: 1h, e2e.p50: 0.0001ms}}"
     found = {}
     for place in ("here", "cluster"):
         driver = f"driver: {{image: {seatrial_image.IMAGE}, memory: 512Mi}}" if place == "cluster" else ""
-        trials(far, str(CASES), f"load: {load}\n    {driver}")
+        trials(far, str(CASES), f"load: {load}\n    {driver}", server)
         far.seatrial("run", "suite.yaml", check=1)
         (cell,) = far.results().cells
         assert cell.attempts[0].parts["driver"].place.target == place

@@ -159,11 +159,11 @@ async def test_tls_wants_the_right_authority_name_client_and_token(tmp_path: Pat
     mine, my_key = certificate(tmp_path, "client")
     token = "sesame-0815"
     with tgis(TLS_CERT=str(cert), TLS_KEY=str(key), TLS_CLIENT_CA=str(ca), TOKEN=token) as address:
-        good = Tls(ca=str(ca), cert=str(mine), key=str(my_key))
+        pair = {"cert": mine.read_text(), "key": my_key.read_text()}
+        good = Tls(ca=str(ca), **pair)
         assert (await ask(address, tls=good, token=token)).generations
         assert failure(await ask(address, tls=good)).code == "UNAUTHENTICATED"
-        other = Tls(ca=str(ca), cert=str(mine), key=str(my_key), name="other.example")
-        for wrong in (other, Tls(cert=str(mine), key=str(my_key))):
+        for wrong in (Tls(ca=str(ca), **pair, name="other.example"), Tls(**pair)):
             assert failure(await ask(address, tls=wrong, token=token)).trouble is Trouble.UNREACHABLE
         assert failure(await ask(address, tls=Tls(ca=str(ca)), token=token)).trouble in (
             Trouble.UNREACHABLE,

@@ -25,7 +25,7 @@ trials:
       command: 'exec {sys.executable} {SERVER} {model("f32")}'
       protocol: tgis
       port: 8033
-      ready: {{within: 60s}}
+      ready: {{http: ":3000/health", within: 60s}}
     cases: [cases.yaml]
     stream: true
     batching: true
@@ -50,6 +50,11 @@ def test_cases_of_tgis_pass_whole_as_streams_alone_and_in_a_crowd_and_under_load
         ]
     )
     assert cell.metrics["load"]["ttft"]["p50"]["value"] > 0
+    (samples,) = world.run().path.glob("cells/*/1/driver/files/load-metrics.jsonl")
+    figures = [json.loads(line)["values"] for line in samples.read_text().splitlines()]
+    answered = [one['tgi_request_success{kind="single"}'] for one in figures]
+    assert answered[-1] - answered[0] == 20
+    assert figures[-1]["tgi_request_generated_tokens_sum"] > figures[0]["tgi_request_generated_tokens_sum"]
     (records,) = world.run().path.glob("cells/*/1/driver/records.jsonl")
     notes = [json.loads(line).get("data", {}) for line in records.read_text().splitlines()]
     (about,) = (note["about"] for note in notes if "about" in note)

@@ -1,7 +1,8 @@
 """A TGIS server for tests: grpcio in front of a real llama.cpp in the same process, whose tokens and logprobs it gives.
 
 Usage: tgis_server.py MODEL.gguf. It listens on SEATRIAL_PORT; TLS_CERT, TLS_KEY and TLS_CLIENT_CA make it speak TLS and
-want a certificate of its clients, TOKEN a bearer token."""
+want a certificate of its clients, TOKEN a bearer token. On SEATRIAL_PORT_HEALTH, if that is given, it has TGIS's
+`/health` and `/metrics`, plain."""
 
 import asyncio
 import os
@@ -37,6 +38,15 @@ def start_llama(path: str) -> str:
 class Service:
     def __init__(self, llama: OpenAiClient) -> None:
         self._llama = llama
+        self.requests = self.tokens = 0  # that were answered, and generated
+
+    async def http(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        figures = f'# TYPE tgi_request_success counter\ntgi_request_success{{kind="single"}} {self.requests}\n'
+        figures += f"tgi_request_generated_tokens_sum {self.tokens}\ntgi_queue_size 0\n"
+        body = figures.encode() if head.startswith(b"GET /metrics ") else b""
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        writer.close()
 
     async def generate(self, request: Any, context: Any) -> Any:
         await self._check(request.params, context)
@@ -110,6 +120,7 @@ class Service:
         answer = await self._llama.ask(asked, False, 60.0)
         if answer.failure is not None:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, answer.failure.message)
+        self.requests, self.tokens = self.requests + 1, self.tokens + (answer.generations[0].generated_count or 0)
         return asked, answer.generations[0]
 
     async def _tokens(self, text: str) -> tuple[str, ...] | None:
@@ -172,6 +183,8 @@ async def main() -> None:
     bound = server.add_secure_port(address, secure) if secure else server.add_insecure_port(address)
     assert bound
     await server.start()
+    if health := os.environ.get("SEATRIAL_PORT_HEALTH"):
+        await asyncio.start_server(service.http, "127.0.0.1", int(health))
     print("listening", flush=True)
     await server.wait_for_termination()
 

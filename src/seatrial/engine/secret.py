@@ -11,6 +11,7 @@ from seatrial.job import Job
 from seatrial.suite import Suite
 
 LONGEST = 64 << 10  # bytes; a variable cannot hold much more
+FILE = "file:"  # before the path of a file that is a secret by itself
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
 TELLING = 8  # a shorter one inside of another text may be there by chance
 
@@ -92,9 +93,10 @@ def _text(path: Path) -> str:
 
 def _value(suite: Suite, name: str) -> str:
     source = suite.secrets.get(name)
-    if source and source.file:
-        value = _text(suite.directory / Path(source.file).expanduser())
-        origin = f"file {source.file}"
+    file = source.file if source else name.removeprefix(FILE) if name.startswith(FILE) else None
+    if file:
+        value = _text(suite.directory / Path(file).expanduser())
+        origin = f"file {file}"
     else:
         variable = (source and source.env) or name
         if variable not in os.environ:

@@ -53,6 +53,7 @@ class LoadWork(msgspec.Struct, frozen=True, omit_defaults=True):
     lag_s: float = 0.01  # p99 of the driver's own
     bounds: tuple[LoadBound, ...] = ()
     metrics: str = "/metrics"  # of the server, sampled each second; empty: not
+    metrics_port: str = ""  # name of a port of the part `server`, number of one of a server that is there; empty: same
     peak: bool = False  # search the highest rate that keeps the bounds
     most_rate: float = 100_000.0
 

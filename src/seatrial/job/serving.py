@@ -11,7 +11,8 @@ import msgspec
 from seatrial.job.generation import Mode, Request
 from seatrial.job.load import LoadWork
 
-TOKEN = "SEATRIAL_SERVER_TOKEN"  # variable of the driver: what it shows the server
+# Variables of the driver: what it shows the server, the last two as PEM.
+TOKEN, CLIENT_CERT, CLIENT_KEY = "SEATRIAL_SERVER_TOKEN", "SEATRIAL_CLIENT_CERT", "SEATRIAL_CLIENT_KEY"
 EMBEDDINGS_TOKEN = "SEATRIAL_EMBEDDINGS_TOKEN"  # the same, for what embeds texts
 SERVER_PORT = "serve"  # the name of the port of the part `server`
 
@@ -24,10 +25,10 @@ GONE = "gone"  # nothing was asked any more from here on, and why
 
 
 class Tls(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Paths of PEM files on the machine of the driver."""
+    """What the client shows is secret: it comes to the driver as variables, and is in no work."""
 
-    ca: str = ""  # empty: what this machine trusts
-    cert: str = ""  # of the client
+    ca: str = ""  # path of a PEM file; empty: what the machine of the driver trusts
+    cert: str = ""  # of the client, as PEM
     key: str = ""
     name: str = ""  # that the certificate must be for; empty: that of the address
     verify: bool = True
@@ -55,7 +56,6 @@ class ServingWork(msgspec.Struct, frozen=True, omit_defaults=True):
     questions: tuple[Question, ...] = ()
     protocol: str = "openai"
     url: str = ""  # of a server that is there already; empty: the part `server` of the same attempt
-    base: str = ""  # what comes before `/v1` in its paths
     model: str = ""
     tls: Tls | None = None
     headers: dict[str, str] = {}

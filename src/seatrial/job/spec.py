@@ -90,7 +90,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: Resources = Resources()
     limits: Limits = Limits()
     env: dict[str, str] = {}
-    secrets: dict[str, str] = {}  # variable of the job -> name of a secret; values are handed to submit() apart
+    # Variable of the job -> name of a secret, or `file:PATH` of one that holds it; values are handed to submit() apart.
+    secrets: dict[str, str] = {}
     inputs: tuple[Input, ...] = ()
     avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
     labels: dict[str, str] = {}

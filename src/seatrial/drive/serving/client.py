@@ -59,7 +59,7 @@ async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
 
 
 class Clock:
-    """Whole seconds are noise to a person: what is left of a limit, by one clock."""
+    """What is left of a limit."""
 
     def __init__(self, limit_s: float) -> None:
         self.begun_s = time.monotonic()

@@ -4,6 +4,8 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
+import msgspec
+
 from seatrial import __version__
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.cases import Asking
@@ -12,7 +14,7 @@ from seatrial.drive.serving.embeddings import make_embedder
 from seatrial.drive.serving.load import offer_load
 from seatrial.drive.serving.ready import wait_until_ready
 from seatrial.job import Unreadable, convert
-from seatrial.job.serving import EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, ServingWork
+from seatrial.job.serving import CLIENT_CERT, CLIENT_KEY, EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, ServingWork
 
 
 async def drive(driver: Driver) -> None:
@@ -25,6 +27,9 @@ async def drive(driver: Driver) -> None:
             f"the image of the driver has Seatrial {__version__}, and this run is by {work.version}: give it an image "
             "of the same version"
         )
+    if work.tls is not None:
+        shown = {"cert": os.environ.get(CLIENT_CERT, ""), "key": os.environ.get(CLIENT_KEY, "")}
+        work = msgspec.structs.replace(work, tls=msgspec.structs.replace(work.tls, **shown))
     async with _address(driver, work) as url:
         client = make_client(work, url, os.environ.get(TOKEN, ""))
         embedder = make_embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None

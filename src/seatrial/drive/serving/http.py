@@ -5,12 +5,13 @@ then not counted as the server's."""
 
 import asyncio
 import ssl
+import tempfile
 import time
 from urllib.parse import urlsplit
 
 from seatrial.drive.driver import DriverError
 from seatrial.job.serving import Tls
-from seatrial.kubernetes.http.http1 import BrokenConnection, Openings, Reply, Wire
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
 
 CONNECT_S = 10.0
 IDLE_S = 4.0  # less than the 5 s after which common servers close
@@ -85,10 +86,12 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)
         if tls.cert:
-            context.load_cert_chain(tls.cert, tls.key or None)
+            with tempfile.NamedTemporaryFile() as file:  # for its owner alone, and only until it is read
+                file.write(f"{tls.cert}\n{tls.key}\n".encode())
+                file.flush()
+                context.load_cert_chain(file.name)
     except (OSError, ssl.SSLError) as error:
-        named = ", ".join(path for path in (tls.ca, tls.cert, tls.key) if path)
-        raise DriverError(f"the TLS files ({named}) cannot be used: {error}") from error
+        raise DriverError(f"the TLS files cannot be used: {error}") from error
     if not tls.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -117,8 +120,18 @@ class Connections:
         """A new one. BrokenConnection says why there is none."""
         return await self._openings.open(self._connect(), Wire.close)
 
-    async def get(self) -> StampedWire:
-        return self.idle() or await self.open()
+    async def get(self, path: str, limit_s: float) -> tuple[int, bytes]:
+        """Status and body of what the server has there, on a connection of its own; 0 for no answer."""
+        try:
+            wire = await self.open()
+            try:
+                async with asyncio.timeout(limit_s):
+                    reply = await wire.ask(request(self.place.head("GET", path)))
+            finally:
+                wire.close()
+        except (BrokenConnection, NotHttp, TimeoutError):
+            return 0, b""
+        return reply.status, reply.body
 
     def put_back(self, wire: StampedWire) -> None:
         if not wire.closed:

@@ -32,15 +32,14 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 class OpenAiClient:
     def __init__(self, work: ServingWork, url: str, token: str) -> None:
         headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
-        self._place = ServerAddress(url.rstrip("/") + work.base, work.tls, headers)
-        self.connections = Connections(self._place)
+        self.connections = Connections(ServerAddress(url, work.tls, headers))
         self._model, self._extra = work.model, work.extra
         self._heads: dict[str, bytes] = {}
 
     def encode(self, asked: Request, stream: bool) -> bytes:
         """The bytes of a request. Raises Unsupported."""
         path = path_of(asked)
-        head = self._heads.get(path) or self._heads.setdefault(path, self._place.head("POST", path))
+        head = self._heads.get(path) or self._heads.setdefault(path, self.connections.place.head("POST", path))
         return request(head, msgspec.json.encode(body_of(asked, self._model, stream, self._extra)))
 
     async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
@@ -71,19 +70,6 @@ class OpenAiClient:
 
     async def describe(self, limit_s: float) -> dict[str, Any]:
         return {}
-
-    async def get(self, path: str, limit_s: float) -> tuple[int, bytes]:
-        """Status and body of what the server has there, on a connection of its own; 0 for no answer."""
-        try:
-            wire = await self.connections.open()
-            try:
-                async with asyncio.timeout(limit_s):
-                    reply = await wire.ask(request(self._place.head("GET", path)))
-            finally:
-                wire.close()
-        except (BrokenConnection, NotHttp, TimeoutError):
-            return 0, b""
-        return reply.status, reply.body
 
     async def close(self) -> None:
         await self.connections.close()

@@ -138,10 +138,11 @@ def _credentials(tls: Tls) -> Any:
             "gRPC always verifies the server's certificate: give `tls.ca`, and `tls.name` for another name"
         )
     try:
-        ca, key, cert = (Path(path).read_bytes() if path else None for path in (tls.ca, tls.key or tls.cert, tls.cert))
+        ca = Path(tls.ca).read_bytes() if tls.ca else None
     except OSError as error:
-        raise DriverError(f"the TLS files cannot be read: {error}") from error
-    return grpc.ssl_channel_credentials(ca, key, cert)
+        raise DriverError(f"the TLS files cannot be used: {error}") from error
+    shown = ((tls.key or tls.cert).encode(), tls.cert.encode()) if tls.cert else (None, None)
+    return grpc.ssl_channel_credentials(ca, *shown)
 
 
 def _failure(error: Any, sent_s: float, limit_s: float) -> Failure:

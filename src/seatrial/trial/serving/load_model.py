@@ -4,10 +4,10 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from seatrial.job.load import COUNTS, LATENCIES, Lengths, LoadBound, LoadWork
-from seatrial.suite import Duration, Model, Text
+from seatrial.suite import Duration, Model, Text, has_placeholder
 from seatrial.trial import bounds
 from seatrial.trial.arrivals import ArrivalsModel
 
@@ -16,6 +16,22 @@ _FIGURES = bounds.Figures(
 )
 
 
+_PORT_PATH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
+
+
+def port_and_path(text: str) -> tuple[int | None, str]:
+    """Of `:3000/health`, or of `/health` on the port where requests go."""
+    found = _PORT_PATH.fullmatch(text)
+    return (int(found[1]) if found[1] else None, found[2]) if found else (None, text)
+
+
+def _check_port_path(text: str) -> str:
+    if text and not has_placeholder(text) and not _PORT_PATH.fullmatch(text):
+        raise ValueError(f"{text!r} is no path; write /health, or :3000/health for another port")
+    return text
+
+
+PortPath = Annotated[Text, AfterValidator(_check_port_path)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Range = Annotated[
     tuple[Count, Count],
@@ -53,7 +69,11 @@ class Load(Model):
     bounds: dict[Text, Any] = Field(
         {"errors": 0}, description="What figures must be.", examples=[{"ttft.p99": "500ms", "errors": 0}]
     )
-    metrics: Text = Field("/metrics", description="Of the server, sampled each second into a file; empty: not.")
+    metrics: PortPath = Field(
+        "/metrics",
+        description="Path of the server's own figures, sampled each second into a file; on another port: "
+        "`:3000/metrics`; empty: not.",
+    )
     find: Literal["peak"] | None = Field(
         None, description="peak: search the highest rate that keeps the bounds, from that of `arrivals`."
     )
@@ -79,7 +99,7 @@ class Load(Model):
             raise ValueError(f"{streamed[0]!r} is of tokens, which come one by one only with `stream: true`")
         return self
 
-    def work(self, seed: int, times: tuple[float, ...]) -> LoadWork:
+    def work(self, seed: int, times: tuple[float, ...], metrics: str, metrics_port: str) -> LoadWork:
         return LoadWork(
             arrivals=self.arrivals.work(times),
             requests=self.requests,
@@ -90,6 +110,7 @@ class Load(Model):
             request_s=self.request_s,
             lag_s=self.lag_s,
             bounds=tuple(parse_bound(name, value) for name, value in self.bounds.items()),
-            metrics=self.metrics,
+            metrics=metrics,
+            metrics_port=metrics_port,
             peak=self.find == "peak",
         )

@@ -1,6 +1,5 @@
 """What users write of a serving trial: a server, the cases that it is asked, and how its answers are compared."""
 
-import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -21,33 +20,20 @@ from seatrial.suite import (
     has_placeholder,
 )
 from seatrial.suite.values import Reason, Size
-from seatrial.trial.serving.load_model import Load
+from seatrial.trial.serving.load_model import Load, PortPath
 
-_HEALTH = re.compile(r"(?::(\d{1,5}))?(/\S*)")
 CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class ServerReady(Model):
     """When the server can be asked. Beyond this it must answer one real generation before any case is asked."""
 
-    http: Text | None = Field(
+    http: PortPath | None = Field(
         None, description="Path that answers a GET; on another port: `:3000/health`.", examples=["/health"]
     )
     within_s: Duration = Field(
         600.0, alias="within", description="From its start until the port answers, and again until a first generation."
     )
-
-    @field_validator("http")
-    @classmethod
-    def _path(cls, text: str | None) -> str | None:
-        if text is not None and not has_placeholder(text) and not _HEALTH.fullmatch(text):
-            raise ValueError(f"{text!r} is no path; write /health, or :3000/health for another port")
-        return text
-
-    def place(self, text: str) -> tuple[int | None, str]:
-        """Port, if it is another one, and path."""
-        found = _HEALTH.fullmatch(text)
-        return (int(found[1]) if found[1] else None, found[2]) if found else (None, text)
 
 
 class ServerTls(Model):
@@ -58,6 +44,12 @@ class ServerTls(Model):
     key: Text | None = Field(None, description="Its private key, where that is not in `cert`.")
     name: Text | None = Field(None, description="Name that the server's certificate is for; default: its address.")
     verify: bool = Field(True, description="false: any certificate will do.")
+
+    @model_validator(mode="after")
+    def _pair(self) -> Self:
+        if self.key is not None and self.cert is None:
+            raise ValueError("a `key` is that of a certificate: give its `cert`, too")
+        return self
 
 
 class Server(Model):
@@ -232,9 +224,6 @@ class ServingTrial(TrialModel):
             return self
         if self.server.url is not None:
             raise ValueError("`driver` is a place beside a server that the trial starts; this one is there already")
-        tls = self.server.tls
-        if tls is not None and (tls.ca or tls.cert or tls.key):
-            raise ValueError("the TLS files are on this machine, and a `driver` beside the server would not find them")
         if self.compare.embeddings is not None and self.compare.embeddings.local is not None:
             raise ValueError("a local model of embeddings is on this machine, and the `driver` is beside the server")
         return self

@@ -3,17 +3,30 @@
 import msgspec
 
 from seatrial import __version__
-from seatrial.job import Environment, Job, Limits, Part, Port, Ready, Resources, Step
+from seatrial.job import Environment, Input, Job, Limits, Part, Port, Ready, Resources, Step
 from seatrial.job.generation import Case
-from seatrial.job.serving import EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, Embeddings, Question, ServingWork, Tls
+from seatrial.job.load import LoadWork
+from seatrial.job.serving import (
+    CLIENT_CERT,
+    CLIENT_KEY,
+    EMBEDDINGS_TOKEN,
+    SERVER_PORT,
+    TOKEN,
+    Embeddings,
+    Question,
+    ServingWork,
+    Tls,
+)
 from seatrial.suite import HERE, Cell, substitute
 from seatrial.trial.job import make_job, workspace_inputs
 from seatrial.trial.planned import plan_workspace
 from seatrial.trial.serving.gathered import EMBEDDING_MODEL, asked_cases, trace_of
+from seatrial.trial.serving.load_model import port_and_path
 from seatrial.trial.serving.model import ServingTrial
 
 SERVER, DRIVER = "server", "driver"
-HEALTH_PORT = "health"
+HEALTH_PORT, METRICS_PORT = "health", "metrics"
+CA = "ca.pem"  # in the work folder of the driver
 
 
 def model_of(cell: Cell) -> ServingTrial:
@@ -36,13 +49,10 @@ def _server(cell: Cell, job: Job) -> Job:
     model = model_of(cell)
     server = model.server
     ready = server.ready
-    ports = [Port(SERVER_PORT, server.port)]
+    ports = _ports(cell)
     probe = Ready(SERVER_PORT, within_s=ready.within_s)
     if ready.http is not None:
-        number, path = ready.place(substitute(ready.http, cell))
-        if number is not None:
-            ports.append(Port(HEALTH_PORT, number))
-        probe = Ready(HEALTH_PORT if number is not None else SERVER_PORT, path, ready.within_s)
+        probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, _health(cell)[1], ready.within_s)
     steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
     steps.append(Step(SERVER, "run", {"command": substitute(server.command, cell)}))
     return msgspec.structs.replace(
@@ -50,10 +60,43 @@ def _server(cell: Cell, job: Job) -> Job:
         name=f"{job.name}-{SERVER}",
         part=SERVER,
         steps=tuple(steps),
-        ports=tuple(ports),
+        ports=tuple(Port(name, number) for name, number in ports.items()),
         ready=probe,
         limits=_longer(job.limits, ready.within_s),
     )
+
+
+def _health(cell: Cell) -> tuple[int | None, str]:
+    return port_and_path(substitute(model_of(cell).server.ready.http, cell) or "")
+
+
+def _metrics(cell: Cell) -> tuple[int | None, str]:
+    load = model_of(cell).load
+    return port_and_path(substitute(load.metrics, cell) if load else "")
+
+
+def _ports(cell: Cell) -> dict[str, int]:
+    """By name: where requests go, and where readiness and the server's own figures are, if that is elsewhere."""
+    ports = {SERVER_PORT: model_of(cell).server.port}
+    for name, number in ((HEALTH_PORT, _health(cell)[0]), (METRICS_PORT, _metrics(cell)[0])):
+        if number is not None and number not in ports.values():
+            ports[name] = number
+    return ports
+
+
+def _load(cell: Cell) -> LoadWork | None:
+    """A server of TGIS has its figures where its health is, for its own port speaks gRPC alone."""
+    model = model_of(cell)
+    if model.load is None or model.purpose != "compare":
+        return None
+    number, path = _metrics(cell)
+    if model.server.url is not None:
+        port = str(number or "")
+    elif number is None:
+        port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in _ports(cell) else ""
+    else:
+        port = next(name for name, one in _ports(cell).items() if one == number)
+    return model.load.work(model.seed, trace_of(cell), path, port)
 
 
 def _longer(limits: Limits, ready_s: float) -> Limits:
@@ -69,7 +112,11 @@ def _driver(cell: Cell, job: Job) -> Job:
     model = model_of(cell)
     place = model.driver
     embeddings = model.compare.embeddings
+    tls = model.server.tls
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
+    secrets = {name: one.secret for name, one in tokens.items() if one is not None}
+    shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
+    secrets |= {name: f"file:{_beside(cell, path)}" for name, path in shown.items() if path is not None}
     work = msgspec.to_builtins(work_of(cell))
     return msgspec.structs.replace(
         job,
@@ -79,8 +126,8 @@ def _driver(cell: Cell, job: Job) -> Job:
         environment=Environment("seatrial", image=substitute(place.image, cell) if place else None, seatrial=not place),
         resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
         env={},
-        secrets={name: one.secret for name, one in tokens.items() if one is not None},
-        inputs=(),
+        secrets=secrets,
+        inputs=(Input(_beside(cell, tls.ca), CA),) if tls and tls.ca else (),
     )
 
 
@@ -104,7 +151,7 @@ def work_of(cell: Cell) -> ServingWork:
         seed=model.seed,
         request_s=model.request_s,
         ready_s=server.ready.within_s,
-        load=model.load.work(model.seed, trace_of(cell)) if model.load and model.purpose == "compare" else None,
+        load=_load(cell),
         embeddings=Embeddings(
             substitute(embeddings.url, cell) or "", embeddings.model, cell.gathered.get(EMBEDDING_MODEL, "")
         )
@@ -122,8 +169,9 @@ def _tls(cell: Cell) -> Tls | None:
     tls = model_of(cell).server.tls
     if tls is None:
         return None
-    files = {
-        name: str(cell.directory.resolve() / substitute(path, cell)) if path else ""
-        for name, path in (("ca", tls.ca), ("cert", tls.cert), ("key", tls.key))
-    }
-    return Tls(**files, name=substitute(tls.name, cell) or "", verify=tls.verify)
+    return Tls(ca=CA if tls.ca else "", name=substitute(tls.name, cell) or "", verify=tls.verify)
+
+
+def _beside(cell: Cell, path: str) -> str:
+    """A file of this machine that the suite names."""
+    return str(cell.directory.resolve() / substitute(path, cell))

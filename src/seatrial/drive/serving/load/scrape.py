@@ -1,59 +1,98 @@
 """The server's own figures while it is under load: `/metrics`, once a second, into a file of the attempt."""
 
 import asyncio
+import contextlib
 import time
-from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import msgspec
 
+from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.serving.client import Client, wait_for
+from seatrial.drive.serving.http import Connections, ServerAddress
 from seatrial.drive.serving.openai import OpenAiClient
+from seatrial.job.load import LoadWork
+from seatrial.job.serving import ServingWork
 
+METRICS = "load-metrics.jsonl"
 EVERY_S = 1.0
 LIMIT_S = 5.0
 
 
-class Scrape:
-    """Samples while the block lasts, the first when it begins and the last when it ends. One that has none is asked
-    once."""
+@contextlib.asynccontextmanager
+async def scraping(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[dict[str, Any]]:
+    """Samples while the block lasts, the first before it begins and the last after it; how many they were, or why there
+    are none. A server that has none is asked once."""
+    said: dict[str, Any] = {"samples": 0, "why": ""}
+    async with _place(driver, work, load, client) as place:
+        if isinstance(place, str):
+            said["why"] = place
+            yield said
+            return
+        with (driver.files / METRICS).open("wb") as file:
+            scrape = _Scrape(place, load.metrics, file, said)
+            await scrape.sample()
+            over = asyncio.Event()
+            task = asyncio.create_task(scrape.repeat(over))
+            try:
+                yield said
+            finally:
+                over.set()
+                await task
+            await scrape.sample()
 
-    def __init__(self, client: Client, path: str, into: Path) -> None:
-        self._client = client if isinstance(client, OpenAiClient) and path else None
-        self._path, self._into = path, into
-        self._task: asyncio.Task[None] | None = None
-        self._over = asyncio.Event()
-        self.said = {"samples": 0, "why": "" if self._client else "not asked for"}
 
-    async def __aenter__(self) -> "Scrape":
-        if self._client is not None:
-            self._task = asyncio.create_task(self._sample(self._client))
-        return self
+class _Scrape:
+    def __init__(self, connections: Connections, path: str, file: BinaryIO, said: dict[str, Any]) -> None:
+        self._connections, self._path, self._file, self._said = connections, path, file, said
+        self._begin_s = time.monotonic()
 
-    async def __aexit__(self, *error: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._over.set()
-        if self._task is not None:
-            await self._task
+    async def repeat(self, over: asyncio.Event) -> None:
+        while not await wait_for(over, EVERY_S):
+            await self.sample()
 
-    async def _sample(self, client: OpenAiClient) -> None:
-        begin_s = time.monotonic()
-        with self._into.open("wb") as file:
-            last = False
-            while not last:
-                last = self._over.is_set()
-                at_s = time.monotonic() - begin_s
-                status, data = await client.get(self._path, LIMIT_S)
-                if status != 200:
-                    self.said["why"] = f"GET {self._path} answered {status or 'nothing'}"
-                    return
-                self._write(file, at_s, data)
-                if not last:
-                    await wait_for(self._over, EVERY_S)
+    async def sample(self) -> None:
+        if self._said["why"]:
+            return
+        at_s = time.monotonic() - self._begin_s
+        status, data = await self._connections.get(self._path, LIMIT_S)
+        if status != 200:
+            self._said["why"] = f"GET {self._path} answered {status or 'nothing'}"
+            return
+        self._said["samples"] += 1
+        self._file.write(msgspec.json.encode({"at_s": round(at_s, 3), "values": parse_metrics(data)}) + b"\n")
 
-    def _write(self, file: BinaryIO, at_s: float, data: bytes) -> None:
-        self.said["samples"] = int(self.said["samples"]) + 1
-        file.write(msgspec.json.encode({"at_s": round(at_s, 3), "values": parse_metrics(data)}) + b"\n")
+
+@contextlib.asynccontextmanager
+async def _place(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> AsyncIterator[Connections | str]:
+    """How the server is asked for its own figures; or why it is not."""
+    if not load.metrics:
+        yield "not asked for"
+    elif load.metrics_port:
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                place: Connections | str = await _other_port(stack, driver, work, load.metrics_port)
+            except DriverError as error:
+                place = str(error)
+            yield place
+    elif isinstance(client, OpenAiClient):
+        yield client.connections
+    else:
+        yield f"its port speaks gRPC; write `metrics: :3000{load.metrics}` for another one"
+
+
+async def _other_port(stack: contextlib.AsyncExitStack, driver: Driver, work: ServingWork, port: str) -> Connections:
+    """Plain HTTP, as readiness is asked. The token is for the port where requests go."""
+    if work.url:
+        url = f"http://{urlsplit(work.url).hostname}:{port}"
+    else:
+        address = await stack.enter_async_context(driver.endpoint(port))
+        url = f"{'https' if address.tls else 'http'}://{address}"
+    connections = Connections(ServerAddress(url, None, {}))
+    stack.push_async_callback(connections.close)
+    return connections
 
 
 def parse_metrics(data: bytes) -> dict[str, float]:

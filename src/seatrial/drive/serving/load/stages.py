@@ -12,11 +12,11 @@ from seatrial.drive.search import Try, search
 from seatrial.drive.serving.client import Client
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.run import run_load
-from seatrial.drive.serving.load.scrape import Scrape
+from seatrial.drive.serving.load.scrape import scraping
 from seatrial.job.load import LOAD, LoadSummary, LoadWork, broken_bounds
 from seatrial.job.serving import ServingWork
 
-REQUESTS, METRICS = "load-requests.jsonl", "load-metrics.jsonl"
+REQUESTS = "load-requests.jsonl"
 
 
 async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> None:
@@ -24,14 +24,14 @@ async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: 
         return
     again = LOAD in driver.unknown
     driver.begin(LOAD)
-    async with Scrape(client, load.metrics, driver.files / METRICS) as scrape:
+    async with scraping(driver, work, load, client) as scrape:
         if load.peak:
             said = await _search(driver, work, load, client, again)
         else:
             summary, timed = await run_load(driver, work, load, client, again)
             write_requests(driver.files / REQUESTS, timed, "wb")
             said = {"summary": summary}
-    driver.finish(LOAD, **said, scrape=scrape.said)
+    driver.finish(LOAD, **said, scrape=scrape)
 
 
 async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> dict[str, Any]:
