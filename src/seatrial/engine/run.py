@@ -300,14 +300,17 @@ class Run:
         return self._followers[name]
 
     async def _sweep(self) -> None:
-        """Whatever still carries the run's label, from attempts that this or an earlier process could not remove."""
-        for name, follower in self._followers.items():
-            opening = self._opened[name]
-            if not opening.done() or opening.exception() is not None:  # interrupted before: nothing was made there
+        """Whatever still carries the run's label, from attempts that this or an earlier process could not remove. A
+        process that was killed when its last job was removed left what the run itself has on a target."""
+        before = [part.target for cell in self._past.attempts for part in self._first.get(cell, ())]
+        for name in dict.fromkeys([*self._followers, *before]):
+            opening = self._opened.get(name)
+            if opening and (not opening.done() or opening.exception() is not None):  # interrupted: nothing was made
                 continue
             try:
-                for found in await follower.target.list(self._folder.run):
-                    await _clear(follower.target, found.handle)
+                target = (await self._follower(name)).target
+                for found in await target.list(self._folder.run):
+                    await _clear(target, found.handle)
             except RunInUse:
                 raise
             except TargetError as error:
