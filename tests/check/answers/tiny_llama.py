@@ -47,18 +47,27 @@ ROUND: dict[str, Callable[[Array], Array]] = {
 
 @cache
 def read_model() -> tuple[dict[str, Any], dict[str, Array]]:
+    return _head()[0], weights_in(FILE.read_bytes())
+
+
+def weights_in(data: bytes | bytearray) -> dict[str, Array]:
+    """Of the bytes of the file. What is changed in those of a bytearray is changed in it."""
+    return {
+        name: np.frombuffer(data, np.float32, int(np.prod(shape)), at).reshape(shape[::-1])
+        for name, shape, at in _head()[1]
+    }
+
+
+@cache
+def _head() -> tuple[dict[str, Any], list[tuple[str, list[int], int]]]:
+    """What the file says of the model; and of each tensor the name, the shape and where it is."""
     with FILE.open("rb") as file:
         assert file.read(4) == b"GGUF"
         _, tensors, keys = _number(file, "I"), _number(file, "Q"), _number(file, "Q")
         meta = {_text(file): _value(file, _number(file, "I")) for _ in range(keys)}
         places = [(_text(file), _shape(file), _number(file, "I"), _number(file, "Q")) for _ in range(tensors)]
         start = -(-file.tell() // 32) * 32
-        weights = {}
-        for name, shape, _, offset in places:
-            file.seek(start + offset)
-            count = int(np.prod(shape))
-            weights[name] = np.frombuffer(file.read(4 * count), np.float32).reshape(shape[::-1])
-    return meta, weights
+    return meta, [(name, shape, start + offset) for name, shape, _, offset in places]
 
 
 def _number(file: BinaryIO, form: str) -> Any:
