@@ -164,8 +164,11 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
   - {num_shard: 2, resources: {gpu: {mig_2g_20gb: 2}}}
   - {port: 8001, master_port: 8001}
   - {cuda_process_memory_fraction: 1.5}
+  - {dtype_str: float64}
 """
-    config.write_text(CONFIG.replace("CONFIGS", bad.rstrip()))
+    config.write_text(
+        CONFIG.replace("CONFIGS", bad.rstrip()).replace("max_parallel_workers: 3", "max_parallel_workers: 0")
+    )
     with pytest.raises(SuiteError) as caught:
         read_tester_config(config)
     said = str(caught.value)
@@ -181,7 +184,9 @@ def test_every_rule_has_its_text_and_all_are_said_at_once(config: Path) -> None:
         "`port` and `grpc_port` are both 8001; each needs its own",
         "`port` and `master_port` are both 8001",
         "a fraction of memory is at most 1.0; this is 1.5",
-        "12 problems",
+        "'float64' is none of float16, float32, bfloat16",
+        "product.yaml:8:25: it should be greater than or equal to 1; got the number 0",
+        "14 problems",
     ):
         assert line in said
 

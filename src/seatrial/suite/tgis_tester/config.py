@@ -1,6 +1,8 @@
 """tgis-tester's config.yaml: its models, with its defaults, and the reading of a file."""
 
+import contextlib
 import math
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -109,7 +111,7 @@ class Worker(TesterModel):
     tls_secret: str
     ready_timeout_secs: Whole
     scheduled_timeout_secs: Whole
-    max_parallel_workers: Whole
+    max_parallel_workers: Annotated[int, Field(strict=True, ge=1)]
     max_connection_retries: Whole
     ingress_hostname: str
     pvcs: tuple[VolumeClaim, ...] = ()
@@ -165,14 +167,25 @@ def read_tester_config(path: Path) -> TesterFile:
     except ValidationError as error:
         for loc, key, message in explain(error, TesterConfig, lambda loc: source.find(loc)[1]):
             problems.append(_problem(source, loc, message, key))
-    for test, spec in enumerate(config.tests if config else ()):
-        for number, one in enumerate(spec.configs):
-            where: KeyPath = ("tests", test, "configs", number)
-            problems += [_problem(source, (*where, field), why) for field, why in config_problems(one)]
+    for where, one in _model_configs(source.data):
+        problems += [_problem(source, (*where, field), why) for field, why in config_problems(one)]
     if problems or config is None:
         raise SuiteError(problems)
     ignored = tuple(_unknown(source, TesterConfig, source.data, ()))
     return TesterFile(path, path.absolute().parent.parent, config, source, ignored)
+
+
+def _model_configs(data: Any) -> Iterator[tuple[KeyPath, ModelConfig]]:
+    """Those that can be read, whatever is wrong with the others."""
+    for test, spec in _items(data, "tests"):
+        for number, one in _items(spec, "configs"):
+            with contextlib.suppress(ValidationError):
+                yield ("tests", test, "configs", number), ModelConfig.model_validate(one)
+
+
+def _items(data: Any, name: str) -> Iterable[tuple[int, Any]]:
+    found = data.get(name) if isinstance(data, dict) else None
+    return enumerate(found if isinstance(found, list) else ())
 
 
 def _problem(source: Source, path: KeyPath, message: str, key: bool = False) -> Problem:

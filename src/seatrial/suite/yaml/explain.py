@@ -42,9 +42,14 @@ _EXPECTED = {
 
 
 def _merged(items: Iterable[Any]) -> list[Any]:
-    """A value that fits none of several plain types is one mistake, where pydantic has an error for each of them."""
+    """A value that fits none of several plain types is one mistake, where pydantic has an error for each of them; and a
+    list is not too short because of what is wrong with its items."""
     merged: list[Any] = []
+    items = list(items)
+    inside = {item["loc"][:depth] for item in items for depth in range(len(item["loc"]))}
     for item in items:
+        if item["type"] == "too_short" and item["loc"] in inside:
+            continue
         last = merged[-1] if merged else None
         if last is not None and _is_branch(item) and _is_branch(last) and last["input"] is item["input"]:
             expected = last.get("expected") or [_EXPECTED[last["type"]]]
@@ -79,6 +84,8 @@ def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: st
             if _is_scalar(value)
             else "expected a list, got a map"
         )
+    if kind == "too_short":
+        return f"it needs at least {context['min_length']}, and has {context['actual_length'] or 'nothing'}"
     if kind == "literal_error":
         known = [str(choice) for choice in _choices(_annotations_at(model, loc))]
         return f"{value!r} is none of {', '.join(known)}{nearest(value, known) if isinstance(value, str) else ''}"
