@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from seatrial.check.answers.tolerance import TOLERANCES, Tolerance, tolerance_for
-from seatrial.check.answers.walk import Walk, walk
+from seatrial.check.answers.walk import Walk, joined, walk
 from seatrial.job.generation import Generation
 
 MARGIN = 2.0  # over the largest that was seen
@@ -32,13 +32,8 @@ def calibrate(pairs: Iterable[tuple[Generation, Generation]], precision: str) ->
     from seatrial.stats.drift import drift_of  # NumPy: not before it is needed
 
     walks = [walk(one.tokens, other.tokens) for one, other in pairs if one.tokens and other.tokens]
-    expected, got = [x for one in walks for x in one.expected], [y for one in walks for y in one.got]
-    starts: list[int] = []
-    before = 0
-    for one in walks:
-        starts += [before + start for start in one.starts]
-        before += len(one.expected)
-    seen = drift_of(expected, got, starts)
+    every = joined(walks)
+    seen = drift_of(every.expected, every.got, every.starts)
     gaps = [gap for one in walks if (gap := _gap_at_split(one)) is not None]
     largest_gap = max(gaps, default=0.0)
     result = Calibrated(len(walks), seen.positions, seen.largest, seen.rms, len(gaps), largest_gap)

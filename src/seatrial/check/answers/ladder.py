@@ -60,9 +60,7 @@ def _input(expected: Generation, got: Generation, tolerance: Tolerance) -> Compa
     steps = walk(expected.input_tokens, got.input_tokens)
     if steps.split is not None:
         return structure(f"the input is another from token {steps.split} on", steps.split)
-    return _drift(steps, expected.input_tokens, got.input_tokens, tolerance, "input token") or Comparison(
-        Agreement.EXACT
-    )
+    return _drift(steps, expected.input_tokens, got.input_tokens, tolerance, "input token") or EXACT
 
 
 def compare_text(expected: Generation, got: Generation) -> Comparison:

@@ -5,7 +5,7 @@ are kept in flat lists, and the common case, both sides with the same tokens in 
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -68,6 +68,17 @@ def walk(expected: Sequence[Token], got: Sequence[Token]) -> Walk:
     found.greedy = found.greedy and bool(found.gaps)
     if found.split is None and len(expected) != len(got):
         found.split = found.length
+    return found
+
+
+def joined(walks: Iterable[Walk]) -> Walk:
+    """What was paired in all of them, one after the other."""
+    found = Walk(0, expected=[], got=[], starts=[], gaps=[])
+    for one in walks:
+        found.starts += [start + len(found.expected) for start in one.starts]
+        found.expected += one.expected
+        found.got += one.got
+        found.gaps += one.gaps
     return found
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from seatrial.check.answers.comparison import Agreement, Comparison
 from seatrial.check.answers.tolerance import Tolerance
-from seatrial.check.answers.walk import Walk
+from seatrial.check.answers.walk import Walk, joined
 
 if TYPE_CHECKING:
     from seatrial.stats.drift import Drift
@@ -41,18 +41,10 @@ class WholeJudgement(msgspec.Struct, frozen=True):
 def judge_whole(comparisons: Sequence[Comparison], walks: Iterable[Walk], tolerance: Tolerance) -> WholeJudgement:
     from seatrial.stats import drift  # NumPy: not before it is needed
 
-    expected: list[float] = []
-    got: list[float] = []
-    starts: list[int] = []
-    gaps: list[float] = []
-    for walk in walks:
-        starts += [start + len(expected) for start in walk.starts]
-        expected += walk.expected
-        got += walk.got
-        gaps += walk.gaps
-    seen = drift.drift_of(expected, got, starts)
+    every = joined(walks)
+    seen = drift.drift_of(every.expected, every.got, every.starts)
     ties = sum(one.agreement is Agreement.NEAR_TIE for one in comparisons)
-    likely = drift.expected_flips(gaps, seen.pair_rms)
+    likely = drift.expected_flips(every.gaps, seen.pair_rms)
     if tolerance.near_ties is not None:
         likely = max(likely, tolerance.near_ties * len(comparisons))
     problems = [*_size(seen, tolerance), *_shape(seen, tolerance)]

@@ -11,6 +11,7 @@ from seatrial.trial.serving.parts import DRIVER, SERVER
 from seatrial.trial.serving.records import DriverRecords
 
 READY = "ready"
+_UNAUTHORIZED = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")  # codes, in either protocol
 _OURS = (Outcome.RELEASED, Outcome.CANCELLED)
 
 
@@ -96,7 +97,8 @@ def cause_of_silence(
 def _unready(note: dict[str, object]) -> EndCause:
     why = str(note.get("why") or "nothing came back")
     if note.get("lasting"):
-        return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}")
+        advice = "; is `server.token` the one that it wants?" if why.startswith(_UNAUTHORIZED) else ""
+        return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}{advice}")
     seconds = float(str(note.get("seconds") or 0))
     text = f"no generation was answered within {seconds:.3g} s ({note.get('tries')} tries): {why}"
     return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
