@@ -23,6 +23,7 @@ WRONG = [
     ("{parallel: many}", "many", "expected a whole number, got 'many'"),
     ("{pull: Sometimes}", "Sometimes", "'Sometimes' is none of Always, IfNotPresent, Never"),
     ("{workload: jobsets}", "jobsets", "none of job, jobset; did you mean 'jobset'?"),
+    ("{keep_gpu: 3m}", "3m", "180 s cannot be promised: a node needs up to 180 s"),
     ("{keep: soon}", "soon", "'soon' is not a duration; write seconds (90) or units"),
     ("{files_size: 20}", "20", "20 is not a size; write a number with a unit: 512Mi, 16Gi"),
     ("{keeper: {cpu: some}}", "some", "'some' is not a number of cores; write 2, 0.5 or thousandths (50m)"),
@@ -93,9 +94,9 @@ def _models(model: Any) -> list[Any]:
 
 def test_units_are_read() -> None:
     options = options_of(
-        "{keep: 1h30m, keep_gpu: 90, files_size: 1.5Gi, keeper: {cpu: 50m, memory: 64Mi}, kubeconfig: ~/x}"
+        "{keep: 1h30m, keep_gpu: 4m, files_size: 1.5Gi, keeper: {cpu: 50m, memory: 64Mi}, kubeconfig: ~/x}"
     )
-    assert (options.keep_s, options.keep_gpu_s, options.files_size_bytes) == (5400.0, 90.0, 3 << 29)
+    assert (options.keep_s, options.keep_gpu_s, options.files_size_bytes) == (5400.0, 240.0, 3 << 29)
     assert (options.keeper.cpu, options.keeper.memory_bytes) == (0.05, 64 << 20)
     assert options.kubeconfig == Path.home() / "x"
 

@@ -42,12 +42,13 @@ def main(arguments: List[str]) -> int:
 def keep(folders: PodFolders, keep_s: float) -> None:
     trial = Trial(folders)
     start_until_s = time.monotonic() + START_S
-    until_s: Optional[float] = None
+    ended_s: Optional[float] = None
     while not os.path.lexists(folders.out(COLLECTED)):
         now_s = time.monotonic()
-        if until_s is None and trial.ended(now_s):
-            until_s = now_s + keep_s
-        if now_s >= (start_until_s if until_s is None else until_s) and (until_s or not trial.started()):
+        if ended_s is None:
+            ended_s = trial.ended_s(now_s)
+        never = ended_s is None and now_s >= start_until_s and not trial.started()
+        if never or (ended_s is not None and now_s >= ended_s + keep_s):
             return
         time.sleep(POLL_S)
 
@@ -71,24 +72,24 @@ class Trial:
     def started(self) -> bool:
         return os.path.exists(self._folders.out(STARTED))
 
-    def ended(self, now_s: float) -> bool:
+    def ended_s(self, now_s: float) -> Optional[float]:
         """The mark comes after the lock, so whoever has made it has the lock, unless it is gone."""
         if not self.started():
-            return False
+            return None
         try:
             lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            return os.path.exists(self._folders.out(END)) or self._still(now_s)
+            return now_s if os.path.exists(self._folders.out(END)) else self._silent_s(now_s)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return True
+            return now_s
         except BlockingIOError:
-            return False
+            return None
         finally:
             os.close(lock)
 
-    def _still(self, now_s: float) -> bool:
-        """One that is a mere shell has no lock; it writes something new every few seconds."""
+    def _silent_s(self, now_s: float) -> Optional[float]:
+        """One that is a mere shell has no lock; it writes something new every few seconds, and ended with the last."""
         try:
             with open(self._folders.out(ALIVE)) as file:
                 written = file.read()
@@ -96,4 +97,4 @@ class Trial:
             written = ""
         if written != self._alive[0]:
             self._alive = (written, now_s)
-        return now_s >= self._alive[1] + STILL_S
+        return self._alive[1] if now_s >= self._alive[1] + STILL_S else None

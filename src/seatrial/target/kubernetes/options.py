@@ -24,6 +24,10 @@ from seatrial.target.kubernetes.option_values import (
 
 USER = 1000  # of a pod under `restricted`, unless `user` is written
 SHARED_MEMORY = "/dev/shm"
+# From a keeper that leaves to the end of a pod in which others go on. A kubelet measures volumes every one to two
+# minutes, compares them with their limits every ten seconds, and may be ending other pods.
+NODE_ENDS_POD_S = 180.0
+LEAST_KEEP_GPU_S = NODE_ENDS_POD_S + 30.0
 
 
 class OptionsModel(BaseModel):
@@ -106,6 +110,15 @@ def _home(path: Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def _keep_gpu(keep_s: float) -> float:
+    if keep_s < LEAST_KEEP_GPU_S:
+        raise ValueError(
+            f"{keep_s:g} s cannot be promised: a node needs up to {NODE_ENDS_POD_S:g} s to end a pod in which another "
+            f"container still runs; write {LEAST_KEEP_GPU_S:g} or more"
+        )
+    return keep_s
+
+
 def _template(template: dict[str, Any]) -> dict[str, Any]:
     unknown = [key for key in template if key not in ("metadata", "spec")]
     if unknown:
@@ -181,7 +194,11 @@ class KubernetesOptions(OptionsModel):
     )
     keeper: Keeper = Field(default_factory=Keeper, description="Resources of the container that keeps the files.")
     keep_s: DurationValue = Field(3600.0, alias="keep", description="How long what was not collected stays.")
-    keep_gpu_s: DurationValue = Field(300.0, alias="keep_gpu", description="The same for jobs that hold GPUs.")
+    keep_gpu_s: Annotated[DurationValue, AfterValidator(_keep_gpu)] = Field(
+        480.0,
+        alias="keep_gpu",
+        description="GPUs of a job that nobody collects are free again within this; its files stay for 3m less.",
+    )
     deadline_s: DurationValue = Field(
         86400.0, alias="deadline", description="The cluster's own bound for jobs without a limit for queue or run."
     )

@@ -8,7 +8,7 @@ from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import placement, quantity
 from seatrial.target.kubernetes.manifest.hosts import Hosts
 from seatrial.target.kubernetes.manifest.variables import keeper_variables, trial_variables
-from seatrial.target.kubernetes.options import SHARED_MEMORY, KubernetesOptions, Volume
+from seatrial.target.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
 
 # The volumes of a pod. A keeper that leaves fills END, so that the node ends what else is in the pod.
 AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
@@ -19,8 +19,8 @@ GRACE_MARGIN_S = 5.0
 
 
 def keep_s(job: Job, options: KubernetesOptions) -> float:
-    """How long the pod stays when its files are not collected; GPUs are not kept waiting."""
-    return min(options.keep_gpu_s, options.keep_s) if job.resources.gpu.count else options.keep_s
+    """How long the keeper stays when the files are not collected. GPUs are back in time whatever else is in the pod."""
+    return min(options.keep_s, options.keep_gpu_s - NODE_ENDS_POD_S) if job.resources.gpu.count else options.keep_s
 
 
 def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:

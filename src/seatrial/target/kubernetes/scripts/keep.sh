@@ -32,8 +32,10 @@ while [ ! -e "$out/collected" ]; do
     if [ "$sign" != "$seen" ]; then
         seen=$sign changed=$up ended=''
     fi
-    if [ -e "$out/end.json" ] || { [ -n "$seen" ] && [ $((up - changed)) -ge $still_s ]; }; then
+    if [ -e "$out/end.json" ]; then
         ended=${ended:-$up}
+    elif [ -n "$seen" ] && [ $((up - changed)) -ge $still_s ]; then
+        ended=$changed
     fi
     if [ -n "$ended" ] && [ $((up - ended)) -ge "$keep_s" ]; then
         end_pod
