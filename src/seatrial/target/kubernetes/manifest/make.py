@@ -9,11 +9,10 @@ from seatrial.job import Job, Outcome
 from seatrial.kubernetes import Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import workload
-from seatrial.target.kubernetes.manifest.hosts import Hosts, hosts_of
 from seatrial.target.kubernetes.manifest.marks import marked
 from seatrial.target.kubernetes.manifest.pod import pod_template
 from seatrial.target.kubernetes.manifest.template import templated
-from seatrial.target.kubernetes.manifest.variables import check_text
+from seatrial.target.kubernetes.manifest.variables import Hosts, check_text, hosts_of
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.plain import plain_script
 from seatrial.target.protocol import TargetError

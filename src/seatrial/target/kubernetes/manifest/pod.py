@@ -6,8 +6,7 @@ from typing import Any
 from seatrial.job import Job, Ready
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import placement, quantity
-from seatrial.target.kubernetes.manifest.hosts import Hosts
-from seatrial.target.kubernetes.manifest.variables import keeper_variables, trial_variables
+from seatrial.target.kubernetes.manifest.variables import Hosts, keeper_variables, trial_variables
 from seatrial.target.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
 
 # The volumes of a pod. A keeper that leaves fills END, so that the node ends what else is in the pod.

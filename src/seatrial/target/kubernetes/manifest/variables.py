@@ -1,17 +1,40 @@
-"""The environment of a pod's containers. No value of a secret is ever in it: only where to find it."""
+"""The environment of a pod's containers, and the names by which hosts of a job find each other. No value of a secret is
+ever in it: only where to find it."""
 
 from typing import Any
+
+import msgspec
 
 from seatrial.job import Job, Outcome
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import quantity
-from seatrial.target.kubernetes.manifest.hosts import MASTER_PORT, Hosts
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.protocol import TargetError
 
 # Images made for GPUs say `all`; with NVIDIA's runtime a container that asked for none would then see every GPU.
 _GPUS = "NVIDIA_VISIBLE_DEVICES"
 _NO_GPU = {_GPUS: "void"}
+MASTER_PORT = 29500
+REPLICATED_JOB = "h"  # short: NAME-h-0-NUMBER-RANDOM must fit into 63 characters
+
+
+class Hosts(msgspec.Struct, frozen=True):
+    """`names` are complete enough for every pod of the namespace; of one host alone there are none."""
+
+    count: int = 1
+    names: tuple[str, ...] = ()
+    subdomain: str | None = None  # of the pods, where no controller sets it
+
+
+def hosts_of(job: Job, options: KubernetesOptions, namespace: str) -> Hosts:
+    if job.hosts <= 1:
+        return Hosts()
+    name = names.object_name(job.name)
+    numbers = range(job.hosts)
+    if options.workload == "jobset":
+        own = (f"{name}-{REPLICATED_JOB}-0-{number}" for number in numbers)
+        return Hosts(job.hosts, tuple(f"{pod}.{name}.{namespace}.svc" for pod in own))
+    return Hosts(job.hosts, tuple(f"{name}-{number}.{name}.{namespace}.svc" for number in numbers), subdomain=name)
 
 
 def trial_variables(job: Job, options: KubernetesOptions, hosts: Hosts) -> list[dict[str, Any]]:

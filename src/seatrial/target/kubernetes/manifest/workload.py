@@ -6,9 +6,9 @@ from seatrial.job import Job
 from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest import quantity
-from seatrial.target.kubernetes.manifest.hosts import REPLICATED_JOB
 from seatrial.target.kubernetes.manifest.marks import QUEUE
 from seatrial.target.kubernetes.manifest.pod import pod_deadline_s
+from seatrial.target.kubernetes.manifest.variables import REPLICATED_JOB
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
