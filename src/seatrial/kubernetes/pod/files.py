@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError, TooLarge
 from seatrial.kubernetes.http.failures import backoff_s
 from seatrial.kubernetes.pod.commands import PodContainer
@@ -26,16 +24,12 @@ DIGEST = ("/bin/sh", "-c", '"$@" | sha256sum', "sh")
 TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
 
 
-class Fetched(msgspec.Struct, frozen=True):
-    size_bytes: int
-    skipped: tuple[str, ...] = ()  # links out of the folder, devices: what does not leave a container
-
-
 async def fetch_archive(
     source: PodContainer, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
-) -> Fetched:
+) -> tuple[str, ...]:
     """A folder with all below it. It appears under its name only when it is whole. `pack` is another command than `tar`
-    that writes the archive. After a cut it goes on where it stopped, as often as that gets it further."""
+    that writes the archive. After a cut it goes on where it stopped, as often as that gets it further. What does not
+    leave a container (links out of the folder, devices) is skipped, and given."""
     what = f"{path} of pod {source.namespace}/{source.name}"
     command = pack or ["tar", "cf", "-", "-C", path, "."]
     with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
@@ -44,7 +38,6 @@ async def fetch_archive(
         while True:
             try:
                 await _receive(source, command, archive, begin_bytes, what, most_bytes)
-                size_bytes = archive.stat().st_size
                 skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
                 break
             except OSError as error:
@@ -64,7 +57,7 @@ async def fetch_archive(
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
         else:
             os.replace(unpacked, into)
-    return Fetched(size_bytes, tuple(skipped))
+    return tuple(skipped)
 
 
 class _Changed(Exception):
