@@ -39,29 +39,24 @@ class RequestFailure(msgspec.Struct, frozen=True):
 
 
 def failure(error: BaseException) -> RequestFailure:
-    """What `error`, raised by aiohttp, means."""
+    """What `error`, raised by a connection of ours or of aiohttp, means."""
     match error:
         case BrokenConnection():
-            return _broken(error)
+            return _broken(error.sent, error.cause)
         case NotHttp():
             return RequestFailure(f"the answer is not HTTP: {error}; is this an API server?", sent=True, lasting=True)
         case aiohttp.ClientConnectorCertificateError():
             return RequestFailure(_certificate(error.certificate_error), sent=False, lasting=True)
-        case aiohttp.ClientConnectorSSLError():
-            return _tls(error.os_error)
         case aiohttp.ClientConnectorError():
-            return RequestFailure(_connect(error.os_error), sent=False)
+            return _broken(False, error.os_error)
         case aiohttp.ConnectionTimeoutError():
             return RequestFailure(NO_CONNECTION, sent=False)
         case aiohttp.ServerDisconnectedError():
-            return RequestFailure("the server closed the connection without an answer", sent=True)
+            return _broken(True, None)
         case aiohttp.ClientPayloadError():
             return RequestFailure("the connection was cut in the middle of the answer", sent=True)
         case aiohttp.ClientOSError():
-            cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-            if isinstance(cause, ssl.SSLError):
-                return _tls(cause)
-            return RequestFailure(f"the connection broke: {error.strerror or error}", sent=True)
+            return _broken(True, error.__cause__ if isinstance(error.__cause__, OSError) else error)
         case asyncio.TimeoutError():
             return RequestFailure("no answer within the time allowed", sent=True)
         case aiohttp.ClientResponseError():
@@ -72,14 +67,13 @@ def failure(error: BaseException) -> RequestFailure:
     return RequestFailure(f"{type(error).__name__}: {error}", sent=True)
 
 
-def _broken(error: BrokenConnection) -> RequestFailure:
-    cause = error.cause
-    if error.sent and (cause is None or isinstance(cause, ConnectionResetError)):
+def _broken(sent: bool, cause: Exception | None) -> RequestFailure:
+    if sent and (cause is None or isinstance(cause, ConnectionResetError)):
         return RequestFailure("the server closed the connection without an answer", sent=True)
     if isinstance(cause, ssl.SSLError):
         return _tls(cause)
-    if error.sent or not isinstance(cause, OSError):
-        return RequestFailure(f"the connection broke: {cause}", sent=error.sent)
+    if sent or not isinstance(cause, OSError):
+        return RequestFailure(f"the connection broke: {cause}", sent=sent)
     return RequestFailure(_connect(cause), sent=False)
 
 
