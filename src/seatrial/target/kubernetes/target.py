@@ -368,8 +368,7 @@ class KubernetesTarget:
     async def remove(self, handle: str) -> None:
         name = self._parsed(handle).name
         with target_errors(f"cannot remove {handle}"):
-            run = await self._others_run(handle, name)
-            await self._remove_elsewhere(name)
+            run = "" if handle in self._annotations else await self._others_run(name)
             deleted = await self._ender.delete(name)
             if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
                 await self._until_gone(handle, name)
@@ -382,22 +381,16 @@ class KubernetesTarget:
         await self._collector.forget(handle)
         self._annotations.pop(handle, None)
 
-    async def _remove_elsewhere(self, name: str) -> None:
-        """What the object of a driver names in other namespaces: the cluster removes what those own."""
-        with contextlib.suppress(NotFound):
-            found = await self._client.get(JOBS, name, Annotated)
-            for namespace in found.metadata.annotations.get(names.ELSEWHERE, "").split():
-                await self._client.delete(JOBS, name, namespace=namespace)
-
-    async def _others_run(self, handle: str, name: str) -> str:
-        """The label of a job's run, when this process does not work on that; its object goes with its last job."""
-        if handle in self._annotations:
-            return ""
-        with contextlib.suppress(NotFound):
-            root = await self._client.get(self._resource, name)
-            mine = {names.label_value(run) for run in self._runs}
-            run = root.metadata.labels.get(names.RUN, "")
-            return "" if run in mine else run
+    async def _others_run(self, name: str) -> str:
+        """The label of a run, when this process does not work on it: its object goes with its last job. What the object
+        of a driver names in other namespaces goes now."""
+        for resource in dict.fromkeys((self._resource, JOBS)):
+            with contextlib.suppress(NotFound):
+                found = await self._client.get(resource, name, Annotated)
+                for namespace in found.metadata.annotations.get(names.ELSEWHERE, "").split():
+                    await self._client.delete(JOBS, name, namespace=namespace)
+                run = found.metadata.labels.get(names.RUN, "")
+                return "" if run in map(names.label_value, self._runs) else run
         return ""
 
     async def _until_gone(self, handle: str, name: str) -> None:
