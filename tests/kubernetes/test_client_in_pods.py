@@ -135,12 +135,12 @@ async def test_a_port_of_a_pod_is_a_port_here(client: Kubernetes) -> None:
         async with pod.forward(8080) as forward:
             sizes = await asyncio.gather(*(get(forward.host, forward.port, "/zero") for _ in range(5)))
             assert sizes == [2_000_000] * 5
-            assert not forward.problems
+            assert not forward.problem
         with pytest.raises(OSError, match=r"refused|Connect"):
             await asyncio.open_connection(forward.host, forward.port)
         async with pod.forward(9999) as forward:
             assert await get(forward.host, forward.port, "/") == 0
-            assert "9999" in forward.problems[0]
+            assert "9999" in forward.problem
 
 
 async def get(host: str, port: int, path: str) -> int:
@@ -190,4 +190,4 @@ async def test_a_right_that_is_missing_for_a_command_is_named(client: Kubernetes
             [line async for line in jane.pod(pod.name).log()]
         async with jane.pod(pod.name).forward(80) as forward:
             assert await get(forward.host, forward.port, "/") == 0
-            assert "pods/portforward in namespace default is missing" in forward.problems[0]
+            assert "pods/portforward in namespace default is missing" in forward.problem

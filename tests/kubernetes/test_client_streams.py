@@ -230,4 +230,4 @@ async def test_a_forwarded_port_keeps_bytes_and_ends_with_its_pod() -> None:
         assert await reader.read() == b"BYE"
         writer.close()
         assert forward.address == f"127.0.0.1:{forward.port}"
-        assert not forward.problems
+        assert not forward.problem

@@ -62,16 +62,19 @@ async def accepts(address: str) -> str:
 
 
 async def stays_open(address: str, through: asyncio.Event) -> str:
-    """Of a way that accepts every connection itself: whether one is kept, once it is `through`."""
+    """Of a way that accepts every connection itself: whether one is kept, before and once it is `through`."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
+    reading, opening = asyncio.create_task(reader.read(1)), asyncio.create_task(through.wait())
     try:
-        await through.wait()
-        async with asyncio.timeout(CLOSED_S):
-            return "" if await reader.read(1) else "connections to it are closed at once"
-    except TimeoutError:
-        return ""
+        await asyncio.wait({reading, opening}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({reading}, timeout=CLOSED_S)
+        closed = reading.done() and (reading.exception() is not None or not reading.result())
+        return "connections to it are closed at once" if closed else ""
     finally:
+        reading.cancel()
+        opening.cancel()
+        await asyncio.gather(reading, opening, return_exceptions=True)
         writer.close()
 
 

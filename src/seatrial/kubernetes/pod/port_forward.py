@@ -20,12 +20,12 @@ AFTER_END_S = 10.0
 
 
 class Forward(LocalPort):
-    """A port of a pod as a local one. `problems` is what went wrong with connections so far; `through` is set once one
+    """A port of a pod as a local one. `problem` is what went wrong with a connection last; `through` is set once one
     has come as far as the pod's node."""
 
     def __init__(self, pod: PodContainer, port: int) -> None:
         super().__init__()
-        self.problems: list[str] = []
+        self.problem = ""
         self.through = asyncio.Event()
         self._pod, self._pod_port = pod, port
 
@@ -33,9 +33,9 @@ class Forward(LocalPort):
         try:
             await self._join(reader, writer)
         except KubernetesError as error:
-            self._problem(str(error))
+            self.problem = str(error)
         except (OSError, aiohttp.ClientError) as error:
-            self._problem(f"the connection broke: {error}")
+            self.problem = f"the connection broke: {error}"
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = self._pod.request("create", "portforward")
@@ -68,19 +68,15 @@ class Forward(LocalPort):
             if not data:
                 continue
             if channel == ERROR:
-                self._problem(data.decode(errors="replace"))
+                self.problem = data.decode(errors="replace")
                 return
             writer.write(data)
             await writer.drain()
 
-    def _problem(self, text: str) -> None:
-        if len(self.problems) < 100:
-            self.problems.append(text)
-
 
 @asynccontextmanager
 async def port_forward(pod: PodContainer, port: int) -> AsyncIterator[Forward]:
-    """Listens on a free port of the loopback while it is open. Connections that fail close; why is in `problems`."""
+    """Listens on a free port of the loopback while it is open. Connections that fail close; why is in `problem`."""
     forward = Forward(pod, port)
     await forward.open()
     try:

@@ -63,7 +63,12 @@ async def opened_port(wanted: JobPort, how: str) -> AsyncIterator[Endpoint]:
     pod = await _running_pod(wanted)
     if how == "port-forward":
         async with wanted.client.pod(pod).forward(wanted.number) as forward:
-            await until_answered(lambda: stays_open(forward.address, forward.through), str(wanted))
+
+            async def attempt() -> str:
+                closed = await stays_open(forward.address, forward.through)
+                return f"{closed}: {forward.problem}" if closed and forward.problem else closed
+
+            await until_answered(attempt, str(wanted))
             way = (
                 "port-forward through the API server"  # what is forwarded goes there first, and from there to the node
             )
