@@ -87,7 +87,7 @@ def row(summary: LoadSummary, tokens_per_s: float) -> str:
 
 def peer_cpu_s(url: str) -> float:
     """Of one request: a run of many less a run of few, so that its start does not count. A first run, in which Python
-    compiles its modules, is left out."""
+    compiles its modules, is left out. It gets one worker process, as the driver is one: ten, its default, cost more."""
     program = environment("guidellm", GUIDELLM).with_name("guidellm")
     used = []
     with tempfile.TemporaryDirectory() as folder:
@@ -103,8 +103,9 @@ def peer_cpu_s(url: str) -> float:
                 "output": f"kind=json,path={folder}/report.json",
             }
             argv = [program, "run", *(part for name, value in options.items() for part in (f"--{name}", value))]
-            offline = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
-            cpu_s, _, code = cpu_of_one(argv, cwd=folder, env={**os.environ, **offline})
+            own = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+            own["GUIDELLM__MAX_WORKER_PROCESSES"] = "1"
+            cpu_s, _, code = cpu_of_one(argv, cwd=folder, env={**os.environ, **own})
             if code:
                 raise SystemExit(f"guidellm ended with {code}")
             used.append(cpu_s)

@@ -9,9 +9,22 @@ import pytest
 import sample
 from html_page import Page, unpacked
 
-from seatrial.job import Finding, Hole, Observation, ObservedStep, RunResults, Verdict
+from seatrial.job import (
+    Exit,
+    Finding,
+    Hole,
+    Observation,
+    ObservedStep,
+    Outcome,
+    Place,
+    RunResults,
+    Sample,
+    Verdict,
+)
 from seatrial.report import ReportError, write_reports
+from seatrial.report.cell_view import CellView
 from seatrial.report.html.page import render_html
+from seatrial.report.html.resource_charts import resource_charts
 
 
 def shown(run: RunResults, folder: Path) -> Page:
@@ -84,6 +97,22 @@ def test_a_cell_tells_evidence_notebook_cells_resources_and_the_way_to_run_it_ag
     assert "seatrial run 'examples/my suite.yaml' --select /a1b2c3d4" in page.text
     assert "the end of the log" in page.text
     assert len(page.of("polyline")) >= 8
+
+
+def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
+    (cell, *_) = sample.small().cells
+    observed = {}
+    for part, cores in (("server", 2.0), ("driver", 0.5)):
+        samples = [Sample(float(at), int(cores * 100) << 20, cores * at) for at in range(10)]
+        steps = [ObservedStep(part, "run", started_s=0.0, ended_s=9.0, samples=samples)]
+        observed[part] = Observation(part, 1, Place("here", "here"), Exit(Outcome.EXITED), steps=steps)
+    charts = resource_charts(CellView(cell, tmp_path, "", observed))
+    assert [(chart.title, chart.most) for chart in charts] == [
+        ("Memory of the server", "200 MiB"),
+        ("CPU cores of the server", "2"),
+        ("Memory of the driver", "50 MiB"),
+        ("CPU cores of the driver", "0.5"),
+    ]
 
 
 def test_findings_of_one_step_are_told_apart_by_their_check(tmp_path: Path) -> None:

@@ -35,13 +35,16 @@ class NotebookView:
 
 @dataclass(frozen=True)
 class CellView:
-    """A cell's result beside what its folder holds. A missing or broken observation leaves `observation` None."""
+    """A cell's result beside what its folder holds. Nothing is `observed` where that is missing or broken."""
 
     result: CellResult
     folder: Path  # of the last attempt; may be missing
     base: str  # the same as others reach it: a relative path, no slash at its end
-    observation: Observation | None = None
-    steps: dict[str, ObservedStep] = field(default_factory=dict)
+    observed: dict[str, Observation] = field(default_factory=dict)  # by part; "" of a single job
+
+    @cached_property
+    def steps(self) -> dict[str, ObservedStep]:
+        return {step.name: step for one in self.observed.values() for step in one.steps}
 
     def step_seconds(self, step: str) -> float | None:
         if step in self.steps:
@@ -120,11 +123,12 @@ def read_cell(folder: Path, cell: CellResult, base: str = "") -> CellView:
     reached = f"{base.rstrip('/')}/{below}" if base else below
     view = CellView(cell, attempt, reached)
     try:
-        observed = [read_json(attempt / part / "observation.json", Observation) for part in view.parts]
+        observed = {
+            part.rstrip("/"): read_json(attempt / part / "observation.json", Observation) for part in view.parts
+        }
     except (OSError, Unreadable):
         return view
-    steps = {step.name: step for one in observed for step in one.steps}
-    return CellView(cell, attempt, reached, observed[0], steps)
+    return CellView(cell, attempt, reached, observed)
 
 
 def url(path: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.job import Sample
+from seatrial.job import Observation, Sample
 from seatrial.report.cell_view import CellView, nonnegative
 from seatrial.report.text import duration_text, one_line, size_text
 
@@ -34,7 +34,12 @@ class Chart:
 
 
 def resource_charts(view: CellView) -> list[Chart]:
-    steps = [step for step in view.steps.values() if step.started_s is not None]
+    """Each part has its own: their processes have nothing in common, nor have the clocks of their steps."""
+    return [chart for part, one in view.observed.items() for chart in _charts(f" of the {part}" if part else "", one)]
+
+
+def _charts(whose: str, observed: Observation) -> list[Chart]:
+    steps = [step for step in observed.steps if step.started_s is not None]
     samples = sorted((sample for step in steps for sample in step.samples), key=lambda sample: sample.at_s)
     if len(samples) < 3:
         return []
@@ -58,7 +63,7 @@ def resource_charts(view: CellView) -> list[Chart]:
         ("GPU use, %", _gpu(samples, "utilization", max), _two),
     ]
     return [
-        _chart(title, points, form(max(v for _, v in points)), first, span, bands)
+        _chart(f"{title}{whose}", points, form(max(v for _, v in points)), first, span, bands)
         for title, points, form in series
         if len(points) > 2
     ]
