@@ -75,6 +75,14 @@ async def test_a_storm_of_429_is_waited_out_and_stays_visible(tmp_path: Path) ->
         assert one.waited_s > 0, "the time that the server asked for"
 
 
+async def test_the_connections_of_a_burst_are_opened_before_it(tmp_path: Path) -> None:
+    async with serving(Stub()) as stub, place(stub, tmp_path) as (made, plan, sender, _):
+        await made.prepare()
+        before = stub.connections
+        await sender.open_loop(plan.measured, [0.0] * COUNT, time.monotonic())
+        assert stub.connections == before > 1
+
+
 async def test_workloads_of_a_round_of_a_search_carry_its_label(tmp_path: Path) -> None:
     async with serving(Stub()) as stub, place(stub, tmp_path) as (made, plan, sender, _):
         await made.check()

@@ -5,6 +5,7 @@ clean it. Manifests are rendered to bytes before the clock starts."""
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -56,6 +57,7 @@ from seatrial.target.kubernetes.options import KubernetesOptions
 POLL_S = 0.25
 PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
 GONE_S = 600.0  # for the deletion of all workloads
+AHEAD_S = 0.1  # of arrivals at a rate, for which connections are opened before the first
 
 
 @contextlib.asynccontextmanager
@@ -112,12 +114,17 @@ class ClusterPlace:
         await self._look_for_limits()
 
     async def prepare(self) -> None:
-        """Templates that the server refuses are told before the first one is sent: one of each, in each namespace."""
+        """Templates that the server refuses are told before the first one is sent: one of each, in each namespace.
+        Connections are there by then, too: a TLS greeting takes many times as long as a create, and would delay it."""
         for of in self._plan.classes:
             self._resources[of.name] = await self._client.resource_of(of.manifest)
         for one in self._plan.samples():
             self._manifests[one.of.name, one.namespace] = orjson.dumps(self._own(one.of, one.namespace))
             await self._try(one)
+        arrivals = self._work.arrivals
+        at_once = min(arrivals.burst or math.ceil((arrivals.peak or 0.0) * AHEAD_S), self._work.at_once)
+        opening = (self._client.version() for _ in range(at_once))
+        await asyncio.gather(*opening, return_exceptions=True)  # who may not ask for it has a connection all the same
 
     async def _look_for_limits(self) -> None:
         """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
