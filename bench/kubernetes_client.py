@@ -239,11 +239,13 @@ def real(kubeconfig: str | None) -> Iterator[str]:
         yield str(made.kubeconfig)
 
 
-def go_client() -> Path:
-    program, source = CACHE / "go-client", ROOT / "bench" / "go-client"
+def go_program(package: str = ".") -> Path:
+    """One of the programs in bench/go-client, built when it changed."""
+    source = ROOT / "bench" / "go-client"
+    program = CACHE / "go-client" if package == "." else CACHE / package
     CACHE.mkdir(parents=True, exist_ok=True)
-    if not program.exists() or program.stat().st_mtime < (source / "main.go").stat().st_mtime:
-        subprocess.run(["go", "build", "-trimpath", "-o", program, "."], cwd=source, check=True)
+    if not program.exists() or program.stat().st_mtime < (source / package / "main.go").stat().st_mtime:
+        subprocess.run(["go", "build", "-trimpath", "-o", program, f"./{package}"], cwd=source, check=True)
     return program
 
 
@@ -264,7 +266,7 @@ def round_of(kubeconfig: str, namespace: str, how: str) -> tuple[float, float]:
 def go_creates(kubeconfig: str, namespace: str, number: int, content_type: str) -> float:
     args = ["-kubeconfig", kubeconfig, "-namespace", namespace, "-count", str(REAL_CREATES)]
     args += ["-parallel", str(PARALLEL), "-prefix", f"go-{number}", "-content-type", content_type]
-    answer = json.loads(subprocess.check_output([go_client(), *args]))
+    answer = json.loads(subprocess.check_output([go_program(), *args]))
     if answer["failed"]:
         raise SystemExit(f"client-go failed at {answer['failed']} creates")
     return float(answer["cpu_s"]) / REAL_CREATES

@@ -1,24 +1,29 @@
 """A scale trial on a real API server with fake nodes: how much of the offered rate is sent, how far the watch is from
-the server's own audit log, and what a submission costs; beside it, creates by a Go program with client-go on the same
-server in the same run. kube-burner is Go with client-go, too, and cannot be had from every module proxy."""
+the server's own audit log, and what a submission costs. Beside it on the same server in the same run the same by a Go
+program that works as kube-burner does (bench/go-client/burner), since kube-burner cannot be had from every module
+proxy; and bare creates with client-go, which render, record and follow nothing."""
 
 import asyncio
 import json
 import os
 import shutil
+import statistics
+import subprocess
 import sys
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 from _measure import ROOT, SEATRIAL, cpu_of_one, table
-from kubernetes_client import REAL_CREATES, go_creates
+from kubernetes_client import REAL_CREATES, go_creates, go_program
 
 sys.path.insert(0, str(ROOT))
 
 from cluster import Unavailable, up
 
-FAKE_NODES, SECONDS = 50, 15
+FAKE_NODES, SECONDS, ROUNDS = 50, 15, 3
 RATES = (20, 40, 80)
+AT_ONCE = 5_000  # of kube-burner's rate and burst: more than any server takes
 SUITE = """
 name: bench
 targets: {{cluster: {{kind: kubernetes, kubeconfig: {kubeconfig}, namespace: default}}}}
@@ -34,6 +39,13 @@ trials:
     audit_log: {audit_log}
     bounds: {{unfinished: 0}}
 """
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: "{{{{.Name}}}}"}}
+spec: {{{gate}containers: [{{name: main, image: none, resources: {{requests: {{cpu: 1m, memory: 1Mi}}}}}}]}}
+"""
+GATE = "schedulingGates: [{name: bench/never}], "
 
 
 def trial(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]:
@@ -43,6 +55,7 @@ def trial(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]
         suite = SUITE.format(kubeconfig=kubeconfig, audit_log=audit_log, count=count, rate=rate)
         (folder / "suite.yaml").write_text(suite)
         environment = {**os.environ, "SEATRIAL_STATE": str(folder / "state")}
+        load = os.getloadavg()[0]
         _, _, code = cpu_of_one([SEATRIAL, "run", "suite.yaml"], cwd=folder, env=environment)
         (found,) = folder.glob("runs/*/results.json")
         cell = json.loads(found.read_text())["cells"][0]
@@ -51,7 +64,7 @@ def trial(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]
     sent = metrics["rate"]["value"]
     scheduled = {name: 1000 * metrics["scheduled"][name]["value"] for name in ("p50", "p99")}
     return [
-        (f"{rate}/s offered", f"{sent:.1f}/s sent, {sent / rate:.1%}; exit code {code}"),
+        (f"{rate}/s offered", f"{sent:.1f}/s sent, {sent / rate:.1%}; exit code {code}; load {load:.0f} before it"),
         ("  scheduled", f"p50 {scheduled['p50']:.1f} ms, p99 {scheduled['p99']:.1f} ms, by the audit log"),
         ("  measurement", findings["measurement"]),
         ("  audit log", findings["audit log"]),
@@ -59,27 +72,103 @@ def trial(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]
     ]
 
 
+def burner(kubeconfig: Path, prefix: str, count: int, rate: int, gate: str = GATE, wait_s: int = 0) -> dict[str, float]:
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as template:
+        template.write(POD.format(gate=gate))
+        template.flush()
+        argv = [
+            str(go_program("burner")),
+            "-kubeconfig",
+            str(kubeconfig),
+            "-prefix",
+            prefix,
+            "-template",
+            template.name,
+        ]
+        numbers = {"-count": count, "-qps": rate, "-burst": rate if rate == AT_ONCE else 1, "-wait": f"{wait_s}s"}
+        argv += [part for name, value in numbers.items() for part in (name, str(value))]
+        answer: dict[str, float] = json.loads(subprocess.check_output(argv))
+    if answer["failed"]:
+        raise SystemExit(f"the peer failed at {answer['failed']} creates")
+    return answer
+
+
+def by_the_log(audit_log: Path, prefix: str) -> list[float]:
+    """Milliseconds from the create of each pod, as the API server received it, to the end of its binding."""
+    begun: dict[str, float] = {}
+    ended: dict[str, float] = {}
+    for text in audit_log.read_text().splitlines():
+        line = json.loads(text) if f'"{prefix}-' in text else {}
+        of = line.get("objectRef", {})
+        if line.get("verb") != "create" or line["stage"] != "ResponseComplete":
+            continue
+        if of.get("subresource") == "binding":
+            ended[of["name"]] = datetime.fromisoformat(line["stageTimestamp"]).timestamp()
+        else:
+            begun[of["name"]] = datetime.fromisoformat(line["requestReceivedTimestamp"]).timestamp()
+    return sorted(1000 * (ended[name] - begun[name]) for name in ended if name in begun)
+
+
+def peer(kubeconfig: Path, audit_log: Path, rate: int) -> list[tuple[str, str]]:
+    count, prefix = rate * SECONDS, f"burner-{rate}"
+    seen = burner(kubeconfig, prefix, count, rate, gate="", wait_s=120)
+    log = by_the_log(audit_log, prefix)
+    true = {"p50": statistics.median(log), "p99": statistics.quantiles(log, n=100)[98]}
+    off = ", ".join(f"{name} {seen[f'{name}_ms']:.0f} ms ({seen[f'{name}_ms'] - true[name]:+.0f})" for name in true)
+    sent = f"{count / seen['wall_s']:.1f}/s sent; {seen['seen']:.0f} of {count} scheduled"
+    return [("  kube-burner's way", f"{sent} at {off} by whole seconds, {len(log)} in the audit log")]
+
+
+def costs(kubeconfig: Path) -> list[tuple[str, str]]:
+    """Medians of rounds in which all take their turns."""
+    from scale import submissions
+    from seatrial.kubernetes import load_access
+
+    access, found = load_access(kubeconfig), dict[str, list[tuple[float, float]]]()
+    os.environ["KUBECONFIG"] = str(kubeconfig)
+
+    def ours(follow: bool) -> tuple[float, float]:
+        with tempfile.TemporaryDirectory() as place:
+            rate, _, _, each = asyncio.run(submissions(access, Path(place), REAL_CREATES, follow))
+        return rate, each
+
+    def theirs(number: int, follow: bool) -> tuple[float, float]:
+        answer = burner(kubeconfig, f"cost-{number}-{follow}".lower(), REAL_CREATES, AT_ONCE, wait_s=120 * follow)
+        return REAL_CREATES / answer["wall_s"], answer["cpu_s"] / REAL_CREATES
+
+    with_go = shutil.which("go") is not None
+    for number in range(ROUNDS):
+        for follow, how in ((False, "sent"), (True, "sent and followed")):
+            found.setdefault(f"Seatrial, {how}", []).append(ours(follow))
+            if with_go:
+                found.setdefault(f"kube-burner's way, {how}", []).append(theirs(number, follow))
+        if with_go:
+            each = go_creates(str(kubeconfig), "default", number, "")
+            found.setdefault("client-go alone (protobuf)", []).append((0.0, each))
+    rows = []
+    for name, figures in found.items():
+        rate, each = (statistics.median(values) for values in zip(*figures, strict=True))
+        rows.append((name, f"{each * 1e6:5.0f} µs of CPU each" + (f", {rate:,.0f}/s" if rate else "")))
+    return rows
+
+
 def main() -> None:
     try:
         cluster = up("bench-scale", fake_nodes=FAKE_NODES, gpus=8)
     except Unavailable as error:
         raise SystemExit(f"no cluster here: {error.what}") from None
+    with_go = shutil.which("go") is not None
+    if with_go:
+        go_program("burner")  # built before anything is measured
     with cluster:
-        rows = [row for rate in RATES for row in trial(cluster.kubeconfig, cluster.audit_log, rate)]
+        for rate in RATES:
+            rows = trial(cluster.kubeconfig, cluster.audit_log, rate)
+            rows += peer(cluster.kubeconfig, cluster.audit_log, rate) if with_go else []
+            wanted = "to reach: 95 %, and the watch off by 1 ms at p50, 10 ms at p99"
+            table(f"{rate * SECONDS} pods on {FAKE_NODES} fake nodes, {os.cpu_count()} cores ({wanted})", rows)
+        rows = costs(cluster.kubeconfig)
         load = f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
-        wanted = "to reach: 95 %, and the watch off by 1 ms at p50, 10 ms at p99"
-        table(f"pods for {SECONDS} s on {FAKE_NODES} fake nodes, {load} ({wanted})", rows)
-        from scale import submissions
-        from seatrial.kubernetes import load_access
-
-        with tempfile.TemporaryDirectory() as place:
-            access = load_access(cluster.kubeconfig)
-            rate, _, _, ours = asyncio.run(submissions(access, Path(place), REAL_CREATES))
-        rows = [("Seatrial's submitter", f"{ours * 1e6:5.0f} µs of CPU each, with its records; {rate:,.0f}/s")]
-        for name, form in (("protobuf", ""), ("JSON", "application/json")) if shutil.which("go") else ():
-            go = go_creates(str(cluster.kubeconfig), "default", len(rows), form)
-            rows.append((f"client-go, {name}", f"{go * 1e6:5.0f} µs of CPU each, {go / ours:.2f} times"))
-        table(f"{REAL_CREATES:,} creates on the same API server, all at once", rows)
+        table(f"{REAL_CREATES:,} creates on the same API server, all at once, medians of {ROUNDS}, {load}", rows)
 
 
 if __name__ == "__main__":
