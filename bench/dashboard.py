@@ -22,6 +22,7 @@ ROUNDS = 5
 TO_REACH_MS = 300
 TOGETHER = 50  # runs that are added to the history at once
 BAD = 20  # cells of each run that fail
+MANY = 5_000  # cells of a large run
 
 
 def with_failures(found: RunResults, noise: random.Random) -> RunResults:
@@ -57,6 +58,20 @@ def fill(runs: Path) -> list[RunResults]:
     return last
 
 
+def fill_large(runs: Path) -> list[RunResults]:
+    """Four runs of another suite, which has many cells."""
+    noise, made = random.Random(1), []
+    for number in range(4):
+        found = with_failures(results(number, noise, benchmarks=MANY), noise)
+        made.append(msgspec.structs.replace(found, run=f"large-{number}", suite="large"))
+        folder = RunFolder(runs / made[-1].run)
+        cells = [{"id": one.id, "hash": one.hash, "axes": one.axes, "trial": one.trial} for one in found.cells]
+        write_whole(folder.plan, summed_plan({"seatrial": "0.2.0", "cells": cells, "holes": []}), sync=False)
+        write_whole(folder.results, msgspec.json.encode(made[-1]), sync=False)
+    open_history(runs / "history.db").add(*made)
+    return made
+
+
 def cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -80,6 +95,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder) / "runs"
         before, after = fill(runs)
+        large = fill_large(runs)
         argv = [SEATRIAL, "serve", "--port", "0", "--runs", runs]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
             try:
@@ -95,6 +111,9 @@ def main() -> None:
                     "run, 200 cells": f"/r/{after.run}",
                     "cell of a run": f"/r/{after.run}/piece/cell/{cell.hash}",
                     "two runs": f"/d/{before.run}..{after.run}",
+                    f"suite, {MANY:,} cells": "/s/large",
+                    f"run, {MANY:,} cells": f"/r/{large[-1].run}",
+                    f"two runs of {MANY:,} cells": f"/d/{large[-2].run}..{large[-1].run}",
                     "log, 20,000 lines": f"/log/{after.run}/{after.cells[0].hash}/1",
                 }
                 rows = [(name, measure(server.pid, found[1], path)) for name, path in paths.items()]

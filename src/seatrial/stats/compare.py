@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -12,6 +12,7 @@ from seatrial.stats.student import stdtr, stdtrit
 
 OWN_NOISE_FROM = 5  # runs on each side: enough to tell the spread of each; of fewer, all spreads are put together
 NOISE_RUNS = 20  # that a noise is taken to be from by default
+_NO_NOISE = "one run on each side, and no history to take the noise from"
 
 
 @dataclass(frozen=True)
@@ -59,31 +60,40 @@ def compare(
             "expected 0 < level < 1, noise_runs >= 2 and a finite noise, "
             f"not level {level}, noise_runs {noise_runs}, noise {noise}"
         )
+    if noise is None and len(before) == len(after) == 1 and 1e-100 < abs(before[0]) < 1e100 > abs(after[0]):
+        # As below, and most of what is compared.
+        size = (after[0] - before[0]) / abs(before[0])
+        return Difference(before[0], after[0], size, level=level, n_before=1, n_after=1, why=_NO_NOISE)
     finite = [[float(value) for value in values if math.isfinite(value)] for values in (before, after)]
     inner = [_without_outliers(values) for values in finite]
     exponent = _exponent(inner[0] + inner[1])
     left, right = (_side(values, exponent) for values in inner)
-    known = Difference(
-        None if left is None else _unscaled(left.mean, exponent),
-        None if right is None else _unscaled(right.mean, exponent),
-        level=level,
-        n_before=len(finite[0]),
-        n_after=len(finite[1]),
-    )
+    shift, edges, sure, why = None, None, 0.0, ""
     if left is None or right is None:
         missing = " and ".join(word for word, side in (("before", left), ("after", right)) if side is None)
-        return replace(known, why=f"no figure {missing}")
-    if left.mean:
-        known = replace(known, size=(right.mean - left.mean) / abs(left.mean))
-    spread = _spread(left, right, noise, noise_runs)
-    if spread is None:
-        return replace(known, why="one run on each side, and no history to take the noise from")
-    variances, freedom = spread
-    known = replace(known, sure=_sure(right.mean - left.mean, math.sqrt(sum(variances)), freedom))
-    edges = _edges(left.mean, right.mean, variances, float(stdtrit(freedom, (1 + level) / 2)))
-    if edges is None:
-        return replace(known, why="the level before is 0, or too near to it for its noise, to be a measure")
-    return replace(known, low=edges[0], high=edges[1])
+        why = f"no figure {missing}"
+    else:
+        shift = (right.mean - left.mean) / abs(left.mean) if left.mean else None
+        spread = _spread(left, right, noise, noise_runs)
+        if spread is None:
+            why = _NO_NOISE
+        else:
+            variances, freedom = spread
+            sure = _sure(right.mean - left.mean, math.sqrt(sum(variances)), freedom)
+            edges = _edges(left.mean, right.mean, variances, float(stdtrit(freedom, (1 + level) / 2)))
+            why = "" if edges else "the level before is 0, or too near to it for its noise, to be a measure"
+    return Difference(
+        None if left is None else _unscaled(left.mean, exponent),
+        None if right is None else _unscaled(right.mean, exponent),
+        shift,
+        edges[0] if edges else None,
+        edges[1] if edges else None,
+        level=level,
+        sure=sure,
+        n_before=len(finite[0]),
+        n_after=len(finite[1]),
+        why=why,
+    )
 
 
 def relative_noise(values: Sequence[float]) -> float | None:
@@ -105,6 +115,8 @@ def _without_outliers(values: list[float]) -> list[float]:
 def _side(values: list[float], exponent: int) -> _Side | None:
     if not values:
         return None
+    if len(values) == 1:
+        return _Side(1, math.ldexp(values[0], -exponent), 0.0)
     scaled = [math.ldexp(value, -exponent) for value in values]
     start = scaled[0]  # distances from it are exact for constants
     mean = start + math.fsum(value - start for value in scaled) / len(scaled)

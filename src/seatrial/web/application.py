@@ -52,7 +52,7 @@ class Dashboard:
             "/s/{name}": pages.suite,
             "/c/{suite}/{name}": pages.cell,
             "/f/{benchmark}/{metric}": pages.figure,
-            "/d/{pair}": pages.difference,
+            "/d/{names}": pages.difference,
             "/log/{run}/{hash_}/{attempt}": pages.log,
         }
         for path, make in routes.items():

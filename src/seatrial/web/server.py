@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import signal
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from aiohttp import web
 
 from seatrial.web.access import Access, is_address
 from seatrial.web.application import Dashboard
+from seatrial.web.render import environment
 from seatrial.web.site import Site
 
 PATIENCE_S = 3.0  # for answers that are under way when it ends
+GARBAGE = 100_000  # new objects between two looks for what only refers to itself: a large page is made of as many
 MOST_LINE_BYTES = 8_190  # of a request, and of each of its headers
 
 
@@ -35,6 +38,7 @@ async def serve(site: Site, access: Access, port: int, ready: Callable[[str], No
         max_field_size=MOST_LINE_BYTES,
     )
     await runner.setup()
+    await asyncio.to_thread(_prepare, site)
     try:
         listening = web.TCPSite(runner, access.host, port)
         try:
@@ -45,6 +49,18 @@ async def serve(site: Site, access: Access, port: int, ready: Callable[[str], No
         await stop.wait()
     finally:
         await runner.cleanup()
+
+
+def _prepare(site: Site) -> None:
+    """What the first pages would else have to do, so that they are as quick as all others."""
+    import seatrial.stats.compare  # noqa: F401
+
+    site.catalogue.list()
+    for name in environment().list_templates(["j2"]):
+        environment().get_template(name)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
 
 
 def _why(error: OSError, host: str, port: int) -> str:

@@ -146,8 +146,8 @@ CREATE INDEX cells_of_cause ON cells (cause, at_s) WHERE cause <> '';
 
 def benchmark_of(cell_id: str) -> str:
     """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
-    trial, bracket, rest = cell_id.partition("[")
-    if not bracket or not rest.endswith("]"):
+    trial, _, rest = cell_id.partition("[")
+    if "repeat=" not in rest or not rest.endswith("]"):
         return cell_id
     axes = [axis for axis in rest[:-1].split(",") if not axis.startswith("repeat=")]
     return f"{trial}[{','.join(axes)}]" if axes else trial

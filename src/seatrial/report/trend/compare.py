@@ -1,6 +1,7 @@
 """Two runs beside each other: which figures moved, by how much and how sure, and what else is not as it was."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from math import fsum
 from typing import Any, cast
 
 import msgspec
@@ -24,6 +25,7 @@ SURE_OF_MOVE = 0.99  # that a figure moved at all
 LEAST_MOVE = 0.01  # a smaller move is none
 
 Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
+Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its cells in both runs
 
 
 class Movement(msgspec.Struct, frozen=True):
@@ -127,24 +129,48 @@ def compare_runs(
     before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
 ) -> RunComparison:
     """`past` is where the noise of a figure is taken from; `unjudged` also compares figures that are not judged."""
-    of_before, of_after = _by_name(before), _by_name(after)
-    both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
-    both += _renamed(of_before, of_after)
-    values = _values(before, unjudged)
-    return RunComparison(
-        before.run,
-        after.run,
-        before.commit,
-        after.commit,
-        _movements(values, _in_units_of(values, _values(after, unjudged)), _noises(before, after, past)),
-        [other for pair in both if (other := _other_verdict(*pair))],
-        _other_conditions(before, after),
-        list(of_before),
-        list(of_after),
-        len(both),
-        _other_under_test(before, after),
-        _causes(before, after),
-    )
+    return RunPair(before, after, unjudged).compare(past)
+
+
+class RunPair:
+    """Two runs that are to be compared, and what changed at first sight: of that the past is of interest."""
+
+    def __init__(self, before: RunResults, after: RunResults, unjudged: bool = False) -> None:
+        self._before, self._after = before, after
+        self._was = _values(before, unjudged)
+        self._now = _in_units_of(self._was, _values(after, unjudged))
+
+    def changed(self, most: int) -> list[Series]:
+        """The figures that are other ones now, without their points; the biggest changes first."""
+        found = []
+        for key, (figure, now) in self._now.items():
+            was = self._was[key][1] if key in self._was else []
+            level = fsum(was) / len(was) if was else 0.0
+            size = abs(fsum(now) / len(now) / level - 1) if level else 0.0
+            if size >= LEAST_MOVE:
+                found.append((size, Series(key[0], "", *key[1:], figure.better or "", [])))
+        return [series for _, series in sorted(found, key=lambda one: -one[0])[:most]]
+
+    def compare(self, past: Iterable[Series] = ()) -> RunComparison:
+        before, after = self._before, self._after
+        of_before, of_after = _by_name(before), _by_name(after)
+        both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
+        both += _renamed(of_before, of_after)
+        tried = _tried(before, after)
+        return RunComparison(
+            before.run,
+            after.run,
+            before.commit,
+            after.commit,
+            _movements(self._was, self._now, _noises(before, after, past)),
+            [other for pair in both if (other := _other_verdict(*pair))],
+            _other_conditions(tried),
+            list(of_before),
+            list(of_after),
+            len(both),
+            _other_under_test(tried),
+            _causes(before, after),
+        )
 
 
 def _causes(before: RunResults, after: RunResults) -> list[OtherCause]:
@@ -197,7 +223,7 @@ def _benchmark(cell: CellResult) -> str:
     return cell.benchmark or benchmark_of(cell.id)
 
 
-def _tried(before: RunResults, after: RunResults) -> Iterator[tuple[str, list[CellResult], list[CellResult]]]:
+def _tried(before: RunResults, after: RunResults) -> list[Tried]:
     """The benchmarks that were run in both, with their cells."""
     sides: list[dict[str, list[CellResult]]] = []
     for results in (before, after):
@@ -206,13 +232,13 @@ def _tried(before: RunResults, after: RunResults) -> Iterator[tuple[str, list[Ce
             if cell.attempts:
                 found.setdefault(_benchmark(cell), []).append(cell)
         sides.append(found)
-    return ((name, cells, sides[1][name]) for name, cells in sides[0].items() if name in sides[1])
+    return [(name, cells, sides[1][name]) for name, cells in sides[0].items() if name in sides[1]]
 
 
-def _other_conditions(before: RunResults, after: RunResults) -> list[OtherConditions]:
+def _other_conditions(tried: Iterable[Tried]) -> list[OtherConditions]:
     """Benchmarks of both runs that have no conditions in common."""
     made = []
-    for name, was, now in _tried(before, after):
+    for name, was, now in tried:
         prints = {cell.fingerprint for cell in was}, {cell.fingerprint for cell in now}
         if not prints[0] & prints[1]:
             known = was[0].conditions and now[0].conditions
@@ -221,9 +247,9 @@ def _other_conditions(before: RunResults, after: RunResults) -> list[OtherCondit
     return made
 
 
-def _other_under_test(before: RunResults, after: RunResults) -> list[OtherUnderTest]:
+def _other_under_test(tried: Iterable[Tried]) -> list[OtherUnderTest]:
     groups: dict[tuple[FieldDifference, ...], list[str]] = {}
-    for name, was, now in _tried(before, after):
+    for name, was, now in tried:
         if was[0].conditions and now[0].conditions:  # else nothing was kept of either
             found = tuple(differences(was[0].under_test, now[0].under_test))
             groups.setdefault(found, []).append(name)

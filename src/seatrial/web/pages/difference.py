@@ -2,26 +2,28 @@
 
 from seatrial.job import RunResults
 from seatrial.record.history import HistoryError, Series
-from seatrial.report.results import ResultsError, read_results
-from seatrial.report.trend.compare import compare_runs
+from seatrial.report.results import ResultsError
+from seatrial.report.trend.compare import RunPair
 from seatrial.report.trend.describe import figure_text, percent_text
 from seatrial.web.confine import NotThere, run_folder
 from seatrial.web.links import Links
+from seatrial.web.pages.run import kept_results
 from seatrial.web.render import Page, page
 from seatrial.web.site import Site
 
 POINTS = 40  # of each figure that its noise is taken from
 MOST_ROWS = 300
-MOST_FIGURES = 200  # whose noise is looked up
+MOST_FIGURES = 120  # whose noise is looked up: those that changed most
 
 
-def difference(site: Site, pair: str) -> Page:
-    before, dots, after = pair.partition("..")
+def difference(site: Site, names: str) -> Page:
+    before, dots, after = names.partition("..")
     if not dots or not before or not after or before == after:
         raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
     first, second = _results(site, before), _results(site, after)
-    past, wrong = _past(site, second)
-    found = compare_runs(first, second, past)
+    pair = RunPair(first, second)
+    past, wrong = _past(site, pair.changed(MOST_FIGURES))
+    found = pair.compare(past)
     moved = [one for one in found.figures if one.moved or one.maybe]
     return page(
         "difference.html.j2",
@@ -42,17 +44,16 @@ def difference(site: Site, pair: str) -> Page:
 def _results(site: Site, name: str) -> RunResults:
     folder = run_folder(site.runs, name)
     try:
-        return read_results(folder.path)
+        return kept_results(folder)
     except ResultsError as error:
         raise NotThere(f"{name} cannot be compared: {error}") from error
     except OSError:
         raise NotThere(f"{name} has no results yet: it is not finished.") from None
 
 
-def _past(site: Site, results: RunResults) -> tuple[list[Series], str]:
+def _past(site: Site, changed: list[Series]) -> tuple[list[Series], str]:
     """Where the noise of figures is taken from; without it single runs cannot be told apart, but all else can."""
     try:
-        names = site.history.names(run=results.run, judged=True)[:MOST_FIGURES]
-        return site.history.filled(names, POINTS), ""
+        return site.history.filled(changed, POINTS), ""
     except HistoryError as error:
         return [], f"Compared without the history: {error}"

@@ -4,7 +4,7 @@ folder is gone."""
 from functools import lru_cache
 from pathlib import Path
 
-from seatrial.job import CELLS_WORST_FIRST
+from seatrial.job import CELLS_WORST_FIRST, RunResults
 from seatrial.record import RunFolder, RunState, owner_of, run_overview
 from seatrial.record.history import IMPORTED, HistoryError, PastCell
 from seatrial.report.html.fragments import pack
@@ -83,6 +83,11 @@ def piece(site: Site, name: str, key: str) -> Page:
         raise NotThere(f"The results cannot be read: {error}") from None
 
 
+def kept_results(folder: RunFolder) -> RunResults:
+    """Results that are written again are others. Raises ResultsError and OSError."""
+    return _run_page(folder).results
+
+
 def _run_page(folder: RunFolder) -> RunPage:
     found = folder.results.stat()
     return _known_page(folder.path, found.st_mtime_ns, found.st_size)
@@ -90,7 +95,7 @@ def _run_page(folder: RunFolder) -> RunPage:
 
 @lru_cache(maxsize=8)
 def _known_page(folder: Path, changed_ns: int, size: int) -> RunPage:
-    """Kept for the pieces that are asked for next. Results that are written again are others."""
+    """Kept for the pieces that are asked for next."""
     name = address(folder.name)
     return RunPage(read_results(folder), folder, f"{name}/file", f"{name}/piece/")
 
