@@ -111,8 +111,10 @@ def _check_extent(data: bytes) -> None:
         raise Unreadable(f"a number in it has more than {MOST_DIGITS} digits")
     if len(data.translate(None, _NO_BRACKET)) <= 2 * MOST_DEPTH:
         return
-    # Brackets that are not in strings; each round takes the innermost ones away.
-    marks = data.replace(rb"\\", b"").replace(rb"\"", b"").translate(None, _NO_MARK)
+    # Brackets that are not in strings; each round takes the innermost ones away. Two quotes side by side are a string
+    # without a bracket in it, or the end of one and the beginning of the next.
+    plain = data.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in data else data
+    marks = plain.translate(None, _NO_MARK).replace(b'""', b"")
     brackets = b"".join(marks.split(b'"')[::2])
     for _ in range(MOST_DEPTH):
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
