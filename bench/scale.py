@@ -40,7 +40,7 @@ async def submissions(
     from seatrial.drive.scale.plan import Plan
     from seatrial.drive.scale.stages import lateness, rate_of, share_of
     from seatrial.drive.scale.submit import SubmissionRecords, Submitter
-    from seatrial.job.arrivals import Arrivals
+    from seatrial.job.load import Arrivals
     from seatrial.job.scale import STAMPS, Deletion, ScaleWork, Submission, WorkloadClass
     from seatrial.kubernetes import Kubernetes
     from seatrial.target.kubernetes import kind

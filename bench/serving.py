@@ -21,9 +21,8 @@ from seatrial.drive.driver import Driver, Given
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.run import run_load
 from seatrial.drive.serving.openai import OpenAiClient
-from seatrial.job.arrivals import Arrivals
 from seatrial.job.generation import Request, Stopping
-from seatrial.job.load import LoadSummary, LoadWork
+from seatrial.job.load import Arrivals, LoadSummary, LoadWork
 from seatrial.job.serving import Question, ServingWork
 
 STUB = Path(__file__).with_name("_model_stub.py")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seatrial.drive.arrivals import offsets
 from seatrial.drive.scale.merge import merge, read_shard
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import (
     FINISHED,
     POD_CREATED,

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.drive import DriverError
 from seatrial.drive.arrivals import offsets
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 
 
 def test_a_rate_is_even() -> None:

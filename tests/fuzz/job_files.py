@@ -22,8 +22,8 @@ from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt
 from seatrial.engine.result import result_of
 from seatrial.job import Exit, Observation, Outcome, Part, Place, Unreadable, decode, merged, read_records
-from seatrial.job.arrivals import Arrivals
 from seatrial.job.followed import POD_CREATED, STARTED
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.record import RunFolder
 from seatrial.suite import Cell

@@ -16,7 +16,7 @@ from seatrial.drive.driver import Driver, DriverError, Given
 from seatrial.drive.scale.on_cluster import ClusterPlace
 from seatrial.drive.scale.plan import Plan
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import Deletion, ScaleWork, Submission, WorkloadClass
 from seatrial.target.kubernetes import kind
 from seatrial.target.kubernetes.belongings import Belongings

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from seatrial.drive.scale.merge import Shard, merge, read_shard
 from seatrial.drive.scale.stages import reached_stages, stage_figures
 from seatrial.job import Finding, Verdict
-from seatrial.job.arrivals import Arrivals
 from seatrial.job.followed import DECIDED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from world import World
 

@@ -10,7 +10,7 @@ import pytest
 from seatrial.drive.scale.place import NotMade
 from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import RequestAttempt
 

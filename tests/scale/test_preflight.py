@@ -16,7 +16,7 @@ from seatrial.drive.scale.preflight import (
     node_limits,
     quota_limits,
 )
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import ScaleWork, WorkloadClass
 from seatrial.kubernetes import JOBS, PODS
 

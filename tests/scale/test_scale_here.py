@@ -13,7 +13,7 @@ from scale.scale_world import driver_process, wait_for
 from seatrial.drive.driver import Driver, Given
 from seatrial.drive.scale import drive, processes
 from seatrial.job import Finding, Peer, Verdict
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import Find, ScaleWork, WorkloadClass
 from seatrial.trial.scale.model import parse_bound
 from world import World

@@ -9,9 +9,8 @@ from seatrial.drive.serving.load.prompts import requests_of
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.scrape import parse_metrics
 from seatrial.job import Verdict
-from seatrial.job.arrivals import Arrivals
 from seatrial.job.generation import Mode, Request
-from seatrial.job.load import Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
+from seatrial.job.load import Arrivals, Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
 from seatrial.job.serving import Question
 from seatrial.trial.serving.ended import EndCause
 from seatrial.trial.serving.load import check_load

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import count, islice, takewhile
 
 from seatrial.drive.driver import DriverError
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 
 MOST = 5_000_000
 

@@ -1,8 +1,7 @@
 """Runs plans: limits, retries, cancellation, journal, attach and reap."""
 
-from seatrial.engine.commit import commit_of
 from seatrial.engine.logs import LogPiece, LogSource, RunLogs
-from seatrial.engine.prepare import PlanChanged, PreparedRun, RunOptions, create, reopen
+from seatrial.engine.prepare import PlanChanged, PreparedRun, RunOptions, commit_of, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError

@@ -1,6 +1,8 @@
 """From a suite file to a run folder that is ready to run, and back from a run folder to its plan."""
 
 import hashlib
+import os
+import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from seatrial.suite import Cell, Problem, Suite, SuiteError, from_data, restore_
 from seatrial.trial.protocol import MISSING, HasContents
 
 VERSION = 1
+COMMIT_VARIABLES = ("SEATRIAL_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT")
+GIT_S = 10.0
 
 
 class PlanChanged(Exception):
@@ -214,3 +218,27 @@ def _gathered(cells: Iterable[Cell]) -> _Gathered:
             written.cells[cell.hash] = key
             written.data[key] = cell.gathered
     return written
+
+
+def commit_of(directory: Path) -> str:
+    """Which commit a run tests: as the CI says, else of the checkout that the suite is in; empty where neither does.
+    A checkout with changes of its own has a `+` behind its commit."""
+    value = next((os.environ[name] for name in COMMIT_VARIABLES if os.environ.get(name)), "")
+    if value:
+        return value
+    commit = _git(directory, "rev-parse", "HEAD")
+    return f"{commit}+" if commit and _git(directory, "status", "--porcelain", "--untracked-files=no") else commit
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    try:
+        value = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return value.stdout.decode("utf-8", "replace").strip() if value.returncode == 0 else ""

@@ -1,7 +1,6 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.exhibit import Exhibit
 from seatrial.job.figure import FIGURES, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
@@ -25,6 +24,7 @@ from seatrial.job.results import (
     CellResult,
     Change,
     Contents,
+    Exhibit,
     Hole,
     Moment,
     PartResult,

@@ -16,13 +16,30 @@ text came; `end`. The figures of them:
 
 import msgspec
 
-from seatrial.job.arrivals import Arrivals
 from seatrial.job.bound import FixedBound
 
 LATENCIES = ("lag", "ttft", "first_byte", "itl", "tpot", "e2e")
 QUANTILES = (50.0, 90.0, 95.0, 99.0)
 COUNTS = {"errors": "<=", "error_share": "<=", "goodput": ">=", "rate": ">=", "tokens_per_s": ">="}
 LOAD = "load"  # the note of a load, or of a stage of a search, and the name of the thing
+
+
+class Arrivals(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When the things of a load begin, whatever became of those before them: an open loop, or a closed one of
+    workloads (in_flight, waves). Rates are per second."""
+
+    shape: str  # rate, poisson, burst, ramp, steps, trace, in_flight, waves
+    rate: float = 0.0  # of a ramp the first one
+    to_rate: float = 0.0  # of a ramp the last one
+    burst: int = 0  # so many at once, or in flight
+    every_s: float = 0.0  # between bursts, or waves; of a ramp, how long it takes; of steps, how long each takes
+    rates: tuple[float, ...] = ()  # of steps
+    times: tuple[float, ...] = ()  # of a trace
+
+    @property
+    def peak(self) -> float | None:
+        """The highest rate that is offered; None where that is no rate: all at once, or as fast as it goes."""
+        return max((self.rate, self.to_rate, *self.rates)) or None
 
 
 class Lengths(msgspec.Struct, frozen=True):

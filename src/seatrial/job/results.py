@@ -1,15 +1,28 @@
 """What a run came to, in the form of `results.json`. Other programs read it: it only grows."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from seatrial.job.exhibit import Exhibit
 from seatrial.job.lifecycle import Exit, Outcome, Place, StageTime
 from seatrial.job.verdict import EXIT_CODES, ExitCode, Finding, Verdict, worst_cell
 
 VERSION = 1
+
+
+# Typed data that a kind wants shown beside its findings; how it looks is the reports' business.
+class Exhibit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`table`: rows of columns. `series`: the same, the first column in order. `distribution`: a row for each figure,
+    with columns of quantiles. `token-diff`: in `data`, both sides of two answers where they differ. `timeline`: rows of
+    name, begin and end. `text`: in `data`, a `text`."""
+
+    kind: Literal["table", "series", "distribution", "token-diff", "timeline", "text"]
+    title: str
+    columns: list[str] = []
+    rows: list[list[Any]] = []
+    units: dict[str, str] = {}  # by column
+    data: dict[str, Any] = {}
 
 
 class PartResult(msgspec.Struct, frozen=True):

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job.arrivals import Arrivals
 from seatrial.job.bound import FixedBound
 from seatrial.job.figure import figure_text
 from seatrial.job.followed import STARTED, Followed
+from seatrial.job.load import Arrivals
 
 NAME, NUMBER = "SEATRIAL-WORKLOAD-NAME", "SEATRIAL-WORKLOAD-NUMBER"  # in a manifest, for those of each workload
 PHASE = "SEATRIAL-WORKLOAD-PHASE"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from seatrial.job import Unreadable, read_regular
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.suite import Duration, Model, SuiteError, Text
 from seatrial.suite.yaml.problem import Problem, SourceMark
 

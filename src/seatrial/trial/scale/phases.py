@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from seatrial.job.arrivals import Arrivals
+from seatrial.job.load import Arrivals
 from seatrial.job.scale import Churn
 from seatrial.suite import Duration, Model
 from seatrial.trial.arrivals import ArrivalsModel, Rate
