@@ -130,9 +130,14 @@ WHOLE = WholeScale(100, 100, 0, 0, 0, [], 20.0, 20.0, 0.001, 0.001, 0.004, 50, F
 
 
 def observed(
-    whole: WholeScale | None = WHOLE, p99: float | None = 2.0, left: bool = False, problem: str = "", **step: Any
+    whole: WholeScale | None = WHOLE,
+    p99: float | None = 2.0,
+    upper: float | None = 2.2,
+    left: bool = False,
+    problem: str = "",
+    **step: Any,
 ) -> ObservedStep:
-    quantile = StageQuantile(0.99, p99, 1.9, 2.2)
+    quantile = StageQuantile(0.99, p99, 1.9, upper)
     stage = StageFigures("scheduled", 100, 100, 0, 0, [quantile], [], "watch", 0.004)
     clean = {"note": "clean", "left": left, "seconds": 1.0, "problem": problem}
     notes = [{"note": "stage", **msgspec.to_builtins(stage)}, clean]
@@ -170,6 +175,14 @@ def test_bounds_pass_and_fail() -> None:
     assert verdicts(observed(), rate=">=21")["bound rate"] is Verdict.FAILED
     bad = msgspec.structs.replace(WHOLE, failed=1)
     assert verdicts(observed(bad), failed=0)["bound failed"] is Verdict.FAILED
+
+
+@pytest.mark.parametrize(("upper", "text"), [(2.2, "between 1.9 s and 2.2 s"), (None, "above 1.9 s")])
+def test_a_bound_is_told_with_the_interval_of_its_figure(upper: float | None, text: str) -> None:
+    bounds = (parse_bound("scheduled.p99", "30s"),)
+    findings = check_scale(observed(upper=upper), Exit(Outcome.EXITED, 0), bounds).findings
+    (message,) = [one.message for one in findings if one.check == "bound scheduled.p99"]
+    assert f"2 s, 95 % {text} (100 of 100 workloads" in message
 
 
 def test_a_quantile_that_is_not_known_and_a_stage_that_none_came_to_fail_their_bounds() -> None:

@@ -140,8 +140,9 @@ def _bound(
     counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
     if found.value is None:
         return failed(step, check, "unfinished", f"{bound.name} is above {figure_text(found.lower, 's')} ({counts})")
-    upper = "?" if found.upper is None else figure_text(found.upper, "s")
-    text = f"{figure_text(found.value, 's')}, 95 % between {figure_text(found.lower, 's')} and {upper} ({counts})"
+    lower = figure_text(found.lower, "s")
+    interval = f"above {lower}" if found.upper is None else f"between {lower} and {figure_text(found.upper, 's')}"
+    text = f"{figure_text(found.value, 's')}, 95 % {interval} ({counts})"
     if not trusted:
         return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not judged: {text}")
     return _judged(step, check, bound, found.value, text)
