@@ -28,6 +28,7 @@ from seatrial.kubernetes import (
     WatchEvent,
 )
 from seatrial.kubernetes.wire import decoder
+from seatrial.trial.scale.follow import FollowedKind
 from seatrial.trial.scale.workload import manifest_of
 from seatrial.trial.scale.workload_model import Workload
 
@@ -200,10 +201,36 @@ def test_a_claim_is_bound_and_a_queue_admits(watcher: Watcher) -> None:
     )
     claims(thing("c", "w", status={"phase": "Pending"}))
     queued(thing("k", "w", status={"conditions": [{"type": "QuotaReserved", "status": "True"}]}))
-    assert watcher.stages() == [(4, "group_created")]
+    assert watcher.stages() == [(4, "group_created"), (4, "quota_reserved")]
     claims(thing("c", "w", status={"phase": "Bound"}), MODIFIED)
     queued(thing("k", "w", status={"conditions": [{"type": "Admitted", "status": "True"}]}), MODIFIED)
-    assert watcher.stages()[1:] == [(4, "claim_bound"), (4, "admitted")]
+    assert watcher.stages()[2:] == [(4, "claim_bound"), (4, "admitted")]
+
+
+def test_a_workload_of_kueue_that_is_the_workload_itself_has_its_own_stages(watcher: Watcher) -> None:
+    give = watcher.feed(root("kueue.x-k8s.io/v1beta2", "Workload"), is_root=True)
+    conditions: list[dict[str, str]] = []
+    for number, last in ((1, "Succeeded"), (2, "Failed")):
+        conditions.clear()
+        for type_, reason in (("", ""), ("QuotaReserved", ""), ("Admitted", ""), ("Evicted", "Preempted"),
+                              ("Finished", last)):  # fmt: skip
+            conditions.append({"type": type_, "status": "True", "reason": reason})
+            name = f"{PREFIX}-{number}"
+            give(thing(f"w{number}", name=name, labels=ours(number), status={"conditions": conditions}), MODIFIED)
+    stages = ["quota_reserved", "admitted", "evicted", "finished"]
+    assert watcher.stages() == [(number, stage) for number in (1, 2) for stage in stages]
+    assert [one.workload for one in watcher.seen() if one.failed] == [2]
+    assert {one.by for one in watcher.seen() if one.stage == "evicted"} == {"Preempted"}
+
+
+def test_what_a_user_says_of_the_kind_of_the_workloads_is_read_of_them(watcher: Watcher) -> None:
+    said = {"apiVersion": "run.ai/v2alpha1", "kind": "TrainingWorkload",
+            "stages": [{"stage": "admitted", "path": "status.phase", "values": ["Running"]}]}  # fmt: skip
+    give = watcher.feed(FollowedKind.model_validate(said).work(), is_root=True)
+    give(thing("w", name=f"{PREFIX}-3", labels=ours(3), status={"phase": "Pending"}))
+    assert watcher.stages() == []
+    give(thing("w", name=f"{PREFIX}-3", labels=ours(3), status={"phase": "Running"}), MODIFIED)
+    assert watcher.stages() == [(3, "admitted")]
 
 
 def test_what_happened_in_a_gap_is_known_to_be_between_its_ends_also_what_went_in_it(watcher: Watcher) -> None:
@@ -273,6 +300,7 @@ class KnownKinds:
         return right.resource not in self._refused
 
 
+QUEUED = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
 GROUPS = Resource("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 
@@ -301,6 +329,8 @@ async def test_pods_that_are_workloads_themselves_have_the_stages_of_pods() -> N
     assert "jobs.batch" not in found, "no pod has a job between"
     mixed = await chosen(KnownKinds(JOBSETS), PODS, JOBS, JOBSETS)
     assert mixed["jobs.batch"].root
+    alone = await chosen(KnownKinds(QUEUED), QUEUED)
+    assert {one.stage for one in alone["workloads.kueue.x-k8s.io"].followed.own} >= {"admitted", "finished"}
     assert mixed["jobs.batch"].followed.rules, "it is a workload here, and between a JobSet and its pods there"
 
 
@@ -309,10 +339,11 @@ async def test_a_kind_that_the_user_names_must_be_there() -> None:
         await chosen(KnownKinds(), JOBS, named=(Followed("example.com/v1", "Ticket", (Rule("admitted"),)),))
 
 
-@pytest.mark.parametrize("kind", ["pod", "job", "jobset", "pytorchjob"])
-def test_pods_of_workloads_that_are_built_in_are_selected_by_their_labels(kind: str) -> None:
+@pytest.mark.parametrize("given", [{"kind": "pod"}, {"kind": "job"}, {"kind": "jobset"}, {"kind": "pytorchjob"},
+                                   {"kind": "kueue", "queue": "q"}])  # fmt: skip
+def test_pods_of_workloads_that_are_built_in_are_selected_by_their_labels(given: dict[str, str]) -> None:
     """Also where their template has no metadata of its own."""
-    assert pods_labelled([manifest_of(Workload.model_validate({"kind": kind}), "")])
+    assert pods_labelled([manifest_of(Workload.model_validate(given), "")])
 
 
 def test_pods_that_an_operator_describes_itself_cannot_be_selected() -> None:

@@ -71,6 +71,8 @@ def test_a_plan_has_its_cells(world: World) -> None:
             "{kind: job}\n    follow: [{apiVersion: v1, kind: X, stages: [{stage: admitted, path: a..b}]}]",
             "is no path",
         ),
+        ("{kind: job}", "{kind: kueue, queue: q}", "has no pods, and is never started: `until: admitted`"),
+        ("{kind: job}", "{kind: job}\n    until: admitted", "what waits in no `queue` of Kueue is never admitted"),
         ("scheduled.p99: 30s", "scheduled: 30s", "does not say which of them"),
         ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 500ms or 30s"),
     ],

@@ -8,6 +8,7 @@ import pytest
 from seatrial.drive.scale.stages import Arrived, failed_workloads, lateness, reached_stages, read_stamps, stage_figures
 from seatrial.job import Unreadable
 from seatrial.job.followed import (
+    ADMITTED,
     CREATED,
     DECIDED,
     EVICTED,
@@ -88,6 +89,13 @@ def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(
         file.write(lines[1][9:] + b"\n\xff{broken\n")
     assert arrived.look() == {7}
     assert [stamp.pod for stamp in read_stamps(path)] == ["a", "b"]
+
+
+def test_of_a_stage_that_one_object_is_enough_for_the_first_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "stamps"
+    path.write_bytes(msgspec.json.encode(Stamp(7, "queued", ADMITTED, 1.0)) + b"\n")
+    assert Arrived(path, ADMITTED, pods={7: 8}).look() == {7}
+    assert Arrived(path, ADMITTED, pods={7: 0}).look() == {7}
 
 
 def test_a_stage_that_this_version_does_not_know_is_told_with_the_file(tmp_path: Path) -> None:

@@ -81,6 +81,13 @@ def test_a_job_set_and_a_pytorch_job_have_the_pods_that_were_asked_for() -> None
     assert {one["template"]["spec"]["containers"][0]["name"] for one in replicas.values()} == {"pytorch"}
 
 
+def test_a_workload_of_kueue_alone_asks_its_queue_for_all_its_pods() -> None:
+    made = built_in(kind="kueue", queue="trials", pods=4, gpus=2)
+    (pods,) = made["spec"]["podSets"]
+    assert (made["kind"], made["spec"]["queueName"], pods["count"]) == ("Workload", "trials", 4)
+    assert pods["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
 @pytest.mark.parametrize("kind", ["job", "jobset", "pytorchjob"])
 def test_what_waits_in_a_queue_names_it_and_begins_suspended(kind: str) -> None:
     made = built_in(kind=kind, pods=2, queue="trials")
@@ -95,6 +102,8 @@ def test_what_waits_in_a_queue_names_it_and_begins_suspended(kind: str) -> None:
     [
         ({"kind": "pod", "pods": 2}, "a pod is one pod"),
         ({"kind": "pod", "queue": "q"}, "a pod is one pod"),
+        ({"kind": "kueue"}, "needs a `queue`"),
+        ({"kind": "kueue", "queue": "q", "priority": "high"}, "no PriorityClass"),
         ({"kind": "job", "values": {"A": 1}}, "are for a `template`"),
     ],
 )

@@ -41,6 +41,21 @@ def test_pods_of_workloads_of_other_controllers_are_followed_to_their_start(
     scale.assert_nothing_left()
 
 
+def test_workloads_of_kueue_alone_are_admitted_as_far_as_its_quota_goes(scale: ScaleWorld) -> None:
+    needs_addon("kueue")
+    with queue(scale.cluster, scale.namespace, gpus=8) as name:
+        workload = {"kind": "kueue", "gpus": 2, "pods": 2, "queue": name}
+        bounds = {"quota_reserved.p99": "10m", "admitted.p99": "10m"}
+        scale.trial(workload=workload, count=2, arrivals={"rate": 4}, until="admitted", bounds=bounds)
+        scale.seatrial("run", "suite.yaml", check=0)
+        assert "2 of 2 workloads, 0 unfinished" in scale.findings()["bound admitted.p99"].message
+        assert "2 of 2 workloads, 0 unfinished" in scale.findings()["bound quota_reserved.p99"].message
+        scale.trial(workload=workload, count=3, arrivals={"rate": 4}, until="admitted", settle="2s")
+        scale.seatrial("run", "suite.yaml", check=1)
+        assert "1 of 3" in scale.findings()["bound unfinished"].message
+        scale.assert_nothing_left()
+
+
 def test_what_kueue_never_admits_is_unfinished_and_the_rest_is_followed(scale: ScaleWorld) -> None:
     needs_addon("kueue")
     with queue(scale.cluster, scale.namespace, gpus=3) as name:

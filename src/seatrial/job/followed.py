@@ -14,6 +14,7 @@ STAGES = (
     "created",
     "job_created",
     "group_created",
+    "quota_reserved",
     "admitted",
     "first_pod_created",
     "pod_created",
@@ -28,8 +29,8 @@ STAGES = (
     "deleted",
 )
 (
-    CREATED, JOB_CREATED, GROUP_CREATED, ADMITTED, FIRST_POD_CREATED, POD_CREATED, CLAIM_BOUND, DECIDED, SCHEDULED,
-    UNSCHEDULABLE, EVICTED, STARTED, READY, FINISHED, DELETED,
+    CREATED, JOB_CREATED, GROUP_CREATED, QUOTA_RESERVED, ADMITTED, FIRST_POD_CREATED, POD_CREATED, CLAIM_BOUND, DECIDED,
+    SCHEDULED, UNSCHEDULABLE, EVICTED, STARTED, READY, FINISHED, DELETED,
 ) = STAGES  # fmt: skip
 OF_PODS = (POD_CREATED, SCHEDULED, STARTED, READY, FINISHED, DELETED)  # reached when all pods have
 
@@ -78,6 +79,7 @@ class Followed(msgspec.Struct, frozen=True, omit_defaults=True):
     gone: str = ""  # the stage when it is deleted
     fields: str = ""  # a field selector: what is of no use is not even sent
     labelled: bool = False  # it carries the attempt's own labels: others are not even sent
+    own: tuple[Rule, ...] = ()  # of a workload that is itself of this kind, in place of `rules`
 
 
 _MADE = "metadata.creationTimestamp"
@@ -109,11 +111,15 @@ _GROUPS = (
     ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
 )
 _ADMISSION = (
-    Rule(GROUP_CREATED, stamp=_MADE),
+    Rule(QUOTA_RESERVED, "status.conditions[QuotaReserved].status", ("True",)),
     Rule(ADMITTED, "status.conditions[Admitted].status", ("True",)),
     Rule(EVICTED, "status.conditions[Evicted].status", ("True",), by=("status.conditions[Preempted].message",
                                                                      "status.conditions[Evicted].reason")),
 )  # fmt: skip
+_END = (
+    Rule(FINISHED, "status.conditions[Finished].reason", ("Failed",), failed=True),
+    Rule(FINISHED, "status.conditions[Finished].status", ("True",)),
+)
 # What every pod says of itself: many, and none of them an eviction.
 _NOT_THESE = ",".join(
     f"reason!={reason}"
@@ -124,7 +130,15 @@ _NOT_THESE = ",".join(
 BETWEEN = (
     *(Followed(version, kind, (Rule(JOB_CREATED, stamp=_MADE),), _NAMES) for version, kind in _JOBS),
     *(Followed(version, kind, (Rule(GROUP_CREATED, stamp=_MADE),), _NAMES) for version, kind in _GROUPS),
-    *(Followed(f"kueue.x-k8s.io/{version}", "Workload", _ADMISSION) for version in ("v1beta2", "v1beta1")),
+    *(
+        Followed(
+            f"kueue.x-k8s.io/{version}",
+            "Workload",
+            (Rule(GROUP_CREATED, stamp=_MADE), *_ADMISSION),
+            own=(*_ADMISSION, *_END),
+        )
+        for version in ("v1beta2", "v1beta1")
+    ),  # fmt: skip
     Followed("v1", "PersistentVolumeClaim", (Rule(CLAIM_BOUND, "status.phase", ("Bound",)),), _NAMES),
     Followed(
         "v1",
@@ -137,5 +151,6 @@ BETWEEN = (
 
 
 def root(api_version: str, kind: str) -> Followed:
-    """The workload itself, for what it owns."""
-    return Followed(api_version, kind, (), labelled=True)
+    """The workload itself: for what it owns, and for what it shows of itself."""
+    own = next((one.own for one in BETWEEN if (one.api_version, one.kind) == (api_version, kind)), ())
+    return Followed(api_version, kind, (), labelled=True, own=own)

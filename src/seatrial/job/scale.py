@@ -23,7 +23,7 @@ class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     manifest: dict[str, Any]  # of one of them
-    pods: int = 1  # that each has
+    pods: int = 1  # that each has; 0: none, and its stages are those that it shows of itself
     weight: float = 1.0
     # What a machine without a cluster needs of it; empty command: it is an object of a cluster, whatever it runs.
     command: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ class AnnotatedMeta(OwnedMeta, frozen=True, gc=False):
 def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
     """What of such an object is decoded. `annotated`: its annotations, too."""
     wanted = [followed.about] if followed.about else []
-    for rule in followed.rules:
+    for rule in (*followed.rules, *followed.own):
         wanted += [path for path in (rule.path, rule.stamp, *rule.by) if path]
     tree: dict[str, Any] = {}
     for path in wanted:

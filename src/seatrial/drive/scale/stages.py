@@ -54,7 +54,7 @@ class Arrived:
                 if stamp.stage == self._stage:
                     pods = self._of.setdefault(stamp.workload, set())
                     pods.add(stamp.pod)
-                    if len(pods) >= self._pods.get(stamp.workload, 1):
+                    if len(pods) >= _needed(self._stage, len(pods), self._pods.get(stamp.workload, 1)):
                         self._there.add(stamp.workload)
         return self._there
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from seatrial.drive.scale.objects import caused_by, shows, value_at
-from seatrial.job.followed import STAGES, Followed
+from seatrial.job.followed import STAGES, Followed, Rule
 from seatrial.job.scale import CANARY, WORKLOAD_LABEL, Stamp
 from seatrial.kubernetes import DELETED, WatchEvent
 
@@ -116,13 +116,12 @@ class Feed:
             if owners:
                 self._stamps.wait_for(owners, _Seen(self, event, since_s))
             return
-        if self._root and self._stamps.number_in(found.metadata.name) == number:
-            self._stamps.register(found.metadata.uid, number, 0)  # the workload itself: its stages are its pods'
-            return
+        itself = self._root and self._stamps.number_in(found.metadata.name) == number
+        rules = self._followed.own if itself else self._followed.rules
         if self._followed.gone:
             self._there.add(uid)
         if event.kind != DELETED:  # the last state of what is deleted was given before, or is not to be trusted
-            self._reach(number, uid, found, event.at_s, since_s)
+            self._reach(number, uid, found, rules, event.at_s, since_s)
         if event.kind == DELETED and self._followed.gone:
             self._gone(uid, event.at_s, since_s)
 
@@ -146,9 +145,11 @@ class Feed:
                 return named, owners
         return None, [uid for uid in owners if uid]
 
-    def _reach(self, number: int, uid: str, found: Any, at_s: float, since_s: float | None) -> None:
+    def _reach(
+        self, number: int, uid: str, found: Any, rules: tuple[Rule, ...], at_s: float, since_s: float | None
+    ) -> None:
         bits = self._stamps.known.get(uid, 0) & _ALL
-        for rule in self._followed.rules:
+        for rule in rules:
             # Who evicted a pod may be said by an event after its condition said that it was: both are kept.
             new = not bits & _BITS[rule.stage] or (rule.by and self._followed.about)
             if new and shows(rule, found):

@@ -43,4 +43,4 @@ class FollowedKind(Model):
         rules = tuple(
             Rule(one.stage, one.path or "", one.values, one.stamp or "", one.failed, one.by) for one in self.stages
         )
-        return Followed(self.api_version, self.kind, rules, self.labels)
+        return Followed(self.api_version, self.kind, rules, self.labels, own=rules)

@@ -94,9 +94,9 @@ def _classes(cell: Cell) -> tuple[WorkloadClass, ...]:
 
 
 def _class(cell: Cell, name: str, workload: Workload, weight: float = 1.0) -> WorkloadClass:
-    command = () if workload.template else workload.command
-    manifest = cell.gathered["manifests"][name]
-    return WorkloadClass(name, manifest, workload.pods, weight, command, workload.gpus, dict(workload.node_selector))
+    command = () if workload.template or workload.bare else workload.command
+    manifest, pods = cell.gathered["manifests"][name], 0 if workload.bare else workload.pods
+    return WorkloadClass(name, manifest, pods, weight, command, workload.gpus, dict(workload.node_selector))
 
 
 def _fill(cell: Cell) -> Beside | None:

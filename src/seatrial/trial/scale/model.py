@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.job.bound import FixedBound
-from seatrial.job.followed import STAGES
+from seatrial.job.followed import ADMITTED, FINISHED, OF_PODS, QUOTA_RESERVED, STAGES
 from seatrial.suite import Duration, Runtime, Text, TrialModel
 from seatrial.trial import bounds
 from seatrial.trial.arrivals import Rate
@@ -54,7 +54,7 @@ class ScaleTrial(TrialModel):
     slo: Literal["kubernetes"] | None = Field(
         None, description="kubernetes: its own objectives as bounds, created.p99 1 s and started.p99 5 s."
     )
-    until: Literal["created", "scheduled", "started", "ready", "finished"] = Field(
+    until: Literal["created", "quota_reserved", "admitted", "scheduled", "started", "ready", "finished"] = Field(
         "started", description="The stage at which a workload is done."
     )
     settle_s: Duration = Field(300.0, alias="settle", description="How long the last ones may take to that stage.")
@@ -92,6 +92,11 @@ class ScaleTrial(TrialModel):
             raise ValueError("a scale trial makes its workloads on a cluster, or here: name it, `target: NAME`")
         if (self.workload is None) == (not self.workloads):
             raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
+        measured = [self.workload] if self.workload else list(self.workloads.values())
+        if self.until in OF_PODS and self.until != FINISHED and any(one.bare for one in measured):
+            raise ValueError(f"a Workload of Kueue alone has no pods, and is never {self.until}: `until: admitted`")
+        if self.until in (QUOTA_RESERVED, ADMITTED) and any(one.kind and not one.queue for one in measured):
+            raise ValueError(f"what waits in no `queue` of Kueue is never {self.until}")
         if self.churn is not None and self.until == "finished":
             raise ValueError("churn deletes what is there, and `until: finished` waits until nothing is")
         if self.find and self.arrivals.rate is None and self.arrivals.poisson is None:

@@ -48,6 +48,7 @@ def _slots(workload: Workload) -> dict[str, Any]:
         "PODS": workload.pods,
         "WORKERS": workload.pods - 1,
         "QUEUED": workload.queue is not None,
+        "QUEUE": workload.queue,
     }
 
 

@@ -10,7 +10,9 @@ from seatrial.suite import Model, Text
 class Workload(Model):
     """One workload: built in, or any object of any kind from a file."""
 
-    kind: Literal["pod", "job", "jobset", "pytorchjob"] | None = Field(None, description="One that is built in.")
+    kind: Literal["pod", "job", "jobset", "pytorchjob", "kueue"] | None = Field(
+        None, description="One that is built in; kueue: a Workload of Kueue alone, which is admitted and gets no pods."
+    )
     template: Text | None = Field(None, description="File with its manifest, relative to the suite.")
     values: dict[Text, Any] = Field({}, description="Texts of the template, and what each is replaced with.")
     claim: Text | None = Field(None, description="File with a volume claim, which goes to the end of the spec.")
@@ -36,9 +38,16 @@ class Workload(Model):
             raise ValueError("`values` and `claim` are for a `template`: a workload that is built in has none")
         if self.kind == "pod" and (self.pods > 1 or self.queue):
             raise ValueError("a pod is one pod, and waits in no queue: take `kind: job`, jobset or pytorchjob")
+        if self.bare and (self.queue is None or self.priority):
+            raise ValueError("a Workload of Kueue alone needs a `queue`, and no PriorityClass of pods is asked for it")
         if self.gpus > 1 and self.gpus % 1:
             raise ValueError(f"{self.gpus:g} GPUs are neither whole ones nor a fraction of one")
         return self
+
+    @property
+    def bare(self) -> bool:
+        """It has no pods, whatever it asks for."""
+        return self.kind == "kueue"
 
 
 class MixedWorkload(Workload):
