@@ -73,6 +73,7 @@ def test_a_plan_has_its_cells(world: World) -> None:
         ),
         ("{kind: job}", "{kind: kueue, queue: q}", "has no pods, and is never started: `until: admitted`"),
         ("{kind: job}", "{kind: job}\n    until: admitted", "what waits in no `queue` of Kueue is never admitted"),
+        ("{kind: job}", "{kind: job}\n    audit_log: a\n    driver: {image: i}", "is a file of this machine"),
         ("scheduled.p99: 30s", "scheduled: 30s", "does not say which of them"),
         ("scheduled.p99: 30s", "scheduled.p99: quick", "a duration such as 500ms or 30s"),
     ],

@@ -154,7 +154,7 @@ def written_files(cell: "Cell") -> list[Path]:
 
 def _read(folder: Path, cell: "Cell") -> TrustedCell:
     from seatrial.record import DamagedFile, RunFolder
-    from seatrial.trial.serving.parts import DRIVER
+    from seatrial.trial.job import DRIVER
     from seatrial.trial.serving.recording import answers_in
 
     run = RunFolder(folder)

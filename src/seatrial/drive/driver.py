@@ -13,15 +13,17 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from seatrial.job import PEER, Peer, Unreadable, decode, read_json
+from seatrial import __version__
+from seatrial.job import PEER, Peer, Unreadable, convert, decode, read_json
 
 if TYPE_CHECKING:
     from seatrial.target import Endpoint
 
+T = TypeVar("T")
 NOTES_FD = "SEATRIAL_NOTES_FD"
 BEGUN, FINISHED = "begun", "finished"  # the notes of things
 NOTE_BYTES = 1 << 20  # the agent takes no longer one
@@ -59,6 +61,19 @@ class Driver:
         except (OSError, Unreadable) as error:
             raise DriverError(f"{path} does not say what to do: {error}") from error
         return cls(given, int(os.environ[NOTES_FD]), peer)
+
+    def work_as(self, form: type[T]) -> T:
+        """Raises DriverError for work of another version: the image of a driver elsewhere may have one."""
+        version = self.work.get("version") or __version__
+        if version != __version__:
+            raise DriverError(
+                f"the image of the driver has Seatrial {__version__}, and this run is by {version}: give it an image "
+                "of the same version"
+            )
+        try:
+            return convert(self.work, form)
+        except Unreadable as error:
+            raise DriverError(f"this Seatrial does not know such work: {error}") from error
 
     def _recall(self, note: dict[str, Any]) -> None:
         thing = note.get("thing")

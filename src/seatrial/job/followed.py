@@ -138,7 +138,7 @@ BETWEEN = (
             own=(*_ADMISSION, *_END),
         )
         for version in ("v1beta2", "v1beta1")
-    ),  # fmt: skip
+    ),
     Followed("v1", "PersistentVolumeClaim", (Rule(CLAIM_BOUND, "status.phase", ("Bound",)),), _NAMES),
     Followed(
         "v1",

@@ -73,6 +73,7 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     find: Find | None = None
     places: int = 0  # on a machine without a cluster; 0: its CPUs
     audit_log: str = ""  # of the API server, on this machine
+    version: str = ""  # of Seatrial that a driver on the cluster itself must be; empty: it is here
 
 
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):

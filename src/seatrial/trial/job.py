@@ -4,8 +4,14 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from seatrial.job import Environment, Input, Job, Limits, Part, Step
-from seatrial.suite import Cell, Workspace, substitute
+import msgspec
+from pydantic import Field
+
+from seatrial.job import Environment, Input, Job, Limits, Part, Resources, Step
+from seatrial.suite import Cell, Model, Text, Workspace, substitute
+from seatrial.suite.values import Size
+
+DRIVER = "driver"
 
 
 def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: Iterable[Input]) -> Job:
@@ -24,6 +30,27 @@ def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: 
         env={name: substitute(value, cell) for name, value in cell.env.items() if isinstance(value, str)},
         secrets={name: value.secret for name, value in cell.env.items() if not isinstance(value, str)},
         inputs=tuple(inputs),
+    )
+
+
+class DriverPlace(Model):
+    """A driver as a job on the trial's target, in place of one on this machine."""
+
+    image: Text = Field(min_length=1, description="An image that has this version of Seatrial.")
+    cpu: float | None = Field(None, strict=True, gt=0, description="Cores of its own.")
+    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory of its own.")
+    select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
+
+
+def driver_job(cell: Cell, job: Job, kind: str, work: msgspec.Struct, place: DriverPlace | None) -> Job:
+    """Its environment is Seatrial's own, or an image that has it."""
+    return msgspec.structs.replace(
+        job,
+        name=f"{job.name}-{DRIVER}",
+        part=DRIVER,
+        steps=(Step(DRIVER, "drive", {"kind": kind, "work": msgspec.to_builtins(work)}),),
+        environment=Environment("seatrial", image=substitute(place.image, cell) if place else None, seatrial=not place),
+        resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
     )
 
 

@@ -33,7 +33,6 @@ from seatrial.drive.scale.stages import (
 )
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.drive.search import Try, search
-from seatrial.job import convert
 from seatrial.job.followed import CREATED, SCHEDULED, STAGES
 from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import (
@@ -61,7 +60,7 @@ MOST_PROBLEMS = 5
 
 
 async def drive(driver: Driver) -> None:
-    work = convert(driver.work, ScaleWork)
+    work = driver.work_as(ScaleWork)
     kind, plan = driver.peer.kind if driver.peer else "none", Plan(work)
     if kind == "kubernetes":
         async with cluster_place(driver, work, plan) as place:

@@ -65,6 +65,8 @@ async def cluster_place(driver: Driver, work: ScaleWork, plan: Plan) -> AsyncIte
     """Raises DriverError when the cluster cannot be used."""
     assert driver.peer is not None
     options = KubernetesOptions.model_validate(driver.peer.options)
+    if work.version:  # a pod of this cluster: it has an account of its own, and no file of the machine that began it
+        options = options.model_copy(update={"kubeconfig": None, "context": None})
     try:
         access = load_access(options.kubeconfig, options.context)
         access = replace(access, namespace=options.namespace or access.namespace)

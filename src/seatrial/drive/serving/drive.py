@@ -6,27 +6,17 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from seatrial import __version__
-from seatrial.drive.driver import Driver, DriverError
+from seatrial.drive.driver import Driver
 from seatrial.drive.serving.cases import Asking
 from seatrial.drive.serving.client import make_client
 from seatrial.drive.serving.embeddings import make_embedder
 from seatrial.drive.serving.load import offer_load
 from seatrial.drive.serving.ready import wait_until_ready
-from seatrial.job import Unreadable, convert
 from seatrial.job.serving import CLIENT_CERT, CLIENT_KEY, EMBEDDINGS_TOKEN, SERVER_PORT, TOKEN, ServingWork
 
 
 async def drive(driver: Driver) -> None:
-    try:
-        work = convert(driver.work, ServingWork)
-    except Unreadable as error:
-        raise DriverError(f"this Seatrial does not know such work: {error}") from error
-    if work.version not in ("", __version__):
-        raise DriverError(
-            f"the image of the driver has Seatrial {__version__}, and this run is by {work.version}: give it an image "
-            "of the same version"
-        )
+    work = driver.work_as(ServingWork)
     if work.tls is not None:
         shown = {"cert": os.environ.get(CLIENT_CERT, ""), "key": os.environ.get(CLIENT_KEY, "")}
         work = msgspec.structs.replace(work, tls=msgspec.structs.replace(work.tls, **shown))

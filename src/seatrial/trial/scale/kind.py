@@ -5,23 +5,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from seatrial import __version__
 from seatrial.check import check_job
 from seatrial.check.scale import check_scale
-from seatrial.job import Environment, Observation, Part, Resources, Step
+from seatrial.job import Observation, Part
 from seatrial.job.scale import Beside, Find, ScaleWork, WorkloadClass
 from seatrial.suite import HERE, Cell, SuiteError, substitute
 from seatrial.suite.yaml.problem import Problem, SourceMark
 from seatrial.trial.arrivals import read_trace
-from seatrial.trial.job import make_job
+from seatrial.trial.job import DRIVER, driver_job, make_job
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.scale.model import BACKGROUND, FILL, ONE, ScaleTrial
 from seatrial.trial.scale.template import BadTemplate
 from seatrial.trial.scale.workload import manifest_of
 from seatrial.trial.scale.workload_model import Workload
-
-DRIVER = "driver"
 
 
 class ScaleKind:
@@ -62,16 +59,10 @@ class ScaleKind:
             churn=model.churn.work() if model.churn else None,
             find=Find(model.scale_bounds(), model.most) if model.find else None,
             places=model.local.places or 0,
+            version=__version__ if model.driver else "",
         )
-        driver = msgspec.structs.replace(
-            job,
-            name=f"{job.name}-{DRIVER}",
-            part=DRIVER,
-            steps=(Step(DRIVER, "drive", {"kind": self.name, "work": msgspec.to_builtins(work)}),),
-            environment=Environment("seatrial", seatrial=True),
-            resources=Resources(),
-        )
-        return (Part(DRIVER, driver, HERE, uses=cell.target),)
+        driver = driver_job(cell, job, self.name, work, model.driver)
+        return (Part(DRIVER, driver, cell.target if model.driver else HERE, uses=cell.target),)
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         seen = observed[DRIVER]

@@ -11,6 +11,7 @@ from seatrial.job.followed import ADMITTED, FINISHED, OF_PODS, QUOTA_RESERVED, S
 from seatrial.suite import Duration, Runtime, Text, TrialModel
 from seatrial.trial import bounds
 from seatrial.trial.arrivals import Rate
+from seatrial.trial.job import DriverPlace
 from seatrial.trial.scale.follow import FollowedKind
 from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, ScaleArrivals
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
@@ -62,6 +63,9 @@ class ScaleTrial(TrialModel):
         {}, description="What figures must be.", examples=[{"scheduled.p99": "30s", "failed": 0}]
     )
     follow: tuple[FollowedKind, ...] = Field((), description="Kinds between workloads and pods, beside the known ones.")
+    driver: DriverPlace | None = Field(
+        None, description="Where the driver runs, if not on this machine: as a job on the cluster that it loads."
+    )
     audit_log: Text | None = Field(None, description="The API server's audit log on this machine, for exact times.")
     seed: int = Field(0, strict=True, ge=0, description="Of arrivals by chance, and of the order of a mix.")
 
@@ -90,6 +94,8 @@ class ScaleTrial(TrialModel):
     def _together(self) -> Self:
         if self.target is None:
             raise ValueError("a scale trial makes its workloads on a cluster, or here: name it, `target: NAME`")
+        if self.driver is not None and self.audit_log:
+            raise ValueError("`audit_log` is a file of this machine, and the `driver` is on the cluster")
         if (self.workload is None) == (not self.workloads):
             raise ValueError("a scale trial has exactly one of `workload` and `workloads`, several by name")
         measured = [self.workload] if self.workload else list(self.workloads.values())

@@ -7,7 +7,8 @@ from seatrial.check.ended import VERDICTS, describe_exit
 from seatrial.check.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict
 from seatrial.job.generation import Failure, Trouble
-from seatrial.trial.serving.parts import DRIVER, SERVER
+from seatrial.trial.job import DRIVER
+from seatrial.trial.serving.parts import SERVER
 from seatrial.trial.serving.records import DriverRecords
 
 READY = "ready"

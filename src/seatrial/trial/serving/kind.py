@@ -7,6 +7,7 @@ from seatrial.check.finding import figure_data
 from seatrial.job import Contents, Observation, ObservedStep, Part, SkippedItem
 from seatrial.job.serving import asks_of
 from seatrial.suite import Cell
+from seatrial.trial.job import DRIVER
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.serving.cases import check_cases
 from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_ready, check_server
@@ -14,7 +15,7 @@ from seatrial.trial.serving.exhibits import exhibits_of
 from seatrial.trial.serving.gathered import asked_cases, gather_cases, planned_cases
 from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.model import ServingTrial
-from seatrial.trial.serving.parts import DRIVER, SERVER, parts_of, work_of
+from seatrial.trial.serving.parts import SERVER, parts_of, work_of
 from seatrial.trial.serving.records import read_records
 
 

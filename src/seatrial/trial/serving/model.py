@@ -19,7 +19,8 @@ from seatrial.suite import (
     glob_matches,
     has_placeholder,
 )
-from seatrial.suite.values import Reason, Size
+from seatrial.suite.values import Reason
+from seatrial.trial.job import DriverPlace
 from seatrial.trial.serving.load_model import Load, PortPath
 
 CaseFiles = Annotated[tuple[Text, ...], Field(min_length=1)]
@@ -151,15 +152,6 @@ class Compare(Model):
                     "the file of `tolerances` that `seatrial calibrate` writes"
                 ) from None
         return self
-
-
-class DriverPlace(Model):
-    """A driver beside its server, as a job on the same target, in place of one on this machine."""
-
-    image: Text = Field(min_length=1, description="An image that has this version of Seatrial.")
-    cpu: float | None = Field(None, strict=True, gt=0, description="Cores of its own.")
-    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory of its own.")
-    select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
 
 
 class SkippedCase(Model):

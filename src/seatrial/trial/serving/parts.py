@@ -3,7 +3,7 @@
 import msgspec
 
 from seatrial import __version__
-from seatrial.job import Environment, Input, Job, Limits, Part, Port, Ready, Resources, Step
+from seatrial.job import Input, Job, Limits, Part, Port, Ready, Step
 from seatrial.job.generation import Case
 from seatrial.job.load import LoadWork
 from seatrial.job.serving import (
@@ -18,13 +18,13 @@ from seatrial.job.serving import (
     Tls,
 )
 from seatrial.suite import HERE, Cell, substitute
-from seatrial.trial.job import make_job, workspace_inputs
+from seatrial.trial.job import DRIVER, driver_job, make_job, workspace_inputs
 from seatrial.trial.planned import plan_workspace
 from seatrial.trial.serving.gathered import EMBEDDING_MODEL, asked_cases, trace_of
 from seatrial.trial.serving.load_model import port_and_path
 from seatrial.trial.serving.model import ServingTrial
 
-SERVER, DRIVER = "server", "driver"
+SERVER = "server"
 HEALTH_PORT, METRICS_PORT = "health", "metrics"
 CA = "ca.pem"  # in the work folder of the driver
 
@@ -107,24 +107,16 @@ def _longer(limits: Limits, ready_s: float) -> Limits:
 
 
 def _driver(cell: Cell, job: Job) -> Job:
-    """Its environment is Seatrial's own, or an image that has it, without the server's variables: it needs none of
-    them."""
+    """Without the server's variables: it needs none of them."""
     model = model_of(cell)
-    place = model.driver
     embeddings = model.compare.embeddings
     tls = model.server.tls
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
     secrets = {name: one.secret for name, one in tokens.items() if one is not None}
     shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
     secrets |= {name: f"file:{_beside(cell, path)}" for name, path in shown.items() if path is not None}
-    work = msgspec.to_builtins(work_of(cell))
     return msgspec.structs.replace(
-        job,
-        name=f"{job.name}-{DRIVER}",
-        part=DRIVER,
-        steps=(Step(DRIVER, "drive", {"kind": "serving", "work": work}),),
-        environment=Environment("seatrial", image=substitute(place.image, cell) if place else None, seatrial=not place),
-        resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
+        driver_job(cell, job, "serving", work_of(cell), model.driver),
         env={},
         secrets=secrets,
         inputs=(Input(_beside(cell, tls.ca), CA),) if tls and tls.ca else (),

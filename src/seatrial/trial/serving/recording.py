@@ -18,8 +18,9 @@ from seatrial.suite.cases import recorded as recorded_cases
 from seatrial.suite.cases.read import LIMITS
 from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.source import Source, read_source
+from seatrial.trial.job import DRIVER
 from seatrial.trial.serving.gathered import asked_cases, planned_cases
-from seatrial.trial.serving.parts import DRIVER, model_of, work_of
+from seatrial.trial.serving.parts import model_of, work_of
 from seatrial.trial.serving.records import read_records
 
 NEW_ANSWERS = "# What `seatrial record` was answered, by the names of the cases.\n"
