@@ -2,7 +2,9 @@
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,7 +13,7 @@ from msgspec.structs import replace
 from seatrial.drive.scale.merge import Shard, merge, read_shard
 from seatrial.drive.scale.stages import reached_stages, stage_figures
 from seatrial.job import Finding, Verdict
-from seatrial.job.followed import DECIDED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
+from seatrial.job.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
 from seatrial.job.load import Arrivals
 from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from world import World
@@ -112,13 +114,32 @@ trials:
     kind: scale
     target: here
     matrix: {shard: [1, 2, 3, 4]}
-    workload: {kind: job, command: [sleep, "0.05"]}
+    workloads:
+      single: {kind: job, command: [sleep, "0.05"], weight: 4}
+      gang: {kind: job, pods: 3, command: [sleep, "0.05"]}
     local: {places: 4}
     count: 10
     arrivals: {rate: 20/s}
     until: finished
     bounds: {finished.p99: 10m}
 """
+
+
+def assert_gangs_are_whole(world: World) -> None:
+    """All pods of a gang are of the driver that made it, and none is any other's."""
+    pods: list[tuple[str, str]] = []
+    for files in world.run().path.glob("cells/*/1/driver/files"):
+        of = {one["number"]: one["of"] for one in read(files / "submitted.jsonl")}
+        finished = [one for one in read(files / "stamps.jsonl") if one["stage"] == FINISHED]
+        counted = Counter(one["workload"] for one in finished)
+        assert counted == {number: 3 if name == "gang" else 1 for number, name in of.items()}
+        assert "gang" in of.values()
+        pods += [(files.parts[-4], one["pod"]) for one in finished]
+    assert len(pods) == len(set(pods))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
@@ -130,6 +151,7 @@ def test_four_drivers_of_a_run_are_merged_and_judged(world: World) -> None:
     assert (told["whole"]["count"], told["whole"]["submitted"], told["whole"]["unfinished"]) == (40, 40, 0)
     assert (stages["finished"]["count"], stages["finished"]["reached"]) == (40, 40)
     assert told["broken"] == []
+    assert_gangs_are_whole(world)
     late = world.seatrial("scale", "merge", "last", "--bound", "finished.p50=1ms", check=1).stdout
     assert "4 drivers, 40 of 40 workloads made" in late
     assert "broken: finished.p50" in late
