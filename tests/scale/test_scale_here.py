@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "LAG_EVERY_S", 3600.0)
+    monkeypatch.setattr(import_module("seatrial.drive.scale.drive"), "LAG_WITHIN_S", 0.0)
     pod = WorkloadClass("workload", {}, command=("true",))
     bounds = (parse_bound("finished.p99", "10m"),)
     work = ScaleWork("r", "69b56f04", 1, f"scale-{os.getpid()}", (pod,), 4, Arrivals("rate", rate=100.0),

@@ -110,3 +110,12 @@ def test_a_project_that_is_not_there_is_told_before_the_first_one_is_made(scale:
     assert "no-such-project" in message
     assert scale.findings()["driver"].verdict is Verdict.FAILED
     nothing_left(scale)
+
+
+def test_a_search_for_the_limit_removes_the_workloads_of_one_rate_before_the_next(scale: ScaleWorld) -> None:
+    """No rate breaks a bound, however slow this machine is: it ends at the most that is to be tried."""
+    scale.trial(count=10, arrivals={"rate": "10/s"}, most="20/s", find="limit", background={"count": 2})
+    scale.seatrial("run", "suite.yaml", check=0)
+    assert scale.findings()["limit"].message == "20/s keeps the bounds, and was the most to try"
+    assert Counter(one["phase"] for one in scale.submissions()) == {"background": 2, "round-0": 10, "round-1": 10}
+    nothing_left(scale)

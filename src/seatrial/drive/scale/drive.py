@@ -55,6 +55,7 @@ from seatrial.job.scale import (
 POLL_S = 0.25
 LEAD_S = 0.25  # before the first one is sent
 TELL_S = 5.0
+LAG_WITHIN_S = 60.0  # for the first time that the lag of the watch is known
 BESIDE_AT_ONCE = 64  # requests for what is in no figure
 MOST_PROBLEMS = 5
 
@@ -149,7 +150,7 @@ class _Scale:
             times = offsets(msgspec.structs.replace(work.arrivals, rate=rate), work.count, seed=work.seed)
             async with self._telling(f"workloads at {rate:.4g}/s", planned):
                 await self._submitter.open_loop(planned, times, time.monotonic() + LEAD_S)
-            whole, stages = self._figures(planned, await self._settle(planned), lags)
+            whole, stages = self._figures(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
             doubt = "; ".join(doubts_of(whole, find.bounds))
@@ -181,10 +182,15 @@ class _Scale:
 
     # ---- how far it has come
 
-    async def _settle(self, planned: Sequence[Planned]) -> float:
-        """Until all have come as far as they should, or their time is over; when that was."""
+    async def _settle(self, planned: Sequence[Planned], first_lag: int = 0) -> float:
+        """Until all have come as far as they should, or their time is over; when that was. However soon that is, how
+        late the watch is has been measured by then, if it can be."""
         await self._wait(planned, self._work.until, self._work.settle_s)
-        return time.monotonic()
+        end_s = time.monotonic()
+        while len(self._place.lags()) <= first_lag and time.monotonic() < end_s + LAG_WITHIN_S:
+            if await self._stopped_within(POLL_S):
+                break
+        return end_s
 
     async def _wait(self, planned: Sequence[Planned], stage: str, within_s: float) -> set[int]:
         until_s = time.monotonic() + within_s
@@ -195,8 +201,12 @@ class _Scale:
             if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
                 return there
             self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._driver.stopping.wait(), POLL_S)
+            await self._stopped_within(POLL_S)
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(self._driver.stopping.wait(), seconds)
+        return False
 
     # ---- what was seen
 
