@@ -13,16 +13,26 @@ import pytest
 
 from kubernetes.api_stub import Request, Stub, Wire, serving
 from seatrial.drive.driver import Driver, DriverError, Given
+from seatrial.drive.scale.following import watching
+from seatrial.drive.scale.measured import gaps, read_lines
 from seatrial.drive.scale.on_cluster import ClusterPlace
 from seatrial.drive.scale.plan import Plan
+from seatrial.drive.scale.stages import read_stamps
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
+from seatrial.drive.scale.watch import Watched, WatchWork
+from seatrial.job.followed import PODS_LABELLED
 from seatrial.job.load import Arrivals
-from seatrial.job.scale import Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.job.scale import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.kubernetes import PODS
 from seatrial.target.kubernetes import kind
 from seatrial.target.kubernetes.belongings import Belongings
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": [{"name": "main"}]}}
 COUNT = 200
+KUBECONFIG = """
+{{current-context: c, clusters: [{{name: c, cluster: {{server: "{server}"}}}}], users: [{{name: u, user: {{}}}}],
+  contexts: [{{name: c, context: {{cluster: c, user: u, namespace: ns}}}}]}}
+"""
 
 
 @asynccontextmanager
@@ -131,3 +141,32 @@ async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_pa
         with pytest.raises(DriverError, match="refuses such a Pod"):
             await made.prepare()
     assert all(request.query.get("dryRun") == "All" for request in stub.requests if request.method == "POST")
+
+
+async def test_what_a_watch_missed_when_the_server_had_forgotten_is_censored_and_counted(tmp_path: Path) -> None:
+    """By the process that watches, against a server that answers its next watch with 410."""
+    own = {"seatrial/run": "r", "seatrial/cell": "69b56f04", "seatrial/attempt": "1"}
+    selector, stamps = ",".join(f"{key}={value}" for key, value in own.items()), tmp_path / "stamps.jsonl"
+    asked = []
+
+    async def answer(request: Request, wire: Wire) -> None:
+        if request.query.get("watch"):
+            asked.append(request)
+            if len(asked) == 2:  # what it asks for is forgotten
+                stub.put("p-1", **own, **{WORKLOAD_LABEL: "1"})
+                stub.compact()
+        raise KeyError
+
+    async with serving(Stub(watch_ends_after=1, override=answer)) as stub:
+        (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(server=stub.url))
+        watched = (Watched(PODS, PODS_LABELLED),)
+        work = WatchWork(str(tmp_path / "kubeconfig"), None, ("ns",), selector, str(stamps), "p", watched)
+        async with watching(work, tmp_path / "watch.json"):
+            stub.put("p-0", **own, **{WORKLOAD_LABEL: "0"})  # the last that it sees before the stream ends
+            async with asyncio.timeout(60):
+                while {one.workload for one in read_stamps(stamps)} != {0, 1}:  # noqa: ASYNC110 - a file
+                    await asyncio.sleep(0.02)
+    found = {one.workload: one for one in read_stamps(stamps)}
+    assert found[0].since_s is None
+    assert found[1].since_s == found[0].at_s < found[1].at_s
+    assert gaps(read_lines(stamps))[0] == 1

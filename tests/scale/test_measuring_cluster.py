@@ -97,6 +97,24 @@ def test_an_api_server_that_restarts_leaves_every_workload_known_once(scale: Sca
     scale.assert_nothing_left()
 
 
+AN_HOUR_AHEAD = """
+import time
+right = time.time
+time.time = lambda: right() + 3600
+"""
+
+
+def test_a_clock_that_is_an_hour_wrong_is_told_and_changes_no_figure(scale: ScaleWorld) -> None:
+    (scale.folder / "sitecustomize.py").write_text(AN_HOUR_AHEAD)
+    scale.trial(count=20, env={"PYTHONPATH": str(scale.folder)})
+    scale.seatrial("run", "suite.yaml", check=0)
+    findings = scale.findings()
+    offset_s = float(findings["clock"].message.removeprefix("the API server's clock is ").replace(",", "").split()[0])
+    assert offset_s == pytest.approx(-3600, abs=10)
+    assert "20 of 20 workloads, 0 unfinished, 0 censored, 0 failed" in findings["bound scheduled.p99"].message
+    scale.assert_nothing_left()
+
+
 ROLE = """
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
