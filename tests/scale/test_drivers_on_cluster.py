@@ -70,7 +70,7 @@ def test_shards_run_as_jobs_on_the_cluster_and_are_merged(
         far.trials(text, service_account=ACCOUNT)
         far.seatrial("run", "suite.yaml", "--parallel", "2", check=0)
         cells = far.results().cells
-        assert [cell.attempts[0].parts["driver"].place.target for cell in cells] == ["cluster", "cluster"]
+        assert [cell.attempts[0].place.target for cell in cells] == ["cluster", "cluster"]
         assert {cell.verdict for cell in cells} == {Verdict.PASSED}
         told = json.loads(far.seatrial("scale", "merge", "last", "--json", check=0).stdout)
         assert (told["drivers"], told["whole"]["count"], told["whole"]["submitted"]) == (2, 2 * EACH, 2 * EACH)

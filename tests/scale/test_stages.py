@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seatrial.drive.scale.stages import Arrived, failed_workloads, lateness, reached_stages, read_stamps, stage_figures
+from seatrial.drive.scale.stages import Arrived, lateness, reached_stages, read_stamps, stage_figures, whole_of
 from seatrial.job import Unreadable
 from seatrial.job.followed import (
     ADMITTED,
@@ -73,8 +73,11 @@ def test_two_lives_of_a_watch_may_both_have_seen_a_stage_and_the_first_counts() 
 
 def test_never_made_and_failed_are_both_failures() -> None:
     submissions = {0: sent(0), 1: Submission(1, 100.0, 100.0, None, 3, (429, 429, 403), "quota"), 2: sent(2)}
-    stamps = [Stamp(2, "c", FINISHED, 105.0, failed=True)]
-    assert failed_workloads(submissions, reached_stages(submissions, stamps, {})) == 2
+    stamps = [Stamp(2, "c", FINISHED, 105.0, failed=True), Stamp(9, "d", FINISHED, 105.0, failed=True)]
+    reached = reached_stages(submissions, stamps, {})
+    known = {"rate": None, "offered_rate": None, "lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 1}
+    whole = whole_of(3, submissions, reached, FINISHED, (), again=False, stopped=False, **known)
+    assert (whole.submitted, whole.failed, whole.problems) == (2, 2, ["quota"]), "workload 9 is of another phase"
 
 
 def test_a_file_of_stamps_that_grows_is_read_once_and_a_torn_line_is_waited_for(tmp_path: Path) -> None:

@@ -9,19 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from seatrial.job import decode
+from seatrial.drive.scale.measured import read_lines
 from seatrial.job.scale import CANARY, WORKLOAD_LABEL
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError
 from seatrial.target.kubernetes.belongings import Belongings
 
 EVERY_S = 0.2
-
-
-class _Seen(msgspec.Struct, frozen=True):
-    canary: str
-    at_s: float
 
 
 class Canary:
@@ -59,10 +52,9 @@ class Canary:
         """When each change was acknowledged, and how long after that it arrived, in seconds; 0 where the watch was
         first. One that never arrived was late by at least as long as others arrived after it."""
         arrived: dict[str, float] = {}
-        for line in stamps.read_bytes().split(b"\n")[:-1]:
-            if line.startswith(b'{"canary"'):
-                seen = decode(line, _Seen)
-                arrived.setdefault(seen.canary, seen.at_s)
+        for line in read_lines(stamps):
+            if line.canary:
+                arrived.setdefault(line.canary, line.at_s)
         last_s = max(arrived.values(), default=0.0)
         return [
             (at_s, max(arrived.get(mark, last_s) - at_s, 0.0))

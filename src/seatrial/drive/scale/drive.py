@@ -23,13 +23,12 @@ from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.drive.scale.processes import ProcessPlace, begin_anew
 from seatrial.drive.scale.stages import (
     Arrived,
-    failed_workloads,
-    lateness,
     rate_of,
     reached_stages,
     read_stamps,
     share_of,
     stage_figures,
+    whole_of,
 )
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.drive.search import Try, search
@@ -57,7 +56,6 @@ LEAD_S = 0.25  # before the first one is sent
 TELL_S = 5.0
 LAG_WITHIN_S = 60.0  # for the first time that the lag of the watch is known
 BESIDE_AT_ONCE = 64  # requests for what is in no figure
-MOST_PROBLEMS = 5
 
 
 async def drive(driver: Driver) -> None:
@@ -234,26 +232,19 @@ class _Scale:
                     figures = stage_figures(stage, some, reached, end_s, resolution_s, gone, of, source)
                     stages.append(figures)
         made = [one for one in submissions.values() if one.sent_s is not None]
-        late = lateness(submissions.values())
-        everything: list[Submission | Deletion] = [*submissions.values(), *self._deleted.all.values()]
-        whole = WholeScale(
-            count=len(planned),
-            submitted=sum(one.acknowledged_s is not None for one in submissions.values()),
-            failed=failed_workloads(submissions, reached),
-            unfinished=len(planned) - len({*reached.times[work.until], *gone} & submissions.keys()),
-            refused=sum(len(one.refusals) for one in submissions.values()),
-            problems=sorted({one.problem for one in everything if one.problem})[:MOST_PROBLEMS],
+        whole = whole_of(
+            len(planned),
+            submissions,
+            reached,
+            work.until,
+            self._deleted.all.values(),
             rate=rate_of(one.sent_s for one in made if one.sent_s is not None),
             offered_rate=rate_of(one.intended_s for one in submissions.values()),
-            late_p99_s=share_of(late, 0.99),
             lag_p50_s=share_of(lags, 0.5),
             lag_p99_s=lag_s,
             lags=len(lags),
             again=self._again,
             stopped=self._driver.stopping.is_set(),
-            deleted=len(gone),
-            not_deleted=len(self._deleted.all) - len(gone),
-            waited_s=sum(one.waited_s for one in submissions.values()),
             mix=dict(sorted(Counter(one.of for one in made).items())),
         )
         return whole, stages

@@ -13,16 +13,15 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from seatrial.drive.scale.measured import Line
 from seatrial.drive.scale.plan import Plan
 from seatrial.drive.scale.stages import (
     Reached,
-    failed_workloads,
-    lateness,
     rate_of,
     reached_stages,
     read_stamps,
-    share_of,
     stage_figures,
+    whole_of,
 )
 from seatrial.drive.scale.submit import read_records
 from seatrial.job import Unreadable, decode
@@ -38,7 +37,6 @@ from seatrial.job.scale import (
     WholeScale,
 )
 
-MOST_PROBLEMS = 5
 _END_BYTES = 65_536
 
 
@@ -70,17 +68,13 @@ def read_shard(files: Path, work: ScaleWork) -> Shard:
     return Shard(work, submissions, stamps, gone, end_s)
 
 
-class _Line(msgspec.Struct, frozen=True):
-    at_s: float
-
-
 def _last_s(stamps: Path) -> float:
     """The last time in the file, also of what is no stage: how late the watch is was measured until it ended."""
     with contextlib.suppress(FileNotFoundError), open(stamps, "rb") as file:
         file.seek(max(0, stamps.stat().st_size - _END_BYTES))
         for line in reversed(file.read().split(b"\n")[:-1]):
             with contextlib.suppress(Unreadable):
-                return decode(line, _Line).at_s
+                return decode(line, Line).at_s
     return 0.0
 
 
@@ -105,7 +99,12 @@ def merge(shards: Iterable[Shard]) -> Merged:
     if len(untils) != 1:
         raise ValueError(f"they were to come to different stages: {', '.join(sorted(untils)) or 'there are none'}")
     stages = [stage_figures(stage, submissions, reached, 0.0, 0.0, gone) for stage, of in reached.times.items() if of]
-    return Merged(_whole(submissions, reached, gone, planned, untils.pop(), (_sum(rates), _sum(offered))), stages)
+    deleted = [Deletion(number, at_s) for number, at_s in gone.items()]
+    # How late the watches were is not in these files: each driver judged its own.
+    judged = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lags": 0, "again": False, "stopped": False}
+    rated = {"rate": _sum(rates), "offered_rate": _sum(offered)}
+    whole = whole_of(planned, submissions, reached, untils.pop(), deleted, **judged, **rated)
+    return Merged(replace(whole, failed=whole.failed + planned - len(submissions)), stages)
 
 
 def _add(whole: Reached, one: Reached, numbered: Mapping[int, int], end_s: float) -> None:
@@ -130,32 +129,3 @@ def _moved(one: Submission, end_s: float) -> Submission:
 def _sum(rates: Sequence[float | None]) -> float | None:
     known = [rate for rate in rates if rate is not None]
     return sum(known) if known else None
-
-
-def _whole(
-    submissions: dict[int, Submission],
-    reached: Reached,
-    gone: dict[int, float],
-    planned: int,
-    until: str,
-    rates: tuple[float | None, float | None],
-) -> WholeScale:
-    """How late the watches were is not in these files: each driver judged its own."""
-    every = submissions.values()
-    return WholeScale(
-        count=planned,
-        submitted=sum(one.acknowledged_s is not None for one in every),
-        failed=failed_workloads(submissions, reached) + planned - len(submissions),
-        unfinished=planned - len({*reached.times[until], *gone} & submissions.keys()),
-        refused=sum(len(one.refusals) for one in every),
-        problems=sorted({one.problem for one in every if one.problem})[:MOST_PROBLEMS],
-        rate=rates[0],
-        offered_rate=rates[1],
-        late_p99_s=share_of(lateness(every), 0.99),
-        lag_p50_s=0.0,
-        lag_p99_s=0.0,
-        lags=0,
-        again=False,
-        stopped=False,
-        deleted=len(gone),
-    )

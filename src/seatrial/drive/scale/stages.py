@@ -27,12 +27,13 @@ from seatrial.job.followed import (
     STAGES,
     UNSCHEDULABLE,
 )
-from seatrial.job.scale import StageFigures, StageQuantile, Stamp, Submission
+from seatrial.job.scale import Deletion, StageFigures, StageQuantile, Stamp, Submission, WholeScale
 from seatrial.stats.censored import quantiles
 
 EVENT = "Event"
 SHARES = (0.5, 0.9, 0.95, 0.99)
 STAMP_START = b'{"workload"'
+MOST_PROBLEMS = 5
 POINTS = 200  # of a distribution, for a report
 
 
@@ -178,9 +179,32 @@ def stage_figures(
     )
 
 
-def failed_workloads(submissions: Mapping[int, Submission], reached: Reached) -> int:
-    """Those that were never made, and those of which a pod failed."""
-    return len({number for number, one in submissions.items() if one.acknowledged_s is None} | reached.failed)
+def whole_of(
+    count: int,
+    submissions: Mapping[int, Submission],
+    reached: Reached,
+    until: str,
+    deletions: Iterable[Deletion],
+    **known: Any,
+) -> WholeScale:
+    """What is known of `count` workloads that were to come to the stage `until`, some of which churn deleted. `known`:
+    what these do not say, the rates and how it was measured."""
+    every, deletions = submissions.values(), list(deletions)
+    never_made = {number for number, one in submissions.items() if one.acknowledged_s is None}
+    gone = {one.number for one in deletions if not one.problem}
+    return WholeScale(
+        count=count,
+        submitted=len(submissions) - len(never_made),
+        failed=len(never_made | (reached.failed & submissions.keys())),  # those of other phases are in no figure
+        unfinished=count - len({*reached.times[until], *gone} & submissions.keys()),
+        refused=sum(len(one.refusals) for one in every),
+        problems=sorted({*(one.problem for one in every), *(one.problem for one in deletions)} - {""})[:MOST_PROBLEMS],
+        late_p99_s=share_of(lateness(every), 0.99),
+        deleted=len(gone),
+        not_deleted=len(deletions) - len(gone),
+        waited_s=sum(one.waited_s for one in every),
+        **known,
+    )
 
 
 def rate_of(times: Iterable[float]) -> float | None:
