@@ -139,7 +139,7 @@ def test_load_lag_and_health_are_on_one_axis_of_time() -> None:
     assert [one.from_s for one in points] == [0.0, 1.0, 2.0, 3.0]
     assert [one.offered for one in points] == [1, 2, 0, 0]
     assert [one.refused for one in points] == [0, 2, 0, 0]
-    assert [one.lag_s for one in points] == [0.1, 0.25, 0.0, 0.0]
+    assert [one.lag_s for one in points] == [0.1, 0.25, None, None], "what was not measured is not 0"
     assert points[1].create_p99_s == pytest.approx(0.003)
     exhibit = measured_exhibits(MeasuredScale(health=points), [])[0]
     assert exhibit.kind == "series"

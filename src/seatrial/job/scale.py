@@ -76,6 +76,15 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""  # of Seatrial that a driver on the cluster itself must be; empty: it is here
 
 
+class Tried(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """One try at a submission."""
+
+    sent_s: float | None
+    answered_s: float | None
+    status: int = 0  # of HTTP; 0: there was no answer
+    wait_s: float = 0.0  # before the next
+
+
 class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     """One workload, by the monotonic clock of this machine."""
 
@@ -90,6 +99,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
     phase: str = MEASURED
     waited_s: float = 0.0  # before it was tried again, as the server asked
+    tries: tuple[Tried, ...] = ()  # each, where there were several
 
 
 class Deletion(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -72,11 +72,14 @@ def health_points(
             if one.sent_s is not None:
                 took[place(one.acknowledged_s)].append(one.acknowledged_s - one.sent_s)
         refused[place(one.acknowledged_s or one.intended_s)] += len(one.refusals)
-    lag, loop, blind = [0.0] * count, [0.0] * count, [False] * count
+    lag: dict[int, float] = {}
+    loop: dict[int, float] = {}  # a stretch in which it was not measured has none
+    blind = [False] * count
     for at_s, late_s in lags:
-        lag[place(at_s)] = max(lag[place(at_s)], late_s)
+        lag[place(at_s)] = max(lag.get(place(at_s), 0.0), late_s)
     for line in lines:
-        loop[place(line.at_s)] = max(loop[place(line.at_s)], line.loop_s or 0.0)
+        if line.loop_s is not None:
+            loop[place(line.at_s)] = max(loop.get(place(line.at_s), 0.0), line.loop_s)
         if line.gap_s is not None:
             for at in range(place(line.gap_s), place(line.at_s) + 1):
                 blind[at] = True
@@ -87,8 +90,8 @@ def health_points(
             acknowledged[at],
             refused[at],
             share_of(sorted(took[at]), 0.99) if took[at] else None,
-            lag[at],
-            loop[at],
+            lag.get(at),
+            loop.get(at),
             blind[at],
             **at_time(
                 samples,

@@ -45,14 +45,12 @@ def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
 
 
 def _grow(tree: dict[str, Any], names: tuple[tuple[str, str], ...]) -> None:
-    for at, (name, key) in enumerate(names):
+    for name, key in names:
         inner = tree.setdefault(name, {})
         if key:
             inner[LISTED] = {}
             inner.setdefault("type", {})
         tree = inner
-        if at == len(names) - 1:
-            return
 
 
 LISTED = "[]"  # the part is a list, of which elements are told apart by their type

@@ -92,7 +92,7 @@ def render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
 
 
 class ClusterPlace:
-    """Implements `Place`."""
+    """Implements `WorkloadTarget`."""
 
     def __init__(
         self,

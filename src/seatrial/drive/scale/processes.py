@@ -42,7 +42,7 @@ class _Waiting(msgspec.Struct):
 
 
 class ProcessPlace:
-    """Implements `Place`. Whoever stamps shares a loop with whoever sends: how late that loop is, is its lag."""
+    """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
 
     def __init__(self, driver: Driver, work: ScaleWork, plan: Plan) -> None:
         self._driver, self._plan = driver, plan
@@ -54,7 +54,7 @@ class ProcessPlace:
         self._phases: dict[int, str] = {}
         self._killed: set[int] = set()  # by us: such a process was deleted, and did not fail
         self._wake = asyncio.Event()
-        self._lags: list[float] = []
+        self._lags: list[tuple[float, float]] = []  # when, and how late
         self._fd = -1
 
     async def check(self) -> None:
@@ -79,16 +79,17 @@ class ProcessPlace:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def lags(self) -> list[float]:
-        return self._lags
+        return [lag_s for _, lag_s in self._lags]
 
     def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
-        return MeasuredScale(["processes"], health=health_points(submissions, [], [], [], end_s))
+        return MeasuredScale(["processes"], health=health_points(submissions, self._lags, [], [], end_s))
 
     async def _measure_lag(self) -> None:
         while True:
             before_s = time.monotonic()
             await asyncio.sleep(LAG_EVERY_S)
-            self._lags.append(max(time.monotonic() - before_s - LAG_EVERY_S, 0.0))
+            now_s = time.monotonic()
+            self._lags.append((now_s, max(now_s - before_s - LAG_EVERY_S, 0.0)))
 
     # ---- what is asked for
 

@@ -15,7 +15,7 @@ import msgspec
 from seatrial.drive.scale.place import NotMade, WorkloadTarget
 from seatrial.drive.scale.plan import Planned
 from seatrial.job import Unreadable, decode
-from seatrial.job.scale import Deletion, Submission
+from seatrial.job.scale import Deletion, Submission, Tried
 from seatrial.kubernetes import RequestAttempt
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
@@ -139,6 +139,9 @@ class Submitter:
                 namespace=one.namespace,
                 phase=one.phase,
                 waited_s=sum(tried.wait_s for tried in attempts),
+                tries=tuple(Tried(one.sent_s, one.answered_s, one.status, one.wait_s) for one in attempts)
+                if len(attempts) > 1
+                else (),
             )
         )
 
