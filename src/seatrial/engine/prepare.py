@@ -166,7 +166,7 @@ def _missing(cells: Iterable[Cell]) -> list[Problem]:
     for cell in cells:
         try:
             parts = plugins.kinds()[cell.model.kind].parts(cell, "none", 1)
-        except Exception:  # noqa: BLE001 - a bug of the kind, which is told of the cell when it is run
+        except Exception:  # noqa: BLE001 - a bug of the kind, which is reported for the cell when it is run
             continue
         sources = {given.source for part in parts for given in part.job.inputs if given.required}
         missing = [f"there is no {source}" for source in sorted(sources) if not Path(source).exists()]

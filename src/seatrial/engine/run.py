@@ -38,8 +38,8 @@ _STOPPING = (JournalError, TargetError, OSError)
 
 
 class Listener(Protocol):
-    """Is told of each change of a cell, to show it to a person; without a cell, of what concerns all: after `left` the
-    process ends at once."""
+    """Called with each change of a cell, to show it to a person; without a cell, with what concerns all: after `left`
+    the process ends at once."""
 
     def update(self, cell: str, state: str, progress: str = "") -> None: ...
 

@@ -14,7 +14,7 @@ class Figure(msgspec.Struct, frozen=True):
     name: str  # dotted, for one inside a group
     value: float
     unit: str = ""
-    better: Better | None = None  # None: nobody minds which way it goes
+    better: Better | None = None  # None: neither way is better
     source: str = ""  # where it was read
 
 

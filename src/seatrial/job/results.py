@@ -111,7 +111,7 @@ class CellResult(msgspec.Struct, frozen=True):
 
     @property
     def done(self) -> bool:
-        """It was run to its end, and needs nobody's attention. What was cancelled or never started is not done."""
+        """It was run to its end, and needs no attention. What was cancelled or never started is not done."""
         return self.verdict.good and bool(self.attempts) and not self.attempts[-1].cancelled
 
 

@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
     @property
     def good(self) -> bool:
-        """Needs nobody's attention."""
+        """Needs no attention."""
         return EXIT_CODES[self] is ExitCode.PASSED
 
 

@@ -135,7 +135,7 @@ class Kernel:
         self._prefer_for_oom()
 
     def _prefer_for_oom(self) -> None:
-        """When memory runs out, the kernel is to die, and not the one who tells of it."""
+        """When memory runs out, the kernel is to die, and not the one who reports it."""
         try:
             with open("/proc/%d/oom_score_adj" % self.pid, "w") as file:
                 file.write("500")

@@ -1,4 +1,4 @@
-"""The folder that tells of a job: how its end is written there, and how it is put back when the job damages it."""
+"""The folder that reports on a job: how its end is written there, and how it is put back when the job damages it."""
 
 from __future__ import annotations
 

@@ -230,8 +230,8 @@ def _output(argv: List[str], timeout_s: float = 30.0) -> str:
 
 
 def nvidia_smi_scope(env: Mapping[str, str]) -> Optional[List[str]]:
-    """The option that makes nvidia-smi tell only of the GPUs that CUDA shows a program with this environment: by itself
-    it tells of all. None: CUDA shows none."""
+    """The option that makes nvidia-smi list only the GPUs that CUDA shows a program with this environment: by itself
+    it lists all. None: CUDA shows none."""
     shown = env.get("CUDA_VISIBLE_DEVICES")
     if shown is None:
         return []

@@ -116,7 +116,7 @@ def _tail(logs: tuple[Path, ...]) -> str:
         with logs[0].open("rb") as file:
             file.seek(max(0, logs[0].stat().st_size - TAIL_BYTES))
             return file.read(TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:  # the agent has told of it
+    except OSError:  # the agent has reported it
         return ""
 
 
@@ -133,7 +133,7 @@ def _says_hosts(log: Path) -> bool:
     try:
         with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
             return _HOST.search(file.read(HEAD_BYTES)) is not None
-    except (OSError, EOFError, zlib.error):  # the agent tells of it
+    except (OSError, EOFError, zlib.error):  # the agent reports it
         return False
 
 
