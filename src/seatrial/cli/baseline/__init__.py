@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import partial, reduce, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,40 @@ _CHANGING = [
 ]
 
 
-def _changing(command: Callable[..., Any]) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class _Asked:
+    """What every command that changes an entry is asked for."""
+
+    scope: BaselineScope
+    why: "Why"
+    dry_run: bool
+    runs: Path
+
+    def known(self, place: "SelectedFile", chosen: Any) -> tuple[Any, ...]:
+        from seatrial.baseline.describe import hardware_of
+
+        last = chosen.points[-1] if chosen.points else None
+        hardware = hardware_of(self.runs, last.run, last.id) if last else ""
+        return place.entry(chosen.series.benchmark, chosen.series.metric), self.why, hardware, place.baselines.form
+
+
+def _changing(change: Callable[..., None]) -> Callable[..., Any]:
     """The options of every command that changes an entry."""
+
+    @wraps(change)
+    def command(
+        suite: Path,
+        select: tuple[str, ...],
+        reason: str,
+        force: bool,
+        dry_run: bool,
+        runs: Path,
+        history: str | None,
+        **options: Any,
+    ) -> None:
+        scope = BaselineScope(suite, select, runs, history)
+        change(_Asked(scope, reason_of(reason, force), dry_run, runs), **options)
+
     return reduce(lambda wrapped, option: option(wrapped), reversed(_CHANGING), command)
 
 
@@ -67,17 +100,7 @@ def show(suite: Path, select: tuple[str, ...], metric: str | None, runs: Path, h
 @_changing
 @METRIC
 @click.option("--since", metavar="TIME", help="Only runs of the last so long: 30d, 12h.")
-def update(
-    suite: Path,
-    select: tuple[str, ...],
-    reason: str,
-    force: bool,
-    dry_run: bool,
-    runs: Path,
-    history: str | None,
-    metric: str | None,
-    since: str | None,
-) -> None:
+def update(asked: _Asked, metric: str | None, since: str | None) -> None:
     """Make bounds from the runs in the history: good ones, of the newest level, of the same configuration.
 
     Entries without bounds are made; those that have some are brought up to date. Too few runs, or too wide a spread,
@@ -85,35 +108,24 @@ def update(
     """
     from seatrial.baseline import new_bounds, selection
 
-    scope = BaselineScope(suite, select, runs, history)
-    why = reason_of(reason, force)
     since_s = time.time() - duration(since) if since else None
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = selection.newest_histories(scope.history, benchmark, metric, since_s)
+        found = selection.newest_histories(asked.scope.history, benchmark, metric, since_s)
         names = ["step_time"] if place.baselines.form == "torchprime" else [one.series.metric for one in found]
         return [
-            (one.series.metric, partial(new_bounds.update, one, *_known(place, one, runs, why)))
+            (one.series.metric, partial(new_bounds.update, one, *asked.known(place, one)))
             for one in found
             if one.series.metric in names
         ]
 
-    scope.change(made, dry_run, f"no run of it has {metric or 'a figure that can have bounds'} yet")
+    asked.scope.change(made, asked.dry_run, f"no run of it has {metric or 'a figure that can have bounds'} yet")
 
 
 @command.command(short_help="Move bounds to the newest level; their width stays.")
 @_changing
 @METRIC
-def recenter(
-    suite: Path,
-    select: tuple[str, ...],
-    reason: str,
-    force: bool,
-    dry_run: bool,
-    runs: Path,
-    history: str | None,
-    metric: str | None,
-) -> None:
+def recenter(asked: _Asked, metric: str | None) -> None:
     """Move bounds to the level of the newest runs; their width stays. That level is in order from then on.
 
     The newest level is that of the last runs which are out of the bounds on one side; when the last run is inside, of
@@ -121,18 +133,15 @@ def recenter(
     """
     from seatrial.baseline import new_bounds, selection
 
-    scope = BaselineScope(suite, select, runs, history)
-    why = reason_of(reason, force)
-
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
-        found = {one.series.metric: one for one in selection.newest_histories(scope.history, benchmark, metric)}
+        found = {one.series.metric: one for one in selection.newest_histories(asked.scope.history, benchmark, metric)}
         return [
-            (name, partial(new_bounds.recenter, found[name], *_known(place, found[name], runs, why)))
+            (name, partial(new_bounds.recenter, found[name], *asked.known(place, found[name])))
             for name in place.baselines.entries.get(benchmark, {})
             if name in found
         ]
 
-    scope.change(made, dry_run, "it has no entry, or no run")
+    asked.scope.change(made, asked.dry_run, "it has no entry, or no run")
 
 
 @command.command(short_help="Make bounds wider, and keep them so.")
@@ -140,47 +149,26 @@ def recenter(
 @METRIC
 @click.option("--by", metavar="PERCENT", help="So much wider than they are: 20%.")
 @click.option("--to", metavar="PERCENT", help="So much of the center to each side: 3%.")
-def widen(
-    suite: Path,
-    select: tuple[str, ...],
-    reason: str,
-    force: bool,
-    dry_run: bool,
-    runs: Path,
-    history: str | None,
-    metric: str | None,
-    by: str | None,
-    to: str | None,
-) -> None:
+def widen(asked: _Asked, metric: str | None, by: str | None, to: str | None) -> None:
     """Make bounds wider, and keep them so: the width becomes the floor of the entry."""
     from seatrial.baseline import adjust
 
     if (by is None) == (to is None):
         fail("say how much wider: exactly one of --by 20% and --to 3%")
-    scope = BaselineScope(suite, select, runs, history)
-    why = reason_of(reason, force)
     by_share, to_share = (None if text is None else _percent(text) for text in (by, to))
 
     def made(place: "SelectedFile", benchmark: str) -> "list[tuple[str, Callable[[], Updated]]]":
         return [
-            (name, partial(adjust.widen, entry, why, by_share, to_share))
+            (name, partial(adjust.widen, entry, asked.why, by_share, to_share))
             for name, entry in place.baselines.entries.get(benchmark, {}).items()
             if metric is None or name == metric
         ]
 
-    scope.change(made, dry_run, "it has no entry")
+    asked.scope.change(made, asked.dry_run, "it has no entry")
 
 
 command.add_command(import_)
 command.add_command(curve)
-
-
-def _known(place: "SelectedFile", chosen: Any, runs: Path, why: "Why") -> tuple[Any, ...]:
-    from seatrial.baseline.describe import hardware_of
-
-    last = chosen.points[-1] if chosen.points else None
-    found_hardware = hardware_of(runs, last.run, last.id) if last else ""
-    return place.entry(chosen.series.benchmark, chosen.series.metric), why, found_hardware, place.baselines.form
 
 
 def _percent(text: str) -> float:
