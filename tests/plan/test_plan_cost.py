@@ -31,7 +31,7 @@ def test_history_comes_before_the_trials_estimate_and_that_before_the_suites(sui
 
 def test_cells_without_an_estimate_are_counted_and_bounded_by_their_run_limit(suite_of: Make) -> None:
     plan = expand(suite_of({"machine": "all", "timeout": {"run": "30m"}}, machines=PRICED))
-    assert plan.unknown_estimates == 2
+    assert plan.cost.unknown == 2
     assert (plan.hours, plan.price, plan.cost.bound) == (0, 0, 3)
     assert "2 cells without an estimate, with the limits of their runs up to 3.00" in totals(plan)
     plan.check_cost(3)

@@ -22,9 +22,9 @@ name: {name}
 x-checks: &checks
   kind: training
   log: {{must: [Finished training run]}}
-  files: {{profile: {{match: '{folder}profile/**/*.xplane.pb', count: 1, valid: xplane}}}}
+  files: {{profile: {{match: '**/profile/**/*.xplane.pb', count: 1, valid: xplane}}}}
   metrics:
-    {metric}: {{file: '{folder}outputs/**/train_metrics.json', key: step_execution_time, unit: s, better: lower}}
+    {metric}: {{file: '**/outputs/**/train_metrics.json', key: step_execution_time, unit: s, better: lower}}
   timeout: {{queue: 1h, run: 3h}}
   baseline: {baseline}
 
@@ -32,11 +32,9 @@ trials:
 """
 
 
-def suite_of(
-    baselines: Baselines, name: str, baseline: str, command: str | None = None, folder: str = "**/"
-) -> Imported:
+def suite_of(baselines: Baselines, name: str, baseline: str, command: str | None = None) -> Imported:
     """The suite as text. `baseline` is the file as the suite will name it; `{benchmark}` and `{name}` of `command` are
-    put in; `folder` is where the jobs write `profile` and `outputs`."""
+    put in."""
     if baselines.form != THEIRS:
         raise ValueError("not a file of torchprime's")
     head = _HEAD.format(
@@ -44,7 +42,6 @@ def suite_of(
         name=scalar(suite_name(name, "torchprime")),
         metric=STEP_TIME,
         baseline=scalar(baseline),
-        folder=folder,
     )
     trials: list[str] = []
     lines: dict[str, int] = {}

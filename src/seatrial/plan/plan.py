@@ -97,10 +97,6 @@ class Plan:
         return self.cost.price
 
     @property
-    def unknown_estimates(self) -> int:
-        return self.cost.unknown
-
-    @property
     def counts(self) -> dict[str, int]:
         causes = Counter(f"holes_{hole.cause}" for hole in self.holes)
         return {

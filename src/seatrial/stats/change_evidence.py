@@ -38,7 +38,7 @@ def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
     rows[:, 1] = np.log(np.abs(t) + 0.5)
     rows[:, 2] = np.log(size / signal.spread + 0.01)
     rows[:, 3] = np.clip(jump * np.sign(step) / (size + 1e-9), -0.5, 2.0)
-    rows[:, 4] = np.log(min(max(signal.runs, FEWEST), MOST))
+    rows[:, 4] = np.log(min(max(len(signal), FEWEST), MOST))
     return rows
 
 

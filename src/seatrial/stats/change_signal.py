@@ -26,26 +26,21 @@ class Signal:
     moments: Floats  # of value * position
     jumps: Floats  # of the squares of the differences from one run to the next
     spread: float  # from the 0.5th to the 99.5th percentile of `raw`: the height of a plot that shows nearly all
-    runs: int  # how long the whole series is, of which this may be the end
 
     def __len__(self) -> int:
         return len(self.raw)
 
 
-def signal_of(values: Floats, whole: Floats | None = None, runs: int | None = None) -> Signal | None:
-    """The signal of finite values; None where nothing can have changed: under four values, or all the same.
-
-    Of values that are only the end of a series, `whole` is a sample of all of it, and `runs` is its length.
-    """
+def signal_of(values: Floats) -> Signal | None:
+    """The signal of finite values; None where nothing can have changed: under four values, or all the same."""
     if len(values) < 4:
         return None
     # First to a size at which neither sums nor squares overflow or vanish.
-    whole = values if whole is None else whole
-    largest = max(float(np.abs(values).max()), float(np.abs(whole).max()))
+    largest = float(np.abs(values).max())
     if largest == 0.0:
         return None
     scaled = values / largest
-    spread = _height(whole / largest)
+    spread = _height(scaled)
     if spread == 0.0:
         spread = float(scaled.max() - scaled.min())  # all but a few runs are equal
     if spread <= 1e-12:  # nothing but the last digits of a float
@@ -61,7 +56,6 @@ def signal_of(values: Floats, whole: Floats | None = None, runs: int | None = No
         moments=_running(calm * np.arange(len(calm))),
         jumps=_running(np.diff(calm) ** 2),
         spread=spread / noise,
-        runs=len(values) if runs is None else runs,
     )
 
 

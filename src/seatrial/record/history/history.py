@@ -173,11 +173,9 @@ class History:
         """The benchmarks of a run."""
         return self._database.read(lambda session: reading.benchmarks(session, key(run)), [])
 
-    def alarms(self, benchmark: str | None = None) -> list[Alarm]:
+    def alarms(self) -> list[Alarm]:
         """Every `slower` and `faster` that a run gave, oldest first, with what a person said of it."""
-        none: list[Alarm] = []
-        found = self._database.read(reading.alarms, none)
-        return [alarm for alarm in found if benchmark is None or alarm.benchmark == key(benchmark)]
+        return self._database.read(reading.alarms, [])
 
     def marks(self) -> list[Mark]:
         """All that people ever said, oldest first."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-GENERAL, DETAILED = "general", "detailed"
+GENERAL = "general"
 _BLUE, _RED = "#1f77b4", "#d62728"
 _DPI = 100
 BINS = 10

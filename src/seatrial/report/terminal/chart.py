@@ -55,19 +55,19 @@ class _Ladder:
         return self._first[number] * self._fine + max(0, min(steps - 1, int(down * steps)))
 
 
-def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int = ROWS) -> TerminalChart:
+def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> TerminalChart:
     """`columns` wide with the labels of its axis. Every run is in it, as the span of several where there is no room."""
     scale = Scale(view)
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
-    ladder = _Ladder(scale, levels, rows, fine)
-    label_of = {0: figure_text(scale.high), rows - 1: figure_text(scale.low)}
+    ladder = _Ladder(scale, levels, ROWS, fine)
+    label_of = {0: figure_text(scale.high), ROWS - 1: figure_text(scale.low)}
     label_of |= {ladder.row_of[side]: figure_text(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
     spans = _spans([ladder(point.value) for point in view.points], places)
-    drawn = _ascii(spans, width, rows) if ascii_only else _braille(spans, width, rows)
+    drawn = _ascii(spans, width, ROWS) if ascii_only else _braille(spans, width, ROWS)
     for row in ladder.row_of.values():
         drawn[row] = [("." if ascii_only else "┄") if char == " " else char for char in drawn[row]]
     axis, events = ["-" if ascii_only else "─"] * width, [" "] * width
@@ -76,7 +76,7 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool, rows: int =
     for place, point in zip(places, view.points, strict=True):
         if sign := _sign(point.verdict, point.mark):
             events[place // across] = sign
-    rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(rows)]
+    rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(ROWS)]
     corner = "+" if ascii_only else "└"
     below = " " * label + corner + "".join(axis)
     return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events), bounds_outside(view, scale))

@@ -42,18 +42,16 @@ def watching(
     holes: Iterable[Hole] = (),
     expected: Mapping[str, float] | None = None,
     labels: Labels | None = None,
-    stream: TextIO | None = None,
 ) -> Iterator[Watching]:
-    """Show a run on `stream` (standard output) until the block ends. Nothing that fails in showing reaches the run.
+    """Show a run on standard output until the block ends. Nothing that fails in showing reaches the run.
 
     `expected` is by cell id: the seconds that it took before."""
-    out = stream or sys.stdout
-    if out.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
+    if sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb"):
         board = Board(cells, holes, expected, labels)
-        with board.shown(out):
+        with board.shown(sys.stdout):
             yield board
     else:
-        plain = Plain(cells, out, expected)
+        plain = Plain(cells, sys.stdout, expected)
         with plain.shown():
             yield plain
 

@@ -42,13 +42,13 @@ def print_summary(results: RunResults, folder: Path, stream: TextIO | None = Non
     _print(lambda columns: summary_lines(results, folder, columns, verbose), stream)
 
 
-def print_cells(results: RunResults, folder: Path, stream: TextIO | None = None) -> None:
+def print_cells(results: RunResults, folder: Path) -> None:
     """All that is known of each cell of these results, and nothing of the run."""
     views = [read_cell(folder, cell, _shown(folder)) for cell in results.cells]
-    _print(lambda columns: [line for view in views for line in [*cell_lines(results, view, columns), []]][:-1], stream)
+    _print(lambda columns: [line for view in views for line in [*cell_lines(results, view, columns), []]][:-1])
 
 
-def _print(made: Callable[[int], list[Line]], stream: TextIO | None) -> None:
+def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> None:
     out = stream or sys.stdout
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
     out.write(paint(made(columns), wants_colour(out), is_ascii(out)))
