@@ -150,47 +150,47 @@ def add(names: tuple[str, ...], runs: Path, history: str | None) -> None:
 
 @command.command()
 @click.argument("run")
-@click.option("--false-alarm", "word", flag_value="false-alarm", help="The alarm was wrong: the run counts as good.")
+@click.option("--false-alarm", "label", flag_value="false-alarm", help="The alarm was wrong: the run counts as good.")
 @click.option(
-    "--regression", "word", flag_value="regression", help="It was right: this run and all later ones are out."
+    "--regression", "label", flag_value="regression", help="It was right: this run and all later ones are out."
 )
-@click.option("--fixed", "word", flag_value="fixed", help="From this run on, all is well again.")
-@click.option("--clear", "word", flag_value="", help="Take back earlier marks of it.")
+@click.option("--fixed", "label", flag_value="fixed", help="From this run on, all is well again.")
+@click.option("--clear", "label", flag_value="", help="Take back earlier marks of it.")
 @click.option("--reason", metavar="TEXT", default="", help="Why; kept with your name and the time.")
 @click.option("--benchmark", metavar="B", help="Only this benchmark; default: those that raised an alarm, else all.")
 @RUNS
 @HISTORY
-def mark(run: str, word: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
+def mark(run: str, label: str | None, reason: str, benchmark: str | None, runs: Path, history: str | None) -> None:
     """Record your judgement of the alarms of RUN: its figures are left out of bounds, or count, accordingly."""
     import getpass
     import time
 
     from seatrial.record.history import HistoryError
 
-    if word is None:
+    if label is None:
         fail("say which: --false-alarm, --regression, --fixed or --clear")
     if not reason.strip():
         fail("--reason is missing: whoever reads this in a year will want to know")
     past = history_at(runs, history)
     try:
         found = _run_of(past, run)
-        chosen = _meant(past, found.run, benchmark, word)
+        chosen = _meant(past, found.run, benchmark, label)
         for one in chosen or [""]:
-            past.mark(found.run, one or None, word, reason, getpass.getuser(), time.time())
+            past.mark(found.run, one or None, label, reason, getpass.getuser(), time.time())
     except HistoryError as error:
         _unusable(error)
     what = f"{', '.join(chosen)} of {found.run}" if chosen else f"all of {found.run}"
-    click.echo(f"{what}: {word or 'earlier marks are taken back'}")
+    click.echo(f"{what}: {label or 'earlier marks are taken back'}")
 
 
-def _meant(past: "History", run: str, benchmark: str | None, word: str) -> list[str]:
+def _meant(past: "History", run: str, benchmark: str | None, label: str) -> list[str]:
     """The benchmarks that a mark of a run is about; none means all. A mark of alarms is about those that raised one."""
     if benchmark is not None:
         known = past.benchmarks(run)
         if benchmark not in known:
             fail(f"run {run} has no benchmark {benchmark!r}{_nearest(benchmark, known)}")
         return [benchmark]
-    if word not in ("false-alarm", "regression"):
+    if label not in ("false-alarm", "regression"):
         return []
     alarmed = [alarm.benchmark for alarm in past.alarms() if alarm.run == run]
     if not alarmed:

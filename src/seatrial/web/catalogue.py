@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 
 from seatrial.record import RunFolder, RunOverview, RunState, owner_of, run_overview
-from seatrial.web.follow import Followed
+from seatrial.web.follow import FollowedRun
 
 MOST_SHOWN = 50
 MOST_OPEN = 100  # runs that are not over, of which the journal is read
@@ -36,7 +36,7 @@ class RunList:
 class Catalogue:
     runs: Path
     _known: dict[str, _Known] = field(default_factory=dict)
-    _followed: dict[str, Followed] = field(default_factory=dict)  # runs that are not over
+    _followed: dict[str, FollowedRun] = field(default_factory=dict)  # runs that are not over
     _lock: Lock = field(default_factory=Lock)  # pages are made in threads
 
     def list(self, before: str = "") -> RunList:
@@ -89,13 +89,13 @@ class Catalogue:
 
     def _open(self, name: str, known: _Known) -> RunOverview:
         """Of a run that is not over: only what its journal has since the last time is read."""
-        one = self._followed.setdefault(name, Followed(RunFolder(self.runs / name)))
+        one = self._followed.setdefault(name, FollowedRun(RunFolder(self.runs / name)))
         owner = owner_of(one.folder.path)
         owned = owner is not None and owner.works_on(one.folder.path)
         if not owned and one.folder.results.exists():
             known.over, known.overview = True, run_overview(one.folder)
             return known.overview
-        one.take(one.look())
+        one.take(one.read_files())
         cells, began_s = len(one.run.cells), known.began_ns / 1e9
         if one.wrong:
             return RunOverview(name, RunState.DAMAGED, began_s, cells, 0, why=one.wrong)

@@ -109,7 +109,7 @@ class SiteFeed(Feed):
         self.parts: dict[str, str] = {}
         self.number = -1  # of changes
 
-    async def _look(self) -> bool:
+    async def _update(self) -> bool:
         parts = await asyncio.to_thread(pages.home_parts, self._site)
         if parts == self.parts:
             return False

@@ -22,7 +22,7 @@ EVERY_S = 0.3
 
 
 class _Read(NamedTuple):
-    """What a look at the files found; nothing is changed by it."""
+    """What was found in the files; nothing is changed by it."""
 
     run: LiveRun | None  # a new one, when the journal is another one
     entries: list[dict[str, Any]]
@@ -31,7 +31,7 @@ class _Read(NamedTuple):
     wrong: str = ""
 
 
-class Followed:
+class FollowedRun:
     """A run as it is now. `generation` changes when its journal is another one than before."""
 
     def __init__(self, folder: RunFolder) -> None:
@@ -47,7 +47,7 @@ class Followed:
     def line(self) -> int:
         return self.run.line
 
-    def look(self) -> _Read:
+    def read_files(self) -> _Read:
         """It reads files: not for an event loop."""
         try:
             run = None if self.planned else LiveRun.of(self.folder.read_plan(PlannedCells).cells)
@@ -66,7 +66,7 @@ class Followed:
             return _Read(None, [], self._bytes_read, self._inode, str(error))
 
     def take(self, read: _Read) -> bool:
-        """What `look` found; whether anything is new."""
+        """What `read_files` found; whether anything is new."""
         if read.run is not None:
             self.generation += self.planned
             self.run, self.planned = read.run, True
@@ -77,35 +77,35 @@ class Followed:
         return new
 
 
-def look_once(folder: RunFolder) -> Followed:
+def read_once(folder: RunFolder) -> FollowedRun:
     """The run as it is now, for a page. It reads files: not for an event loop."""
-    one = Followed(folder)
-    one.take(one.look())
+    one = FollowedRun(folder)
+    one.take(one.read_files())
     return one
 
 
 class Feed(ABC):
-    """Something that clients follow, and its one reader, which looks again and again while there are any."""
+    """Something that clients follow, and its one reader, which refreshes it again and again while there are any."""
 
     every_s = EVERY_S
 
     def __init__(self) -> None:
         self.clients = 0
         self._changed = asyncio.Event()
-        self._looking = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
 
     @abstractmethod
-    async def _look(self) -> bool:
+    async def _update(self) -> bool:
         """Bring it up to date; whether anything is new."""
 
     async def wait(self) -> None:
         """Until there is news that comes after this call."""
         await self._changed.wait()
 
-    async def look(self) -> None:
-        async with self._looking:
-            if await self._look():
+    async def refresh(self) -> None:
+        async with self._refreshing:
+            if await self._update():
                 self._changed.set()
                 self._changed = asyncio.Event()
 
@@ -121,14 +121,14 @@ class Feed(ABC):
     async def _read(self) -> None:
         while True:
             await asyncio.sleep(self.every_s)
-            await self.look()
+            await self.refresh()
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Kept up to date for as long as this is open."""
         self.clients += 1
         try:
-            await self.look()
+            await self.refresh()
             self.start()
             yield
         finally:
@@ -140,16 +140,16 @@ class Feed(ABC):
 class RunFeed(Feed):
     def __init__(self, folder: RunFolder) -> None:
         super().__init__()
-        self.now = Followed(folder)
+        self.now = FollowedRun(folder)
         self._made: dict[int, dict[str, str]] = {}
 
-    async def _look(self) -> bool:
-        new = self.now.take(await asyncio.to_thread(self.now.look))
+    async def _update(self) -> bool:
+        new = self.now.take(await asyncio.to_thread(self.now.read_files))
         if new:
             self._made = {}
         return new
 
-    def parts(self, after: int, make: "Callable[[Followed, int], dict[str, str]]") -> dict[str, str]:
+    def parts(self, after: int, make: "Callable[[FollowedRun, int], dict[str, str]]") -> dict[str, str]:
         """What is different since a line, made once for all who are there."""
         if after not in self._made:
             self._made[after] = make(self.now, after)

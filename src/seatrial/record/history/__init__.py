@@ -13,7 +13,7 @@
 from seatrial.record.history.data import (
     ACCEPTED,
     IMPORTED,
-    WORDS,
+    MARKS,
     Alarm,
     CellRow,
     Mark,
@@ -35,7 +35,7 @@ from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
 __all__ = [
     "ACCEPTED",
     "IMPORTED",
-    "WORDS",
+    "MARKS",
     "Alarm",
     "CellRow",
     "History",

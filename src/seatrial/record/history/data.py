@@ -1,11 +1,11 @@
-"""What the history answers: series of figures, runs, alarms, and the words that people may say of an alarm."""
+"""What the history answers: series of figures, runs, alarms, and what people may mark an alarm as."""
 
 import msgspec
 
 from seatrial.job import Moment, Settings, Verdict, worst_cell
 
-WORDS = ("false-alarm", "regression", "fixed")
-ACCEPTED = "accepted"  # the word of a recenter: from this run on there is a new level, and it is in order
+MARKS = ("false-alarm", "regression", "fixed")
+ACCEPTED = "accepted"  # the mark of a recenter: from this run on there is a new level, and it is in order
 
 # Verdicts that are the same trouble, when one asks since when.
 _FAILING = tuple(
@@ -25,7 +25,7 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     at_s: float  # wall time at which the attempt started that the figure is from
     value: float
     verdict: str  # of the cell
-    mark: str = ""  # what a person said of it: one of WORDS; ACCEPTED at the first run of an accepted level
+    mark: str = ""  # what a person said of it: one of MARKS; ACCEPTED at the first run of an accepted level
     mark_reason: str = ""
     commit: str = ""
     host: str = ""
@@ -94,7 +94,7 @@ class Mark(msgspec.Struct, frozen=True):
 class Alarm(msgspec.Struct, frozen=True):
     """A benchmark that a run called slower or faster, and what a person said of that.
 
-    `mark` is one of WORDS, or ACCEPTED where it was not judged and its level was accepted later."""
+    `mark` is one of MARKS, or ACCEPTED where it was not judged and its level was accepted later."""
 
     run: str
     at_s: float

@@ -10,7 +10,7 @@ from seatrial.record.history import suites as by_suite
 from seatrial.record.history.data import (
     ACCEPTED,
     ALWAYS,
-    WORDS,
+    MARKS,
     Alarm,
     CellRow,
     Mark,
@@ -69,18 +69,18 @@ class History:
         self._database.write(write)
 
     def mark(
-        self, run: str, benchmark: str | None, word: str, reason: str, by: str, at_s: float, metric: str | None = None
+        self, run: str, benchmark: str | None, label: str, reason: str, by: str, at_s: float, metric: str | None = None
     ) -> None:
         """Keep a person's mark of a run, or of one benchmark of it. The last mark counts; "" takes the others back.
 
         `accepted` is what a recenter says of the first run of a level, and alone may be about one `metric`: the level
-        is in order from that run on. Alarms of it before `at_s` are settled, and so are words `regression` before it.
+        is in order from that run on. Alarms of it before `at_s` are settled, and so are marks `regression` before it.
         """
-        if word not in ("", ACCEPTED, *WORDS):
-            raise ValueError(f"{word!r} is none of {', '.join((ACCEPTED, *WORDS))}")
-        if metric and word != ACCEPTED:
-            raise ValueError(f"{word!r} is about a benchmark, not about its figure {metric!r} alone")
-        mark = Mark(key(run), key(benchmark or ""), word, text(reason), text(by), at_s, key(metric or ""))
+        if label not in ("", ACCEPTED, *MARKS):
+            raise ValueError(f"{label!r} is none of {', '.join((ACCEPTED, *MARKS))}")
+        if metric and label != ACCEPTED:
+            raise ValueError(f"{label!r} is about a benchmark, not about its figure {metric!r} alone")
+        mark = Mark(key(run), key(benchmark or ""), label, text(reason), text(by), at_s, key(metric or ""))
         self._database.write(lambda session: writing.mark(session, mark))
 
     def durations(self, hashes: Iterable[str] | None = None) -> dict[str, float]:

@@ -32,7 +32,7 @@ class Box:
     x: float
     y: float
     width: float
-    word: str  # a verdict or `hole`
+    state: str  # a verdict or `hole`
     glyph: str
     title: str
     new: bool = False

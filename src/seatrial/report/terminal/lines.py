@@ -52,15 +52,15 @@ def is_ascii(stream: TextIO) -> bool:
     return False
 
 
-def glyph(word: str) -> tuple[str, str]:
-    symbol = SYMBOLS[word]
+def glyph(state: str) -> tuple[str, str]:
+    symbol = SYMBOLS[state]
     return symbol.glyph, symbol.colour or "dim"
 
 
 def matrix_lines(
     matrix: Matrix, cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
 ) -> list[Line]:
-    """A matrix of `cells` (id -> (word of LOOKS, text to show beside its glyph if there is room)), `columns` wide.
+    """A matrix of `cells` (id -> (key of SYMBOLS, text to show beside its glyph if there is room)), `columns` wide.
 
     `rows` picks those to draw, in their order. Columns that do not fit side by side come in blocks below each other.
     """

@@ -18,12 +18,12 @@ def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:
 
 
 def _run(run: RunOverview, name: int) -> Line:
-    word = run.verdict if run.state is RunState.FINISHED else run.state.value
-    mark, colour = glyph(word)
+    state = run.verdict if run.state is RunState.FINISHED else run.state.value
+    mark, colour = glyph(state)
     began = _local_time(run.started_s)
     took = duration_text(run.seconds)
     return [
-        (pad(f"{mark} {word}", 13), f"bold {colour}"),
+        (pad(f"{mark} {state}", 13), f"bold {colour}"),
         (f"{pad(one_line(run.run), name)}  ", ""),
         (f"{began}  {pad(took, 12)}", "dim"),
         *_cells(run),

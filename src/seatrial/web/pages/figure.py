@@ -35,7 +35,7 @@ class Dot:
 
     x: float
     y: float
-    word: str
+    state: str  # a verdict, or what somebody marked it as
     title: str
 
 
@@ -69,7 +69,7 @@ def figure(site: Site, benchmark: str, metric: str) -> Page:
     found.sort(key=lambda one: -one.points[-1].at_s)
     views = [_view(one) for one in found[:MOST_SERIES]]
     first = views[0].view
-    alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a word is about the run
+    alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a mark is of the run
     return page(
         "figure.html.j2",
         Links(2, site.ending),
@@ -123,9 +123,9 @@ def _chart(view: SeriesView) -> Chart:
 
     placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
     marked = [
-        Dot(*placed[index], _word(point), f"{point.run}: {figure_text(point.value, view.unit)}, {_said(point)}")
+        Dot(*placed[index], _state(point), f"{point.run}: {figure_text(point.value, view.unit)}, {_said(point)}")
         for index, point in enumerate(view.points)
-        if _word(point)
+        if _state(point)
     ]
     levels = bound_levels(view)
     band = None
@@ -144,7 +144,7 @@ def _chart(view: SeriesView) -> Chart:
     )
 
 
-def _word(point: Point) -> str:
+def _state(point: Point) -> str:
     return "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
 
 
@@ -155,8 +155,8 @@ def _said(point: Point) -> str:
 def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> tuple[Point, list[str]]:
     """What a person can say of an alarm."""
     about = ["seatrial", "history", "mark", point.run, "--benchmark", view.benchmark, *options]
-    words = ("regression", "false-alarm")
-    return point, [shlex.join([*about, f"--{word}", "--reason", "why"]) for word in words]
+    marks = ("regression", "false-alarm")
+    return point, [shlex.join([*about, f"--{mark}", "--reason", "why"]) for mark in marks]
 
 
 def _recenter(site: Site, view: SeriesView) -> Change | None:

@@ -18,7 +18,7 @@ SHOWN = 40  # runs of a suite
 @dataclass(frozen=True)
 class RunLine:
     run: str
-    word: str  # its verdict, or its state
+    state: str  # or, of one that is over, its verdict
     at_s: float
     took: str
     text: str
@@ -88,9 +88,9 @@ def _line(run: RunOverview) -> RunLine:
         for word in (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky")
         if (number := run.counts.get(word, 0))
     ]
-    word = run.verdict if run.state is RunState.FINISHED else run.state.value
+    state = run.verdict if run.state is RunState.FINISHED else run.state.value
     total = run.cells if run.state in (RunState.RUNNING, RunState.UNFINISHED) else 0
-    return RunLine(run.run, word, run.started_s, duration_text(run.seconds), _text(run), counts, total, run.done)
+    return RunLine(run.run, state, run.started_s, duration_text(run.seconds), _text(run), counts, total, run.done)
 
 
 def _text(run: RunOverview) -> str:

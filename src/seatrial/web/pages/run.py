@@ -14,7 +14,7 @@ from seatrial.report.matrix import matrices
 from seatrial.report.results import ResultsError, read_results
 from seatrial.report.text import count
 from seatrial.web.confine import NotThere, run_folder
-from seatrial.web.follow import Followed, look_once
+from seatrial.web.follow import FollowedRun, read_once
 from seatrial.web.links import Links, address
 from seatrial.web.live import LiveRun
 from seatrial.web.pages.nights import MOST_IMPORTED, is_night, night_of
@@ -46,7 +46,7 @@ def _is_over(folder: RunFolder) -> bool:
     if not folder.results.exists():
         return False
     owner = owner_of(folder.path)
-    return owner is None or not owner.works_on(folder.path) or bool(look_once(folder).run.finished)
+    return owner is None or not owner.works_on(folder.path) or bool(read_once(folder).run.finished)
 
 
 def report(site: Site, folder: RunFolder) -> Page:
@@ -101,7 +101,7 @@ def _known_page(folder: Path, changed_ns: int, size: int) -> RunPage:
 
 
 def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
-    now = look_once(folder)
+    now = read_once(folder)
     overview = run_overview(folder)
     wrong = wrong or now.wrong or overview.why
     goes_on = overview.state is RunState.RUNNING and not wrong
@@ -122,7 +122,7 @@ def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
     )
 
 
-def live_parts(now: Followed, after: int) -> dict[str, str]:
+def live_parts(now: FollowedRun, after: int) -> dict[str, str]:
     """The pieces of a page of this run that are different from how they were at a line; after -2, all."""
     live = now.run
     parts = {f"c-{cell.hash}": part("live_parts.html.j2", "spot", cell) for cell in live.changed_since(after)}
