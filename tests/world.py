@@ -68,7 +68,7 @@ class World:
 
     def _as_process(self, args: tuple[str, ...], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=240
+            [SEATRIAL, *args], cwd=self.folder, env={**self.env, **env}, capture_output=True, text=True, timeout=600
         )
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:

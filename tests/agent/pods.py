@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-WAIT_S = 60.0
+WAIT_S = 600.0
 
 
 class PodProcesses:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-WAIT_S = 60.0
+WAIT_S = 600.0
 
 
 class Zygote:

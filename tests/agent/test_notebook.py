@@ -156,7 +156,7 @@ def test_silence_is_a_timeout_that_says_stalled(runner: StepRunner) -> None:
 
 
 def test_a_cell_that_keeps_talking_does_not_stall(runner: StepRunner) -> None:
-    passes = (runner.notebook("talking", stall_s=2).passes["fresh"] for _ in range(3))
+    passes = (runner.notebook("talking", stall_s=2).passes["fresh"] for _ in range(10))
     assert any(seen["state"] == "passed" for seen in passes)  # where a busy machine keeps it from talking, it stalls
 
 

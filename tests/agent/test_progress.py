@@ -28,7 +28,7 @@ async def test_the_last_step_and_what_a_program_says_itself_are_shown(
     seen: list[str] = []
     try:
         handle = await target.submit(job, {})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             async for event in target.watch():
                 if event.handle == handle and event.progress:
                     seen.append(event.progress)

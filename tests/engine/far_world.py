@@ -39,7 +39,7 @@ class FarWorld(World):
         """Seatrial on a machine of another name."""
         named = 'hostname "$0" && exec "$@"'
         command = ["unshare", "--uts", "/bin/sh", "-c", named, host, SEATRIAL, *args]
-        return subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=240)
+        return subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600)
 
 
 def far_world(world: World) -> FarWorld:

@@ -278,7 +278,7 @@ def test_cancel_reaches_a_run_that_was_stopped(world: World) -> None:
     until(world.jobs)
     process.send_signal(signal.SIGSTOP)
     world.seatrial("cancel", "last", check=0)
-    process.communicate(timeout=200)
+    process.communicate(timeout=600)
     assert world.left() == []
 
 
@@ -315,7 +315,7 @@ def test_an_interrupt_before_the_engine_is_there_also_ends_with_130(world: World
         process = world.start("run", "suite.yaml")
         until(lambda process=process, library=library: has_mapped(process.pid, library))
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=200)
+        output, _ = process.communicate(timeout=600)
         assert process.returncode in (130, -signal.SIGINT), output
 
 
@@ -330,5 +330,5 @@ def test_a_watching_process_that_goes_away_does_not_matter(world: World) -> None
     process = world.start("run", "suite.yaml")
     assert process.stdout
     process.stdout.close()
-    assert process.wait(timeout=200) in (0, 1, 120)
+    assert process.wait(timeout=600) in (0, 1, 120)
     assert world.results().verdict is Verdict.PASSED

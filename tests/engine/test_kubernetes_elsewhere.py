@@ -91,7 +91,7 @@ def test_a_machine_that_slept_while_another_took_its_run_over_stops_and_disturbs
         process.send_signal(signal.SIGSTOP)
         far.annotate(holder='{"host":"elsewhere","boot":"","pid":7}', renewed=f"{time.time() + 600:.0f}")
         process.send_signal(signal.SIGCONT)
-        output = process.communicate(timeout=120)[0]
+        output = process.communicate(timeout=600)[0]
     assert process.returncode == 3, output
     assert "is being worked on by process 7 on elsewhere" in output
     assert len(far.kubectl("get", "pods", "-o", "name").split()) == 2
@@ -137,7 +137,7 @@ def test_reap_leaves_what_runs_whatever_its_clock_its_process_numbers_or_a_sleep
         assert asleep.stdout.count("left, it still runs and its machine may be asleep") == 2, asleep.stdout
         process.send_signal(signal.SIGCONT)
         far.go()
-        output = process.communicate(timeout=120)[0]
+        output = process.communicate(timeout=600)[0]
         assert process.returncode == 0, output
     assert far.ran() == {"1": 1, "2": 1}
     far.gone()

@@ -113,7 +113,7 @@ def test_what_a_lost_machine_left_ends_by_itself_gpus_first_and_goes_with_its_ru
 
 def submitter(far: ClusterWorld, release: str) -> int:
     command = [sys.executable, "-c", SUBMITTER, str(far.kubeconfig), far.namespace, str(far.shared), release]
-    return subprocess.run(command, env=far.env, timeout=240).returncode
+    return subprocess.run(command, env=far.env, timeout=600).returncode
 
 
 def test_a_job_that_was_made_and_not_released_holds_nothing_and_goes_with_its_run(far: ClusterWorld) -> None:

@@ -125,7 +125,7 @@ def test_what_others_have_used_up_and_what_no_node_has_yet_is_waited_for_and_sho
         if all(text in output for text in wanted):
             break
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=240)
+    rest, _ = process.communicate(timeout=600)
     assert process.returncode == 130, output + rest
     assert "invalid" not in output
     fake.gone()

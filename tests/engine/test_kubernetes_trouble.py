@@ -97,7 +97,7 @@ def far(world: World, real_cluster: Cluster) -> Iterator[ClusterWorld]:
 def test_a_namespace_that_is_deleted_under_a_run_is_told_as_the_reason_and_nobody_waits(far: ClusterWorld) -> None:
     with far.begun(2) as process:
         far.cluster.kubectl("delete", "namespace", far.namespace, "--wait=false")
-        output = process.communicate(timeout=120)[0]
+        output = process.communicate(timeout=600)[0]
     assert process.returncode == 3, output
     assert {str(cell.verdict) for cell in far.results().cells} == {"infra"}
     assert f"the namespace {far.namespace} is being deleted" in output
@@ -120,7 +120,7 @@ def test_a_token_that_counts_no_more_stops_the_run_and_with_a_new_one_attach_fin
     with far.begun(2, "--parallel", "2") as process:
         refused(far, "me")
         far.go()
-        output = process.communicate(timeout=120)[0]
+        output = process.communicate(timeout=600)[0]
     assert process.returncode == 3, output
     assert "does not accept the credentials" in output
     assert "log in again" in output
@@ -141,7 +141,7 @@ def test_a_token_that_counts_no_more_is_noticed_while_all_cells_just_run(far: Cl
     far.become("me")
     with far.begun(2, "--parallel", "2") as process:
         refused(far, "me")
-        output = process.communicate(timeout=180)[0]
+        output = process.communicate(timeout=600)[0]
     assert process.returncode == 3, output
     assert "log in again" in output
     until(lambda: far.kubectl("get", "pods", "--field-selector=status.phase=Running", "-o", "name").count("pod/") == 2)

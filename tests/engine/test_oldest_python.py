@@ -35,7 +35,7 @@ def test_a_full_disk_stops_the_run_with_the_reason(world: World, system_python: 
         env={**world.env, "PYTHONPATH": path, "SEATRIAL_FAILPOINT": "7:ENOSPC"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
     assert stopped.returncode == 3, stopped.stdout + stopped.stderr
     assert "the run stopped: " in stopped.stderr

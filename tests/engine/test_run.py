@@ -25,7 +25,7 @@ def suite(world: World, fields: str) -> None:
     world.suite(PLAIN.format(fields=fields.strip().replace("\n", "\n    ")))
 
 
-def wait_for(what: object, seconds: float = 200) -> None:
+def wait_for(what: object, seconds: float = 600) -> None:
     """Until `what()` is true."""
     end = time.monotonic() + seconds
     while not what():  # type: ignore[operator]
@@ -201,7 +201,7 @@ def test_ctrl_c_cancels_collects_cleans_and_exits_130(world: World) -> None:
     wait_for(lambda: len(world.jobs()) == 2 and all("before" in log_of(job) for job in world.jobs()))
     wait_for(lambda: world.started() == 2)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=200)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 130, output
     results = world.results()
     assert results.interrupted
@@ -216,7 +216,7 @@ def test_what_failed_before_an_interrupt_stays_failed_and_failed_takes_up_all_th
     process = world.start("run", "suite.yaml", "--parallel", "1")
     wait_for(lambda: (world.folder / "here1").exists() and world.started())
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=200)
+    told, _ = process.communicate(timeout=600)
     first, second, third = world.results().cells
     assert (first.verdict, second.verdict, third.verdict) == (Verdict.FAILED, Verdict.SKIPPED, Verdict.SKIPPED)
     assert "and then it was cancelled" in first.why
@@ -279,7 +279,7 @@ timeout: {grace: 10m}""".replace("GO", str(world.folder / "go")),
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=200)
+    told, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     assert told.endswith(f"left: `seatrial attach {world.run().run}` goes on with what was not done\n")
     (world.folder / "go").touch()
@@ -301,7 +301,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_reap_cleans(world: World) -> None:
     process.send_signal(signal.SIGINT)
     wait_for(lambda: any(entry["event"] == "interrupted" for entry in world.journal()))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=200)
+    process.communicate(timeout=600)
     assert process.returncode == 130
     assert world.left()
     go.touch()
@@ -314,7 +314,7 @@ def test_cancel_stops_a_run_of_another_process(world: World) -> None:
     process = world.start("run", "suite.yaml")
     wait_for(world.jobs)
     world.seatrial("cancel", "last", check=0)
-    process.communicate(timeout=200)
+    process.communicate(timeout=600)
     assert process.returncode == 130
     assert world.left() == []
 
@@ -371,7 +371,7 @@ def test_reap_leaves_the_jobs_of_a_living_run_alone(world: World) -> None:
     wait_for(lambda: list(world.state.glob("jobs/*/*/claim.json")))
     assert "left, its run goes on" in world.seatrial("reap", check=0).stdout
     go.touch()
-    process.communicate(timeout=200)
+    process.communicate(timeout=600)
     assert process.returncode == 0
     assert "nothing was found" in world.seatrial("reap", check=0).stdout
 

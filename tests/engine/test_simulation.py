@@ -39,7 +39,7 @@ def seeds(chunk: int) -> range:
     return range(chunk * PER_CHUNK, (chunk + 1) * PER_CHUNK)
 
 
-@pytest.mark.timeout(7200 if EVERY else 300)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_always_holds_does_in_every_schedule(chunk: int, memory: Path) -> None:
     suite, plan = sim_suite()

@@ -27,7 +27,7 @@ def stopped(far: FarWorld, how: int) -> str:
             time.sleep(0.02)
         far.say("lost", WHY)
         process.send_signal(how) if how else (far.place / "go").touch()
-        told = process.communicate(timeout=200)[0]
+        told = process.communicate(timeout=600)[0]
     finally:
         process.kill()
     assert process.returncode == 3, told

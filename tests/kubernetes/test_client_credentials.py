@@ -117,7 +117,7 @@ print('{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t
     plugin = Plugin(script(tmp_path / "plugin", body))
     running = asyncio.create_task(run_plugin(plugin, Access("http://x", identity=Identity("u", plugin=plugin))))
     said = ""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while "plugin: enter the code ABCD\n" not in said:
             await asyncio.sleep(0.05)
             said += capsys.readouterr().err
@@ -151,7 +151,7 @@ print('{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": "t
 """
     plugin = Plugin(script(tmp_path / "plugin", body))
     access = Access("http://x", identity=Identity("u", plugin=plugin))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         if ends:
             assert (await run_plugin(plugin, access)).token == "t"
         else:
@@ -169,7 +169,7 @@ async def test_a_watch_and_a_command_renew_what_has_expired(stub: Stub, tmp_path
         await anext(events)
         await only(stub, "Bearer token-2")
         stub.put("one")
-        event = await asyncio.wait_for(anext(events), 30)
+        event = await asyncio.wait_for(anext(events), 600)
         assert event.object is not None
         assert event.object.metadata.name == "one"
         await only(stub, "Bearer token-3")

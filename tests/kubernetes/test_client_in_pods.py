@@ -57,7 +57,7 @@ async def running(client: Kubernetes, script: str, phase: str = "Running", **spe
     whole = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container], **spec}
     await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole})
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             async for event in client.watch(PODS, PodSeen, fields=f"metadata.name={name}"):
                 if event.object and event.object.status.phase == phase:
                     break
@@ -86,7 +86,7 @@ async def test_a_command_whose_pod_is_killed_is_no_success(client: Kubernetes) -
         waiting = asyncio.ensure_future(pod.run(["sleep", "600"]))
         await asyncio.sleep(0.5)
         await client.delete(PODS, pod.name, grace_s=0)
-        (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 60)
+        (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 600)
         if isinstance(ended, BaseException):
             assert isinstance(ended, Incomplete)
         else:

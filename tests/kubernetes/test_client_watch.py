@@ -29,7 +29,7 @@ async def take(events: AsyncIterator[WatchEvent[Any]], count: int) -> list[tuple
     """(kind, name, resourceVersion) of the next events."""
     found = []
     for _ in range(count):
-        event = await asyncio.wait_for(anext(events), 30)
+        event = await asyncio.wait_for(anext(events), 600)
         meta = event.object.metadata if event.object else None
         found.append((event.kind, meta.name if meta else "", meta.resource_version if meta else ""))
     return found
@@ -104,7 +104,7 @@ async def test_after_a_compaction_the_differences_come_once(stub: Stub) -> None:
         stub.put("again")
         stub.put("new")
         stub.compact()
-        found = [await asyncio.wait_for(anext(events), 30) for _ in range(5)]
+        found = [await asyncio.wait_for(anext(events), 600) for _ in range(5)]
         assert all(event.relisted for event in found)
         kinds = [(event.kind, event.object.metadata.name) for event in found if event.object]
         assert sorted(kinds) == [
@@ -185,7 +185,7 @@ async def test_bookmarks_move_on_without_an_event(stub: Stub) -> None:
         await take(events, 1)
         stub.version = 100_000
         waiting = asyncio.ensure_future(anext(events))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(600):
             while watch.resource_version != "100000":  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert not waiting.done()
@@ -308,7 +308,7 @@ async def test_a_client_that_is_closed_ends_its_watches(stub: Stub) -> None:
         waiting = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0.1)
     with pytest.raises(Closed):
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 600)
 
 
 async def test_a_watch_follows_a_store_that_was_put_back(stub: Stub) -> None:

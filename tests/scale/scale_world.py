@@ -11,7 +11,7 @@ from seatrial.job import Finding
 from target.kubernetes.on_cluster import objects
 from world import World
 
-WITHIN_S = 300.0
+WITHIN_S = 600.0
 SUITE = """
 name: scale
 targets: {{cluster: {{kind: kubernetes, kubeconfig: {kubeconfig}, namespace: {namespace}}}}}

@@ -64,7 +64,10 @@ def test_seatrial_that_is_killed_at_any_point_disturbs_nothing(here: World) -> N
 
 @pytest.mark.parametrize("seed", range(20 if EVERY else 1))
 def test_a_driver_that_is_killed_at_a_random_instant_begins_anew_and_says_so(here: World, seed: int) -> None:
-    """Up to three times, as often as it is started again."""
+    """Up to three times, as often as it is started again. It has no end before all the kills."""
+    go = here.folder / "go"
+    workload = {"kind": "job", "gpus": 1, "command": ["sh", "-c", f"until test -e {go}; do sleep 0.05; done"]}
+    here.suite(json.dumps({"name": "here", "trials": {"t": {**TRIAL, "workload": workload}}}))
     chance = random.Random(seed)
     process, kills = here.start("run", "suite.yaml"), 0
     for instant in sorted(chance.sample(range(COUNT), chance.randrange(1, 4))):
@@ -72,6 +75,7 @@ def test_a_driver_that_is_killed_at_a_random_instant_begins_anew_and_says_so(her
         with contextlib.suppress(ValueError, ProcessLookupError):  # it is between two lives, or has ended
             os.kill(driver_process(here), signal.SIGKILL)
             kills += 1
+    go.touch()
     process.communicate(timeout=3 * WITHIN_S)
     assert_each_once(here)
     findings = {one.check: one for one in here.results().cells[0].findings}

@@ -147,7 +147,7 @@ def test_a_driver_that_is_killed_ends_its_processes_begins_anew_and_says_so(worl
     process = world.start("run", "suite.yaml")
     wait_for(lambda: _so_far(world) > 5)
     os.kill(driver_process(world), signal.SIGKILL)
-    process.communicate(timeout=300)
+    process.communicate(timeout=600)
     assert [one["number"] for one in lines(world, "submitted.jsonl")] == list(range(40)), "once each"
     found = findings(world)
     assert found["measurement"].verdict is Verdict.INVALID

@@ -34,7 +34,7 @@ trials:
     kind: serving
     model: tiny
     retries: 0
-    server: {{command: '{command()}', ready: {{http: /health, within: 60s}}}}
+    server: {{command: '{command()}', ready: {{http: /health, within: 10m}}}}
     cases: [{write_cases(world, count)}]
     concurrency: {AT_A_TIME}
 """)

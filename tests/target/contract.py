@@ -16,7 +16,7 @@ import pytest
 from seatrial.job import Event, Input, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step
 from seatrial.target import RemarkLevel, Target, TargetError
 
-WAIT_S = 60.0
+WAIT_S = 600.0
 
 
 @dataclass

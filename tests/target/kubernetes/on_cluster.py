@@ -49,7 +49,7 @@ def objects(cluster: Cluster, namespace: str) -> list[str]:
 
 async def nothing_left(cluster: Cluster, namespace: str) -> None:
     """The cluster's own garbage collection needs a moment for what was owned."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while await asyncio.to_thread(objects, cluster, namespace):  # noqa: ASYNC110 - not watched
             await asyncio.sleep(0.2)
 

@@ -80,7 +80,7 @@ async def test_of_a_driver_that_was_killed_everything_goes_with_a_reap(
 async def left(cluster: Cluster, namespace: str, run: str, wanted: set[str]) -> None:
     """Until these kinds and no others carry the run's label."""
     arguments = ("get", KINDS, "-n", namespace, "-l", f"seatrial/run={run},seatrial/part=workload", "-o", "name")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while True:
             found = (await asyncio.to_thread(cluster.kubectl, *arguments)).stdout.split()
             if {name.partition("/")[0] for name in found} == wanted:

@@ -156,7 +156,7 @@ class Watch:
         return [event.time.stage for event in self.events if event.handle == handle and event.time]
 
     async def until(self, holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(120), self._news:
+        async with asyncio.timeout(600), self._news:
             await self._news.wait_for(holds)
 
     async def until_stage(self, handle: str, stage: Stage) -> None:
@@ -191,7 +191,7 @@ async def until_said(address: str, expected: bytes) -> None:
     """Between two connections nobody listens: then one that is forwarded just closes."""
     host, _, port = address.partition(":")
     received = b""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while received != expected:
             reader, writer = await asyncio.open_connection(host, int(port))
             received = await reader.read()
@@ -206,7 +206,7 @@ async def test_it_is_ready_once_when_its_path_answers_and_never_before(
         handle = await target.submit(server(f"exec {SERVER}", ready=Ready("http", "/health")), {})
         await watch.until_stage(handle, Stage.STARTED)
         async with target.endpoint(handle, "http") as address:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(600):
                 while True:
                     try:
                         assert await status(address, "/health") == 503

@@ -159,7 +159,7 @@ async def test_who_was_away_for_long_learns_that_another_has_the_run(monkeypatch
         assert server.job is not None
         mine = msgspec.json.decode(server.job["metadata"]["annotations"][names.HOLDER])
         server.holds(FAR)
-        assert isinstance(await asyncio.wait_for(run.lost, 60), RunInUse)
+        assert isinstance(await asyncio.wait_for(run.lost, 600), RunInUse)
         await run.close()
     assert server.job is not None
     assert msgspec.json.decode(server.job["metadata"]["annotations"][names.HOLDER]) == FAR != mine

@@ -145,7 +145,7 @@ async def test_what_nobody_collects_ends_by_itself_and_is_removed(real_cluster: 
     """The pod, which would hold its GPUs, goes first; then its job, with all that it owned."""
     async with opened(real_cluster, namespace, keep="1s") as target:
         await target.submit(job("true", secrets={"TOKEN": "token"}), {"TOKEN": "hush-hush"})
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(600):
         while any("pod/" in name or "secret/" in name for name in objects(real_cluster, namespace)):  # noqa: ASYNC110
             await asyncio.sleep(0.5)
 
@@ -197,7 +197,7 @@ async def test_a_quota_of_objects_that_is_full_is_waited_for_and_one_that_is_too
 async def until_counted(cluster: Cluster, namespace: str, jobs: str) -> None:
     path = "jsonpath={.status.hard.count/jobs\\.batch}"
     get = ("-n", namespace, "get", "quota", "q", "-o", path)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while (await asyncio.to_thread(cluster.kubectl, *get)).stdout != jobs:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 

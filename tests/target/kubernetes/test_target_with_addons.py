@@ -57,7 +57,7 @@ async def test_a_queued_job_says_why_it_waits_and_runs_when_there_is_room(
     with queue(addons_cluster, addons_namespace, gpus=2) as name, every_job_queued(addons_cluster, addons_namespace):
         holder = blocker(addons_namespace, name, gpus=2)
         addons_cluster.request("POST", f"/apis/batch/v1/namespaces/{addons_namespace}/jobs", holder)
-        async with asyncio.timeout(60):  # it has the room when it is not suspended any more
+        async with asyncio.timeout(600):  # it has the room when it is not suspended any more
             while _suspended(addons_cluster, addons_namespace):  # noqa: ASYNC110 - not watched
                 await asyncio.sleep(0.2)
         async with opened(addons_cluster, addons_namespace, queue=name, pull="IfNotPresent") as target:
@@ -119,7 +119,7 @@ def _suspended(cluster: Cluster, namespace: str) -> bool:
 
 async def progress(target: KubernetesTarget, handle: str, part: str) -> str:
     """The first progress that has this in it."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         async for event in target.watch():
             if event.handle == handle and part in event.progress:
                 return event.progress

@@ -90,7 +90,7 @@ async def _node_out_of_reach(watched: Watched, made: Cluster) -> None:
     assert "its node real-0 does not answer: it may still be running there" in found.message
     assert not any(event.exit for event in watched.of(survivor))
     pod = watched.watcher.pods(survivor)[0].name
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while not await _touch(watched, pod):  # noqa: ASYNC110 - the way to the node needs a moment
             await asyncio.sleep(0.2)
     assert await watched.exit(survivor) == Exit(Outcome.EXITED, 0, message="back")
@@ -174,7 +174,7 @@ async def test_what_happened_while_history_was_lost_is_told_from_what_is_found()
             ended = {"exitCode": 0, "startedAt": "2020-11-16T05:00:05Z", "finishedAt": "2020-11-16T05:00:07Z"}
             made.put_object("pods", "job-0-abcde", spec={"nodeName": "n"}, status=_status(terminated=ended))
             made.lose_history("pods")
-            await asyncio.wait_for(watcher.ended("job"), 60)
+            await asyncio.wait_for(watcher.ended("job"), 600)
             times = {event.time.stage.value: event.time for event in events if event.time}
             assert list(times) == ALL_STAGES
             assert [times[stage].source for stage in ("started", "finished")] == ["kubelet", "kubelet"]
@@ -191,10 +191,10 @@ async def test_a_pod_that_went_while_history_was_lost_has_ended() -> None:
         async with _followed(made) as (watcher, events):
             created = StageTime(Stage.CREATED, 0.0, "api-server")
             watcher.add("job", TrackedJob("job", "run", root["metadata"]["uid"], 1, created))
-            await asyncio.wait_for(watcher.started("job"), 60)
+            await asyncio.wait_for(watcher.started("job"), 600)
             made.stores["pods"].drop("job-0-abcde")
             made.lose_history("pods")
-            await asyncio.wait_for(watcher.ended("job"), 60)
+            await asyncio.wait_for(watcher.ended("job"), 600)
             found = events[-1].exit
             assert found is not None
             assert found.outcome is Outcome.INFRA
@@ -202,6 +202,6 @@ async def test_a_pod_that_went_while_history_was_lost_has_ended() -> None:
 
 
 async def _until(holds: Any) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while not holds():  # noqa: ASYNC110 - what is waited for is in a list
             await asyncio.sleep(0.01)

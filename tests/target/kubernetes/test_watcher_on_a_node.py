@@ -316,7 +316,7 @@ async def test_jobs_that_ended_before_anybody_looked_give_all_their_events(real_
             await watched.exit(handle)
         uid = (await watched.client.get(JOBS, deleted)).metadata.uid
         await watched.client.delete(JOBS, deleted)
-        await asyncio.wait_for(watched.watcher.gone(deleted), 60)
+        await asyncio.wait_for(watched.watcher.gone(deleted), 600)
 
         again = Watched(watched.client, watched.namespace, JobWatcher(watched.client), run=watched.run)
         reading = asyncio.create_task(again.read())
