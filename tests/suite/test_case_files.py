@@ -194,6 +194,14 @@ def test_all_that_is_wrong_is_said_at_once_each_at_its_place() -> None:
     assert "`seatrial record` writes what a trusted one answers" in said
 
 
+def test_a_number_beyond_every_float_is_refused(tmp_path: Path) -> None:
+    sampling = f'{{"temperature": 1{"0" * 400}}}'
+    path = tmp_path / "cases.json"
+    path.write_text(f'[{{"name": "x", "request": {{"params": {{"sampling": {sampling}}}, "prompt": "hi"}}}}]')
+    with pytest.raises(SuiteError, match=r"cases.json:1:67: `temperature` is a number"):
+        read_case_file(path)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "- 3", "name: x", "[[]]", "- null"])
 def test_what_is_no_list_of_cases_is_refused(text: str) -> None:
     assert "cases.yaml:1:" in problems(text)

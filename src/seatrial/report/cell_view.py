@@ -1,6 +1,7 @@
 """What a report shows of a cell beyond its verdict: step times, notebook cells and resources of its last attempt."""
 
 import os
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -168,4 +169,4 @@ def nonnegative(value: Any) -> float | None:
     """A figure of a note, which is foreign: anything but a finite number that is not negative is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if 0 <= value < float("inf") else None
+    return float(value) if 0 <= value <= sys.float_info.max else None

@@ -1,6 +1,7 @@
 """The maps of a case file: every value at its place, names in either spelling, numbers that YAML took for text."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import lru_cache
@@ -136,7 +137,7 @@ class Fields:
             if nan and value.lstrip(".").lower() == "nan":
                 return None
             value = float(value) if _NUMBER.fullmatch(value) else value
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
             return float(value)
         more = " or NaN" if nan else ""
         self.report(f"`{self._written[name]}` is a number{more}; got {_named(node)}", node)
