@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from seatrial.target import TargetKind
     from seatrial.trial import Kind
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.trial.NAME:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
 OWN_DRIVERS = ("scale", "serving")  # each is seatrial.drive.NAME:drive
 
 
-class Registry(Mapping[str, T]):
+class Registry(Mapping[str, _T]):
     """By name, what `view` takes of Seatrial's own objects and of those in an entry-point group; each loaded when it is
     first asked for."""
 
-    def __init__(self, group: str, package: str, own: tuple[str, ...], view: Callable[[Any], T], name: str) -> None:
+    def __init__(self, group: str, package: str, own: tuple[str, ...], view: Callable[[Any], _T], name: str) -> None:
         """`name`: of the object in the package of each of Seatrial's own."""
         self._group = group
         self._package = package
@@ -32,7 +32,7 @@ class Registry(Mapping[str, T]):
         self._view = view
         self._name = name
 
-    def __getitem__(self, name: str) -> T:
+    def __getitem__(self, name: str) -> _T:
         if name in self._own:
             return self._view(getattr(import_module(f"{self._package}.{name}"), self._name))
         return self._view(self._installed[name].load())
@@ -75,9 +75,9 @@ def models() -> tuple[Registry[Any], Registry[Any]]:
     return _kinds(lambda kind: kind.model), _targets(lambda target: target.options)
 
 
-def _kinds(view: Callable[[Any], T]) -> Registry[T]:
+def _kinds(view: Callable[[Any], _T]) -> Registry[_T]:
     return Registry("seatrial.kinds", "seatrial.trial", OWN_KINDS, view, "kind")
 
 
-def _targets(view: Callable[[Any], T]) -> Registry[T]:
+def _targets(view: Callable[[Any], _T]) -> Registry[_T]:
     return Registry("seatrial.targets", "seatrial.target", OWN_TARGETS, view, "kind")

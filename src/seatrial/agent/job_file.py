@@ -31,8 +31,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type, 
 from .run.ending import Limits
 from .run.log import SEGMENTS
 
-VERSION = 1
-T = TypeVar("T")
+_VERSION = 1
+_T = TypeVar("_T")
 
 
 class BadJobFile(Exception):
@@ -92,8 +92,8 @@ def read(given: Any, own_env: Mapping[str, str]) -> JobFile:
     """`own_env`: of this process, for a job that brings none. Raises BadJobFile."""
     if not isinstance(given, dict):
         raise BadJobFile("it is %s, not an object" % _called(given))
-    if given.get("version") != VERSION:
-        raise BadJobFile("its version is %r, and this agent reads %d" % (given.get("version"), VERSION))
+    if given.get("version") != _VERSION:
+        raise BadJobFile("its version is %r, and this agent reads %d" % (given.get("version"), _VERSION))
     variables = _field(given, "variables", dict, None)
     env = dict(own_env) if variables is None else {str(name): str(value) for name, value in variables.items()}
     names = map(str, _field(given, "secret_variables", list, []))
@@ -143,7 +143,7 @@ def _named(given: Dict[str, Any], where: str, name: str) -> str:
 def _field(
     given: Dict[str, Any],
     name: str,
-    kind: Union[Type[T], Tuple[Type[Any], ...]],
+    kind: Union[Type[_T], Tuple[Type[Any], ...]],
     default: Any,
     required: bool = False,
 ) -> Any:

@@ -19,7 +19,7 @@ from .files.limited import Limited, OverTime
 from .logs.reading import Reading
 from .run.hardware import hardware
 
-READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 18
 
 
 def main(arguments: List[str]) -> int:
@@ -71,7 +71,7 @@ def _read_log(reading: Reading, file: IO[bytes], host: Any) -> None:
 
         source = gzip.GzipFile(fileobj=file)  # type: ignore[assignment]
     while True:
-        data = source.read(READ_BYTES)
+        data = source.read(_READ_BYTES)
         if not data:
             return
         reading.feed(data, host=host)

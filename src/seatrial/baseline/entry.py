@@ -13,7 +13,7 @@ FLOOR = 0.015  # half-width, as a share of the center, below which no bound goes
 CAP = 0.2  # half-width, as a share of the center, above which a bound finds too little to be of use
 
 
-LOSS = "loss"  # the figure of a training trial
+_LOSS = "loss"  # the figure of a training trial
 
 
 class BaselineEntry(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class BaselineEntry(msgspec.Struct, frozen=True):
             return (self.bound,)
         off = self.bound.state is BoundState.DISABLED
         loss = Bound(
-            LOSS,
+            _LOSS,
             target - tolerance,
             target + tolerance,
             better=None,

@@ -98,7 +98,7 @@ def _fields(value: Any, info: ValidationInfo) -> dict[str, str]:
 Number = Annotated[float, BeforeValidator(_number)]
 Cap = Annotated[float, BeforeValidator(_positive)]
 Share = Annotated[float, BeforeValidator(_false_alarm)]
-Count = Annotated[int, BeforeValidator(_count)]
+_Count = Annotated[int, BeforeValidator(_count)]
 Distance = Annotated[float, BeforeValidator(_distance)]
 Time = Annotated[float | None, BeforeValidator(_time)]
 PlainText = Annotated[str, BeforeValidator(_text)]
@@ -129,14 +129,14 @@ class AcceptedKeys(Keys):
 
 
 class WidthKeys(Keys):
-    runs: Count | None = None
+    runs: _Count | None = None
 
 
 class Provenance(Keys):
     """Where a bound comes from, and whether it is in use."""
 
-    runs: Count | None = None
-    figures: Count | None = None
+    runs: _Count | None = None
+    figures: _Count | None = None
     since: Time = None
     width: WidthKeys | None = None
     method: PlainText = ""
@@ -210,7 +210,7 @@ class TorchprimeKeys(Keys):
     step_time_upper_bound: Number | None = None
     confidence_interval: Distance | None = None
     average: Number | None = None
-    sample_size: Count | None = None
+    sample_size: _Count | None = None
     target_loss: Number | None = None
     loss_tolerance: Distance | None = None
     disabled: Disabled = ""

@@ -14,12 +14,12 @@ from seatrial.baseline.entry import STEP_TIME, seconds_of
 from seatrial.suite import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.yaml.source import FileLimits, Source
 
-MAX_BYTES = 64 << 20
-LIMITS = FileLimits("list of runs", MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
+_MAX_BYTES = 64 << 20
+_LIMITS = FileLimits("list of runs", _MAX_BYTES, 5_000_000, "import it in parts", "import it in parts")
 
 # What a row may call a field: ours first, then the columns of torchprime's table.
 TABLE_STEP_TIME = "metrics_step_time"  # of torchprime's table: in seconds
-NAMES = {
+_NAMES = {
     "run": ("run", "run_id"),
     "time": ("time", "at", "timestamp", "update_timestamp"),
     "value": ("value", STEP_TIME, TABLE_STEP_TIME),
@@ -74,7 +74,7 @@ def read_runs(path: Path) -> PastRuns:
 
 def _has_no_value(row: dict[str, Any]) -> bool:
     """There is a column for it, and nothing in it. Without such a column the file is not one of runs."""
-    columns = [row[name] for name in NAMES["value"] if name in row]
+    columns = [row[name] for name in _NAMES["value"] if name in row]
     return bool(columns) and all(str("" if value is None else value).strip().lower() in _NOTHING for value in columns)
 
 
@@ -82,11 +82,11 @@ def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | 
     if not isinstance(row, dict):
         problems.append(Problem("a run is a map with `run`, `time` and `value`", mark))
         return None
-    fields = {field: _field(row, names) for field, names in NAMES.items()}
+    fields = {field: _field(row, names) for field, names in _NAMES.items()}
     wrong = []
     run, value = fields["run"], _number(fields["value"])
     if run in (None, ""):
-        there = next((name for name in NAMES["run"] if name in row), None)
+        there = next((name for name in _NAMES["run"] if name in row), None)
         wrong.append(f"`{there}` is empty" if there else f"`run` is missing{nearest('run', map(str, row))}")
     if value is None:
         wrong.append(f"`value` is a finite number, not {fields['value']!r}")
@@ -97,7 +97,7 @@ def _past_run(row: Any, mark: SourceMark, problems: list[Problem]) -> PastRun | 
     if value is None or at_s is None or wrong:
         return None
     texts = {field: str(fields[field] or "") for field in ("benchmark", "metric", "commit")}
-    column = next(name for name in NAMES["value"] if row.get(name) is not None)
+    column = next(name for name in _NAMES["value"] if row.get(name) is not None)
     if column in (STEP_TIME, TABLE_STEP_TIME):
         texts["metric"] = texts["metric"] or STEP_TIME
     if column == TABLE_STEP_TIME:
@@ -147,9 +147,9 @@ def _rows(path: Path) -> Iterator[tuple[SourceMark, Any]]:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise SuiteError([Problem(f"larger than {MAX_BYTES >> 20} MiB; import it in parts", path=str(path))])
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise SuiteError([Problem(f"larger than {_MAX_BYTES >> 20} MiB; import it in parts", path=str(path))])
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise SuiteError([Problem(f"cannot be read: {error.strerror}", path=str(path))]) from error
@@ -197,7 +197,7 @@ def _not_json(path: Path, error: Exception, line: int = 0) -> SuiteError:
 
 
 def _yaml(path: Path, text: str) -> Iterator[tuple[SourceMark, Any]]:
-    source = Source(str(path), text, limits=LIMITS)
+    source = Source(str(path), text, limits=_LIMITS)
     if source.problems or not isinstance(source.data, list):
         shape = Problem(
             "expected a list of runs: CSV, JSON, or YAML with a `- {run, time, value}` for each", path=str(path)

@@ -19,7 +19,7 @@ from seatrial.suite.yaml.source import FileLimits, Source, read_source
 LIMITS = FileLimits(
     "baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file"
 )
-VERSION = 1
+_VERSION = 1
 TOP = {"baselines": OURS, "benchmarks": THEIRS}
 _INVENTED = re.compile(r"#.*\b(dummy|copye?d from|copied from|made up|placeholder)\b", re.IGNORECASE)
 
@@ -58,7 +58,7 @@ def baselines_of(source: Source, better: Mapping[str, Better] | None = None) -> 
     return Baselines(source.file, form, found, sheet.warnings)
 
 
-def form_of(data: Any) -> str | None:
+def _form_of(data: Any) -> str | None:
     """Whose file of bounds this is, by its top-level keys; None: neither's."""
     forms = [form for key, form in TOP.items() if isinstance(data, dict) and key in data]
     return forms[0] if len(forms) == 1 else None
@@ -66,7 +66,7 @@ def form_of(data: Any) -> str | None:
 
 def _form(sheet: Sheet) -> str:
     data = sheet.source.data
-    form = form_of(data)
+    form = _form_of(data)
     if form is None and not (sheet.problems and data is None):
         keys = list(data) if isinstance(data, dict) else []
         both = all(key in keys for key in TOP)
@@ -82,9 +82,9 @@ def _form(sheet: Sheet) -> str:
 
 def _read_ours(sheet: Sheet, better: Mapping[str, Better]) -> dict[str, dict[str, BaselineEntry]]:
     data = sheet.source.data if isinstance(sheet.source.data, dict) else {}
-    version = data.get("version", VERSION)
-    if version != VERSION:
-        sheet.error(("version",), f"this Seatrial reads version {VERSION} of this file, not {describe_value(version)}")
+    version = data.get("version", _VERSION)
+    if version != _VERSION:
+        sheet.error(("version",), f"this Seatrial reads version {_VERSION} of this file, not {describe_value(version)}")
     sheet.warn_of_slips((), data, ("version", "baselines"))
     found: dict[str, dict[str, BaselineEntry]] = {}
     for benchmark in sheet.map(("baselines",), "of benchmarks"):

@@ -8,7 +8,7 @@ from seatrial.baseline.entry import OURS, BaselineEntry, Baselines
 from seatrial.record.history import History, Point, Series
 from seatrial.suite import Cell, Suite
 
-MOST_RUNS = 1_000  # of a series: what is older says nothing of the next run
+_MOST_RUNS = 1_000  # of a series: what is older says nothing of the next run
 
 
 class NoBaseline(Exception):
@@ -85,7 +85,7 @@ def newest_histories(
 ) -> list[FigureHistory]:
     """Of each figure that can have a bound (or just of `metric`) the series that ran last."""
     by_metric: dict[str, list[Series]] = {}
-    for series in history.series(benchmark=benchmark, metric=metric, last=MOST_RUNS):
+    for series in history.series(benchmark=benchmark, metric=metric, last=_MOST_RUNS):
         if series.better or metric is not None:
             by_metric.setdefault(series.metric, []).append(series)
     chosen = []

@@ -20,8 +20,8 @@ SECOND_VALUE = 0.02  # how much better a place of two values must fit than one o
 HOST = "host"
 HEADLINE_CHARACTERS = 300
 
-Value = tuple[str, str]
-Place = tuple[Value, ...]
+_Value = tuple[str, str]
+_Place = tuple[_Value, ...]
 
 
 def headline(findings: Sequence[Finding]) -> str:
@@ -113,12 +113,12 @@ class _Places:
         }
         self._sizes = Counter(place for own in self._values.values() for place in _places(own))
 
-    def explaining(self, cells: list[CellResult]) -> tuple[Place, int, int] | None:
+    def explaining(self, cells: list[CellResult]) -> tuple[_Place, int, int] | None:
         """The place that fits best, how many of the cause's cells are there, and how many cells are there in all."""
         if len(cells) < 2 or len(cells) == self._count:
             return None
         hits = Counter(place for cell in cells for place in _places(self._values[cell.hash]))
-        best: tuple[float, Place, int, int] | None = None
+        best: tuple[float, _Place, int, int] | None = None
         for place, there in hits.items():
             of = self._sizes[place]
             if there < COVERED * len(cells) or of == self._count:
@@ -148,5 +148,5 @@ def _axes(cell: CellResult) -> dict[str, str]:
     return {"trial": cell.trial, **cell.axes, HOST: cell.attempts[-1].place.host}
 
 
-def _places(values: tuple[Value, ...]) -> Iterable[Place]:
+def _places(values: tuple[_Value, ...]) -> Iterable[_Place]:
     return itertools.chain(((value,) for value in values), itertools.combinations(values, 2))

@@ -29,7 +29,7 @@ _HOST = re.compile(rb"\[\d+\] ")  # before each line of a job with several hosts
 _BROKEN = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.INFRA, Verdict.INVALID)  # what an error in a log may explain
 MOST_ERRORS = 1_000  # that are looked at for one of a step that failed
 WINDOW_LINES = 12  # on each side of an error in a log
-WINDOW_BYTES = 8_000  # of those lines, together
+_WINDOW_BYTES = 8_000  # of those lines, together
 LINE_CHARACTERS = 1_000
 
 
@@ -56,8 +56,8 @@ def find_error(log: bytes, failed: Collection[str] = ()) -> LogError | None:
 
 
 def _log_error(log: bytes, start: int, step: str) -> LogError:
-    before = log[max(0, start - WINDOW_BYTES // 2) : start].split(b"\n")[:-1][-WINDOW_LINES:]
-    after = log[start : start + WINDOW_BYTES // 2].split(b"\n")[: WINDOW_LINES + 1]
+    before = log[max(0, start - _WINDOW_BYTES // 2) : start].split(b"\n")[:-1][-WINDOW_LINES:]
+    after = log[start : start + _WINDOW_BYTES // 2].split(b"\n")[: WINDOW_LINES + 1]
     window = tidy(b"\n".join([*before, *after]).decode("utf-8", "replace"))
     text = tidy(after[0].decode("utf-8", "replace")).strip()[:LINE_CHARACTERS]
     return LogError(log.count(b"\n", 0, start) + 1, text, window.rstrip(), step)

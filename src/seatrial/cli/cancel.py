@@ -9,7 +9,7 @@ import click
 
 from seatrial.cli.options import HISTORY, RUN, RUNS, fail, find_own, history_at
 
-PATIENCE_S = 120.0
+_PATIENCE_S = 120.0
 
 
 @click.command()
@@ -30,10 +30,10 @@ def command(run: str, runs: Path, history: str | None) -> None:
         except PermissionError:
             fail(f"process {owner.pid}, which runs {folder.run}, belongs to another user")
         click.echo(f"asked process {owner.pid} to stop {folder.run}", err=True)
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + _PATIENCE_S
         while owner.alive():
             if time.monotonic() > until_s:
-                fail(f"process {owner.pid} has not stopped within {PATIENCE_S:g} s; jobs may be using their grace", 3)
+                fail(f"process {owner.pid} has not stopped within {_PATIENCE_S:g} s; jobs may be using their grace", 3)
             time.sleep(0.1)
     elif finished(folder, kept, show=False) is None:
         execute(opened(folder), kept, cancel=True)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from seatrial.record.history import History
     from seatrial.report.terminal.live import Watching
 
-POLL_S = 0.05
+_POLL_S = 0.05
 BEGIN_S = 60.0  # for another process to take a run up
-WATCH_S = 0.25  # between two looks at a run that another process works on
-GARBAGE = 20_000  # new objects between two looks for what only refers to itself
+_WATCH_S = 0.25  # between two looks at a run that another process works on
+_GARBAGE = 20_000  # new objects between two looks for what only refers to itself
 
 
 class _Both:
@@ -54,7 +54,7 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, n
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     # What was loaded and planned stays to the end: it need not be looked through for garbage after every few objects.
     gc.freeze()
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(_GARBAGE)
     try:
         with watching(plan.cells, plan.holes, expected, plan.labels) as shown, closing(LiveWriter(folder.path)) as live:
             results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute())
@@ -151,7 +151,7 @@ def _watch(folder: "RunFolder", owner: "Owner") -> None:
             for change in reader.changes():
                 shown.update(change.cell, change.state, change.progress, monotonic_of(change.at_s))
             if working:
-                time.sleep(WATCH_S)
+                time.sleep(_WATCH_S)
 
 
 def opened(folder: "RunFolder") -> "PreparedRun":
@@ -195,7 +195,7 @@ def detached(prepared: "PreparedRun", runs: Path, history: str | None, notify: s
         owner = owner_of(prepared.folder.path)
         if owner is not None and owner.pid == process.pid:
             break
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
     click.echo(prepared.folder.run)
 
 

@@ -7,11 +7,11 @@ import click
 
 from seatrial.cli.options import RUNS, print_json
 
-LAST = 20
+_LAST = 20
 
 
 @click.command()
-@click.option("--last", metavar="N", type=click.IntRange(min=1), default=LAST, show_default=True, help="How many.")
+@click.option("--last", metavar="N", type=click.IntRange(min=1), default=_LAST, show_default=True, help="How many.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @RUNS
 def command(last: int, as_json: bool, runs: Path) -> None:

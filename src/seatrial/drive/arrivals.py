@@ -10,7 +10,7 @@ from itertools import count, islice, takewhile
 from seatrial.drive.driver import DriverError
 from seatrial.job.load import Arrivals
 
-MOST = 5_000_000
+_MOST = 5_000_000
 
 
 def offsets(arrivals: Arrivals, most: int | None, seconds: float | None = None, seed: int = 0) -> list[float]:
@@ -19,7 +19,7 @@ def offsets(arrivals: Arrivals, most: int | None, seconds: float | None = None, 
     if seconds is not None:
         limit_s = seconds
         times = takewhile(lambda at_s: at_s < limit_s, times)
-    found = list(islice(times, min(most or MOST, MOST)))
+    found = list(islice(times, min(most or _MOST, _MOST)))
     if not found:
         raise DriverError("the load is empty: none of its arrivals is before its end")
     return found

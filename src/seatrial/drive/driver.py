@@ -23,8 +23,8 @@ from seatrial.job import PEER, Peer, Unreadable, convert, decode, read_json
 if TYPE_CHECKING:
     from seatrial.target import Endpoint
 
-T = TypeVar("T")
-NOTES_FD = "SEATRIAL_NOTES_FD"
+_T = TypeVar("_T")
+_NOTES_FD = "SEATRIAL_NOTES_FD"
 BEGUN, FINISHED = "begun", "finished"  # the notes of things
 NOTE_BYTES = 1 << 20  # the agent takes no longer one
 
@@ -60,9 +60,9 @@ class Driver:
             peer = decode(os.environ[PEER], Peer) if os.environ.get(PEER) else None
         except (OSError, Unreadable) as error:
             raise DriverError(f"{path} does not say what to do: {error}") from error
-        return cls(given, int(os.environ[NOTES_FD]), peer)
+        return cls(given, int(os.environ[_NOTES_FD]), peer)
 
-    def work_as(self, form: type[T]) -> T:
+    def work_as(self, form: type[_T]) -> _T:
         """Raises DriverError for work of another version: the image of a driver elsewhere may have one."""
         version = self.work.get("version") or __version__
         if version != __version__:

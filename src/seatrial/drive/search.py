@@ -9,33 +9,33 @@ CLOSE = 1.1  # it ends when the rate that holds and the one that does not are th
 MOST_TRIES = 24
 SLOWEST = 16  # so many times slower than the first rate is the last to try
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class Try(msgspec.Struct, Generic[T], frozen=True):
+class Try(msgspec.Struct, Generic[_T], frozen=True):
     """One rate."""
 
     rate: float
     broken: list[str]  # bounds that do not hold, each with what was measured
     doubt: str  # why this says nothing of what was tried, such as that the driver was late; empty: it does
-    result: T
+    result: _T
 
 
-class Searched(msgspec.Struct, Generic[T], frozen=True):
-    tries: list[Try[T]]
+class Searched(msgspec.Struct, Generic[_T], frozen=True):
+    tries: list[Try[_T]]
     low: float  # the highest rate that kept the bounds; 0: none did
     high: float  # the lowest that did not; 0: none
     doubt: str  # why it ended before the limit was found
-    holds: T | None  # of the rate `low`
+    holds: _T | None  # of the rate `low`
 
 
 async def search(
-    first: float, most: float, attempt: Callable[[float], Awaitable[Try[T]]], stopped: Callable[[], bool]
-) -> Searched[T]:
+    first: float, most: float, attempt: Callable[[float], Awaitable[Try[_T]]], stopped: Callable[[], bool]
+) -> Searched[_T]:
     """Doubles the rate until the bounds break, halves it until they hold, and then goes between the two."""
-    tries: list[Try[T]] = []
+    tries: list[Try[_T]] = []
     low, high, rate, doubt = 0.0, 0.0, first, ""
-    holds: T | None = None
+    holds: _T | None = None
     while len(tries) < MOST_TRIES and not stopped():
         tried = await attempt(rate)
         tries.append(tried)

@@ -22,7 +22,7 @@ from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
 from seatrial.target import DamagedJob, Found, RunInUse, TargetError, TargetLost
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 STOP_AGAIN_S = 5.0
 PREPARING_S = 0.5  # between two looks at what is done before a job can start
 BACKSTOP_S = 5.0  # a target ends a job by its own limits; this long after that, the engine does
@@ -515,7 +515,7 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
+async def together(*work: Coroutine[Any, Any, _T]) -> list[_T]:
     """All of it at once. The first that raises ends the others, and is what is raised: one error, not a group."""
     if len(work) == 1:
         return [await work[0]]

@@ -15,8 +15,8 @@ from seatrial.engine.artifacts.of_job import with_artifacts
 from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, lines, merged, read_records
 from seatrial.target import Target
 
-AT_ONCE = 8  # hosts that are asked at the same time
-LITTLE_BYTES = 64 << 10
+_AT_ONCE = 8  # hosts that are asked at the same time
+_LITTLE_BYTES = 64 << 10
 RECORDS, LOG, FILES = "records.jsonl", "log.txt", "files"
 
 
@@ -113,13 +113,13 @@ def is_little(job: Job, into: Path) -> bool:
     if any(step.kind == "files" for step in job.steps) or (into / FILES).exists():
         return False
     try:
-        return (into / RECORDS).stat().st_size <= LITTLE_BYTES
+        return (into / RECORDS).stat().st_size <= _LITTLE_BYTES
     except FileNotFoundError:
         return True
 
 
 async def _of_each(target: Target, handle: str, hosts: range, name: str, into: Path) -> list[bool]:
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn = asyncio.Semaphore(_AT_ONCE)
 
     async def fetched(host: int) -> bool:
         goal = into / "hosts" / str(host)

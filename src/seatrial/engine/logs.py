@@ -19,8 +19,8 @@ from seatrial.job import Verdict
 from seatrial.record import LiveReader, RunFolder, owner_of, read_journal
 from seatrial.target import Target, TargetError
 
-POLL_S = 0.25
-BLOCK_BYTES = 1 << 18
+_POLL_S = 0.25
+_BLOCK_BYTES = 1 << 18
 QUEUED = 64
 _VERDICTS = frozenset(verdict.value for verdict in Verdict)
 
@@ -188,7 +188,7 @@ class _Stream:
 
 
 async def _for_a_while(queue: "asyncio.Queue[LogPiece]") -> AsyncIterator[LogPiece]:
-    until_s = asyncio.get_running_loop().time() + POLL_S
+    until_s = asyncio.get_running_loop().time() + _POLL_S
     while True:
         try:
             async with asyncio.timeout_at(until_s):
@@ -235,6 +235,6 @@ def _host(line: bytes) -> bytes:
 def _blocks(path: Path) -> Iterator[bytes]:
     try:
         with open(path, "rb") as file:
-            yield from iter(lambda: file.read(BLOCK_BYTES), b"")
+            yield from iter(lambda: file.read(_BLOCK_BYTES), b"")
     except FileNotFoundError:  # of a job that wrote none
         return

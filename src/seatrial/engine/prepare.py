@@ -18,7 +18,7 @@ from seatrial.record import DamagedRun, RunFolder
 from seatrial.suite import Cell, Problem, Suite, SuiteError, from_data, restore_chosen_target
 from seatrial.trial.protocol import MISSING, HasContents
 
-VERSION = 1
+_VERSION = 1
 COMMIT_VARIABLES = ("SEATRIAL_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT")
 GIT_S = 10.0
 
@@ -100,7 +100,7 @@ def create(suite: Suite, plan: Plan, runs: Path, options: RunOptions) -> Prepare
     folder = RunFolder.create(runs, suite.name)
     written = {
         **plan.as_json(),
-        "version": VERSION,
+        "version": _VERSION,
         "seatrial": __version__,
         "run": folder.run,
         "options": options,

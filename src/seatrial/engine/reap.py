@@ -11,7 +11,7 @@ from seatrial.record import owner_of
 from seatrial.suite import TargetEntry
 from seatrial.target import Found, Target, TargetError
 
-AT_ONCE = 16  # jobs that are removed at the same time
+_AT_ONCE = 16  # jobs that are removed at the same time
 FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on
 
 
@@ -58,7 +58,7 @@ async def reap(
                     # What has lost its folder was created, as far as is known, when it was found: after `now_s`.
                     if (not wanted or found.run in wanted) and max(0.0, now_s - found.created_s) >= older_s
                 ]
-                turn, all_ = asyncio.Semaphore(AT_ONCE), running or kind.one_machine
+                turn, all_ = asyncio.Semaphore(_AT_ONCE), running or kind.one_machine
                 reaped = (_reaped(name, target, one, dry, all_, turn) for one in chosen)
                 reaping.reaped.extend(await asyncio.gather(*reaped))
             finally:

@@ -9,7 +9,7 @@ from seatrial.job import AttemptResult, CellResult, Verdict, worst_cell
 from seatrial.suite import Cell
 
 OUT_OF_BOUNDS = (Verdict.SLOWER, Verdict.FASTER)
-INSIDE = (Verdict.PASSED, Verdict.XFAIL)
+_INSIDE = (Verdict.PASSED, Verdict.XFAIL)
 
 
 def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResult:
@@ -24,7 +24,7 @@ def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResul
         verdict=verdict,
         trial=cell.trial,
         kind=cell.model.kind,
-        flaky=verdict in INSIDE and any(not one.attempt.verdict.good for one in made),
+        flaky=verdict in _INSIDE and any(not one.attempt.verdict.good for one in made),
         why=_why(made, last) if last else why,
         attempts=[one.attempt if one is last else _with_figures(one) for one in made],
         findings=last.judgement.findings if last else [],
@@ -39,7 +39,7 @@ def result_of(cell: Cell, made: list[JudgedAttempt], why: str = "") -> CellResul
 
 def _with_figures(one: JudgedAttempt) -> AttemptResult:
     """An attempt that confirmed a figure or was not confirmed; one that failed has none that mean anything."""
-    if one.attempt.verdict in (*OUT_OF_BOUNDS, *INSIDE):
+    if one.attempt.verdict in (*OUT_OF_BOUNDS, *_INSIDE):
         return msgspec.structs.replace(one.attempt, metrics=one.judgement.metrics)
     return one.attempt
 
@@ -50,7 +50,7 @@ def _deciding(made: list[JudgedAttempt]) -> JudgedAttempt | None:
     if not made:
         return None
     out = out_of_bounds(made)
-    inside = [one for one in made if one.attempt.verdict in INSIDE]
+    inside = [one for one in made if one.attempt.verdict in _INSIDE]
     outvoted = made[-1] in inside and agreeing(out) > len(inside)
     return out[-1] if outvoted else made[-1]
 

@@ -10,10 +10,10 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.job import Job
 from seatrial.suite import Suite
 
-LONGEST = 64 << 10  # bytes; a variable cannot hold much more
+_LONGEST = 64 << 10  # bytes; a variable cannot hold much more
 FILE = "file:"  # before the path of a file that is a secret by itself
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
-TELLING = 8  # a shorter one inside of another text may be there by chance
+_TELLING = 8  # a shorter one inside of another text may be there by chance
 
 
 class SecretError(Exception):
@@ -70,7 +70,7 @@ def _holding(data: Any, path: str, values: Mapping[str, str]) -> Iterator[tuple[
             yield from _holding(value, f"{path}[{index}]", values)
     elif isinstance(data, str):
         for name, value in values.items():
-            if data == value or (len(value) >= TELLING and value in data):
+            if data == value or (len(value) >= _TELLING and value in data):
                 yield path, name
 
 
@@ -79,9 +79,9 @@ def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a regular file")
     with path.open("rb") as file:
-        data = file.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise ValueError(f"{path} is larger than {LONGEST >> 10} KiB")
+        data = file.read(_LONGEST + 1)
+    if len(data) > _LONGEST:
+        raise ValueError(f"{path} is larger than {_LONGEST >> 10} KiB")
     try:
         text = data.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:

@@ -9,8 +9,8 @@ from seatrial.job import Outcome, Part
 from seatrial.suite import Cell
 from seatrial.target import TargetError
 
-AT_ONCE = 8
-MOST_SHOWN = 5
+_AT_ONCE = 8
+_MOST_SHOWN = 5
 
 Shape = tuple[object, ...]
 
@@ -21,9 +21,9 @@ class RunRefused(Exception):
     def __init__(self, refused: list[tuple[Cell, str, str]]) -> None:
         """Cells, each with the name of the target and its reason."""
         self.refused = refused
-        lines = [f"target {target} refuses {cell.id}: {why}" for cell, target, why in refused[:MOST_SHOWN]]
-        if len(refused) > MOST_SHOWN:
-            lines.append(f"and {len(refused) - MOST_SHOWN} more like these")
+        lines = [f"target {target} refuses {cell.id}: {why}" for cell, target, why in refused[:_MOST_SHOWN]]
+        if len(refused) > _MOST_SHOWN:
+            lines.append(f"and {len(refused) - _MOST_SHOWN} more like these")
         super().__init__("\n".join([*lines, "nothing was run"]))
 
 
@@ -41,7 +41,7 @@ async def verify(
     wanted: Iterable[tuple[Cell, Part]], follower: Callable[[str], Awaitable[Follower]], mask: Mask
 ) -> None:
     """Raises RunRefused with all that was refused; TargetError when a target could not be asked."""
-    turn = asyncio.Semaphore(AT_ONCE)
+    turn = asyncio.Semaphore(_AT_ONCE)
 
     async def asked(cell: Cell, part: Part) -> tuple[Cell, str, TargetError] | None:
         async with turn:

@@ -16,12 +16,12 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 import msgspec
 
-T = TypeVar("T")
-MOST_BYTES = 256 << 20  # of a file
-MOST_LINE_BYTES = 8 << 20  # of a file of lines
-MOST_DEPTH = 100  # our own code goes through nested data by recursion
+_T = TypeVar("_T")
+_MOST_BYTES = 256 << 20  # of a file
+_MOST_LINE_BYTES = 8 << 20  # of a file of lines
+_MOST_DEPTH = 100  # our own code goes through nested data by recursion
 MOST_DIGITS = 300  # a longer integer fits no float
-LITTLE_BYTES = 2 * MOST_DEPTH  # in which neither has room
+_LITTLE_BYTES = 2 * _MOST_DEPTH  # in which neither has room
 _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _NO_MARK = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 _AS_ZERO = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))
@@ -35,14 +35,14 @@ class Unreadable(Exception):
 
 class TooDeep(Unreadable):
     def __init__(self) -> None:
-        super().__init__(f"it is nested more than {MOST_DEPTH} deep")
+        super().__init__(f"it is nested more than {_MOST_DEPTH} deep")
 
 
-def decode(data: bytes | str, form: type[T]) -> T:
+def decode(data: bytes | str, form: type[_T]) -> _T:
     """What these bytes of JSON say, in this form. Raises Unreadable."""
     try:
         raw = data.encode() if isinstance(data, str) else data
-        made: T = _decoder(cast(Hashable, form)).decode(raw)
+        made: _T = _decoder(cast(Hashable, form)).decode(raw)
     except UnicodeError as error:
         raise Unreadable(f"it is not UTF-8: {error}") from None
     except msgspec.DecodeError as error:
@@ -53,7 +53,7 @@ def decode(data: bytes | str, form: type[T]) -> T:
     return made
 
 
-def convert(value: Any, form: type[T]) -> T:
+def convert(value: Any, form: type[_T]) -> _T:
     """A part of what was read before, in the form that it should have. Raises Unreadable."""
     try:
         return msgspec.convert(value, form)
@@ -61,12 +61,12 @@ def convert(value: Any, form: type[T]) -> T:
         raise Unreadable(str(error)) from None
 
 
-def read_json(path: Path | str, form: type[T], most_bytes: int = MOST_BYTES) -> T:
+def read_json(path: Path | str, form: type[_T], most_bytes: int = _MOST_BYTES) -> _T:
     """What is in a file of JSON. Raises Unreadable, and OSError for one that is not there or may not be read."""
     return decode(read_regular(path, most_bytes, follow=True), form)
 
 
-def read_regular(path: Path | str, most_bytes: int = MOST_BYTES, follow: bool = False, start_bytes: int = 0) -> bytes:
+def read_regular(path: Path | str, most_bytes: int = _MOST_BYTES, follow: bool = False, start_bytes: int = 0) -> bytes:
     """All that is in a file, after its first `start_bytes`. Raises as above; a file that is larger is not read."""
     with opened_regular(path, follow) as descriptor:
         size = os.fstat(descriptor).st_size
@@ -77,7 +77,7 @@ def read_regular(path: Path | str, most_bytes: int = MOST_BYTES, follow: bool = 
             return file.read(max(0, size - start_bytes))
 
 
-def lines(file: BinaryIO, most_bytes: int = MOST_LINE_BYTES) -> Iterator[bytes]:
+def lines(file: BinaryIO, most_bytes: int = _MOST_LINE_BYTES) -> Iterator[bytes]:
     """The lines of a file that somebody else wrote; what is longer than any line of ours comes in pieces, so that it
     is never in memory as a whole."""
     while line := file.readline(most_bytes):
@@ -105,18 +105,18 @@ def _decoder(form: Any) -> "msgspec.json.Decoder[Any]":
 
 def _check_extent(data: bytes) -> None:
     """Of what could be decoded: of its nesting and its numbers."""
-    if len(data) <= LITTLE_BYTES:
+    if len(data) <= _LITTLE_BYTES:
         return
     if _LONG_NUMBER in data.translate(_AS_ZERO) and _LONG_NUMBER in _STRING.sub(b"", data).translate(_AS_ZERO):
         raise Unreadable(f"a number in it has more than {MOST_DIGITS} digits")
-    if len(data.translate(None, _NO_BRACKET)) <= 2 * MOST_DEPTH:
+    if len(data.translate(None, _NO_BRACKET)) <= 2 * _MOST_DEPTH:
         return
     # Brackets that are not in strings; each round takes the innermost ones away. Two quotes side by side are a string
     # without a bracket in it, or the end of one and the beginning of the next.
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in data else data
     marks = plain.translate(None, _NO_MARK).replace(b'""', b"")
     brackets = b"".join(marks.split(b'"')[::2])
-    for _ in range(MOST_DEPTH):
+    for _ in range(_MOST_DEPTH):
         brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if not brackets:
             return

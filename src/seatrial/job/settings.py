@@ -8,15 +8,15 @@ from functools import cached_property
 
 import msgspec
 
-Fields = dict[str, str]  # dotted name -> value, as text
+_Fields = dict[str, str]  # dotted name -> value, as text
 
-MOST_SHOWN = 4  # differences that a message lists
+_MOST_SHOWN = 4  # differences that a message lists
 _LONGEST = 60
 
 
 class Settings(msgspec.Struct, frozen=True, dict=True):
-    conditions: Fields = {}
-    under_test: Fields = {}
+    conditions: _Fields = {}
+    under_test: _Fields = {}
     former: str = ""  # the fingerprint that Seatrial 0.1 made of both together
 
     @cached_property
@@ -58,8 +58,8 @@ def other_conditions(before: Settings, after: Settings) -> list[FieldDifference]
 
 def differences_text(found: list[FieldDifference]) -> str:
     """`hardware.cores 8 → 4, machine.memory (not set) → 16Gi and 2 more`"""
-    more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
-    return ", ".join(map(str, found[:MOST_SHOWN])) + more
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return ", ".join(map(str, found[:_MOST_SHOWN])) + more
 
 
 def flat_fields(value: object, name: str) -> Iterator[tuple[str, str]]:

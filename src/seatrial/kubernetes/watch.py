@@ -34,7 +34,7 @@ from seatrial.kubernetes.pages import ObjectSelection, pages
 from seatrial.kubernetes.wire import RawWatchLine, WatchLine, accept, beginning, decoder
 
 ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"
-KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
+_KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}
 WATCH_PATIENCE_S = 300.0
 # The server ends a watch after a time of our choosing, spread so that many watches do not end at once.
 LEAST_S, MOST_S = 240, 480
@@ -42,7 +42,7 @@ SILENCE_S = 120.0  # a server sends a bookmark every minute or so
 MOST_EMPTY = 3  # streams one after the other that are answered and give nothing
 SHORT_S = 1.0
 REFUSAL_S = 10.0
-LINE_BYTES = 16 << 20  # longer than any object that etcd can hold
+_LINE_BYTES = 16 << 20  # longer than any object that etcd can hold
 TOO_LARGE = "ResourceVersionTooLarge"
 
 
@@ -165,8 +165,8 @@ class Watch(Generic[O]):
                 whole, newline, tail = block.rpartition(b"\n")
                 if not newline:
                     rest += block
-                    if len(rest) > LINE_BYTES:
-                        raise ProtocolError(self._request, f"a line of more than {LINE_BYTES} bytes")
+                    if len(rest) > _LINE_BYTES:
+                        raise ProtocolError(self._request, f"a line of more than {_LINE_BYTES} bytes")
                     continue
                 whole, rest = (rest + whole if rest else whole), tail
                 for event in self._events(whole, at_s):
@@ -185,7 +185,7 @@ class Watch(Generic[O]):
             decoded = self._one_by_one(lines)
         objects = self.objects
         for line in decoded:
-            kind, found = KINDS.get(line.type), line.object
+            kind, found = _KINDS.get(line.type), line.object
             if kind is None:
                 if line.type != "BOOKMARK":
                     raise ProtocolError(self._request, f"an event of the unknown type {line.type!r}")

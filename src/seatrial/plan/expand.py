@@ -30,7 +30,7 @@ from seatrial.suite import (
 
 _HEX = 8
 # Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.
-APART = (REPEAT, "machine", "runtime")
+_APART = (REPEAT, "machine", "runtime")
 
 
 def count_combinations(suite: Suite) -> dict[str, int]:
@@ -197,7 +197,7 @@ class _Trial:
     def _cell(self, labels: dict[str, str], picked: Sequence[_Picked], place: "_Place") -> Cell:
         values = {one.axis: one.value.value for one in picked}
         content = self._content + place.digest + "".join([one.digest for one in picked])
-        work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in APART])
+        work = self._work + place.work + "".join([one.digest for one in picked if one.axis not in _APART])
         short = self._hashes.shorten(_sha256(content))
         benchmark = self._id(one.text for one in picked if one.axis != REPEAT)
         if self._model.benchmark is not None:

@@ -11,7 +11,7 @@ from seatrial.job import Hole, count
 from seatrial.plan.pairwise import Coverage
 from seatrial.suite import Cell
 
-VERSION = 1
+_VERSION = 1
 
 
 class PlanError(Exception):
@@ -120,7 +120,7 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """The form of `seatrial plan --json`, which only grows."""
         data: dict[str, Any] = {
-            "version": VERSION,
+            "version": _VERSION,
             "suite": self.suite,
             "cells": [_cell_json(cell) for cell in self.cells],
             "holes": [

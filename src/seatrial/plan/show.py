@@ -12,9 +12,9 @@ from seatrial.plan.plan import Plan
 from seatrial.suite import Cell
 
 RUNS = "●"
-MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
-NOT_WANTED = "·"
-LEGEND = f"{RUNS} runs   {MARKS['needs']} lacks a capability   {MARKS['exclude']} excluded   {NOT_WANTED} not wanted"
+_MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
+_NOT_WANTED = "·"
+LEGEND = f"{RUNS} runs   {_MARKS['needs']} lacks a capability   {_MARKS['exclude']} excluded   {_NOT_WANTED} not wanted"
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ def grids(plan: Plan) -> list[Grid]:
     """For each trial that has exactly two axes, `repeat` apart."""
     marks: dict[tuple[str, ...], str] = {}
     for hole in plan.holes:
-        marks[_key(hole.trial, hole.axes)] = MARKS.get(hole.cause, NOT_WANTED)
+        marks[_key(hole.trial, hole.axes)] = _MARKS.get(hole.cause, _NOT_WANTED)
     for cell in plan.cells:
         marks[_key(cell.trial, cell.axes)] = RUNS
     return [_grid(trial, axes, marks) for trial, axes in plan.labels.items() if len(axes) == 2]

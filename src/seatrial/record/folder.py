@@ -15,8 +15,8 @@ import msgspec
 
 from seatrial.job import Hole, Observation, Part, RunResults, Unreadable, decode, read_json, read_regular
 
-T = TypeVar("T")
-BEGUN = ".begun-"  # before the name of a run folder that has no plan yet
+_T = TypeVar("_T")
+_BEGUN = ".begun-"  # before the name of a run folder that has no plan yet
 ABANDONED_S = 3600.0
 _UNSEALED = re.compile(rb'"seatrial": "0\.1\.')  # plans of that time have no checksum
 
@@ -82,7 +82,7 @@ class RunFolder:
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         path = runs / f"{word}-{stamp}-{secrets.token_hex(2)}"
         runs.mkdir(parents=True, exist_ok=True)
-        for old in runs.glob(f"{BEGUN}*"):
+        for old in runs.glob(f"{_BEGUN}*"):
             with contextlib.suppress(OSError):
                 if time.time() - old.stat().st_mtime > ABANDONED_S:
                     shutil.rmtree(old)
@@ -92,7 +92,7 @@ class RunFolder:
 
     @property
     def _begun(self) -> Path:
-        return self.path.with_name(f"{BEGUN}{self.path.name}")
+        return self.path.with_name(f"{_BEGUN}{self.path.name}")
 
     @property
     def plan(self) -> Path:
@@ -120,7 +120,7 @@ class RunFolder:
         write_whole(self._begun / self.plan.name, summed_plan(plan))
         os.rename(self._begun, self.path)
 
-    def read_plan(self, form: type[T]) -> T:
+    def read_plan(self, form: type[_T]) -> _T:
         """Raises DamagedRun."""
         try:
             data = read_regular(self.plan, follow=True)
@@ -168,7 +168,7 @@ def summed_plan(plan: dict[str, Any]) -> bytes:
     return b'%s,\n "crc": "%08x"\n}' % (body.removesuffix(b"\n}"), zlib.crc32(body))
 
 
-def _read(path: Path, kind: type[T]) -> T:
+def _read(path: Path, kind: type[_T]) -> _T:
     try:
         return read_json(path, kind)
     except (OSError, Unreadable) as error:

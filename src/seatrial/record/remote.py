@@ -19,9 +19,9 @@ from seatrial.job import Unreadable, read_json
 from seatrial.record.folder import RunFolder, UnknownRun, write_whole
 from seatrial.record.live import LIVE
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-AT_ONCE = 8  # files
+_AT_ONCE = 8  # files
 WAITS_S = (1.0, 4.0, 15.0)  # between the tries at one file
 COPIED = "copied.json"  # beside the original: where it was copied to
 _HERE_ONLY = frozenset({"lock", LIVE, COPIED})
@@ -90,7 +90,7 @@ def copy_run(folder: RunFolder, out: str, sleep: Callable[[float], None] = time.
             return str(error)
         return ""
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         problems = [problem for problem in pool.map(copied, files) if problem]
     if problems:
         raise RemoteError(f"{len(problems)} of {len(files)} files were not copied to {address}: {problems[0]}")
@@ -129,12 +129,12 @@ def fetch_run(address: str, cache: Path, sleep: Callable[[float], None] = time.s
     def fetched(name: str) -> None:
         _tried(lambda: _get(system, f"{root}/{name}", folder / name), f"{address}/{name} cannot be read", sleep)
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(fetched, wanted))
     return RunFolder(folder)
 
 
-def _tried(work: Callable[[], T], doing: str, sleep: Callable[[float], None]) -> T:
+def _tried(work: Callable[[], _T], doing: str, sleep: Callable[[float], None]) -> _T:
     """Done, after as many tries as it takes; RemoteError when none of them did it."""
     for wait_s in (*WAITS_S, None):
         try:

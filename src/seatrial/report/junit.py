@@ -15,7 +15,7 @@ from seatrial.report.news import cause_news_text, cell_news_text, moment_text
 from seatrial.report.summary import bad_findings, cause_place, describe_attempts, rerun_command, why_of
 from seatrial.report.text import axes_text, clock_text, count, one_line, shorten, strip_controls
 
-MOST_TEXT = 16_000  # characters of evidence in one test case
+_MOST_TEXT = 16_000  # characters of evidence in one test case
 MOST_HOLES = 1_000
 
 _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
@@ -82,7 +82,7 @@ def _case(cell: CellResult, step: str, findings: list[Finding], took_s: float | 
     kind = "error" if verdict in _ERRORS else "failure"
     type_ = verdict.value if verdict is Verdict.TIMEOUT else first.class_ or verdict.value
     element = ET.SubElement(case, kind, type=_attribute(type_), message=message)
-    element.text = shorten(strip_controls("\n\n".join(_finding_text(finding) for finding in chosen)), MOST_TEXT)
+    element.text = shorten(strip_controls("\n\n".join(_finding_text(finding) for finding in chosen)), _MOST_TEXT)
     return case
 
 

@@ -31,12 +31,12 @@ from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, strip_controls
 
 MOST_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
-SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "tail": 8_000}  # of them; failures get the rest
+_SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "tail": 8_000}  # of them; failures get the rest
 MOST_FAILURE = 12_000  # bytes of the findings of one cell: others are to be seen, too
-MOST_EVIDENCE = 2_500
-MOST_TEXT = 300  # characters of a name or a message
+_MOST_EVIDENCE = 2_500
+_MOST_TEXT = 300  # characters of a name or a message
 MOST_COMMAND = 2_000
-MOST_FINDINGS = 20  # of one cell
+_MOST_FINDINGS = 20  # of one cell
 MOST_ITEMS = 100
 _REST = 200  # bytes, for saying what is left out
 
@@ -61,7 +61,7 @@ def render_markdown(results: RunResults, folder: Path) -> str:
     summary = summarize(results)
     head = [*_head(results, summary), *_causes(results), *_news(results), *_matrices(results)]
     sections = [part for part in (_moved(folder), _flaky(summary), _xfails(summary), _not_run(summary)) if part]
-    tail = _fitting(sections, SHARES["tail"], len(sections), "section")
+    tail = _fitting(sections, _SHARES["tail"], len(sections), "section")
     title = ["### Failures", ""] if summary.failures else []
     room = MOST_BYTES - _bytes([*head, *title, *tail])
     blocks = (_failure(results, folder, cell) for cell in summary.failures)
@@ -98,12 +98,12 @@ def escape_text(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", safe).replace("@", "@\u200b")
 
 
-def _cut(text: str, most: int = MOST_TEXT) -> str:
+def _cut(text: str, most: int = _MOST_TEXT) -> str:
     line = one_line(text[: 10 * most])
     return line if len(line) <= most else f"{line[:most]}…"
 
 
-def code(text: str, most: int = MOST_TEXT) -> str:
+def code(text: str, most: int = _MOST_TEXT) -> str:
     """A code span that the text cannot leave. Not for a table, where a bar would end it."""
     line = _cut(text, most) or " "
     longest = max((len(run) for run in re.findall("`+", line)), default=0)
@@ -114,7 +114,7 @@ def code(text: str, most: int = MOST_TEXT) -> str:
 
 def fenced(text: str) -> list[str]:
     """A code block that the text cannot leave."""
-    shown = strip_controls(shorten(text, MOST_EVIDENCE)).rstrip("\n")
+    shown = strip_controls(shorten(text, _MOST_EVIDENCE)).rstrip("\n")
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}text", *shown.split("\n"), fence]
@@ -152,7 +152,7 @@ def _causes(results: RunResults) -> list[str]:
         where = escape_text(cause_place(cause, results))
         news = cause_news_text(cause)
         blocks.append([f"- {said}<br>{where}{f' · {escape_text(news)}' if news else ''}"])
-    shown = _fitting(blocks, SHARES["causes"], len(results.causes), "cause")
+    shown = _fitting(blocks, _SHARES["causes"], len(results.causes), "cause")
     more = _rest(len(results.causes)) if len(shown) == MOST_ITEMS else []
     return [f"### {causes_sentence(results)}", "", *shown, *more, ""]
 
@@ -160,14 +160,14 @@ def _causes(results: RunResults) -> list[str]:
 def _news(results: RunResults) -> list[str]:
     blocks = [[f"- {escape_text(sentence)}"] for sentence in news_sentences(results)]
     title = f"### What is new {escape_text(since_text(results))}"
-    return [title, "", *_fitting(blocks, SHARES["news"], len(blocks), "line"), ""] if blocks else []
+    return [title, "", *_fitting(blocks, _SHARES["news"], len(blocks), "line"), ""] if blocks else []
 
 
 def _matrices(results: RunResults) -> list[str]:
     """The grid of each trial; of one that is too large, the rows with a failure, as many as there is room for."""
     cells = {cell.id: cell for cell in results.cells}
     every = matrices(results.cells, results.holes, results.axes)
-    room = SHARES["grid"] - _REST
+    room = _SHARES["grid"] - _REST
     lines: list[str] = []
     for number, matrix in enumerate(every):
         title = f"### {escape_text(matrix.trial)}" + (f" ({escape_text(matrix.fixed)})" if matrix.fixed else "")
@@ -217,7 +217,7 @@ def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
     first = f"{finding_title(findings[0], cell)}: {findings[0].message}" if findings else why_of(cell)
     head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(one_line(first)[:200])}"
     lines = ["<details>", f"<summary>{head}</summary>", ""]
-    blocks = [_finding(finding, finding_title(finding, cell)) for finding in findings[:MOST_FINDINGS]]
+    blocks = [_finding(finding, finding_title(finding, cell)) for finding in findings[:_MOST_FINDINGS]]
     lines += _fitting(blocks, MOST_FAILURE, len(findings), "finding")
     if not findings:
         lines += (

@@ -17,7 +17,7 @@ class _OnAxes(Protocol):
     def axes(self) -> dict[str, str]: ...
 
 
-T = TypeVar("T", bound=_OnAxes)
+_T = TypeVar("_T", bound=_OnAxes)
 
 
 class Placed(_OnAxes, Protocol):
@@ -132,7 +132,7 @@ def axis_values(
     }
 
 
-def _in_order(items: Sequence[T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[T]:
+def _in_order(items: Sequence[_T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[_T]:
     """As their rows are to stand."""
     places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
     return sorted(items, key=lambda item: [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes])

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from seatrial.stats.student import stdtrit
 
 IntervalState = Literal["usable", "recording", "unusable"]
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
 FALSE_ALARM = 0.005  # of one good run with normal noise, both sides together
 OUTLIER = 0.0001  # level of the test for outliers: what is common among real runs must stay in, for it comes again
@@ -68,18 +68,18 @@ class Interval:
 class Intervals:
     """The intervals of many series of the same length, as arrays with one place a series; states are the caller's."""
 
-    center: Floats
-    half_width: Floats
+    center: _Floats
+    half_width: _Floats
     n: NDArray[np.int64]  # runs that each is made of
     kept: NDArray[np.bool_]  # of the shape of the input: what is not an outlier
     floored: NDArray[np.bool_]  # the floor is wider than what the runs say
 
     @property
-    def lower(self) -> Floats:
+    def lower(self) -> _Floats:
         return self.center - self.half_width
 
     @property
-    def upper(self) -> Floats:
+    def upper(self) -> _Floats:
         return self.center + self.half_width
 
 
@@ -170,7 +170,7 @@ def prediction_intervals(matrix: NDArray[Any], false_alarm: float = FALSE_ALARM,
     return Intervals(center, np.maximum(half, least_half), n, kept, least_half > half)
 
 
-def _of_repeats(row: Floats, run_of: NDArray[np.intp], false_alarm: float, floor: float) -> Intervals:
+def _of_repeats(row: _Floats, run_of: NDArray[np.intp], false_alarm: float, floor: float) -> Intervals:
     """The interval of one series whose runs have several figures each, as an array of one."""
     exponent = int(_exponent(row[None])[0, 0])
     x = np.ldexp(row, -exponent)
@@ -205,7 +205,7 @@ def _of_repeats(row: Floats, run_of: NDArray[np.intp], false_alarm: float, floor
         )
 
 
-def _kept(row: Floats, floor: float) -> NDArray[np.bool_]:
+def _kept(row: _Floats, floor: float) -> NDArray[np.bool_]:
     """Which values of one series are no outliers."""
     with np.errstate(all="ignore"):
         order, n = _nearest(row[None], floor)
@@ -219,7 +219,7 @@ def _numbered(runs: Sequence[Hashable]) -> NDArray[np.intp]:
     return np.array([numbers.setdefault(run, len(numbers)) for run in runs], dtype=np.intp)
 
 
-def _nearest(x: Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def _nearest(x: _Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """For each row the places of its values, nearest to the median first, and how many of these are no outliers."""
     rows, n = x.shape
     scaled = np.ldexp(x, -_exponent(x))
@@ -241,15 +241,15 @@ def _nearest(x: Floats, floor: float) -> tuple[NDArray[np.intp], NDArray[np.int6
 
 
 @lru_cache(maxsize=1024)
-def _limits(n: int, most: int) -> tuple[NDArray[np.int64], Floats]:
+def _limits(n: int, most: int) -> tuple[NDArray[np.int64], _Floats]:
     """Sizes of the inner sets that are tested, smallest first, and how far off, in t, the next value may be."""
     sizes = np.arange(n - most, n)
     return sizes, np.asarray(stdtrit(sizes - 1.0, 1 - OUTLIER / (2 * (sizes + 1))))
 
 
 def _center_and_spread(
-    x: Floats, kept: NDArray[np.bool_], n: NDArray[np.int64], anchor: Floats
-) -> tuple[Floats, Floats]:
+    x: _Floats, kept: NDArray[np.bool_], n: NDArray[np.int64], anchor: _Floats
+) -> tuple[_Floats, _Floats]:
     """Mean and standard deviation of what is kept, exact for constants and in range for 1e-300 and 1e300."""
     inner = np.where(kept, x, anchor)
     exponent = _exponent(inner)
@@ -261,7 +261,7 @@ def _center_and_spread(
     return np.ldexp(start[:, 0] + mean, exponent[:, 0]), np.ldexp(spread, exponent[:, 0])
 
 
-def _exponent(x: Floats) -> NDArray[np.int32]:
+def _exponent(x: _Floats) -> NDArray[np.int32]:
     """Of a power of two that brings each row to within 1: scaling by it loses no digit."""
     exponent: NDArray[np.int32] = np.frexp(np.abs(x).max(axis=1, keepdims=True))[1]
     return exponent

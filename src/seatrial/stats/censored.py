@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Floats = NDArray[np.float64]
+_Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 _NEARLY = 1e-12  # shares are sums of fractions: 0.5 may come as 0.49999999999999994
@@ -40,13 +40,13 @@ def quantiles(
     return [_quantile(share, at, left, low, high, longest) for share in shares]
 
 
-def _survival(times: Floats, done: NDArray[np.bool_], confidence: float) -> tuple[Floats, Floats, Floats, Floats]:
+def _survival(times: _Floats, done: NDArray[np.bool_], confidence: float) -> tuple[_Floats, _Floats, _Floats, _Floats]:
     """When something ended, the share that lasts longer than that, and the interval of this share.
 
     The interval is of the logarithm of the share's logarithm (Kalbfleisch and Prentice), which stays within 0 and 1."""
     at, ends = np.unique(times[done], return_counts=True)
     at_risk = times.size - np.searchsorted(np.sort(times), at, side="left")
-    left: Floats = np.cumprod(1 - ends / at_risk, dtype=np.float64)
+    left: _Floats = np.cumprod(1 - ends / at_risk, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.cumsum(ends / (at_risk * (at_risk - ends)))
         log_left = np.log(left)
@@ -59,10 +59,10 @@ def _survival(times: Floats, done: NDArray[np.bool_], confidence: float) -> tupl
 
 def _quantile(
     share: float,
-    at: Floats,
-    left: Floats,
-    low: Floats,
-    high: Floats,
+    at: _Floats,
+    left: _Floats,
+    low: _Floats,
+    high: _Floats,
     longest: float,
 ) -> Quantile:
     beyond = 1 - share + _NEARLY
@@ -70,6 +70,6 @@ def _quantile(
     return Quantile(share, value, longest if lower is None else lower, upper)
 
 
-def _first(at: Floats, where: NDArray[np.bool_]) -> float | None:
+def _first(at: _Floats, where: NDArray[np.bool_]) -> float | None:
     found = np.argmax(where) if where.any() else None
     return None if found is None else float(at[found])

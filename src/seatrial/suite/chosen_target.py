@@ -16,11 +16,11 @@ from seatrial.suite.yaml.source import Source, read_source
 
 OPTION = "--target"
 # Options of a target that say nothing of where a cell runs, and so nothing of which cell it is.
-APART = ("parallel",)
+_APART = ("parallel",)
 _OPTION = re.compile(r",(?=[A-Za-z_]+=)")
 
 TargetModels = Mapping[str, type[BaseModel]]
-Find = Callable[[tuple[str | int, ...], bool], tuple[SourceMark | None, str | None]]
+_Find = Callable[[tuple[str | int, ...], bool], tuple[SourceMark | None, str | None]]
 
 
 def choose_target(text: str, known: Mapping[str, TargetEntry], kinds: TargetModels) -> ChosenTarget:
@@ -62,7 +62,7 @@ def _from_options(text: str, kind: str, options: str, kinds: TargetModels) -> Ch
     data = {key: Source(OPTION, value).data for key, value in given.items()}
     for key in _not_as_yaml(kinds[kind], data):
         data[key] = given[key]
-    name = ",".join(f"{key}={given[key]}" for key in sorted(given) if key not in APART)
+    name = ",".join(f"{key}={given[key]}" for key in sorted(given) if key not in _APART)
     return _made(text, f"{kind}:{name}" if name else kind, {"kind": kind, **data}, kinds, _nowhere)
 
 
@@ -98,7 +98,7 @@ def _nowhere(loc: tuple[str | int, ...], key: bool) -> tuple[None, None]:
     return None, None
 
 
-def _made(text: str, name: str, data: dict[str, Any], kinds: TargetModels, find: Find) -> ChosenTarget:
+def _made(text: str, name: str, data: dict[str, Any], kinds: TargetModels, find: _Find) -> ChosenTarget:
     kind = data["kind"]
     if not isinstance(kind, str) or kind not in kinds:
         mark, _ = find(("kind",), False)

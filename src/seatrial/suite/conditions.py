@@ -10,7 +10,7 @@ from seatrial.suite.suite import Axis
 
 AXES, ENV, HARDWARE, MACHINE, WORKSPACE = "axes", "env", "hardware", "machine", "workspace"
 # Axes that say where and how often a cell runs; what they stand for has fields of its own.
-APART = ("repeat", "machine", "runtime")
+_APART = ("repeat", "machine", "runtime")
 OF_RUNTIME = ("python", "packages", "interpreter", "image")
 OTHERS = "others"  # what other hosts have instead
 
@@ -41,7 +41,7 @@ def covers(name: str, field: str) -> bool:
 
 def known_fields(trial: TrialModel, axes: Iterable[Axis], variables: Iterable[str]) -> list[str]:
     """The names that a trial may move to the other side: of single fields, and of groups of them."""
-    measured = [axis for axis in axes if axis.name not in APART]
+    measured = [axis for axis in axes if axis.name not in _APART]
     inside = {name for axis in measured for value in axis.values for name, _ in flat_fields(value.value, axis.name)}
     own = {name for name, _ in _of_trial(trial)}
     own |= {
@@ -69,7 +69,7 @@ def _fields(cell: Cell, hardware: Mapping[str, Any]) -> Iterator[tuple[str, str]
     yield from flat_fields({key: value for key, value in runtime.work().items() if key in OF_RUNTIME}, "")
     yield from flat_fields({name: _env_text(value) for name, value in cell.env.items()}, ENV)
     yield from flat_fields(cell.machine.content(), MACHINE)
-    yield from flat_fields({axis: value for axis, value in cell.values.items() if axis not in APART}, AXES)
+    yield from flat_fields({axis: value for axis, value in cell.values.items() if axis not in _APART}, AXES)
     yield from flat_fields({key: hardware[key] for key in (*COUNTED, OTHERS) if key in hardware}, HARDWARE)
 
 

@@ -9,7 +9,7 @@ from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.yaml.source import Source, read_source
 
 SECTIONS = ("targets", "machines", "runtimes", "secrets", "env", "trials")
-MOST_PATH = 4000  # characters; no file system here takes more
+_MOST_PATH = 4000  # characters; no file system here takes more
 MAX_FILES = 200
 
 
@@ -95,7 +95,7 @@ class _Merge:
 
     def _include(self, source: Source, index: int, path: Path, chain: tuple[Path, ...]) -> None:
         at = ("include", index)
-        if "\0" in str(path) or len(str(path)) > MOST_PATH:
+        if "\0" in str(path) or len(str(path)) > _MOST_PATH:
             self._written.incomplete = True
             self._problem(source, at, "this cannot be the name of a file")
             return

@@ -43,7 +43,7 @@ class Model(BaseModel):
 
 
 # Of the models that every suite needs by themselves and inside of SuiteModel, which takes over what was built for them.
-AT_ONCE = ConfigDict(defer_build=False)
+_AT_ONCE = ConfigDict(defer_build=False)
 
 
 class SecretRef(Model):
@@ -85,7 +85,7 @@ class GpuEntry(Model):
 class Machine(Model):
     """A shape that a target offers, with its capabilities."""
 
-    model_config = AT_ONCE
+    model_config = _AT_ONCE
     target: Text = Field("here", description="The target that offers it.")
     gpu: GpuEntry | None = Field(None, description="None: the machine has no GPU.")
     cpu: float | None = Field(None, strict=True, gt=0, description="Cores; a limit for its jobs where the target can.")
@@ -206,7 +206,7 @@ Notebooks = tuple[
 class Runtime(Model):
     """An environment to test: at most one of `python`, `interpreter` and `image`; none is what the machine has."""
 
-    model_config = AT_ONCE
+    model_config = _AT_ONCE
     python: Argument | None = Field(
         None, description="Version of Python; Seatrial builds the environment.", examples=["3.11"]
     )

@@ -15,9 +15,9 @@ from seatrial.target.protocol import TargetError
 # As in `agent/run/log.py`, whose form this reads.
 LOG_NAME = "log.txt"
 SEGMENT_BYTES = 1 << 20
-BLOCK_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 18
 FOLLOW_S = 0.1
-MOST_DEPTH = 100  # of folders that a job keeps
+_MOST_DEPTH = 100  # of folders that a job keeps
 
 
 class LogReader:
@@ -46,7 +46,7 @@ class LogReader:
         name = f"{LOG_NAME}.{self._number}" if self._number else LOG_NAME
         try:
             with opened_regular(self._folder / name) as descriptor:
-                while block := os.pread(descriptor, BLOCK_BYTES, self._offset):
+                while block := os.pread(descriptor, _BLOCK_BYTES, self._offset):
                     self._offset += len(block)
                     yield block
         except OSError:  # gone, or something else was put in its place
@@ -110,8 +110,8 @@ def _join_log(folder: Path, into: Path) -> bool:
 
 
 def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
-    if depth > MOST_DEPTH:
-        raise TargetError(f"what the job kept is more than {MOST_DEPTH} folders deep")
+    if depth > _MOST_DEPTH:
+        raise TargetError(f"what the job kept is more than {_MOST_DEPTH} folders deep")
     into.mkdir(parents=True, exist_ok=True)
     make_accessible(source)
     with os.scandir(source) as entries:
@@ -152,7 +152,7 @@ def _files_below(folder: str) -> Iterator[str]:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False):
                     yield entry.path
-                elif depth <= MOST_DEPTH:
+                elif depth <= _MOST_DEPTH:
                     waiting.append((entry.path, depth + 1))
 
 

@@ -9,22 +9,22 @@ from collections.abc import Awaitable, Callable
 from seatrial.target.protocol import Endpoint, TargetError
 
 ANSWER_S = 60.0  # for something to answer
-TRY_S = 5.0
+_TRY_S = 5.0
 AGAIN_S = 0.2
 CLOSED_S = 0.5  # a way that leads nowhere closes a connection about at once
 LEAST_TRIPS, MOST_TRIPS, TRIPS_S = 5, 100, 2.0  # round trips, and the time for them
 NO_SERVER = frozenset({502, 503, 504})  # a gateway's way to say that it does not reach what is behind it
 
 # What is wrong; empty: it answers.
-Attempt = Callable[[], Awaitable[str]]
+_Attempt = Callable[[], Awaitable[str]]
 
 
-async def until_answered(attempt: Attempt, what: str, within_s: float = ANSWER_S) -> None:
+async def until_answered(attempt: _Attempt, what: str, within_s: float = ANSWER_S) -> None:
     until_s = time.monotonic() + within_s
     while True:
-        problem = f"no answer in {TRY_S:g} s"
+        problem = f"no answer in {_TRY_S:g} s"
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(TRY_S):
+            async with asyncio.timeout(_TRY_S):
                 problem = await attempt()
         if not problem:
             return

@@ -20,7 +20,7 @@ from seatrial.web.render import Page, error_page
 from seatrial.web.site import Site
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-MOST_PATH = 2_000  # characters
+_MOST_PATH = 2_000  # characters
 WORKERS = 4  # threads that make pages
 
 _SAFE = {
@@ -98,7 +98,7 @@ class Dashboard:
             refused = _response(error_page(405, "The dashboard only shows: nothing here can be changed."))
             refused.headers["Allow"] = "GET, HEAD"
             return refused
-        if len(request.raw_path) > MOST_PATH or "\0" in request.path:
+        if len(request.raw_path) > _MOST_PATH or "\0" in request.path:
             return _response(error_page(404, _REASONS[404]))
         return None
 

@@ -8,7 +8,7 @@ from threading import Lock
 from seatrial.record import RunFolder, RunOverview, RunState, owner_of, run_overview
 from seatrial.web.follow import FollowedRun
 
-MOST_SHOWN = 50
+_MOST_SHOWN = 50
 MOST_OPEN = 100  # runs that are not over, of which the journal is read
 
 
@@ -50,7 +50,7 @@ class Catalogue:
             all_over = [one for one in ordered if one[1].over]
             names = [name for name, _ in all_over]
             start = 0 if not before else names.index(before) + 1 if before in names else len(names)
-            over = all_over[start : start + MOST_SHOWN]
+            over = all_over[start : start + _MOST_SHOWN]
             found = [one for name, known in (*open_, *over) if (one := self._overview(name, known))]
             now = [one for one in found if one.state in (RunState.RUNNING, RunState.UNFINISHED)]
             past = [one for one in found if one.state not in (RunState.RUNNING, RunState.UNFINISHED)]

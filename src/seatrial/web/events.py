@@ -23,7 +23,7 @@ from seatrial.web.site import Site
 
 MOST_STREAMS = 256
 ALIVE_S = 15.0  # between two signs of life
-PATIENCE_S = 60.0  # for a client that does not read
+_PATIENCE_S = 60.0  # for a client that does not read
 SITE_EVERY_S = 1.0
 
 
@@ -60,7 +60,7 @@ class _Stream(ABC):
         events = self._events(_after(request))
         try:
             async for event in events:
-                await asyncio.wait_for(response.write(event), PATIENCE_S)
+                await asyncio.wait_for(response.write(event), _PATIENCE_S)
         except (TimeoutError, ConnectionResetError):
             if request.transport is not None:
                 request.transport.abort()

@@ -13,7 +13,7 @@ from aiohttp import web
 from seatrial.web.confine import NotThere, attempt_number, cell_hash, opened_below, run_folder
 
 CHUNK_BYTES = 1 << 18
-SANDBOX = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
+_SANDBOX = "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".log": "text/plain; charset=utf-8",
@@ -52,7 +52,7 @@ def open_file(runs: Path, run: str, path: str) -> OpenFile:
 async def send(request: web.Request, found: OpenFile, headers: dict[str, str]) -> web.StreamResponse:
     """As many bytes as it has now: it may grow meanwhile."""
     with open(found.descriptor, "rb") as file:
-        headers |= {"Content-Security-Policy": SANDBOX, "Content-Length": str(found.bytes)}
+        headers |= {"Content-Security-Policy": _SANDBOX, "Content-Length": str(found.bytes)}
         known = _TYPES.get(PurePosixPath(found.name).suffix.lower())
         headers["Content-Type"] = known or "application/octet-stream"
         if known is None:

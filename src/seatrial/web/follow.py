@@ -18,7 +18,7 @@ from seatrial.job import Unreadable
 from seatrial.record import DamagedRun, JournalError, PlannedCells, RunFolder, read_journal
 from seatrial.web.live import LiveRun
 
-EVERY_S = 0.3
+_EVERY_S = 0.3
 
 
 class _Read(NamedTuple):
@@ -87,7 +87,7 @@ def read_once(folder: RunFolder) -> FollowedRun:
 class Feed(ABC):
     """Something that clients follow, and its one reader, which refreshes it again and again while there are any."""
 
-    every_s = EVERY_S
+    every_s = _EVERY_S
 
     def __init__(self) -> None:
         self.clients = 0

@@ -13,7 +13,7 @@ from seatrial.job import Verdict
 from seatrial.record import PlannedCell
 from seatrial.report.text import one_line
 
-VERDICTS = frozenset(verdict.value for verdict in Verdict)
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
 _OUT_OF_BOUNDS = frozenset({"slower", "faster"})
 MOST_WHY = 500  # characters
 
@@ -33,7 +33,7 @@ class LiveCell:
 
     @property
     def over(self) -> bool:
-        return self.state in VERDICTS
+        return self.state in _VERDICTS
 
     @property
     def bad(self) -> bool:
@@ -116,7 +116,7 @@ def _changed(cell: LiveCell, entry: Mapping[str, Any], line: int, at_s: float) -
             return _with(cell, line, at_s, state="running")
         case "judged":
             verdict = str(entry.get("verdict"))
-            verdict = verdict if verdict in VERDICTS else "invalid"
+            verdict = verdict if verdict in _VERDICTS else "invalid"
             return _judged(cell, line, at_s, verdict, str(entry.get("why") or ""))
         case "broken":
             return _judged(cell, line, at_s, "invalid", str(entry.get("why") or ""))

@@ -21,7 +21,7 @@ from seatrial.web.render import Page, error_page
 from seatrial.web.site import Site
 
 ENDING = ".html"
-MOST_FILES = 50_000
+_MOST_FILES = 50_000
 MOST_FILE_BYTES = 20 << 20  # of a file that a job left
 _LINK = re.compile(r'href="([^"#?]+)')
 _MODE = 0o644  # for the web server
@@ -39,7 +39,7 @@ def write_public(site: Site, folder: Path) -> Written:
     done, wanted, written = {"index.html"}, ["index.html"], Written()
     while wanted:
         path = wanted.pop()
-        if len(done) > MOST_FILES:
+        if len(done) > _MOST_FILES:
             written.left_out.append(path)
             continue
         for found in _write(site, folder, path, written):

@@ -14,9 +14,9 @@ from seatrial.web.application import Dashboard
 from seatrial.web.render import environment
 from seatrial.web.site import Site
 
-PATIENCE_S = 3.0  # for answers that are under way when it ends
-GARBAGE = 100_000  # new objects between two looks for what only refers to itself: a large page is made of as many
-MOST_LINE_BYTES = 8_190  # of a request, and of each of its headers
+_PATIENCE_S = 3.0  # for answers that are under way when it ends
+_GARBAGE = 100_000  # new objects between two looks for what only refers to itself: a large page is made of as many
+_MOST_LINE_BYTES = 8_190  # of a request, and of each of its headers
 
 
 class CannotListen(Exception):
@@ -33,9 +33,9 @@ async def serve(site: Site, access: Access, port: int, ready: Callable[[str], No
     runner = web.AppRunner(
         Dashboard(site, access).application(),
         access_log=None,
-        shutdown_timeout=PATIENCE_S,
-        max_line_size=MOST_LINE_BYTES,
-        max_field_size=MOST_LINE_BYTES,
+        shutdown_timeout=_PATIENCE_S,
+        max_line_size=_MOST_LINE_BYTES,
+        max_field_size=_MOST_LINE_BYTES,
     )
     await runner.setup()
     await asyncio.to_thread(_prepare, site)
@@ -60,7 +60,7 @@ def _prepare(site: Site) -> None:
         environment().get_template(name)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GARBAGE)
+    gc.set_threshold(_GARBAGE)
 
 
 def _why(error: OSError, host: str, port: int) -> str:

@@ -20,7 +20,7 @@ from .process import own_descendants, read_proc, send, stat
 CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
 GROUPS = "/sys/fs/cgroup"
 OOM_FILES = ("memory.events", "memory/memory.oom_control")
-SHARE = 0.95  # of a pod's memory: more than that, and the kernel may be quicker
+_SHARE = 0.95  # of a pod's memory: more than that, and the kernel may be quicker
 
 
 class Sandbox:
@@ -143,7 +143,7 @@ class PodSandbox(Sandbox):
 def pod_sandbox(memory_bytes: Optional[int], own_file: str, groups: str = GROUPS) -> Sandbox:
     """`own_file`: where the count of kills is kept when it is this agent that does them."""
     if memory_bytes and _all_at_once(groups):
-        return PodSandbox(int(memory_bytes * SHARE), own_file, groups)
+        return PodSandbox(int(memory_bytes * _SHARE), own_file, groups)
     return Sandbox(oom_file=oom_file(groups))
 
 

@@ -10,7 +10,7 @@ from ..logs.figures import to_json
 
 MISSING = object()
 TEXT_CHARACTERS = 500
-LINE_BYTES = 16 << 20
+_LINE_BYTES = 16 << 20
 MOST_WARNINGS = 20
 
 
@@ -68,7 +68,7 @@ def read_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
     counts = dict.fromkeys(keys, 0)
     number, broken = 0, ""
     while True:
-        line = file.readline(LINE_BYTES)
+        line = file.readline(_LINE_BYTES)
         if not line:
             break
         number += 1

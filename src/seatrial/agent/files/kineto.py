@@ -14,7 +14,7 @@ from .xplane import MOST_PLANES, MOST_STEPS, TEXT_CHARACTERS, BrokenProfile
 
 READ_BYTES = 1 << 20
 MOST_ITEM_CHARACTERS = 8 << 20  # of one event, or of one of the trace's other fields
-MOST_NAMES = 10_000  # of threads and devices
+_MOST_NAMES = 10_000  # of threads and devices
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})$")
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -104,12 +104,12 @@ class KinetoTrace:
         if category in self._by_category or len(self._by_category) < MOST_PLANES:
             self._by_category[category] = self._by_category.get(category, 0) + 1
             threads = self._threads.setdefault(category, set())
-            if len(threads) < MOST_NAMES:
+            if len(threads) < _MOST_NAMES:
                 threads.add("%.40s/%.40s" % (event.get("pid"), event.get("tid")))
         if category in DEVICE_WORK:
             self._device_events += 1
             arguments = event.get("args")
-            if isinstance(arguments, dict) and len(self._devices) < MOST_NAMES:
+            if isinstance(arguments, dict) and len(self._devices) < _MOST_NAMES:
                 self._devices.add("%.40s" % (arguments.get("device"),))
         elif category == "user_annotation" and event.get("ph") == "X":
             self._take_step(event)

@@ -7,8 +7,8 @@ import resource
 import signal
 from typing import Iterator, Optional
 
-MEMORY_BYTES = 1 << 30
-SECONDS = 300.0
+_MEMORY_BYTES = 1 << 30
+_SECONDS = 300.0
 
 
 class OverTime(Exception):
@@ -21,13 +21,13 @@ class Limited:
 
     def __init__(self, memory_bytes: Optional[int], seconds: Optional[float]) -> None:
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        wanted = memory_bytes or MEMORY_BYTES
+        wanted = memory_bytes or _MEMORY_BYTES
         allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
         self._over = self._inside = False
         signal.signal(signal.SIGALRM, self._ring)
         # Again and again, for an exception that a library swallows does not end anything.
-        signal.setitimer(signal.ITIMER_REAL, seconds or SECONDS, 0.5)
+        signal.setitimer(signal.ITIMER_REAL, seconds or _SECONDS, 0.5)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:

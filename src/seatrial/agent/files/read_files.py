@@ -23,8 +23,8 @@ from . import json_file, kineto, xplane
 from .limited import Limited, OverTime
 from .search import BadPattern, FoundFile, Search
 
-MOST_FILES = 1_000  # of an entry that are reported one by one
-MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
+_MOST_FILES = 1_000  # of an entry that are reported one by one
+_MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}
 MOST_REPORT_BYTES = 32 << 20
 Report = Callable[[Dict[str, Any]], None]
 
@@ -58,7 +58,7 @@ def read_files(request: Dict[str, Any], limited: Limited, report: Report) -> Non
             report({"entry": name, "count": len(found), "cut": search.cut})
         except (OverTime, BadPattern) as error:
             report({"entry": name, "count": 0, "error": str(error)})
-        for one in found[:MOST_FILES]:
+        for one in found[:_MOST_FILES]:
             _read_reported(name, entry, one, limited, report)
 
 
@@ -92,9 +92,9 @@ def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: 
 
 
 def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
-    if reader not in MOST_BYTES:
-        raise Unreadable("there is no reader %r; there are %s" % (reader, ", ".join(MOST_BYTES)))
-    most_bytes = int(entry.get("most_bytes") or MOST_BYTES[reader])
+    if reader not in _MOST_BYTES:
+        raise Unreadable("there is no reader %r; there are %s" % (reader, ", ".join(_MOST_BYTES)))
+    most_bytes = int(entry.get("most_bytes") or _MOST_BYTES[reader])
     keys = [str(key) for key in entry.get("keys") or ()]
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size

@@ -8,7 +8,7 @@ import stat
 from typing import Iterator, List, NamedTuple
 
 MOST_ENTRIES = 500_000  # files and folders that are looked at
-MOST_DEPTH = 100
+_MOST_DEPTH = 100
 
 
 class FoundFile(NamedTuple):
@@ -98,10 +98,10 @@ class Search:
                     continue
                 name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
                 if stat.S_ISDIR(file_stat.st_mode):
-                    if depth < MOST_DEPTH:
+                    if depth < _MOST_DEPTH:
                         waiting.append((entry.path, name + "/", depth + 1))
                     else:
-                        self.cut = "folders more than %d deep were not looked at" % MOST_DEPTH
+                        self.cut = "folders more than %d deep were not looked at" % _MOST_DEPTH
                 elif stat.S_ISREG(file_stat.st_mode) or stat.S_ISLNK(file_stat.st_mode):
                     yield FoundFile(name, label + name, entry.path, file_stat)
 

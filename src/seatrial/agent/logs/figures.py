@@ -13,14 +13,14 @@ _AFTER = rb"(?:[%s.]*|,.*\))" % re.escape(_AROUND)
 _TOKEN = re.compile(_BEFORE + _NUMBER + _AFTER, re.IGNORECASE)
 # The commas of 1,234,567.8: groups of three digits to the end of the whole part, and not the items of a list.
 _THOUSANDS = re.compile(rb"(?<=\d),(?=\d{3}(?:,\d{3})*(?!\d|,))")
-LONGEST = 400  # characters of what may be a number
+_LONGEST = 400  # characters of what may be a number
 _PLAIN = b"0123456789.+-" + _AROUND
 _OVERFLOW = re.compile(rb"[eE]\+?\d{3}")
 
 
 def number(token: Optional[bytes]) -> Optional[float]:
     """None for what is no number. `nan` and the infinities are numbers."""
-    if token is None or len(token) > LONGEST or b"_" in token:  # which Python alone takes for a part of a number
+    if token is None or len(token) > _LONGEST or b"_" in token:  # which Python alone takes for a part of a number
         return None
     try:
         return float(token.rstrip(b","))

@@ -15,9 +15,9 @@ from .progress import StepProgress
 from .series import ValueSeries
 from .shapes import Shapes
 
-STEP = "step"
-LOSS = "loss"
-STEP_LIKE = ("step_time", LOSS)  # which count the steps where no pattern does
+_STEP = "step"
+_LOSS = "loss"
+STEP_LIKE = ("step_time", _LOSS)  # which count the steps where no pattern does
 MANY = 64  # figures of a name in one block; fewer are read one by one
 MANY_BYTES = 4 << 10  # of a block that may have as many
 Stop = Callable[[str, Dict[str, Any], Optional[float]], None]
@@ -37,7 +37,7 @@ class Values:
         wanted: AbstractSet[int] = frozenset(),
     ) -> None:
         # Steps first: other figures belong to them.
-        self.patterns = {name: patterns[name] for name in sorted(patterns, key=lambda name: name != STEP)}
+        self.patterns = {name: patterns[name] for name in sorted(patterns, key=lambda name: name != _STEP)}
         self.series: Dict[Tuple[str, int], ValueSeries] = {}
         self._finite = finite
         self._progress = progress
@@ -45,7 +45,7 @@ class Values:
         self._stop = stop
         self._mask = mask
         self._wanted = wanted
-        self._counts_steps = next((name for name in (STEP, *STEP_LIKE) if name in patterns), None)
+        self._counts_steps = next((name for name in (_STEP, *STEP_LIKE) if name in patterns), None)
         self._steps_of: Dict[int, Optional[int]] = {}  # by the start of a line of the block that is being read
         self._steps_in: Tuple[List[int], List[Optional[int]]] = ([], [])  # a window: where, and which
         self._shapes = Shapes()
@@ -53,7 +53,7 @@ class Values:
         self._step_before: Optional[int] = None  # the last one of the blocks before
 
     def next_block(self, host: int) -> None:
-        steps = self.series.get((STEP, host))
+        steps = self.series.get((_STEP, host))
         self._step_before = steps.last_step if steps is not None else None
         self._steps_of, self._steps_in = {}, ([], [])
         self._shapes.next_block()
@@ -62,7 +62,7 @@ class Values:
         pattern = self.patterns[name]
         series = self.series.get((name, host))
         if series is None:
-            wanted = self._wanted if name == LOSS else frozenset()
+            wanted = self._wanted if name == _LOSS else frozenset()
             series = self.series[name, host] = ValueSeries(name, host, wanted)
         if isinstance(block, Window):
             for token, offset, end in pattern.in_window(block, self._position(name, block)):
@@ -87,7 +87,7 @@ class Values:
         """Thousands of plain numbers: some of them, spread evenly, and the last one."""
         taken = offset = 0
         wanted = self._of_wanted(pattern, block) if series.wanted else []
-        self._standing = series.name == STEP and whole(number(last[0])) == series.last_step
+        self._standing = series.name == _STEP and whole(number(last[0])) == series.last_step
         while taken + series.until_due() < total - 1:
             skip = series.until_due()
             at = max(offset, len(block.data) * (taken + skip + 1) // total)
@@ -106,7 +106,7 @@ class Values:
 
     def _of_wanted(self, pattern: Pattern, block: Block) -> List[Match]:
         """The figures of steps that are wanted."""
-        steps = self.patterns.get(STEP)
+        steps = self.patterns.get(_STEP)
         if steps is None or self._wanted.isdisjoint([self._step_before, *map(number, steps.tokens(block))]):
             return []
         found: List[Match] = []
@@ -141,7 +141,7 @@ class Values:
         self, series: ValueSeries, token: Optional[bytes], block: LogPart, offset: int, now_s: Optional[float]
     ) -> None:
         value = number(token)
-        if series.name == STEP:
+        if series.name == _STEP:
             step = whole(value)
             if isinstance(block, Window):
                 self._steps_in[0].append(offset)
@@ -164,7 +164,7 @@ class Values:
     def _step_at(self, block: LogPart, offset: int) -> Optional[int]:
         """The step of a figure: of its own line, else the last one before it. In a long line, which may tell many, the
         last one before it comes first."""
-        pattern = self.patterns.get(STEP)
+        pattern = self.patterns.get(_STEP)
         if pattern is None:
             return None
         if isinstance(block, Window):
@@ -211,7 +211,7 @@ class Values:
     def text(self) -> str:
         """For a person who watches: where it is."""
         parts = []
-        for name in (STEP, LOSS, "step_time"):
+        for name in (_STEP, _LOSS, "step_time"):
             series = next((self.series[key] for key in sorted(self.series) if key[0] == name), None)
             if series is not None and series.last is not None:
                 parts.append("%s %s" % (name, to_json(series.last)))

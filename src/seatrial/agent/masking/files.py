@@ -11,7 +11,7 @@ from typing import Iterable, Iterator, List
 
 from .mask import Mask
 
-BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 20
 NOTEBOOK_BYTES = 64 << 20
 
 
@@ -106,7 +106,7 @@ def _mask_notebook(path: str, mask: Mask, mode: int) -> bool:
 
 def _masked(source: int, mask: Mask) -> Iterator[bytes]:
     stream = mask.stream(exact=True)
-    for block in iter(lambda: os.read(source, BLOCK_BYTES), b""):
+    for block in iter(lambda: os.read(source, _BLOCK_BYTES), b""):
         yield stream.feed(block)
     yield stream.flush()
 
@@ -155,7 +155,7 @@ def _blocks(source: int) -> Iterator[bytes]:
         end = os.lseek(source, position, os.SEEK_HOLE)
         os.lseek(source, position, os.SEEK_SET)
         while position < end:
-            block = os.read(source, min(BLOCK_BYTES, end - position))
+            block = os.read(source, min(_BLOCK_BYTES, end - position))
             if not block:
                 return
             position += len(block)

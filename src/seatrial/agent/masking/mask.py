@@ -12,7 +12,7 @@ from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
 from .words import PLACES, WORDS, texts
 
 MASK = "•••"
-MOST_DEPTH = 90  # of data: who reads the records takes no more than 100
+_MOST_DEPTH = 90  # of data: who reads the records takes no more than 100
 TOO_DEEP = "(nested too deep)"
 SHORTEST_START = 4  # of a secret whose end never came
 START_BYTES = 3
@@ -49,7 +49,7 @@ class Mask:
         return self._masked(value, self._words.union(ours) if ours else self._words)
 
     def _masked(self, value: Any, words: FrozenSet[str], depth: int = 0) -> Any:
-        if depth > MOST_DEPTH:
+        if depth > _MOST_DEPTH:
             return TOO_DEEP
         if isinstance(value, str):
             return self.text(value)

@@ -100,7 +100,7 @@ def inject(notebook: Data, parameters: Data) -> None:
         return
     cells = [cell for cell in notebook["cells"] if INJECTED_TAG not in tags(cell)]
     after = next((index for index, cell in enumerate(cells, 1) if PARAMETERS_TAG in tags(cell)), 0)
-    lines = ["# Parameters"] + ["%s = %s" % (name, literal(value)) for name, value in parameters.items()]
+    lines = ["# Parameters"] + ["%s = %s" % (name, _literal(value)) for name, value in parameters.items()]
     cell: Data = {
         "cell_type": "code",
         "metadata": {"tags": [INJECTED_TAG]},
@@ -113,14 +113,14 @@ def inject(notebook: Data, parameters: Data) -> None:
     notebook["cells"] = [*cells[:after], cell, *cells[after:]]
 
 
-def literal(value: Any) -> str:
+def _literal(value: Any) -> str:
     """A value of JSON as Python would write it; also the numbers that have no literal."""
     if isinstance(value, float) and not math.isfinite(value):
         return 'float("%s")' % value
     if isinstance(value, dict):
-        return "{%s}" % ", ".join("%s: %s" % (literal(key), literal(item)) for key, item in value.items())
+        return "{%s}" % ", ".join("%s: %s" % (_literal(key), _literal(item)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
-        return "[%s]" % ", ".join(map(literal, value))
+        return "[%s]" % ", ".join(map(_literal, value))
     return repr(value)
 
 

@@ -18,7 +18,7 @@ from ..masking.mask import Mask
 from . import document, usage
 from .document import Broken
 
-ORDER = ("fresh", "rerun", "restart")
+_ORDER = ("fresh", "rerun", "restart")
 
 
 class NotebookNotes:
@@ -50,9 +50,9 @@ class NotebookSpec:
     def __init__(self, data: Dict[str, Any]) -> None:
         self.path: str = data["path"]
         asked = data.get("passes") or ["fresh"]
-        last = max(ORDER.index(name) for name in asked)
+        last = max(_ORDER.index(name) for name in asked)
         # A pass builds on those before it: what was not asked for but is needed is run, and said to be implied.
-        self.passes = [name for name in ORDER if name in asked or (name == "fresh" and last > 0)]
+        self.passes = [name for name in _ORDER if name in asked or (name == "fresh" and last > 0)]
         self.asked = asked
         self.timeout_s: Optional[float] = data.get("timeout_s")
         self.cell_timeout_s: Optional[float] = data.get("cell_timeout_s")

@@ -24,7 +24,7 @@ from .setup import SETUP, TAKE
 node: Callable[[Any], Any] = from_dict
 logging.getLogger("traitlets").setLevel(logging.CRITICAL)  # what it would say is in the findings
 
-WATCH_S = 0.1  # how often the kernel's life and the clocks are looked at
+_WATCH_S = 0.1  # how often the kernel's life and the clocks are looked at
 SAMPLE_S = 0.2
 GPU_SAMPLE_S = 2.0
 INTERRUPT_S = 5.0  # how long a kernel has to heed an interrupt
@@ -174,7 +174,7 @@ class NotebookPass:
             done, _ = await asyncio.wait({task}, timeout=wait_s)
             if done:
                 return None
-            wait_s = WATCH_S
+            wait_s = _WATCH_S
             if not await self.kernel.alive():
                 await self._drop(task)
                 return await self._dead()

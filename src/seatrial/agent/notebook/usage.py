@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Tuple
 from ..steps.probe import nvidia_smi_scope
 
 TICKS = os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 GPU_QUERY_S = 10.0
 
 
@@ -108,7 +108,7 @@ def _cpu_s(pids: List[int]) -> Dict[int, float]:
 def _resident_bytes(pid: int) -> int:
     try:
         with open("/proc/%d/statm" % pid) as file:
-            return int(file.read().split()[1]) * PAGE
+            return int(file.read().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
 

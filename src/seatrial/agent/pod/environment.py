@@ -18,9 +18,9 @@ from ..run.ending import Unready
 from ..steps.kinds import Ended
 from .versions import SATISFIED, allows, names, requirement
 
-MESSAGE_CHARACTERS = 600
+_MESSAGE_CHARACTERS = 600
 LOG_BYTES = 1 << 20
-ANSWER_S = 300.0  # for a question: an image may be fetched while it is being read
+_ANSWER_S = 300.0  # for a question: an image may be fetched while it is being read
 
 # Runs a program as a step is run, and says how it ended: (what it is for, its arguments, its variables).
 Do = Callable[[str, List[str], Dict[str, str]], Ended]
@@ -81,7 +81,7 @@ class PodEnvironments:
         if path is None:
             raise Unready("refused", "the image has no interpreter %s, or it cannot be executed" % interpreter)
         path = os.path.abspath(path)
-        works, answer = ask([path, "-c", "import sys; print(sys.version)"], self._env)
+        works, answer = _ask([path, "-c", "import sys; print(sys.version)"], self._env)
         if not works:
             raise Unready("refused", "%s of the image does not work as a Python: %s" % (interpreter, _reason(answer)))
         return Python(path, entered(self._env, path))
@@ -105,7 +105,7 @@ class PodEnvironments:
 
     def _has_nbclient(self, python: Python) -> bool:
         seek = "import sys; from importlib.util import find_spec as f; sys.exit(not (f('nbclient') and f('nbformat')))"
-        return ask([python.path, "-c", seek], python.env)[0]
+        return _ask([python.path, "-c", seek], python.env)[0]
 
     # ---- what is made
 
@@ -113,7 +113,7 @@ class PodEnvironments:
         """A layer over the image's Python, in 0.1 s: pip is not copied into it, it is seen through it."""
         folder = os.path.join(self._folder, name)
         argv = [self._own, "-m", "venv", "--without-pip", "--system-site-packages", folder]
-        made, answer = ask(argv, self._env)
+        made, answer = _ask(argv, self._env)
         path = os.path.join(folder, "bin", "python")
         if not made or not os.path.exists(path):
             if "No space left" in answer:
@@ -135,11 +135,11 @@ class PodEnvironments:
         program = (
             "import site, sys; print(*(site.getsitepackages() if sys.prefix != sys.base_prefix else []), sep='\\n')"
         )
-        answered, answer = ask([self._own, "-c", program], self._env)
+        answered, answer = _ask([self._own, "-c", program], self._env)
         return answer.splitlines() if answered else []
 
     def _install(self, python: str, env: Dict[str, str], packages: List[str]) -> None:
-        if not packages or ask([python, "-c", SATISFIED, *packages], env)[0]:
+        if not packages or _ask([python, "-c", SATISFIED, *packages], env)[0]:
             return
         env = dict(env, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", NO_COLOR="1")
         env.setdefault("PIP_PROGRESS_BAR", "off")
@@ -149,14 +149,14 @@ class PodEnvironments:
         argv = [*self._installer(python, env), "--", *packages]
         ended = self._do("install %s" % names(packages), argv, env)
         if ended.code != 0:
-            refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or unreachable(log))
+            refused = _REFUSED.search(ended.output) and not (_NETWORK.search(ended.output) or _unreachable(log))
             text = "%s could not be installed: %s" % (names(packages), _reason(ended.output) or ended.how())
             raise Unready("refused" if refused else "infra", text)
 
     def _installer(self, python: str, env: Dict[str, str]) -> List[str]:
         """pip first: it sees what the image has already, uv would fetch all of it anew."""
         pip = [python, "-m", "pip", "install"]
-        if ask([python, "-c", "import pip"], env)[0]:
+        if _ask([python, "-c", "import pip"], env)[0]:
             return pip
         uv = shutil.which("uv", path=env.get("PATH", os.defpath))
         if uv is not None:
@@ -180,18 +180,18 @@ class PodEnvironments:
             raise
 
 
-def ask(argv: List[str], env: Dict[str, str]) -> Tuple[bool, str]:
+def _ask(argv: List[str], env: Dict[str, str]) -> Tuple[bool, str]:
     """Whether a program that answers quickly ended well, and what it said."""
     try:
         done = subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ANSWER_S
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_ANSWER_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, str(error)
     return done.returncode == 0, done.stdout.decode("utf-8", "replace")
 
 
-def unreachable(path: str) -> bool:
+def _unreachable(path: str) -> bool:
     """Whether pip, in the log that it keeps of itself, says so; to people it says that there is no such package."""
     try:
         with open(path, "rb") as file:
@@ -217,4 +217,4 @@ def _reason(output: str) -> str:
     lines = [line.strip() for line in _URL_PASSWORD.sub("://", output).splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|×|╰)", line)] or lines[-3:]
     text = " ".join(line.strip(" ×╰─▶│├") for line in errors)
-    return text if len(text) <= MESSAGE_CHARACTERS else text[: MESSAGE_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MESSAGE_CHARACTERS else text[: _MESSAGE_CHARACTERS - 1] + "…"

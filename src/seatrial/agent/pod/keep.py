@@ -20,9 +20,9 @@ from typing import List, Optional, Tuple
 from ..run.out_folder import END
 from .layout import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
 
-POLL_S = 0.25
+_POLL_S = 0.25
 STILL_S = 30.0  # without a sign of a trial that has no lock
-START_S = 3600.0  # for a trial that does not start; both containers have the same image, which is there by then
+_START_S = 3600.0  # for a trial that does not start; both containers have the same image, which is there by then
 
 
 def main(arguments: List[str]) -> int:
@@ -41,7 +41,7 @@ def main(arguments: List[str]) -> int:
 
 def keep(folders: PodFolders, keep_s: float) -> None:
     trial = Trial(folders)
-    start_until_s = time.monotonic() + START_S
+    start_until_s = time.monotonic() + _START_S
     ended_s: Optional[float] = None
     while not os.path.lexists(folders.out(COLLECTED)):
         now_s = time.monotonic()
@@ -50,7 +50,7 @@ def keep(folders: PodFolders, keep_s: float) -> None:
         never = ended_s is None and now_s >= start_until_s and not trial.started()
         if never or (ended_s is not None and now_s >= ended_s + keep_s):
             return
-        time.sleep(POLL_S)
+        time.sleep(_POLL_S)
 
 
 def end_pod(folders: PodFolders) -> None:

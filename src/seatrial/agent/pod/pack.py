@@ -16,7 +16,7 @@ from typing import BinaryIO, Iterator, List, Tuple
 from ..masking.files import open_folders
 
 FILES, UNKEPT = "files", "unkept.json"
-NAMES = 20  # of those that are over
+_NAMES = 20  # of those that are over
 
 
 def main(arguments: List[str]) -> int:
@@ -25,11 +25,11 @@ def main(arguments: List[str]) -> int:
     except (IndexError, ValueError):
         sys.stderr.write("usage: python AGENT pack FOLDER FILES BYTES\n")
         return 2
-    pack(folder, sys.stdout.buffer, most_files, most_bytes)
+    _pack(folder, sys.stdout.buffer, most_files, most_bytes)
     return 0
 
 
-def pack(folder: str, into: BinaryIO, most_files: int, most_bytes: int) -> None:
+def _pack(folder: str, into: BinaryIO, most_files: int, most_bytes: int) -> None:
     open_folders(folder)
     files = size = 0
     over: List[Tuple[str, int]] = []
@@ -47,7 +47,7 @@ def pack(folder: str, into: BinaryIO, most_files: int, most_bytes: int) -> None:
                 files, size = files + 1, size + info.size
             _add(archive, info, path)
         if over:
-            names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name, _ in over[:NAMES]]
+            names = [os.fsencode(name).decode("utf-8", "backslashreplace") for name, _ in over[:_NAMES]]
             data = json.dumps({"count": len(over), "bytes": sum(size for _, size in over), "names": names}).encode()
             info = tarfile.TarInfo("./" + UNKEPT)
             info.size = len(data)

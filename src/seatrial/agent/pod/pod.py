@@ -38,7 +38,7 @@ from .layout import ALIVE, CANCEL, LOCK, STARTED, PodFolders
 from .tee_log import TeeLog
 from .unpack import unpack
 
-POLL_S = 0.25  # how often somebody may have asked for the end
+_POLL_S = 0.25  # how often somebody may have asked for the end
 RESTORE_S = 1.0
 HOST_VARIABLES = ("JOB_COMPLETION_INDEX", "RANK")
 BY_SIGNAL = "ended from outside (SIGTERM): its pod is being deleted or evicted, or its node shuts down"
@@ -223,7 +223,7 @@ class Pod:
         prepare: Callable[[Dict[str, Any], Context], Prepared],
     ) -> Ending:
         self._runner = Runner(
-            steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, POLL_S, self._begun_s
+            steps, context, records, self._log, self._sandbox, limits, self._poll, prepare, _POLL_S, self._begun_s
         )
         self._done = self._runner.done
         self._poll()

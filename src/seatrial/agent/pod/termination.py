@@ -11,7 +11,7 @@ from ..run.ending import Ending
 
 VARIABLE, DEFAULT = "SEATRIAL_TERMINATION", "/dev/termination-log"
 MOST_BYTES = 4096  # of a message that Kubernetes keeps
-MESSAGE_CHARACTERS = 1000
+_MESSAGE_CHARACTERS = 1000
 CODES = {"timeout": 124, "stall": 124, "cancelled": 143}
 
 Done = List[Tuple[str, Optional[int]]]
@@ -29,7 +29,7 @@ def message(ending: Ending, steps: Done) -> bytes:
         "seatrial": 1,
         "outcome": ending.outcome,
         "code": ending.code,
-        "message": ending.message[:MESSAGE_CHARACTERS],
+        "message": ending.message[:_MESSAGE_CHARACTERS],
         "left": ending.left,
         "wall_s": round(time.time(), 3),
     }

@@ -13,7 +13,7 @@ from typing import List, Optional, Tuple
 
 from ..run.ending import Unready
 
-BLOCK_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 18
 _PART = re.compile(r"part-\d+")
 
 
@@ -58,7 +58,7 @@ def unpack(folder: str, work: str) -> None:
         with contextlib.closing(parts), gzip.open(parts) as whole:
             with tarfile.open(fileobj=whole, mode="r|") as archive:
                 _unpack(archive, work)
-            while whole.read(BLOCK_BYTES):  # to its end, where its checksum is
+            while whole.read(_BLOCK_BYTES):  # to its end, where its checksum is
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = "the inputs of the job cannot be unpacked: %s (%d parts in %s)" % (error, len(names), folder)
@@ -107,7 +107,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None
         os.unlink(path)  # the same name a second time: the later one is meant
     sink = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(sink, "wb") as file:
-        for block in iter(lambda: source.read(BLOCK_BYTES), b""):
+        for block in iter(lambda: source.read(_BLOCK_BYTES), b""):
             file.write(block)
         os.fchmod(sink, member.mode & 0o777 | 0o400)
     os.utime(path, (member.mtime, member.mtime))

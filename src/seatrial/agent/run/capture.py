@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Optional
 
 from ..masking.mask import Mask
 
-HEAD_BYTES = 16 << 10
-TAIL_BYTES = 48 << 10
-LINE_BYTES = 1 << 20  # of a note
+_HEAD_BYTES = 16 << 10
+_TAIL_BYTES = 48 << 10
+_LINE_BYTES = 1 << 20  # of a note
 
 
 class Output:
@@ -23,12 +23,12 @@ class Output:
 
     def take(self, data: bytes) -> None:
         self._seen_bytes += len(data)
-        room = HEAD_BYTES - len(self._head)
+        room = _HEAD_BYTES - len(self._head)
         if room > 0:
             self._head += data[:room]
             data = data[room:]
         if data:
-            self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
+            self._tail = (self._tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
 
     @property
     def omitted_bytes(self) -> int:
@@ -59,7 +59,7 @@ class Notes:
                 found.append(note)
             elif line.strip():
                 self.broken += 1
-        if len(self._rest) > LINE_BYTES:
+        if len(self._rest) > _LINE_BYTES:
             self._rest, self._too_long = b"", True
         return found
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PIPE_BYTES = 1 << 20
 F_SETPIPE_SZ = 1031
-NOTES_FD = 3  # one digit, which is all that some shells can write to
+_NOTES_FD = 3  # one digit, which is all that some shells can write to
 DEFAULT_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 
 
@@ -63,13 +63,13 @@ def _spawn(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, 
     enters the sandbox. None where that cannot be."""
     entry = sandbox.entry_command()
     argv = prepared.argv or []
-    if entry is None or notes == NOTES_FD or len(argv) != 3 or argv[:2] != SHELL:
+    if entry is None or notes == _NOTES_FD or len(argv) != 3 or argv[:2] != SHELL:
         return None
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, output, 1),
         (os.POSIX_SPAWN_DUP2, output, 2),
-        (os.POSIX_SPAWN_DUP2, notes, NOTES_FD),
+        (os.POSIX_SPAWN_DUP2, notes, _NOTES_FD),
     ]
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -100,7 +100,7 @@ def _fork(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, n
 
 
 def _environment(prepared: Prepared, context: Context) -> Dict[str, str]:
-    return dict(context.env, SEATRIAL_NOTES_FD=str(NOTES_FD), **prepared.env)
+    return dict(context.env, SEATRIAL_NOTES_FD=str(_NOTES_FD), **prepared.env)
 
 
 def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int, notes: int) -> None:
@@ -111,7 +111,7 @@ def _become(prepared: Prepared, context: Context, sandbox: Sandbox, output: int,
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.dup2(notes, NOTES_FD)
+        os.dup2(notes, _NOTES_FD)
         signal.set_wakeup_fd(-1)
         for number in DEFAULT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)

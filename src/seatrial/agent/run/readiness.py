@@ -14,11 +14,11 @@ from typing import Callable, Optional
 
 from ..contain.process import read_proc
 
-FIRST_S = 0.05
-SHARE = 0.02  # of the time since the start: readiness is known that much too late at most
+_FIRST_S = 0.05
+_SHARE = 0.02  # of the time since the start: readiness is known that much too late at most
 SLOWEST_S = 1.0
 ATTEMPT_S = 5.0
-HEAD_BYTES = 8 << 10  # of an answer, to find its status in
+_HEAD_BYTES = 8 << 10  # of an answer, to find its status in
 LISTEN = b"0A"
 LOOPBACK = (b"7F", b"00000000000000000000000001000000")  # how 127.0.0.0/8 and ::1 end, as the kernel prints them
 
@@ -100,11 +100,11 @@ class Readiness:
             if not self._unsent and self._selector is not None:
                 self._selector.modify(server, selectors.EVENT_READ, self._advance)
         else:
-            data = server.recv(HEAD_BYTES)
+            data = server.recv(_HEAD_BYTES)
             self._answer += data
             if b"\n" in self._answer:
                 self._succeeded() if _is_good(self._answer) else self._failed()
-            elif not data or len(self._answer) > HEAD_BYTES:
+            elif not data or len(self._answer) > _HEAD_BYTES:
                 self._failed()
 
     def _succeeded(self) -> None:
@@ -117,7 +117,7 @@ class Readiness:
 
     def _again(self) -> None:
         now_s = time.monotonic()
-        self.due_s = now_s + min(SLOWEST_S, max(FIRST_S, SHARE * (now_s - self._begun_s)))
+        self.due_s = now_s + min(SLOWEST_S, max(_FIRST_S, _SHARE * (now_s - self._begun_s)))
 
     def _close(self) -> None:
         if self._socket is None:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable
 
 from ..masking.mask import Mask
 
-NAME = "records.jsonl"
+_NAME = "records.jsonl"
 _to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 NOTES_BYTES = 32 << 20  # of all notes of a job; what goes beyond is counted
 
@@ -24,7 +24,7 @@ class RecordError(Exception):
 class Records:
     """Raises RecordError once; after that only `last` still tries."""
 
-    def __init__(self, folder: str, mask: Mask, name: str = NAME) -> None:
+    def __init__(self, folder: str, mask: Mask, name: str = _NAME) -> None:
         self._path = os.path.join(folder, name)
         self._mask = mask
         self._torn = False

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from ..logs.reading import Reading
     from .readiness import Readiness
 
-READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 18
 SETTLE_S = 0.1  # for what is about to end anyway, before it counts as left over
-FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
+_FORCE_S = 60.0  # after SIGKILL: who is still there then cannot be ended by anybody
 WATCH_FOLDER_S = 1.0
 STOP_GRACE_S = 1.0  # for a program that said what it never should: what it would still save is worth nothing
 
@@ -293,7 +293,7 @@ class Runner:
 
     def _read(self, fd: int, take: Callable[[bytes], None]) -> int:
         try:
-            data = os.read(fd, READ_BYTES)
+            data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return 0
         except OSError as error:
@@ -386,7 +386,7 @@ class Runner:
         until_s = time.monotonic() + grace_s
         while living(members()) and time.monotonic() < until_s:
             self._turn(0.02)
-        until_s = time.monotonic() + FORCE_S
+        until_s = time.monotonic() + _FORCE_S
         while time.monotonic() < until_s:
             there = members()
             if not there:

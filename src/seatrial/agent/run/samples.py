@@ -14,8 +14,8 @@ from ..contain.process import stat
 from ..contain.sandbox import Sandbox
 from ..steps.probe import nvidia_smi_scope
 
-FIRST_S = 0.1
-EVERY_S = 0.5
+_FIRST_S = 0.1
+_EVERY_S = 0.5
 THIN_AFTER = 600  # samples; then half as often, so that a job of a day does not drown in them
 GPU_QUERY = ["--query-gpu=index,utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
 GPU_ANSWER_BYTES = 1 << 16
@@ -28,7 +28,7 @@ class Meter:
         self._sandbox = sandbox
         self._reaped_s = 0.0
         self._taken = 0
-        self._every_s = EVERY_S
+        self._every_s = _EVERY_S
         self.due_s = 0.0
         self._begin_cpu_s = 0.0
         self._peak_bytes = 0
@@ -41,7 +41,7 @@ class Meter:
         self._begin_cpu_s = self._cpu_s(there)
         self._peak_bytes = 0
         self._sandbox.cgroup.forget_highest()
-        self.due_s = time.monotonic() + FIRST_S
+        self.due_s = time.monotonic() + _FIRST_S
 
     def sample(self) -> Dict[str, Any]:
         """Of the step that runs."""

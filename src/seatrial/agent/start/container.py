@@ -21,10 +21,10 @@ from ..run.ending import Ending
 from ..run.readiness import listens_in
 from ..steps.kinds import Context, Ended, Prepared, Result, read_along
 
-INSIDE = "/seatrial"
+_INSIDE = "/seatrial"
 IDLE = "exec tail -f /dev/null"
-START_S = 300.0
-MESSAGE_CHARACTERS = 1000
+_START_S = 300.0
+_MESSAGE_CHARACTERS = 1000
 
 
 class ContainerError(Exception):
@@ -102,7 +102,7 @@ class Container:
         return [{"name": "%d steps in %s" % (len(self._job.steps), self._name), "kind": "agent", "args": {}}]
 
     def prepare_agent(self, step: Dict[str, Any], context: Context) -> Prepared:
-        arguments = [str(self.python), INSIDE + "/agent.pyz", "run", INSIDE + "/out/job.json"]
+        arguments = [str(self.python), _INSIDE + "/agent.pyz", "run", _INSIDE + "/out/job.json"]
         return Prepared(self._exec(arguments))
 
     def ending(self, outer: Ending) -> Ending:
@@ -119,10 +119,10 @@ class Container:
     def _write_inner_job(self) -> None:
         """The same job, as it looks from inside: there is no other Python, and what it is held to is the engine's
         business."""
-        folders = {"out": INSIDE + "/out", "work": INSIDE + "/work", "files": INSIDE + "/files"}
+        folders = {"out": _INSIDE + "/out", "work": _INSIDE + "/work", "files": _INSIDE + "/files"}
         outside = ("variables", "environment", "cpus", "memory_bytes", "ready", "container")
         inner = {name: value for name, value in self._job.given.items() if name not in outside}
-        inner.update(folders=folders, ending=INSIDE + "/out/ending.json")
+        inner.update(folders=folders, ending=_INSIDE + "/out/ending.json")
         with open(os.path.join(self.out, "job.json"), "w") as file:
             json.dump(inner, file)
         os.chmod(os.path.join(os.path.dirname(self.out), "records.jsonl"), 0o666)  # whoever the image's user is
@@ -144,7 +144,7 @@ class Container:
 
     def _exec(self, arguments: List[str]) -> List[str]:
         """Values of secrets are named only: the engine takes them from its environment, not from its command line."""
-        argv = [self._engine, "exec", "--workdir", INSIDE + "/work"]
+        argv = [self._engine, "exec", "--workdir", _INSIDE + "/work"]
         for name, value in self._spec["values"].items():
             argv += ["--env", "%s=%s" % (name, value)]
         for name in self._spec["secret_values"]:
@@ -159,11 +159,11 @@ class Container:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._spec["env"],
-                timeout=START_S,
+                timeout=_START_S,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ContainerError("%s %s: %s" % (self._engine, arguments[0], error)) from error
         if done.returncode:
-            text = done.stderr.decode("utf-8", "replace").strip()[-MESSAGE_CHARACTERS:]
+            text = done.stderr.decode("utf-8", "replace").strip()[-_MESSAGE_CHARACTERS:]
             raise ContainerError("%s %s: %s" % (self._engine, arguments[0], text))
         return done.stdout.decode("utf-8", "replace")

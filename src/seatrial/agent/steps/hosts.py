@@ -15,11 +15,11 @@ import sys
 import time
 from typing import Dict, List, Optional
 
-LINE_BYTES = 1 << 20  # a longer line comes in pieces,
+_LINE_BYTES = 1 << 20  # a longer line comes in pieces,
 WORD_BYTES = 64 << 10  # and a word of at most so many bytes is in one of them
-AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
+_AFTER_FAILURE_S = 5.0  # from the first failure to SIGTERM,
 AFTER_TERM_S = 5.0  # and from there to SIGKILL
-LOOK_S = 0.05
+_LOOK_S = 0.05
 
 
 class Host:
@@ -51,7 +51,7 @@ class Host:
         if not data and self.rest:
             lines.append(self.rest)
             self.rest = b""
-        elif len(self.rest) > LINE_BYTES:  # cut between two words: a secret or what is looked for must not be
+        elif len(self.rest) > _LINE_BYTES:  # cut between two words: a secret or what is looked for must not be
             at = self.rest.rfind(b" ", len(self.rest) - WORD_BYTES) + 1 or len(self.rest)
             lines.append(self.rest[:at])
             self.rest = self.rest[at:]
@@ -88,7 +88,7 @@ def free_port() -> int:
         return int(trial.getsockname()[1])
 
 
-def follow(hosts: List[Host]) -> int:
+def _follow(hosts: List[Host]) -> int:
     """Until all have ended and said all; the code of the first that failed, else 0."""
     selector = selectors.DefaultSelector()
     for host in hosts:
@@ -96,11 +96,11 @@ def follow(hosts: List[Host]) -> int:
     first, failed_s = 0, 0.0
     sent: Dict[int, bool] = {}
     while any(host.code is None for host in hosts):
-        for key, _ in selector.select(LOOK_S):
+        for key, _ in selector.select(_LOOK_S):
             if not key.data.read():
                 selector.unregister(key.fd)
         if not selector.get_map():
-            time.sleep(LOOK_S)
+            time.sleep(_LOOK_S)
         for host in hosts:
             if host.code is None and host.process.poll() is not None:
                 code = host.process.returncode
@@ -109,7 +109,7 @@ def follow(hosts: List[Host]) -> int:
                 if host.code and not first:
                     first, failed_s = host.code, time.monotonic()
                     host.tell([b"--- host %d ended with code %d" % (host.number, host.code)])
-        for number, after_s in ((signal.SIGTERM, AFTER_FAILURE_S), (signal.SIGKILL, AFTER_FAILURE_S + AFTER_TERM_S)):
+        for number, after_s in ((signal.SIGTERM, _AFTER_FAILURE_S), (signal.SIGKILL, _AFTER_FAILURE_S + AFTER_TERM_S)):
             if first and not sent.get(number) and time.monotonic() >= failed_s + after_s:
                 sent[number] = True
                 for host in hosts:
@@ -133,7 +133,7 @@ def main(arguments: List[str]) -> int:
     port = free_port()
     for number in range(count):
         hosts.append(Host(number, count, command, port))
-    return follow(hosts)
+    return _follow(hosts)
 
 
 if __name__ == "__main__":

@@ -120,9 +120,9 @@ class Prepared:
 
 def prepare(step: Dict[str, Any], context: Context) -> Prepared:
     """The program for `step`. Raises nothing for what a step says: one that makes no sense is a program that fails."""
-    kind = KINDS.get(step.get("kind", ""))
+    kind = _KINDS.get(step.get("kind", ""))
     if kind is None:
-        return _fails("this agent has no step kind %r; it knows %s" % (step.get("kind"), ", ".join(sorted(KINDS))))
+        return _fails("this agent has no step kind %r; it knows %s" % (step.get("kind"), ", ".join(sorted(_KINDS))))
     try:
         return kind(step.get("args") or {}, context)
     except KeyError as missing:
@@ -327,7 +327,7 @@ def source(module: str) -> str:
     return data.decode("utf-8")
 
 
-KINDS: Dict[str, Callable[[Result, Context], Prepared]] = {
+_KINDS: Dict[str, Callable[[Result, Context], Prepared]] = {
     "run": _run,
     "train": _train,
     "files": _files,

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 VERSION_TIMEOUT_S = 5.0
 
 
-def report(note: Dict[str, Any]) -> None:
+def _report(note: Dict[str, Any]) -> None:
     with os.fdopen(os.dup(int(os.environ["SEATRIAL_NOTES_FD"])), "wb") as notes:
         notes.write(json.dumps(note).encode("utf-8") + b"\n")
 
@@ -286,12 +286,12 @@ def _os() -> Dict[str, str]:
     return {"name": name, "kernel": uname.release, "machine": uname.machine}
 
 
-PROBES = {"import": probe_import, "command": probe_version, "facts": probe_facts}
+_PROBES = {"import": probe_import, "command": probe_version, "facts": probe_facts}
 
 
 def main(arguments: List[str]) -> int:
     kind, argument = arguments[0], "".join(arguments[1:])
-    report(dict(PROBES[kind](argument), note=kind))
+    _report(dict(_PROBES[kind](argument), note=kind))
     return 0
 
 

@@ -8,9 +8,9 @@ from seatrial.check.answers.tolerance import TOLERANCES, Tolerance, tolerance_fo
 from seatrial.check.answers.walk import Walk, joined, walk
 from seatrial.job.generation import Generation
 
-MARGIN = 2.0  # over the largest that was seen
+_MARGIN = 2.0  # over the largest that was seen
 RMS_MARGIN = 1.8  # over the root mean square, which a few hundred tokens tell well
-FLOOR = 0.1  # of the tolerance that the precision has without calibration: what is smaller is nobody's fault
+_FLOOR = 0.1  # of the tolerance that the precision has without calibration: what is smaller is nobody's fault
 
 
 class Calibrated(msgspec.Struct, frozen=True):
@@ -40,15 +40,15 @@ def calibrate(pairs: Iterable[tuple[Generation, Generation]], precision: str) ->
     if not seen.positions:
         return result
     least = _least(precision)
-    drift = max(MARGIN * seen.largest, least.drift)
+    drift = max(_MARGIN * seen.largest, least.drift)
     tolerance = Tolerance(
         precision,
         drift=_rounded(drift),
         rms=_rounded(max(RMS_MARGIN * seen.rms, least.rms)),
-        near_tie=_rounded(max(MARGIN * largest_gap, drift)),
+        near_tie=_rounded(max(_MARGIN * largest_gap, drift)),
         near_ties=_rounded(len(gaps) / len(walks)),
     )
-    floored = MARGIN * seen.largest <= least.drift
+    floored = _MARGIN * seen.largest <= least.drift
     return msgspec.structs.replace(result, tolerance=tolerance, floored=floored)
 
 
@@ -65,7 +65,7 @@ def _least(precision: str) -> Tolerance:
         known = tolerance_for(precision)
     except KeyError:
         known = TOLERANCES["f32"]
-    return Tolerance(precision, FLOOR * known.drift, FLOOR * known.rms, FLOOR * known.near_tie)
+    return Tolerance(precision, _FLOOR * known.drift, _FLOOR * known.rms, _FLOOR * known.near_tie)
 
 
 def _rounded(value: float) -> float:

@@ -10,7 +10,7 @@ from seatrial.check.ended import ended_badly
 from seatrial.check.finding import Threshold
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
 
-MOST_NAMED = 10  # files that a finding names
+_MOST_NAMED = 10  # files that a finding names
 CLOCKS_S = 2.0  # that a file's time and the job's may be apart: file systems round, clocks differ
 # torchprime's layout, `profile/0-1/…`: the folder of worker 1 of slice 0.
 _HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
@@ -98,8 +98,8 @@ def host_folders(observed: ObservedStep) -> set[str]:
 def several(step: str, check: str, class_: str, problems: Sequence[str], total: int) -> Finding:
     """One finding for all files that a rule does not hold for."""
     first = problems[0] if len(problems) == 1 else f"{len(problems)} of {total} files: {problems[0]}"
-    rest = len(problems) - MOST_NAMED
-    evidence = "\n".join([*problems[:MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])
+    rest = len(problems) - _MOST_NAMED
+    evidence = "\n".join([*problems[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])
     return Finding(step, check, Verdict.FAILED, class_, first, evidence if len(problems) > 1 else "")
 
 
@@ -112,7 +112,7 @@ def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], tota
     wrong = [
         (host, have) for host, have in counts.items() if not (expected.count.met_by(have) if expected.count else have)
     ]
-    names = "\n".join(str(one.get("path")) for one in files[:MOST_NAMED])
+    names = "\n".join(str(one.get("path")) for one in files[:_MOST_NAMED])
     if wrong:
         host, have = wrong[0]
         place = f" in the folder of host {host}" if host else ""

@@ -13,7 +13,7 @@ from seatrial.check.training.loss_curve import check_curve
 from seatrial.job import Finding, ObservedStep
 
 SHORT = 80  # characters; a longer pattern is of no use to a person
-MOST_POINTS = 200  # of the curve that a finding carries
+_MOST_POINTS = 200  # of the curve that a finding carries
 
 
 class LossExpected(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
 def points(losses: LogValues) -> list[list[float | int | None]]:
     """The curve of the first host that reports one, in few points: a form that a recorded curve may have."""
     known = [one for one in losses.of(losses.hosts[0]) if one.step is not None] if losses.hosts else []
-    every = max(1, math.ceil(len(known) / MOST_POINTS))
+    every = max(1, math.ceil(len(known) / _MOST_POINTS))
     return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
 
 

@@ -14,7 +14,7 @@ from seatrial.check.training.profile import profiles
 from seatrial.check.training.step_time import Aggregate, StepTime, aggregated, from_profile, warmup
 from seatrial.job import Better, Finding, ObservedStep, Verdict
 
-TRAIN = "train"
+_TRAIN = "train"
 
 
 class MetricExpected(msgspec.Struct, frozen=True):
@@ -56,17 +56,17 @@ def check_metric(
         measured = _measure(train, files, expected)
     except NotMeasured as error:
         if not expected.required:
-            return Finding(TRAIN, check, Verdict.SKIPPED, message=f"not measured: {error}"), {}
+            return Finding(_TRAIN, check, Verdict.SKIPPED, message=f"not measured: {error}"), {}
         if cut_short(train) or (not expected.log and cut_short(files)):
-            return Finding(TRAIN, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
-        return Finding(TRAIN, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
+            return Finding(_TRAIN, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
+        return Finding(_TRAIN, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
     measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
-    finding = Finding(TRAIN, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
+    finding = Finding(_TRAIN, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
     low = expected.least is not None and measured.value < expected.least
     if low or (expected.most is not None and measured.value > expected.most):
         limit, edge = (expected.least, "least") if low else (expected.most, "most")
         message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
-        finding = Finding(TRAIN, check, Verdict.FAILED, "metric", message)
+        finding = Finding(_TRAIN, check, Verdict.FAILED, "metric", message)
     return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
 
 

@@ -14,7 +14,7 @@ from seatrial.job.runai import DEFAULT_FOLDER, DEFAULT_PROJECT, NAMESPACE_PREFIX
 if TYPE_CHECKING:
     from seatrial.kubernetes import Kubernetes
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 FOLDER = click.option(
     "-o", "--output-dir", "folder", type=click.Path(path_type=Path, file_okay=False), default=Path(DEFAULT_FOLDER),
@@ -49,14 +49,14 @@ def on_cluster(
     context: str | None,
     namespace: str,
     at_once: int,
-    work: "Callable[[Kubernetes], Awaitable[T]]",
-) -> T:
+    work: "Callable[[Kubernetes], Awaitable[_T]]",
+) -> _T:
     """What `work` gives; a cluster that does not answer or does not allow it ends the command with 3."""
     from dataclasses import replace
 
     from seatrial.kubernetes import Kubernetes, KubernetesError, load_access
 
-    async def run() -> T:
+    async def run() -> _T:
         found = replace(load_access(kubeconfig, context), namespace=namespace)
         async with Kubernetes(found, at_once=at_once) as client:
             return await work(client)

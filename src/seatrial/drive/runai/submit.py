@@ -43,7 +43,7 @@ class Waves(msgspec.Struct, frozen=True):
     delay_s: float
 
 
-def selector(run: str) -> str:
+def _selector(run: str) -> str:
     """Of all workloads that one command submitted."""
     return names.selector(run=names.label_value(run), part=WORKLOAD)
 
@@ -82,9 +82,9 @@ async def submit(
 
 async def clean(client: Kubernetes, resource: Resource, run: str) -> bool:
     """Removes all workloads of a run by their label; whether nothing is left."""
-    await client.delete_all(resource, labels=selector(run), grace_s=0)
+    await client.delete_all(resource, labels=_selector(run), grace_s=0)
     until_s = time.monotonic() + CLEAN_S
-    while await client.has_any(resource, labels=selector(run)):
+    while await client.has_any(resource, labels=_selector(run)):
         if time.monotonic() > until_s:
             return False
         await asyncio.sleep(LOOK_S)

@@ -17,7 +17,7 @@ from seatrial.job.followed import SCHEDULED
 from seatrial.job.measured import AuditFigures
 from seatrial.job.scale import Stamp, Submission
 
-COMPLETE = "ResponseComplete"
+_COMPLETE = "ResponseComplete"
 AUDIT = "audit"
 
 
@@ -100,7 +100,7 @@ def _lines(path: Path, prefix: str) -> Iterator[_Line]:
                     if wanted in line:
                         with contextlib.suppress(Unreadable):  # the last one may not be whole
                             found = decode(line, _Line)
-                            if found.stage == COMPLETE and found.response_status.code // 100 == 2:
+                            if found.stage == _COMPLETE and found.response_status.code // 100 == 2:
                                 yield found
     except OSError as error:
         raise BadAudit(f"{path} cannot be read: {error.strerror}") from None

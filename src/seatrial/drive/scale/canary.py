@@ -14,7 +14,7 @@ from seatrial.job.scale import CANARY, WORKLOAD_LABEL
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError
 from seatrial.target.kubernetes.belongings import Belongings
 
-EVERY_S = 0.2
+_EVERY_S = 0.2
 
 
 class Canary:
@@ -46,7 +46,7 @@ class Canary:
             with contextlib.suppress(KubernetesError):  # one that is not acknowledged is not looked for
                 await self._client.patch(PODS, self._name, change)
                 self._acknowledged[mark] = time.monotonic()
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(_EVERY_S)
 
     def lags(self, stamps: Path) -> list[tuple[float, float]]:
         """When each change was acknowledged, and how long after that it arrived, in seconds; 0 where the watch was

@@ -18,8 +18,8 @@ from seatrial.job.scale import Stamp, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError, RequestAttempt
 from seatrial.kubernetes.resources import ApiRequest
 
-PROBES = 7  # at each turn of a second, spread over what is not known yet
-AGAIN_S = 5.0  # once it is known as well as a round trip allows
+_PROBES = 7  # at each turn of a second, spread over what is not known yet
+_AGAIN_S = 5.0  # once it is known as well as a round trip allows
 SLACK_S = 0.001
 
 
@@ -49,7 +49,7 @@ class ServerClock:
             return [now_s]
         second = math.ceil(now_s + self.high_s + SLACK_S)
         first_s, last_s = second - self.high_s, second - self.low_s
-        return [first_s + (last_s - first_s) * (place + 0.5) / PROBES for place in range(PROBES)]
+        return [first_s + (last_s - first_s) * (place + 0.5) / _PROBES for place in range(_PROBES)]
 
     def figures(self, agreements: Iterable[StampAgreement]) -> ClockFigures | None:
         """As the difference of two wall clocks, for people."""
@@ -76,7 +76,7 @@ async def _measure(client: Kubernetes, clock: ServerClock) -> None:
             await _ask(client, clock)
         width_s = clock.high_s - clock.low_s
         if width_s > narrow_s * 0.8:
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(_AGAIN_S)
         narrow_s = width_s
 
 

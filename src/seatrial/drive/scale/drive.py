@@ -51,8 +51,8 @@ from seatrial.job.scale import (
     doubts_of,
 )
 
-POLL_S = 0.25
-LEAD_S = 0.25  # before the first one is sent
+_POLL_S = 0.25
+_LEAD_S = 0.25  # before the first one is sent
 TELL_S = 5.0
 LAG_WITHIN_S = 60.0  # for the first time that the lag of the watch is known
 BESIDE_AT_ONCE = 64  # requests for what is in no figure
@@ -130,12 +130,12 @@ class _Scale:
                 await self._submitter.closed_loop(measured, work.arrivals.burst, done)
             else:
                 times = offsets(work.arrivals, work.count, seed=work.seed)
-                await self._submitter.open_loop(measured[: len(times)], times, time.monotonic() + LEAD_S)
+                await self._submitter.open_loop(measured[: len(times)], times, time.monotonic() + _LEAD_S)
         if work.churn is not None:
             await self._settle(measured)
             async with self._telling("replacements", self._plan.churned):
                 pairs = self._plan.replacements()
-                await self._submitter.churn(pairs, work.churn.rate, time.monotonic() + LEAD_S)
+                await self._submitter.churn(pairs, work.churn.rate, time.monotonic() + _LEAD_S)
 
     async def _find_limit(self, find: Find) -> None:
         """Each rate with workloads of its own, which are gone before the next one comes."""
@@ -147,7 +147,7 @@ class _Scale:
             self._arrived = Arrived(self._stamps, work.until, self._plan.pods())
             times = offsets(msgspec.structs.replace(work.arrivals, rate=rate), work.count, seed=work.seed)
             async with self._telling(f"workloads at {rate:.4g}/s", planned):
-                await self._submitter.open_loop(planned, times, time.monotonic() + LEAD_S)
+                await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
             whole, stages = self._figures(planned, await self._settle(planned, lags), lags)
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
@@ -186,7 +186,7 @@ class _Scale:
         await self._wait(planned, self._work.until, self._work.settle_s)
         end_s = time.monotonic()
         while len(self._place.lags()) <= first_lag and time.monotonic() < end_s + LAG_WITHIN_S:
-            if await self._stopped_within(POLL_S):
+            if await self._stopped_within(_POLL_S):
                 break
         return end_s
 
@@ -199,7 +199,7 @@ class _Scale:
             if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
                 return there
             self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
-            await self._stopped_within(POLL_S)
+            await self._stopped_within(_POLL_S)
 
     async def _stopped_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):

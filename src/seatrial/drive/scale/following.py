@@ -15,8 +15,8 @@ from seatrial.job.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Follow
 from seatrial.kubernetes import PODS, Kubernetes, Resource, Right, UnknownKind
 from seatrial.target.kubernetes.manifest.marks import pod_metadata
 
-WATCH_S = 60.0  # for the first list
-END_S = 10.0
+_WATCH_S = 60.0  # for the first list
+_END_S = 10.0
 
 
 class Following(msgspec.Struct, frozen=True):
@@ -87,10 +87,10 @@ async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
     assert process.stdout is not None
     try:
         try:
-            async with asyncio.timeout(WATCH_S):
+            async with asyncio.timeout(_WATCH_S):
                 first = (await process.stdout.readline()).decode().strip()
         except TimeoutError:
-            raise DriverError(f"the watch of the workloads saw nothing within {WATCH_S:g} s") from None
+            raise DriverError(f"the watch of the workloads saw nothing within {_WATCH_S:g} s") from None
         if first != SYNCED:
             why = first.removeprefix(FAILED) or f"it ended with {await process.wait()}"
             raise DriverError(f"the workloads cannot be watched: {why}")
@@ -103,7 +103,7 @@ async def watching(work: WatchWork, path: Path) -> AsyncIterator[None]:
         process.stdin.close()
         if process.returncode is None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_S):
+                async with asyncio.timeout(_END_S):
                     await process.wait()
         if process.returncode is None:
             process.kill()

@@ -15,7 +15,7 @@ from seatrial.drive.driver import in_background
 from seatrial.kubernetes import Kubernetes, KubernetesError
 from seatrial.kubernetes.resources import ApiRequest
 
-EVERY_S = 5.0
+_EVERY_S = 5.0
 _LINE = re.compile(rb"(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")
 _LABEL = re.compile(rb'(\w+)="([^"]*)"')
 _SIZES = (b"apiserver_storage_size_bytes", b"apiserver_storage_db_total_size_in_bytes", b"etcd_db_total_size_in_bytes")
@@ -54,14 +54,14 @@ async def measured_health(client: Kubernetes) -> AsyncIterator[Health]:
     finally:
         if not health.problem:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_sample(client, health), EVERY_S)
+                await asyncio.wait_for(_sample(client, health), _EVERY_S)
 
 
 async def _measure(client: Kubernetes, health: Health) -> None:
     again = True
     while again:
         again = await _sample(client, health)
-        await asyncio.sleep(EVERY_S)
+        await asyncio.sleep(_EVERY_S)
 
 
 async def _sample(client: Kubernetes, health: Health) -> bool:

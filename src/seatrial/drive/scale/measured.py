@@ -14,7 +14,7 @@ from seatrial.job import Unreadable, decode
 from seatrial.job.measured import HealthPoint
 from seatrial.job.scale import Submission
 
-MOST_POINTS = 120
+_MOST_POINTS = 120
 LEAST_S = 1.0
 
 
@@ -57,7 +57,7 @@ def health_points(
 ) -> list[HealthPoint]:
     """`lags` are (when, how late); all on one axis, in at most so many stretches."""
     start_s = min((one.intended_s for one in submissions.values()), default=end_s)
-    width_s = max(LEAST_S, (end_s - start_s) / MOST_POINTS)
+    width_s = max(LEAST_S, (end_s - start_s) / _MOST_POINTS)
     count = max(1, int((end_s - start_s) / width_s) + 1)
 
     def place(at_s: float) -> int:

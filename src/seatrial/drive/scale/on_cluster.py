@@ -54,9 +54,9 @@ from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.manifest.marks import pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
 
-POLL_S = 0.25
+_POLL_S = 0.25
 PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
-GONE_S = 600.0  # for the deletion of all workloads
+_GONE_S = 600.0  # for the deletion of all workloads
 AHEAD_S = 0.1  # of arrivals at a rate, for which connections are opened before the first
 
 
@@ -85,7 +85,7 @@ async def cluster_place(driver: Driver, work: ScaleWork, plan: Plan) -> AsyncIte
         raise DriverError(f"the cluster cannot be used: {error}") from error
 
 
-def render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
+def _render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
     """The manifest of one workload, with its name, its number and its phase in their places."""
     name, own = f"{prefix}-{number}".encode(), str(number).encode()
     return manifest.replace(NUMBER.encode(), own).replace(NAME.encode(), name).replace(PHASE.encode(), phase.encode())
@@ -164,7 +164,7 @@ class ClusterPlace:
 
     async def _create(self, one: Planned, **how: Any) -> None:
         resource, name = self._resources[one.of.name], self._name(one)
-        body = render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number, one.phase)
+        body = _render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number, one.phase)
         await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
 
     def _name(self, one: Planned) -> str:
@@ -240,7 +240,7 @@ class ClusterPlace:
     async def clean(self, phase: str = "") -> str:
         """Deleted by their label, together; and waited for."""
         chosen = f"{self._selector},{PHASE_LABEL}={phase}" if phase else self._selector
-        until_s, problem = time.monotonic() + GONE_S, "some are still there"
+        until_s, problem = time.monotonic() + _GONE_S, "some are still there"
         waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine}
         asked: set[tuple[Resource, str]] = set()
         while time.monotonic() < until_s:
@@ -254,7 +254,7 @@ class ClusterPlace:
                         return problem
             if not waiting:
                 return ""
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(_POLL_S)
         return problem
 
     async def _gone(self, resource: Resource, namespace: str, labels: str, asked: set[tuple[Resource, str]]) -> bool:

@@ -32,10 +32,10 @@ WEBHOOKS = (
     Resource(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
 )
 LEVELS = Resource(_FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False)
-SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+_SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 GPU = "nvidia.com/gpu"
 OWN_RATE = 1_500.0  # submissions a second of one process, with all that it does beside
-PROBES = 5
+_PROBES = 5
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -199,7 +199,7 @@ def _matches(rule: Mapping[str, Any], kind: Resource) -> bool:
 
 async def _fairness(client: Kubernetes, at_once: int) -> list[str]:
     """By the flow schemas that every cluster has; a cluster's own may say otherwise."""
-    review = await client.create(SELF_REVIEW, Tree)
+    review = await client.create(_SELF_REVIEW, Tree)
     groups = {*((review.status or {}).get("userInfo") or {}).get("groups", [])}
     if "system:masters" in groups:
         return []
@@ -220,7 +220,7 @@ def fairness_limits(levels: Mapping[str, Mapping[str, Any]], level: str, at_once
 
 async def _client(client: Kubernetes, rate: float | None, at_once: int) -> list[str]:
     took = []
-    for _ in range(PROBES):
+    for _ in range(_PROBES):
         attempts: list[RequestAttempt] = []
         await client.version(attempts=attempts)
         last = attempts[-1]

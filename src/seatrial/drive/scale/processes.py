@@ -25,9 +25,9 @@ from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import DELETED_FILE, STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.kubernetes import RequestAttempt
 
-MARK = "SEATRIAL_SCALE"
+_MARK = "SEATRIAL_SCALE"
 LAG_EVERY_S = 0.05
-GONE_S = 60.0
+_GONE_S = 60.0
 
 
 def begin_anew(driver: Driver) -> None:
@@ -46,8 +46,8 @@ class ProcessPlace:
 
     def __init__(self, driver: Driver, work: ScaleWork, plan: Plan) -> None:
         self._driver, self._plan = driver, plan
-        self._mark = f"{MARK}={work.prefix}".encode()
-        self._environment = {**os.environ, MARK: work.prefix}
+        self._mark = f"{_MARK}={work.prefix}".encode()
+        self._environment = {**os.environ, _MARK: work.prefix}
         self._places = self._free = work.places or len(os.sched_getaffinity(0))
         self._queue: dict[int, _Waiting] = {}
         self._running: dict[int, dict[int, int]] = {}  # pids with the places of each, by workload
@@ -175,7 +175,7 @@ class ProcessPlace:
             os.kill(pid, signal.SIGKILL)
 
     async def clean(self, phase: str = "") -> str:
-        until_s = time.monotonic() + GONE_S
+        until_s = time.monotonic() + _GONE_S
         numbers = {number for number, of in self._phases.items() if phase in ("", of)}
         for number in numbers:
             self._queue.pop(number, None)

@@ -31,10 +31,10 @@ from seatrial.job.scale import Deletion, StageFigures, StageQuantile, Stamp, Sub
 from seatrial.stats.censored import quantiles
 
 EVENT = "Event"
-SHARES = (0.5, 0.9, 0.95, 0.99)
+_SHARES = (0.5, 0.9, 0.95, 0.99)
 STAMP_START = b'{"workload"'
 MOST_PROBLEMS = 5
-POINTS = 200  # of a distribution, for a report
+_POINTS = 200  # of a distribution, for a report
 
 
 class Arrived:
@@ -170,7 +170,7 @@ def stage_figures(
         failed=failed,
         censored=blind,
         quantiles=[
-            StageQuantile(one.share, one.value, one.lower, one.upper) for one in quantiles(durations, ended, SHARES)
+            StageQuantile(one.share, one.value, one.lower, one.upper) for one in quantiles(durations, ended, _SHARES)
         ],
         curve=_curve(durations, ended),
         source="acknowledged" if stage == CREATED else source,
@@ -225,6 +225,6 @@ def share_of(values: Sequence[float], share: float) -> float:
 
 def _curve(durations: list[float], ended: list[bool]) -> list[tuple[float, float]]:
     times = sorted(time for time, done in zip(durations, ended, strict=True) if done)
-    step = max(1, len(times) // POINTS)
+    step = max(1, len(times) // _POINTS)
     chosen = [*range(0, len(times), step), len(times) - 1] if times else []
     return [(round(times[at], 6), (at + 1) / len(durations)) for at in sorted(set(chosen))]

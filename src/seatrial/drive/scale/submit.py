@@ -20,20 +20,20 @@ from seatrial.kubernetes import RequestAttempt
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
 TOGETHER = 32
-LOOK_S = 0.02  # how often a closed loop asks who is done
-MOST = 1_000  # characters of what a server says
+_LOOK_S = 0.02  # how often a closed loop asks who is done
+_MOST = 1_000  # characters of what a server says
 
-T = TypeVar("T", Submission, Deletion)
+_T = TypeVar("_T", Submission, Deletion)
 
 
-class SubmissionRecords(Generic[T]):
+class SubmissionRecords(Generic[_T]):
     """A file with a line for each workload, and what earlier lives of the driver wrote there."""
 
-    def __init__(self, path: Path, kind: type[T]) -> None:
-        self.all: dict[int, T] = {one.number: one for one in read_records(path, kind)}
+    def __init__(self, path: Path, kind: type[_T]) -> None:
+        self.all: dict[int, _T] = {one.number: one for one in read_records(path, kind)}
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
-    def add(self, record: T) -> None:
+    def add(self, record: _T) -> None:
         self.all[record.number] = record
         os.write(self._fd, msgspec.json.encode(record) + b"\n")
 
@@ -41,7 +41,7 @@ class SubmissionRecords(Generic[T]):
         os.close(self._fd)
 
 
-def read_records(path: Path, kind: type[T]) -> Iterator[T]:
+def read_records(path: Path, kind: type[_T]) -> Iterator[_T]:
     try:
         lines = path.read_bytes().split(b"\n")[:-1]  # a last line without its end was not whole when we were killed
     except FileNotFoundError:
@@ -85,7 +85,7 @@ class Submitter:
         async with asyncio.TaskGroup() as group:
             for one in self._missing(planned):
                 while len(going) >= in_flight:
-                    if not await self._until(time.monotonic() + LOOK_S):
+                    if not await self._until(time.monotonic() + _LOOK_S):
                         return
                     answered = {number for number in going if number in self._submitted.all}
                     failed = {number for number in answered if self._submitted.all[number].problem}
@@ -125,7 +125,7 @@ class Submitter:
         try:
             await self._place.create(one, attempts)
         except NotMade as error:
-            problem = str(error)[:MOST] or "it was refused without a word"
+            problem = str(error)[:_MOST] or "it was refused without a word"
         self._submitted.add(
             Submission(
                 number=one.number,
@@ -150,7 +150,7 @@ class Submitter:
             await self._place.delete(one)
             self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))
         except NotMade as error:
-            self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:MOST]))
+            self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
 
     async def _until(self, at_s: float) -> bool:
         """Whether it is time; not when the driver is told to end before."""

@@ -42,7 +42,7 @@ class WatchWork(msgspec.Struct, frozen=True):
     blind_since_s: float | None = None  # an earlier watch of the same workloads ended then
 
 
-async def follow(work: WatchWork) -> None:
+async def _follow(work: WatchWork) -> None:
     access = load_access(Path(work.kubeconfig) if work.kubeconfig else None, work.context)
     stamps = Stamps(Path(work.stamps), work.prefix, work.selector)
     waiting = {(one.resource, namespace) for one in work.watched for namespace in work.namespaces}
@@ -88,7 +88,7 @@ async def watch_until_told(path: Path) -> None:
             loop.call_soon_threadsafe(over.set)
 
     threading.Thread(target=wait_for_end, daemon=True).start()
-    following = asyncio.create_task(follow(work))
+    following = asyncio.create_task(_follow(work))
     ended = asyncio.create_task(over.wait())
     await asyncio.wait({following, ended}, return_when=asyncio.FIRST_COMPLETED)
     ended.cancel()

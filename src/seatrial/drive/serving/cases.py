@@ -15,10 +15,10 @@ from seatrial.drive.serving.embeddings import Embedder
 from seatrial.job.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.job.serving import GONE, ORDER, PIECE, Ask, ServingWork, phases_of
 
-PATIENCE_S = 10.0  # with a server that was ready and takes no connection
+_PATIENCE_S = 10.0  # with a server that was ready and takes no connection
 RECONNECT_S = 0.1
 LATE_IN_A_ROW = 3  # beyond what is asked at a time; then nobody is there
-STOP_S = 2.0  # for what is being answered, when the driver is told to end
+_STOP_S = 2.0  # for what is being answered, when the driver is told to end
 PIECE_BYTES = NOTE_BYTES // 2
 
 
@@ -48,7 +48,7 @@ class Asking:
                 done, _ = await asyncio.wait([stop, *pending], return_when=asyncio.FIRST_COMPLETED)
                 pending -= done
             if pending:
-                await asyncio.wait(pending, timeout=STOP_S)
+                await asyncio.wait(pending, timeout=_STOP_S)
         finally:
             for task in (stop, *workers):
                 task.cancel()
@@ -91,10 +91,10 @@ class Asking:
         """Whether nobody could connect for so long that nobody will."""
         if self._gone:
             return True
-        self._unreachable_since = self._unreachable_since or Clock(PATIENCE_S)
+        self._unreachable_since = self._unreachable_since or Clock(_PATIENCE_S)
         if self._unreachable_since.left_s > 0:
             return False
-        self._give_up(f"the server took no connection for {PATIENCE_S:g} s: {failure.message}")
+        self._give_up(f"the server took no connection for {_PATIENCE_S:g} s: {failure.message}")
         return True
 
     def _watch(self, failure: Failure | None) -> None:

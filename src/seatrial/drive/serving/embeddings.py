@@ -13,9 +13,9 @@ from seatrial.drive.driver import DriverError
 from seatrial.job import Unreadable, decode
 from seatrial.job.serving import Embeddings
 
-TRIES = 3
+_TRIES = 3
 PAUSE_S = 0.5
-LIMIT_S = 60.0
+_LIMIT_S = 60.0
 
 
 class _Vector(msgspec.Struct):
@@ -67,7 +67,7 @@ class Endpoint:
         self._url = f"{place.url.rstrip('/')}/v1/embeddings"
         self._model = place.model
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(LIMIT_S))
+        self._session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(_LIMIT_S))
 
     async def close(self) -> None:
         await self._session.close()
@@ -77,7 +77,7 @@ class Endpoint:
         if self._model:
             body["model"] = self._model
         why = ""
-        for attempt in range(TRIES):
+        for attempt in range(_TRIES):
             await asyncio.sleep(PAUSE_S * attempt)
             try:
                 async with self._session.post(self._url, json=body) as answer:

@@ -13,8 +13,8 @@ from seatrial.drive.driver import DriverError
 from seatrial.job.serving import Tls
 from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
 
-CONNECT_S = 10.0
-IDLE_S = 4.0  # less than the 5 s after which common servers close
+_CONNECT_S = 10.0
+_IDLE_S = 4.0  # less than the 5 s after which common servers close
 
 
 class StampedWire(Wire):
@@ -66,7 +66,7 @@ class ServerAddress:
             raise DriverError(f"{url!r} is not an address of a server: write for example http://127.0.0.1:8000")
         secure = tls is not None or parts.scheme == "https"
         self.host, self.port = parts.hostname, parts.port or (443 if secure else 80)
-        self.tls = tls_context(tls or Tls()) if secure else None
+        self.tls = _tls_context(tls or Tls()) if secure else None
         self.name = (tls.name if tls else "") or parts.hostname
         lines = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": "seatrial", "Accept": "*/*", **headers}
         self._path = parts.path.rstrip("/")
@@ -82,7 +82,7 @@ def request(head: bytes, body: bytes = b"") -> bytes:
     return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext:
+def _tls_context(tls: Tls) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)
         if tls.cert:
@@ -108,7 +108,7 @@ class Connections:
 
     def idle(self) -> StampedWire | None:
         """The connection that was used last, if one is free."""
-        oldest = time.monotonic() - IDLE_S
+        oldest = time.monotonic() - _IDLE_S
         while self._free:
             wire = self._free.pop()
             if not wire.closed and wire.idle_since > oldest:
@@ -148,7 +148,7 @@ class Connections:
     async def _connect(self) -> StampedWire:
         place = self.place
         try:
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(_CONNECT_S):
                 _, wire = await asyncio.get_running_loop().create_connection(
                     StampedWire,
                     place.host,
@@ -157,7 +157,7 @@ class Connections:
                     server_hostname=place.name if place.tls else None,
                 )
         except TimeoutError as error:
-            raise BrokenConnection(False, OSError(f"no connection within {CONNECT_S:g} s")) from error
+            raise BrokenConnection(False, OSError(f"no connection within {_CONNECT_S:g} s")) from error
         except (OSError, ssl.SSLError) as error:
             raise BrokenConnection(False, error) from error
         return wire

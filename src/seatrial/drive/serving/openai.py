@@ -87,10 +87,10 @@ class OpenAiClient:
             raise
         else:
             self.connections.put_back(wire)
-        return read_answer(wire, asked, stream, error)
+        return _read_answer(wire, asked, stream, error)
 
 
-def read_answer(wire: StampedWire, asked: Request, stream: bool, error: Exception | None) -> Answer:
+def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Exception | None) -> Answer:
     """From what a connection has of it, all or as far as it came."""
     times = Times(wire.sent_s, wire.first_byte_s, wire.now_s if error is None else time.monotonic())
     broken = _broken(wire, error) if error is not None else None

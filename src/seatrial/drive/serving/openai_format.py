@@ -27,7 +27,7 @@ from seatrial.job.generation import (
 )
 
 COMPLETIONS, CHAT, TOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize"
-SHOWN = 120  # characters of what is not understood
+_SHOWN = 120  # characters of what is not understood
 _STOPS = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP, "tool_calls": StopReason.STOP}
 
 
@@ -319,4 +319,4 @@ def refusal_of(status: int, data: bytes, retry_after_s: float | None) -> Failure
 
 
 def _shown(data: bytes) -> str:
-    return f"it begins with {data[:SHOWN].decode('utf-8', 'replace')!r}"
+    return f"it begins with {data[:_SHOWN].decode('utf-8', 'replace')!r}"

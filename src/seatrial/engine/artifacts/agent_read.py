@@ -13,7 +13,7 @@ from seatrial.job import Exit, Outcome
 from seatrial.target.agent_file import agent_file
 
 READ_S = 1800.0
-MEMORY_BYTES = 4 << 30
+_MEMORY_BYTES = 4 << 30
 
 
 def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
@@ -28,7 +28,7 @@ def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
             start_new_session=True,
         )
         try:
-            asked = {**spec, "memory_bytes": MEMORY_BYTES, "seconds": READ_S}
+            asked = {**spec, "memory_bytes": _MEMORY_BYTES, "seconds": READ_S}
             out, err = process.communicate(json.dumps(asked).encode(), timeout=READ_S + 30)
         except subprocess.TimeoutExpired:
             out, err = _end(process)

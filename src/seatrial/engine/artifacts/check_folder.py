@@ -32,8 +32,8 @@ from seatrial.job import (
 )
 from seatrial.suite import Cell
 
-TAIL_BYTES = 16 << 10
-HEAD_BYTES = 1 << 20
+_TAIL_BYTES = 16 << 10
+_HEAD_BYTES = 1 << 20
 _DIGITS = re.compile(r"(\d+)")
 _HOST = re.compile(rb"^\[\d+\] ", re.MULTILINE)
 
@@ -114,8 +114,8 @@ def _tail(logs: tuple[Path, ...]) -> str:
         return ""
     try:
         with logs[0].open("rb") as file:
-            file.seek(max(0, logs[0].stat().st_size - TAIL_BYTES))
-            return file.read(TAIL_BYTES).decode("utf-8", "replace")
+            file.seek(max(0, logs[0].stat().st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode("utf-8", "replace")
     except OSError:  # the agent has reported it
         return ""
 
@@ -132,7 +132,7 @@ def _says_hosts(log: Path) -> bool:
     """Whether lines of a log begin with the host that they are of, `[1] `, as those of a job of several hosts do."""
     try:
         with gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
-            return _HOST.search(file.read(HEAD_BYTES)) is not None
+            return _HOST.search(file.read(_HEAD_BYTES)) is not None
     except (OSError, EOFError, zlib.error):  # the agent reports it
         return False
 

@@ -10,8 +10,8 @@ from typing import Any
 from seatrial.record.remote import RemoteError, file_system
 
 LOGS = ("*.log", "*.log.gz", "log*.txt")
-MOST_FILES = 200_000  # that are looked at
-MOST_BYTES = 8 << 30  # that are fetched
+_MOST_FILES = 200_000  # that are looked at
+_MOST_BYTES = 8 << 30  # that are fetched
 
 
 class CannotCheck(Exception):
@@ -34,8 +34,8 @@ def fetch_folder(address: str, matches: Iterable[str], into: Path, logs: bool = 
             raise FileNotFoundError(root)
         names = [name for name in infos if (logs and _is_log(name)) or any(each.fullmatch(name) for each in wanted)]
         total = sum(int(infos[name].get("size") or 0) for name in names)
-        if total > MOST_BYTES:
-            raise CannotCheck(f"{len(names)} files of {address} have {total:,} bytes, more than {MOST_BYTES:,}")
+        if total > _MOST_BYTES:
+            raise CannotCheck(f"{len(names)} files of {address} have {total:,} bytes, more than {_MOST_BYTES:,}")
         for name in names:
             target = into / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +79,8 @@ def _listed(system: Any, root: str) -> dict[str, dict[str, Any]]:
             relative = path.removeprefix(start).lstrip("/")
             if ".." not in PurePosixPath(relative).parts:
                 infos[relative] = info
-        if len(infos) > MOST_FILES:
-            raise CannotCheck(f"there are more than {MOST_FILES:,} files below {root}; name a folder further down")
+        if len(infos) > _MOST_FILES:
+            raise CannotCheck(f"there are more than {_MOST_FILES:,} files below {root}; name a folder further down")
     return infos
 
 

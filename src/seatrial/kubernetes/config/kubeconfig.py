@@ -75,21 +75,21 @@ class UserSettings(msgspec.Struct, rename="kebab"):
     auth_provider: AuthProvider | None = None
 
 
-SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+_SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "clusters": ClusterSettings,
     "contexts": ContextSettings,
     "users": UserSettings,
 }
-T = TypeVar("T", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True)
-class Entry(Generic[T]):
+class Entry(Generic[_T]):
     """One cluster, context or user, with the file and the place that it was read from."""
 
     file: Path
     field: str
-    values: T
+    values: _T
 
     def error(self, name: str, problem: str) -> KubeconfigError:
         return KubeconfigError(str(self.file), f"{self.field}.{name}", problem)
@@ -200,14 +200,14 @@ def in_cluster(env: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER) ->
 
 def _read_files(files: list[Path]) -> Kubeconfig:
     current = ""
-    merged: dict[str, dict[str, Entry[Any]]] = {section: {} for section in SECTIONS}
+    merged: dict[str, dict[str, Entry[Any]]] = {section: {} for section in _SECTIONS}
     for file in files:
         document = _document(file)
         named = document.get("current-context")
         if named is not None and not isinstance(named, str):
             raise KubeconfigError(str(file), "current-context", f"expected `str`, got {named!r}")
         current = current or named or ""
-        for section, form in SECTIONS.items():
+        for section, form in _SECTIONS.items():
             for name, entry in _entries(file, document, section, form).items():
                 merged[section].setdefault(name, entry)
     return Kubeconfig(tuple(files), current, **merged)
@@ -233,12 +233,12 @@ def _document(file: Path) -> Mapping[str, Any]:
     return document
 
 
-def _entries(file: Path, document: Mapping[str, Any], section: str, form: type[T]) -> dict[str, Entry[T]]:
+def _entries(file: Path, document: Mapping[str, Any], section: str, form: type[_T]) -> dict[str, Entry[_T]]:
     inner = section.removesuffix("s")
     listed = document.get(section) or []
     if not isinstance(listed, list):
         raise KubeconfigError(str(file), section, "must be a list")
-    found: dict[str, Entry[T]] = {}
+    found: dict[str, Entry[_T]] = {}
     for index, item in enumerate(listed):
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise KubeconfigError(str(file), f"{section}[{index}]", "must be a mapping with a name")
@@ -258,7 +258,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _referenced(entries: Mapping[str, Entry[T]], context: Entry[ContextSettings], name: str) -> Entry[T]:
+def _referenced(entries: Mapping[str, Entry[_T]], context: Entry[ContextSettings], name: str) -> Entry[_T]:
     wanted = getattr(context.values, name)
     if wanted not in entries:
         existing = ", ".join(sorted(entries)) or "none"

@@ -41,7 +41,7 @@ from seatrial.kubernetes.resources import ApiRequest
 JSON = "application/json"
 USER_AGENT = "seatrial"
 REQUEST_S = 60.0  # the server is told to give up by then, and a little later we do
-CONNECT_S = 15.0
+_CONNECT_S = 15.0
 AT_ONCE = 64  # requests, unless more are asked for; watches, logs and streams are not counted
 STREAM_BUFFER_BYTES = 1 << 18
 HEARTBEAT_S = 30.0
@@ -130,7 +130,7 @@ class Connection:
                 head = self._head(method, target, accept, content_type, body is not None)
                 sent = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
                 again = repeatable and retry
-                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, CONNECT_S, tried, again)
+                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, _CONNECT_S, tried, again)
             except (BrokenConnection, NotHttp, TimeoutError) as error:
                 broken = self._failure(error)
                 tried.problem = broken.text
@@ -154,7 +154,7 @@ class Connection:
     ) -> aiohttp.ClientResponse:
         """An answer that goes on, one try. The caller reads and closes it, and notices when nothing comes of it."""
         renewed = False
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         while True:
             (_, session), generation = await self._open(), self.credentials.generation
             headers = self._headers({"Accept": accept, "Accept-Encoding": "identity"})

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-HEAD_BYTES = 1 << 18
+_HEAD_BYTES = 1 << 18
 BODY_BYTES = 128 << 20  # many times what an API server puts into one page of a list
 CLOSE_S = 1.0  # at the very end, for those that are not open yet; after that they are cut off nevertheless
-IDLE_S = 45.0  # less than the 90 s after which an API server closes
+_IDLE_S = 45.0  # less than the 90 s after which an API server closes
 SILENT_S = 5.0  # a kept connection that gives nothing for so long may be dead: the same is asked over a new one
 
 
@@ -133,7 +133,7 @@ class Wire(asyncio.Protocol):
         head, end, rest = (self._head + data if self._head else data).partition(b"\r\n\r\n")
         if not end:
             self._head = head
-            if len(head) > HEAD_BYTES or not b"HTTP/1.".startswith(head[:7]):
+            if len(head) > _HEAD_BYTES or not b"HTTP/1.".startswith(head[:7]):
                 raise ValueError(_shown(head))
             return b""
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -194,7 +194,7 @@ class Wire(asyncio.Protocol):
                     break
             line, end, rest = data.partition(b"\r\n")
             if not end:
-                if len(line) > HEAD_BYTES:
+                if len(line) > _HEAD_BYTES:
                     raise ValueError(_shown(line))
                 break
             length = int(line.partition(b";")[0], 16)
@@ -217,7 +217,7 @@ class Openings:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def open(self, opening: Coroutine[Any, Any, T], let_go: Callable[[T], None]) -> T:
+    async def open(self, opening: Coroutine[Any, Any, _T], let_go: Callable[[_T], None]) -> _T:
         """What `opening` gives; `let_go` closes it when it is not wanted any more."""
         task = asyncio.create_task(opening)
         self._tasks.add(task)
@@ -237,7 +237,7 @@ class Openings:
         await settled()
 
 
-def _abandon(done: "asyncio.Task[T]", let_go: Callable[[T], None]) -> None:
+def _abandon(done: "asyncio.Task[_T]", let_go: Callable[[_T], None]) -> None:
     if not done.cancelled() and done.exception() is None:
         let_go(done.result())
 
@@ -335,7 +335,7 @@ class Pool:
 
     def _idle_wire(self, tls: ssl.SSLContext | None) -> Wire | None:
         """The connection that was used last; those that idle, or were made with older credentials, are closed."""
-        oldest = time.monotonic() - IDLE_S
+        oldest = time.monotonic() - _IDLE_S
         while self._free:
             wire, made_with = self._free.pop()
             if not wire.closed and made_with is tls and wire.idle_since > oldest:

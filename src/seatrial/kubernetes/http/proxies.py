@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from seatrial.kubernetes.config.access import Access
 from seatrial.kubernetes.http.local_port import LocalPort
 
-BLOCK_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 16
 REACH_S = 10.0
 SOCKS_PORT = 1080
 PORTS = {"http": 80, "https": 443}
@@ -154,7 +154,7 @@ class Relay(LocalPort):
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Everything from one end to the other, then the end itself."""
-    while block := await reader.read(BLOCK_BYTES):
+    while block := await reader.read(_BLOCK_BYTES):
         writer.write(block)
         await writer.drain()
     if writer.can_write_eof():

@@ -14,7 +14,7 @@ from seatrial.kubernetes.pod.commands import PodContainer
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = 0, 1
-BLOCK_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 16
 # The protocol cannot say that one side has no more to send: after its own end, a client may still wait for the answer.
 AFTER_END_S = 10.0
 
@@ -50,7 +50,7 @@ class Forward(LocalPort):
 
     async def _outward(self, reader: asyncio.StreamReader, socket: Any) -> None:
         with contextlib.suppress(OSError, aiohttp.ClientError):
-            while block := await reader.read(BLOCK_BYTES):
+            while block := await reader.read(_BLOCK_BYTES):
                 await socket.send_bytes(bytes([DATA]) + block)
             await asyncio.sleep(AFTER_END_S)
             await socket.close()

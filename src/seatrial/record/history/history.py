@@ -28,7 +28,7 @@ from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
 
 Answer = TypeVar("Answer")
 
-LAST = 20  # attempts of a cell that its expected duration is taken from
+_LAST = 20  # attempts of a cell that its expected duration is taken from
 
 
 class Database(Protocol):
@@ -90,7 +90,7 @@ class History:
         """
         wanted = None if hashes is None else list(hashes)
         none: dict[str, list[float]] = {}
-        found = self._database.read(lambda session: reading.durations(session, wanted, LAST), none)
+        found = self._database.read(lambda session: reading.durations(session, wanted, _LAST), none)
         if not found:
             return {}
         from statistics import median

@@ -3,10 +3,10 @@
 import hashlib
 
 MOST_KEY_BYTES = 600  # an index of PostgreSQL takes rows of up to 2,700
-MOST_TEXT = 100_000
+_MOST_TEXT = 100_000
 
 
-def text(value: str, most: int = MOST_TEXT) -> str:
+def text(value: str, most: int = _MOST_TEXT) -> str:
     """What every database can keep: no NUL, no half of a surrogate pair, not without end."""
     if not value.isascii():
         value = value.encode("utf-8", "replace").decode()

@@ -11,9 +11,9 @@ from seatrial.record.history.keeping import cell_number, key
 from seatrial.record.history.schema import Session, benchmark_of
 from seatrial.record.history.writing import started_at_s
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-LAST = 20  # results of each cell
+_LAST = 20  # results of each cell
 _TOGETHER = 500  # cells or causes that are asked for at once
 
 _RESULT = "run, at_s, verdict, flaky, cause"
@@ -89,12 +89,12 @@ def _rows(session: Session, until_s: dict[int, float], run: str) -> Iterator[tup
     """The last results of each cell, newest first."""
     if not session.far:
         for number, before_s in until_s.items():
-            yield number, session.execute(_OF_CELL, (number, before_s, run, LAST))
+            yield number, session.execute(_OF_CELL, (number, before_s, run, _LAST))
         return
     found: dict[int, list[Any]] = {}
     for some in _batches(until_s):
         latest_s = max(until_s[number] for number in some)
-        for number, *row in session.execute(_OF_SOME_CELLS % _places(some), (*some, latest_s, run, LAST)):
+        for number, *row in session.execute(_OF_SOME_CELLS % _places(some), (*some, latest_s, run, _LAST)):
             if row[1] < until_s[number]:
                 found.setdefault(number, []).append(row)
     yield from found.items()
@@ -151,7 +151,7 @@ def _causes(
     return {cause: (moments[0], moments[-1]) for cause, moments in found.items()}
 
 
-def _batches(values: Iterable[T]) -> Iterator[list[T]]:
+def _batches(values: Iterable[_T]) -> Iterator[list[_T]]:
     left = iter(values)
     while some := list(islice(left, _TOGETHER)):
         yield some

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-PATIENCE_S = 60.0  # how long a writer waits for the others
+_PATIENCE_S = 60.0  # how long a writer waits for the others
 _CONNECT_S = 10
 _LOCK = 0x5EA7_71A1  # of all writers: one at a time, as in SQLite
 _AGAIN = frozenset({"40001", "40P01", "23505", "55P03"})  # lost against another writer; nothing was done
@@ -127,7 +127,7 @@ class PostgresDatabase:
     def _patiently(self, use: "Callable[[psycopg.Connection[tuple[Any, ...]]], Answer]") -> Answer:
         """Connect, use, disconnect; again when another writer was in the way."""
         psycopg = self._driver()
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + _PATIENCE_S
         pause_s = 0.01
         while True:
             with self._errors():
@@ -152,12 +152,12 @@ class PostgresDatabase:
         if self._parameters is None:
             self._parameters = {
                 "connect_timeout": _CONNECT_S,
-                "tcp_user_timeout": int(PATIENCE_S * 1000),  # a server that vanished is an error, not a wait
+                "tcp_user_timeout": int(_PATIENCE_S * 1000),  # a server that vanished is an error, not a wait
                 "application_name": "seatrial",
                 **self._parsed(),
             }
             options = self._parameters.get("options", "")
-            self._parameters["options"] = f"{options} -c lock_timeout={int(PATIENCE_S * 1000)}".strip()
+            self._parameters["options"] = f"{options} -c lock_timeout={int(_PATIENCE_S * 1000)}".strip()
         return self._parameters
 
     def _parsed(self) -> dict[str, Any]:

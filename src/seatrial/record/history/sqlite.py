@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-PATIENCE_S = 60.0  # how long a writer waits for the others
+_PATIENCE_S = 60.0  # how long a writer waits for the others
 
 
 class SqliteSession:
@@ -54,7 +54,7 @@ class SqliteDatabase:
         """Open, use, close; again while others hold it. SQLite's own waiting does not cover every lock, so we wait."""
         import sqlite3
 
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + _PATIENCE_S
         pause_s = 0.01
         while True:
             connection = self._connect(begin == "BEGIN")

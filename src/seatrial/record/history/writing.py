@@ -8,7 +8,7 @@ from seatrial.record.history.data import Mark
 from seatrial.record.history.keeping import cell_number, key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
 
-Row = tuple[Any, ...]
+_Row = tuple[Any, ...]
 
 
 def add(session: Session, results: RunResults) -> None:
@@ -30,10 +30,10 @@ def add(session: Session, results: RunResults) -> None:
         ),
     )
     # By their keys: of two rows with the same key the later one counts.
-    cells: dict[str, Row] = {}
-    attempts: dict[Row, Row] = {}
-    series: dict[int, Row] = {}
-    points: dict[Row, Row] = {}
+    cells: dict[str, _Row] = {}
+    attempts: dict[_Row, _Row] = {}
+    series: dict[int, _Row] = {}
+    points: dict[_Row, _Row] = {}
     causes = {hash_: cause.id for cause in results.causes for hash_ in cause.cells}
     for cell in results.cells:
         hash_ = key(cell.hash)
@@ -68,7 +68,7 @@ def mark(session: Session, new: Mark) -> None:
     )
 
 
-def _cell(run: str, results: RunResults, cell: CellResult, cause: str) -> Row:
+def _cell(run: str, results: RunResults, cell: CellResult, cause: str) -> _Row:
     return (
         run,
         key(cell.hash),
@@ -89,8 +89,8 @@ def _cell(run: str, results: RunResults, cell: CellResult, cause: str) -> Row:
     )
 
 
-def _settings(results: RunResults) -> list[Row]:
-    found: dict[str, Row] = {}
+def _settings(results: RunResults) -> list[_Row]:
+    found: dict[str, _Row] = {}
     for cell in results.cells:
         if cell.conditions and cell.fingerprint:
             found.setdefault(key(cell.fingerprint), (key(cell.fingerprint), _json(cell.conditions)))
@@ -109,7 +109,7 @@ def _first_message(cell: CellResult) -> str:
     return next((finding.message for finding in cell.findings if finding.verdict is cell.verdict), "")
 
 
-def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) -> Row:
+def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) -> _Row:
     return (
         run,
         hash_,
@@ -124,7 +124,9 @@ def _attempt(run: str, hash_: str, results: RunResults, attempt: AttemptResult) 
     )
 
 
-def _figures(run: str, results: RunResults, cell: CellResult, series: dict[int, Row], points: dict[Row, Row]) -> None:
+def _figures(
+    run: str, results: RunResults, cell: CellResult, series: dict[int, _Row], points: dict[_Row, _Row]
+) -> None:
     benchmark, fingerprint = key(cell.benchmark or benchmark_of(cell.id)), key(cell.fingerprint)
     hash_, own_id = key(cell.hash), "" if key(cell.id) == benchmark else key(cell.id)
     others = [(one, one.metrics) for one in cell.attempts if one.metrics]

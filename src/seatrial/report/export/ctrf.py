@@ -12,7 +12,7 @@ from seatrial.report.summary import bad_findings, cause_place, why_of
 from seatrial.report.text import axes_text, clock_text, one_line, shorten, strip_controls
 
 SPECIFICATION = "0.0.0"
-MOST_TEXT = 16_000
+_MOST_TEXT = 16_000
 _STATUS = {Verdict.PASSED: "passed", Verdict.SKIPPED: "skipped", Verdict.XFAIL: "other"}  # all else is failed
 _STATES = ("passed", "failed", "skipped", "pending", "other")
 
@@ -78,7 +78,7 @@ def _test(results: RunResults, cell: CellResult, cause: str) -> dict[str, Any]:
         findings = bad_findings(cell.findings)
         evidence = "\n\n".join(finding.evidence for finding in findings if finding.evidence)
         test["message"] = _text((last.headline if last else "") or why_of(cell))
-        test["trace"] = shorten(strip_controls(evidence), MOST_TEXT)
+        test["trace"] = shorten(strip_controls(evidence), _MOST_TEXT)
     return test
 
 
@@ -113,7 +113,7 @@ def _hole(results: RunResults, hole: Hole) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    return one_line(shorten(text, MOST_TEXT))
+    return one_line(shorten(text, _MOST_TEXT))
 
 
 def _ms(seconds: float) -> int:

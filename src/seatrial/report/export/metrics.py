@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from seatrial.job import CellResult, RunResults, Stage, Verdict, figures
 from seatrial.report.text import one_line
 
-MOST_LABEL = 200  # characters of a value
+_MOST_LABEL = 200  # characters of a value
 
 _FAMILIES = {
     "seatrial_run_started_timestamp_seconds": "When the run started.",
@@ -26,7 +26,7 @@ _FAMILIES = {
     "seatrial_cell_bad_since_timestamp_seconds": "When it began to fail without a break.",
     "seatrial_figure": "A figure of the cell, in its own unit.",
 }
-Sample = tuple[str, dict[str, str], float]  # family, labels, value
+_Sample = tuple[str, dict[str, str], float]  # family, labels, value
 
 
 def render_openmetrics(results: RunResults) -> str:
@@ -43,7 +43,7 @@ def render_openmetrics(results: RunResults) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _samples(results: RunResults) -> Iterator[Sample]:
+def _samples(results: RunResults) -> Iterator[_Sample]:
     suite = {"suite": results.suite}
     of_run = {**suite, "run": results.run, "commit": results.commit}
     yield "seatrial_run_started_timestamp_seconds", of_run, results.started_s
@@ -62,7 +62,7 @@ def _samples(results: RunResults) -> Iterator[Sample]:
         yield from _cell(cell, {**suite, "trial": cell.trial, "cell": cell.id, "hash": cell.hash})
 
 
-def _cell(cell: CellResult, labels: dict[str, str]) -> Iterator[Sample]:
+def _cell(cell: CellResult, labels: dict[str, str]) -> Iterator[_Sample]:
     yield "seatrial_cell_good", labels, float(cell.done)
     yield "seatrial_cell_verdict", {**labels, "verdict": cell.verdict.value}, 1.0
     yield "seatrial_cell_flaky", labels, float(cell.flaky)
@@ -80,5 +80,5 @@ def _cell(cell: CellResult, labels: dict[str, str]) -> Iterator[Sample]:
 
 
 def _escaped(value: str) -> str:
-    line = one_line(value)[:MOST_LABEL]
+    line = one_line(value)[:_MOST_LABEL]
     return line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

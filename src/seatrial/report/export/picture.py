@@ -14,14 +14,14 @@ from seatrial.report.trend.describe import figure_text
 from seatrial.report.trend.scale import Scale, bound_levels
 from seatrial.report.trend.series import SeriesView, read_series
 
-WIDTH = 960
-MARGIN = 16
+_WIDTH = 960
+_MARGIN = 16
 LINE = 18  # height of a row of the grid
 LABEL_WIDTH = 220
 CHARACTER = 6.6  # about the width of one
 LEAST_CELL, MOST_CELL = 12.0, 96.0
 MOST_ROWS = 60  # of all grids together; a picture is looked at, not searched
-MOST_FIGURES = 12
+_MOST_FIGURES = 12
 SPARK_WIDTH, SPARK_HEIGHT = 300, 22
 
 
@@ -60,12 +60,12 @@ class _Sheet:
     """What is drawn so far, from the top down."""
 
     def __init__(self) -> None:
-        self.y = float(MARGIN)
+        self.y = float(_MARGIN)
         self.boxes: list[Box] = []
         self.labels: list[Label] = []
         self.sparks: list[Spark] = []
 
-    def write(self, text: str, kind: str, x: float = MARGIN, columns: int = 140) -> None:
+    def write(self, text: str, kind: str, x: float = _MARGIN, columns: int = 140) -> None:
         self.labels.append(Label(x, self.y + 12, fit(one_line(text), columns), kind))
         self.y += LINE
 
@@ -84,8 +84,8 @@ def render_svg(results: RunResults, folder: Path) -> str:
     _figures(sheet, folder)
     return render(
         "picture.svg.j2",
-        width=WIDTH,
-        height=round(sheet.y + MARGIN),
+        width=_WIDTH,
+        height=round(sheet.y + _MARGIN),
         line=LINE,
         label_width=LABEL_WIDTH,
         spark_width=SPARK_WIDTH,
@@ -111,21 +111,21 @@ def _grids(sheet: _Sheet, results: RunResults) -> None:
 
 
 def _grid(sheet: _Sheet, matrix: Matrix, rows: list[int], cells: dict[str, CellResult]) -> None:
-    each = min(MOST_CELL, max(LEAST_CELL, (WIDTH - 2 * MARGIN - LABEL_WIDTH) / max(1, len(matrix.columns))))
-    shown = min(len(matrix.columns), int((WIDTH - 2 * MARGIN - LABEL_WIDTH) / each))
+    each = min(MOST_CELL, max(LEAST_CELL, (_WIDTH - 2 * _MARGIN - LABEL_WIDTH) / max(1, len(matrix.columns))))
+    shown = min(len(matrix.columns), int((_WIDTH - 2 * _MARGIN - LABEL_WIDTH) / each))
     more = f", the first {shown} of {count(len(matrix.columns), 'column')}" if shown < len(matrix.columns) else ""
     sheet.write(f"{matrix.trial}  {matrix.fixed}{more}", "head")
     room = int(each / CHARACTER)
     if room >= 3:
         for column, name in enumerate(matrix.columns[:shown]):
-            x = MARGIN + LABEL_WIDTH + column * each
+            x = _MARGIN + LABEL_WIDTH + column * each
             sheet.labels.append(Label(x, sheet.y + 12, fit(one_line(name), room), "note"))
         sheet.y += LINE
     for row in rows:
         columns = int(LABEL_WIDTH / CHARACTER) - 1
-        sheet.labels.append(Label(MARGIN, sheet.y + 12, fit(one_line(matrix.rows[row]), columns), "row"))
+        sheet.labels.append(Label(_MARGIN, sheet.y + 12, fit(one_line(matrix.rows[row]), columns), "row"))
         for column in range(shown):
-            box = _box(matrix, row, column, cells, MARGIN + LABEL_WIDTH + column * each, sheet.y, each - 2)
+            box = _box(matrix, row, column, cells, _MARGIN + LABEL_WIDTH + column * each, sheet.y, each - 2)
             sheet.boxes += [box] if box else []
         sheet.y += LINE
     sheet.y += LINE / 2
@@ -152,10 +152,10 @@ def _figures(sheet: _Sheet, folder: Path) -> None:
     if not views:
         return
     sheet.write("figures over their last runs", "head")
-    for view in sorted(views, key=lambda view: not view.regression)[:MOST_FIGURES]:
+    for view in sorted(views, key=lambda view: not view.regression)[:_MOST_FIGURES]:
         sheet.sparks.append(_spark(view, sheet.y))
         sheet.y += SPARK_HEIGHT + 4
-    if (more := len(every) - min(len(views), MOST_FIGURES)) > 0:
+    if (more := len(every) - min(len(views), _MOST_FIGURES)) > 0:
         sheet.write(f"… and {count(more, 'more figure')}: all are in report.html", "note")
 
 
@@ -166,7 +166,7 @@ def _spark(view: SeriesView, y: float) -> Spark:
         return round(y + 2 + (1 - scale(value)) * (SPARK_HEIGHT - 4), 1)
 
     step = SPARK_WIDTH / (len(view.points) - 1)
-    start = WIDTH - MARGIN - SPARK_WIDTH
+    start = _WIDTH - _MARGIN - SPARK_WIDTH
     points = [(round(start + place * step, 1), height(point.value)) for place, point in enumerate(view.points)]
     levels = sorted(height(level) for level in bound_levels(view).values() if scale.shows(level))
     band = (levels[0], levels[1] - levels[0]) if len(levels) == 2 else None

@@ -23,8 +23,8 @@ from seatrial.report.text import one_line
 SECRET = "SEATRIAL_NOTIFY_SECRET"  # the environment variable
 SIGNATURE = "X-Seatrial-Signature"
 MOST_CAUSES = 50
-MOST_TEXT = 300
-TRY_S = 10.0  # for one try
+_MOST_TEXT = 300
+_TRY_S = 10.0  # for one try
 PAUSES_S = (1.0, 4.0, 10.0)  # between tries: there is one more of them
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -104,7 +104,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _try(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> tuple[str, bool]:
     """Why it was not taken, "" when it was; and whether trying again may help."""
     try:
-        with opener.open(request, timeout=TRY_S):
+        with opener.open(request, timeout=_TRY_S):
             return "", False
     except urllib.error.HTTPError as error:
         error.close()
@@ -116,4 +116,4 @@ def _try(opener: urllib.request.OpenerDirector, request: urllib.request.Request)
 
 
 def _text(text: str) -> str:
-    return one_line(text[: 10 * MOST_TEXT])[:MOST_TEXT]
+    return one_line(text[: 10 * _MOST_TEXT])[:_MOST_TEXT]

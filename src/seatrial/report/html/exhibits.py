@@ -12,8 +12,8 @@ from seatrial.report.text import count, duration_text
 
 WIDTH, HEIGHT = 420, 90
 MOST_POINTS = 200
-MOST_ROWS = 200
-MOST_TEXT = 20_000
+_MOST_ROWS = 200
+_MOST_TEXT = 20_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Picture:
 
 
 def picture(exhibit: Exhibit) -> Picture:
-    rows = exhibit.rows[:MOST_ROWS] if exhibit.kind != "series" else []
+    rows = exhibit.rows[:_MOST_ROWS] if exhibit.kind != "series" else []
     first = exhibit.columns[0] if exhibit.columns else ""
     at = [row[0] for row in exhibit.rows if row and _number(row[0]) is not None] if exhibit.kind == "series" else []
     more = len(exhibit.rows) - len(rows)
@@ -135,7 +135,7 @@ def _bars(exhibit: Exhibit) -> list[dict[str, Any]]:
         return []
     wanted = [place for place, name in enumerate(exhibit.columns) if place and (name[:1] == "p" or name == "max")]
     found = []
-    for row in exhibit.rows[:MOST_ROWS]:
+    for row in exhibit.rows[:_MOST_ROWS]:
         marks = [
             (exhibit.columns[place], number)
             for place in wanted
@@ -166,7 +166,7 @@ def _spread(marks: list[tuple[str, float]], unit: str) -> str:
 
 def _timeline(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
     found = []
-    for row in rows[:MOST_ROWS]:
+    for row in rows[:_MOST_ROWS]:
         begin, end = (_number(value) for value in (*row, None, None, None)[1:3])
         if begin is not None and end is not None and end >= begin:
             found.append((str(row[0]), begin, end))
@@ -185,7 +185,7 @@ def _timeline(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _text(data: dict[str, Any]) -> dict[str, Any]:
-    return {"text": str(data.get("text") or "")[:MOST_TEXT]}
+    return {"text": str(data.get("text") or "")[:_MOST_TEXT]}
 
 
 def _token_diff(data: dict[str, Any]) -> dict[str, Any]:

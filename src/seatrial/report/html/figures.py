@@ -27,10 +27,10 @@ SPARK_WIDTH, SPARK_HEIGHT = 270, 20
 GAUGE_WIDTH = 100
 GAUGE_SPAN = 1.6  # of a gauge, in bounds: what is further out stands at its end
 MOST_DOTS = 120
-MOST_LINES = 24  # in sight; a group is never cut
-MOST_GROUPS = 3  # sentences of what moved together
-MOST_CHANGES = 9
-REPEAT = "repeat"
+_MOST_LINES = 24  # in sight; a group is never cut
+_MOST_GROUPS = 3  # sentences of what moved together
+_MOST_CHANGES = 9
+_REPEAT = "repeat"
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ def run_figures(results: RunResults, made: RunSeries) -> Figures:
     made_groups = [_group(f"{trial}: {title}", views, cells) for (trial, title), views in groups.items()]
     made_groups.sort(key=lambda group: group.state == "passed")
     shown: list[FigureGroup] = []
-    while made_groups and (not shown or sum(len(group.lines) for group in shown) < MOST_LINES):
+    while made_groups and (not shown or sum(len(group.lines) for group in shown) < _MOST_LINES):
         shown.append(made_groups.pop(0))
     timed = one_day(made.series)
-    moved = [change_group_text(group, timed) for group in made.together[:MOST_GROUPS]]
+    moved = [change_group_text(group, timed) for group in made.together[:_MOST_GROUPS]]
     precision = precision_text(made.precision) if made.precision else ""
     return Figures(shown, made_groups, _period(made.series), moved, made.left_out, precision)
 
@@ -137,7 +137,7 @@ def figure_facts(view: SeriesView) -> list[str]:
         f"{points_text(view.points)}, {period}, {_range(view)}{conditions}",
         series_bound_text(view, bounds_outside(view, Scale(view))),
         f"not used for the bound: {left_out_text(view)}" if view.left_out else "",
-        *(change_text(change, view.unit, one_day([view])) for change in view.changes[-MOST_CHANGES:]),
+        *(change_text(change, view.unit, one_day([view])) for change in view.changes[-_MOST_CHANGES:]),
         f"A regression is open since run {view.regression}." if view.regression else "",
     ]
     return [fact for fact in facts if fact]
@@ -155,7 +155,7 @@ def _group(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, 
 
 def _varying(found: list[dict[str, str]]) -> list[str]:
     """Axes that tell the lines of a table apart; repeats are one line."""
-    names = dict.fromkeys(axis for axes in found for axis in axes if axis != REPEAT)
+    names = dict.fromkeys(axis for axes in found for axis in axes if axis != _REPEAT)
     return [axis for axis in names if len({axes.get(axis, "") for axes in found}) > 1]
 
 

@@ -14,7 +14,7 @@ from seatrial.report.text import axes_text, duration_text, one_line
 
 MOST_PANELS = 12
 MOST_PLACED = 60_000  # cells times layouts: larger grids come in one layout only
-MOST_LABEL = 160
+_MOST_LABEL = 160
 _RANKS = {verdict: rank for rank, verdict in enumerate(CELLS_WORST_FIRST)}
 
 
@@ -188,7 +188,7 @@ def cell_spot(cells: list[CellResult]) -> Spot:
     return Spot(
         cell.verdict.value,
         cell.hash,
-        label[:MOST_LABEL].rstrip(),
+        label[:_MOST_LABEL].rstrip(),
         len(cells),
         cell.flaky,
         not cell.verdict.good,

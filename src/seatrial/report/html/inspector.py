@@ -22,9 +22,9 @@ from seatrial.report.news import cause_news_text, cell_news_text
 from seatrial.report.summary import bad_findings, cause_place, finding_title, headline_of, rerun_command
 from seatrial.report.text import duration_text, one_line, shorten, size_text
 
-MOST_EVIDENCE = 8_000
-MOST_FIGURES = 40
-MOST_FILES = 60
+_MOST_EVIDENCE = 8_000
+_MOST_FIGURES = 40
+_MOST_FILES = 60
 STEP_WIDTH = 130
 INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
 LOG_PAGE = "log.html"
@@ -145,8 +145,8 @@ def inspect_cell(
         total=duration_text(view.seconds),
         peak=size_text(view.peak_memory_bytes),
         attempts=[_attempt(one) for one in cell.attempts],
-        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in measured[:MOST_FIGURES]],
-        more_figures=max(0, len(measured) - MOST_FIGURES),
+        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in measured[:_MOST_FIGURES]],
+        more_figures=max(0, len(measured) - _MOST_FIGURES),
         notebooks=[notebook_table(notebook) for notebook in view.notebooks if notebook.passes],
         charts=resource_charts(view),
         exhibits=[picture(exhibit) for exhibit in cell.exhibits],
@@ -154,7 +154,7 @@ def inspect_cell(
         more_files=more,
         packages=found,
         alike=alike,
-        log_tail=shorten(view.log_tail(), MOST_EVIDENCE) if not cell.verdict.good else "",
+        log_tail=shorten(view.log_tail(), _MOST_EVIDENCE) if not cell.verdict.good else "",
         rerun=rerun_command(results, cell),
     )
 
@@ -190,7 +190,7 @@ def _evidences(findings: Sequence[Finding], view: CellView, served: bool) -> lis
 
 def _evidence(finding: Finding, view: CellView, served: bool) -> Evidence:
     """The first line sums up what follows: it is shown once, where it stands in what follows."""
-    text = shorten(finding.evidence, MOST_EVIDENCE).strip("\n")
+    text = shorten(finding.evidence, _MOST_EVIDENCE).strip("\n")
     lines = text.split("\n")
     first = lines[0].strip() if text else ""
     rest = lines[1:]
@@ -275,10 +275,10 @@ def _links(view: CellView, served: bool) -> tuple[list[Link], int]:
         if served or (view.folder / page).is_file():
             links.append(Link(name.removesuffix(".txt"), url(f"{view.base}/{page}")))
         links.append(Link(name, url(log)))
-    for name in view.kept[:MOST_FILES]:
+    for name in view.kept[:_MOST_FILES]:
         shown = os.fsencode(name.removeprefix("files/")).decode("utf-8", "backslashreplace")
         links.append(Link(one_line(shown), url(f"{view.base}/{name}") if _inert(name, view) else ""))
-    return links, max(0, len(view.kept) - MOST_FILES)
+    return links, max(0, len(view.kept) - _MOST_FILES)
 
 
 def _inert(name: str, view: CellView) -> bool:

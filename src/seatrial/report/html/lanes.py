@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from seatrial.job import AttemptResult, CellResult, RunResults, Stage
 from seatrial.report.text import clock_text, duration_text
 
-WIDTH = 1000
+_WIDTH = 1000
 ROW = 7  # height of one attempt
-MOST_ROWS = 40  # of one lane: beyond them attempts are drawn over each other
+_MOST_ROWS = 40  # of one lane: beyond them attempts are drawn over each other
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run_lanes(results: RunResults) -> Lanes | None:
     if not spans:
         return None
     first, last = min(span[0] for span in spans), max(span[2] for span in spans)
-    scale = WIDTH / max(last - first, 1e-9)
+    scale = _WIDTH / max(last - first, 1e-9)
     lanes = [_lane(place, sorted(some, key=lambda span: span[:3]), first, scale) for place, some in places.items()]
     ticks = [duration_text((last - first) * part / 4) for part in range(5)]
     return Lanes(lanes, clock_text(first, "%Y-%m-%d %H:%M:%S UTC"), duration_text(last - first), ticks)
@@ -82,7 +82,7 @@ def _lane(place: str, spans: list[Span], first: float, scale: float) -> Lane:
     for queued, started, finished, cell, attempt in spans:
         row = next((number for number, at in enumerate(free) if at <= queued), None)
         if row is None:
-            row = len(free) if len(free) < MOST_ROWS else min(range(len(free)), key=free.__getitem__)
+            row = len(free) if len(free) < _MOST_ROWS else min(range(len(free)), key=free.__getitem__)
         free[row : row + 1] = [finished]
         bars.append(
             Bar(

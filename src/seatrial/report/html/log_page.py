@@ -11,8 +11,8 @@ from seatrial.report.html.fragments import deflate
 from seatrial.report.html.templates import asset, content_policy, render
 from seatrial.report.text import count, size_text
 
-MOST_BYTES = 48 * 1024 * 1024  # of a log that is shown whole; of a longer one its two ends
-MOST_MARKS = 1_000
+_MOST_BYTES = 48 * 1024 * 1024  # of a log that is shown whole; of a longer one its two ends
+_MOST_MARKS = 1_000
 _ERROR = re.compile(ERROR_PATTERN.encode(), re.MULTILINE)
 _GAP = re.compile(rb"^\[(?:seatrial: )?\d+ bytes left out here\]\r?$", re.MULTILINE)
 _COLOURS = re.compile(rb"\x1b\[[0-9;]*m")
@@ -28,7 +28,7 @@ class LogText:
     gaps: list[int]
 
 
-def read_log(descriptor: int, most: int = MOST_BYTES) -> LogText:
+def _read_log(descriptor: int, most: int = _MOST_BYTES) -> LogText:
     """Of a file that is open: a job could have replaced its path by a link or a pipe. Raises OSError."""
     with open(descriptor, "rb", closefd=False) as file:
         size = os.fstat(descriptor).st_size
@@ -64,14 +64,14 @@ def _lines_of(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
         at = match.start()
         if not found or found[-1] != line:
             found.append(line)
-        if len(found) == MOST_MARKS:
+        if len(found) == _MOST_MARKS:
             break
     return found
 
 
 def render_log(descriptor: int, title: str, subtitle: str = "", plain: str = "log.txt", back: str = "") -> str:
     """`plain` and `back` are addresses: of the log itself, and of the report. Raises OSError."""
-    log = read_log(descriptor)
+    log = _read_log(descriptor)
     style, script = asset("page.css") + asset("log.css"), asset("log.js")
     return render(
         "log.html.j2",
@@ -90,5 +90,5 @@ def render_log(descriptor: int, title: str, subtitle: str = "", plain: str = "lo
 
 def _marks(log: LogText) -> str:
     marks = len(log.errors)
-    more = " or more" if marks == MOST_MARKS else ""
+    more = " or more" if marks == _MOST_MARKS else ""
     return f"{marks:,}{more} that say{'s' if marks == 1 else ''} something broke" if marks else ""

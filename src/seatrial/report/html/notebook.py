@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
-MOST_TEXT = 100_000  # characters of one output
+_MOST_TEXT = 100_000  # characters of one output
 MOST_IMAGE = 8 * 1024 * 1024  # characters of one image's data
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
 _COLOUR_CODE = re.compile(r"\x1b\[([0-9;]*)m")
@@ -120,7 +120,7 @@ def _code(cell: dict[str, Any], source: str, place: int) -> str:
     return (
         f'<section class="cell code" id="cell-{place}"><span class="count">cell {place} [{count}]</span>{shown}'
         f'<pre class="source"><code>'
-        f"{escape(strip_controls(shorten(source, MOST_TEXT)))}</code></pre>{made}</section>"
+        f"{escape(strip_controls(shorten(source, _MOST_TEXT)))}</code></pre>{made}</section>"
     )
 
 
@@ -128,12 +128,12 @@ def _output(output: dict[str, Any]) -> str:
     match output.get("output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
-            return f'<pre class="{name}">{coloured_html(shorten(_text(output.get("text")), MOST_TEXT))}</pre>'
+            return f'<pre class="{name}">{coloured_html(shorten(_text(output.get("text")), _MOST_TEXT))}</pre>'
         case "error":
             traceback = output.get("traceback")
             lines = "\n".join(map(str, traceback)) if isinstance(traceback, list) else ""
             text = lines or f"{output.get('ename')}: {output.get('evalue')}"
-            return f'<pre class="error">{coloured_html(shorten(text, MOST_TEXT))}</pre>'
+            return f'<pre class="error">{coloured_html(shorten(text, _MOST_TEXT))}</pre>'
         case "display_data" | "execute_result":
             data = output.get("data")
             return _rich(data) if isinstance(data, dict) else ""
@@ -152,12 +152,12 @@ def _rich(data: dict[str, Any]) -> str:
         encoded = b64encode(vector.encode("utf-8", "replace")).decode()
         return f'<p><img alt="output" src="data:image/svg+xml;base64,{encoded}"></p>'
     html = _text(data.get("text/html"))
-    if 0 < len(html) <= MOST_TEXT * 10:
+    if 0 < len(html) <= _MOST_TEXT * 10:
         return _frame(html)
     if markdown := _text(data.get("text/markdown")):
-        return _markdown(shorten(markdown, MOST_TEXT), None)
+        return _markdown(shorten(markdown, _MOST_TEXT), None)
     if plain := _text(data.get("text/plain")):
-        return f'<pre class="plain">{coloured_html(shorten(plain, MOST_TEXT))}</pre>'
+        return f'<pre class="plain">{coloured_html(shorten(plain, _MOST_TEXT))}</pre>'
     kinds = ", ".join(escape(strip_controls(str(kind))) for kind in data)
     return f"<p>Output that cannot be shown here: {kinds}</p>" if kinds else ""
 

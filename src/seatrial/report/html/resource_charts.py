@@ -9,7 +9,7 @@ from seatrial.report.cell_view import CellView, nonnegative
 from seatrial.report.text import duration_text, one_line, size_text
 
 WIDTH, HEIGHT = 600, 80
-MOST_POINTS = 150
+_MOST_POINTS = 150
 
 SamplePoint = tuple[float, float]
 
@@ -80,7 +80,7 @@ def _chart(title: str, points: list[SamplePoint], most: str, first: float, span:
 
 def _thinned(points: list[SamplePoint]) -> list[SamplePoint]:
     """At most so many points; the highest of each stretch stays, for a peak must not vanish."""
-    stretch = -(-len(points) // MOST_POINTS)
+    stretch = -(-len(points) // _MOST_POINTS)
     return [
         max(points[start : start + stretch], key=lambda point: point[1]) for start in range(0, len(points), stretch)
     ]

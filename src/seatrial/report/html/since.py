@@ -7,7 +7,7 @@ from seatrial.job import Cause, CellResult, Change, Moment, RunResults
 from seatrial.report.news import cause_news_text, moment_text, newly_bad, since_text
 from seatrial.report.trend.describe import date_text
 
-STEP = 8  # width of a run in a strip
+_STEP = 8  # width of a run in a strip
 _SAID = {  # in this order
     Change.NEW: "newly failing",
     Change.SLOWER: "slower now",
@@ -79,6 +79,6 @@ def cell_strip(results: RunResults, cell: CellResult) -> list[StripMark]:
     known.append(("flaky" if cell.flaky else cell.verdict.value, moment_text(now)))
     good = ("passed", "xfail", "skipped", "flaky")
     return [
-        StripMark(place * STEP, outcome, outcome in good, f"{outcome}, {when}")
+        StripMark(place * _STEP, outcome, outcome in good, f"{outcome}, {when}")
         for place, (outcome, when) in enumerate(known)
     ]

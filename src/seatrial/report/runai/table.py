@@ -31,7 +31,7 @@ HEADERS = (
     *(one.name for one in MILESTONES), "State",
 )  # fmt: skip
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class BadFile(Exception):
@@ -48,7 +48,7 @@ def read_folder(folder: Path) -> Joined:
         raise BadFile(f"{folder}: {error}") from None
 
 
-def _read(path: Path, form: type[T], hint: str) -> list[T]:
+def _read(path: Path, form: type[_T], hint: str) -> list[_T]:
     try:
         return read_json(path, list[form])  # type: ignore[valid-type]
     except FileNotFoundError:

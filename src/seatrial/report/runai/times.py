@@ -16,7 +16,7 @@ from seatrial.job import Unreadable
 from seatrial.job.runai import SampledWorkload, SubmittedWorkload
 from seatrial.stats.censored import quantiles
 
-SHARES = (0.5, 0.9, 0.99)
+_SHARES = (0.5, 0.9, 0.99)
 SUBMISSION = "Workload Submission"
 _MOST_S = 4e9  # in the year 2096
 DONE, UNFINISHED, NOT_SEEN, REFUSED, ERROR = "done", "unfinished", "not sampled", "refused", "erroneous times"
@@ -207,6 +207,6 @@ def figures_of(rows: Sequence[Row], milestone: str) -> Figures:
     longest = max(lowers, default=0.0)
     bounds = [
         (low.share, longest if low.value is None else low.value, high.value)
-        for low, high in zip(quantiles(lowers, happened, SHARES), quantiles(uppers, happened, SHARES), strict=True)
+        for low, high in zip(quantiles(lowers, happened, _SHARES), quantiles(uppers, happened, _SHARES), strict=True)
     ]
     return Figures(len(deltas), happened.count(False), math.fsum(values) / len(values) if values else None, bounds)

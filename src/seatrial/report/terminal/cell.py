@@ -8,9 +8,9 @@ from seatrial.report.summary import finding_title, rerun_command, why_of
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import count, duration_text, fit, one_line, pad, shorten, size_text, strip_controls, width
 
-MOST_EVIDENCE = 8_000  # characters of one finding
+_MOST_EVIDENCE = 8_000  # characters of one finding
 MOST_LOG_LINES = 40
-MOST_FILES = 20
+_MOST_FILES = 20
 
 
 def cell_lines(results: RunResults, view: CellView, columns: int) -> list[Line]:
@@ -73,7 +73,7 @@ def _finding(finding: Finding, view: CellView, columns: int) -> list[Line]:
     elif message:
         lines.append([(f"    {message}", "")])
     if finding.evidence and not finding.verdict.good:
-        lines += _quoted(shorten(strip_controls(finding.evidence), MOST_EVIDENCE).rstrip().split("\n"), columns)
+        lines += _quoted(shorten(strip_controls(finding.evidence), _MOST_EVIDENCE).rstrip().split("\n"), columns)
     return lines
 
 
@@ -96,8 +96,8 @@ def _figures(view: CellView) -> list[Line]:
 
 def _files(view: CellView) -> list[Line]:
     kept = view.kept
-    lines: list[Line] = [[("  file   ", "dim"), (f"{view.base}/{one_line(name)}", "")] for name in kept[:MOST_FILES]]
-    more = len(kept) - MOST_FILES
+    lines: list[Line] = [[("  file   ", "dim"), (f"{view.base}/{one_line(name)}", "")] for name in kept[:_MOST_FILES]]
+    more = len(kept) - _MOST_FILES
     return [*lines, *([[(f"  … and {count(more, 'more file')}", "dim")]] if more > 0 else [])]
 
 

@@ -10,7 +10,7 @@ from seatrial.report.text import count, fit, one_line, pad, width
 from seatrial.report.trend.describe import date_text
 
 RUNS_SHOWN = 30
-MOST_CELLS = 30  # with a line each
+_MOST_CELLS = 30  # with a line each
 NOT_JUDGED = frozenset({"skipped"})  # was not run: neither for the cell nor against it
 
 
@@ -25,14 +25,14 @@ def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> lis
     quiet = [id_ for id_ in cells if id_ not in set(troubled)]
     heading = f"  {count(len(cells), 'cell')} over {count(len(runs), 'run')}, the newest at the right"
     lines: list[Line] = [[(one_line(trial), "bold"), (heading, "dim")]]
-    shown = [*troubled, *(quiet if len(cells) <= MOST_CELLS else [])][:MOST_CELLS]
+    shown = [*troubled, *(quiet if len(cells) <= _MOST_CELLS else [])][:_MOST_CELLS]
     name = min(max(map(width, map(one_line, shown)), default=0), max(20, columns - len(runs) - 36))
     for id_ in shown:
         lines.append(_cell(id_, cells[id_], runs, name, columns))
         lines += _last_failure(cells[id_], columns)
-    if hidden := len(troubled) - MOST_CELLS:
+    if hidden := len(troubled) - _MOST_CELLS:
         lines += [[(f"  … and {count(hidden, 'more cell')} with a failure", "dim")]] if hidden > 0 else []
-    if quiet and len(cells) > MOST_CELLS:
+    if quiet and len(cells) > _MOST_CELLS:
         lines.append([(f"  {count(len(quiet), 'cell')} passed in every run", "green")])
     return lines
 

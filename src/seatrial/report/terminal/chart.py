@@ -8,7 +8,7 @@ from seatrial.report.trend.describe import figure_text
 from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
 from seatrial.report.trend.series import SeriesView
 
-ROWS = 8
+_ROWS = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _SIGNS = {"slower": "↓", "faster": "↑", "false-alarm": "f", "regression": "r", "fixed": "x", "accepted": "a"}
@@ -60,14 +60,14 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     scale = Scale(view)
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
-    ladder = _Ladder(scale, levels, ROWS, fine)
-    label_of = {0: figure_text(scale.high), ROWS - 1: figure_text(scale.low)}
+    ladder = _Ladder(scale, levels, _ROWS, fine)
+    label_of = {0: figure_text(scale.high), _ROWS - 1: figure_text(scale.low)}
     label_of |= {ladder.row_of[side]: figure_text(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)
     spans = _spans([ladder(point.value) for point in view.points], places)
-    drawn = _ascii(spans, width, ROWS) if ascii_only else _braille(spans, width, ROWS)
+    drawn = _ascii(spans, width, _ROWS) if ascii_only else _braille(spans, width, _ROWS)
     for row in ladder.row_of.values():
         drawn[row] = [("." if ascii_only else "┄") if char == " " else char for char in drawn[row]]
     axis, events = ["-" if ascii_only else "─"] * width, [" "] * width
@@ -76,7 +76,7 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     for place, point in zip(places, view.points, strict=True):
         if sign := _sign(point.verdict, point.mark):
             events[place // across] = sign
-    rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(ROWS)]
+    rows_made = [(label_of.get(row, "").rjust(label), "".join(drawn[row])) for row in range(_ROWS)]
     corner = "+" if ascii_only else "└"
     below = " " * label + corner + "".join(axis)
     return TerminalChart(rows_made, below, "".join(events).rstrip(), _legend(events), bounds_outside(view, scale))

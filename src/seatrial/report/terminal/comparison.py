@@ -8,7 +8,7 @@ from seatrial.report.text import count, fit, one_line, shorten
 from seatrial.report.trend.compare import Movement, RunComparison
 from seatrial.report.trend.describe import commit_text, confidence_text, figure_text, percent_text
 
-MOST_LINES = 30  # lines of each kind
+_MOST_LINES = 30  # lines of each kind
 MANY_FIGURES = 50  # figures, of which some are sure by chance
 
 
@@ -23,7 +23,7 @@ _CHANGES = {
 def compare_lines(found: RunComparison) -> list[Line]:
     moved = [one for one in found.figures if one.moved]
     maybe = [one for one in found.figures if one.maybe]
-    lines: list[Line] = [[(headline(found), "bold")], [(_runs(found), "dim")], []]
+    lines: list[Line] = [[(_headline(found), "bold")], [(_runs(found), "dim")], []]
     lines += _section("moved", moved)
     lines += _section("perhaps moved", maybe)
     if len(found.figures) >= MANY_FIGURES and moved:
@@ -38,14 +38,14 @@ def compare_lines(found: RunComparison) -> list[Line]:
     for run, ids in ((found.before, found.only_before), (found.after, found.only_after)):
         if ids:
             lines.append([(f"only in {one_line(run)}", "bold")])
-            lines += [[(f"  {one_line(name)}", "")] for name in ids[:MOST_LINES]]
-            lines += [*_more(len(ids) - MOST_LINES), []]
+            lines += [[(f"  {one_line(name)}", "")] for name in ids[:_MOST_LINES]]
+            lines += [*_more(len(ids) - _MOST_LINES), []]
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def headline(found: RunComparison) -> str:
+def _headline(found: RunComparison) -> str:
     moved = [one for one in found.figures if one.moved]
     if not found.cells and not found.figures:
         return "The two runs have no cell in common."
@@ -93,7 +93,7 @@ def _section(title: str, movements: list[Movement]) -> list[Line]:
     if not movements:
         return []
     lines: list[Line] = [[(title, "bold")]]
-    for one in movements[:MOST_LINES]:
+    for one in movements[:_MOST_LINES]:
         style = {"worse": "yellow", "better": "green"}.get(one.way, "")
         lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(one.metric), "bold")])
         lines.append(
@@ -102,7 +102,7 @@ def _section(title: str, movements: list[Movement]) -> list[Line]:
                 (f"  {_how(one)}", "dim"),
             ]
         )
-    return [*lines, *_more(len(movements) - MOST_LINES), []]
+    return [*lines, *_more(len(movements) - _MOST_LINES), []]
 
 
 def _size(one: Movement) -> str:
@@ -128,14 +128,14 @@ def _causes(found: RunComparison) -> list[Line]:
     if not found.causes:
         return []
     lines: list[Line] = [[("causes", "bold")]]
-    for one in found.causes[:MOST_LINES]:
+    for one in found.causes[:_MOST_LINES]:
         mark, colour = glyph(one.verdict)
         change = "new" if not one.before else "gone" if not one.after else "known"
         cells = f"{one.before} → {count(one.after, 'cell')}"
         lines.append(
             [(f"  {mark} {change}  ", colour if one.after else "green"), (f"{cells}  ", "dim"), (_said(one.text), "")]
         )
-    return [*lines, *_more(len(found.causes) - MOST_LINES), []]
+    return [*lines, *_more(len(found.causes) - _MOST_LINES), []]
 
 
 def _said(text: str) -> str:
@@ -146,29 +146,29 @@ def _verdicts(found: RunComparison) -> list[Line]:
     if not found.verdicts:
         return []
     lines: list[Line] = [[("another verdict", "bold")]]
-    for one in found.verdicts[:MOST_LINES]:
+    for one in found.verdicts[:_MOST_LINES]:
         mark, colour = glyph(one.after)
         lines.append([(f"  {mark} {one.before} → {one.after}  ", colour), (one_line(one.id), "")])
         if one.why:
             lines.append([(f"      {one_line(shorten(one.why, 300))}", "dim")])
-    return [*lines, *_more(len(found.verdicts) - MOST_LINES), []]
+    return [*lines, *_more(len(found.verdicts) - _MOST_LINES), []]
 
 
 def _settings(found: RunComparison) -> list[Line]:
     lines: list[Line] = []
     if found.under_test:
         lines.append([("under test", "bold")])
-        for group in found.under_test[:MOST_LINES]:
+        for group in found.under_test[:_MOST_LINES]:
             names = group.benchmarks
             where = one_line(names[0]) if len(names) == 1 else count(len(names), "benchmark")
             lines.append([(f"  {one_line(differences_text(group.differences))}  ", ""), (f"in {where}", "dim")])
-        lines += [*_more(len(found.under_test) - MOST_LINES), []]
+        lines += [*_more(len(found.under_test) - _MOST_LINES), []]
     if found.fingerprints:
         lines.append([("other conditions: figures are not compared", "bold")])
-        for one in found.fingerprints[:MOST_LINES]:
+        for one in found.fingerprints[:_MOST_LINES]:
             why = differences_text(one.differences) or "which ones, an older Seatrial did not write"
             lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(why), "dim")])
-        lines += [*_more(len(found.fingerprints) - MOST_LINES), []]
+        lines += [*_more(len(found.fingerprints) - _MOST_LINES), []]
     return lines
 
 

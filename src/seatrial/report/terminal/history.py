@@ -24,9 +24,9 @@ from seatrial.report.trend.describe import (
 from seatrial.report.trend.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 
 MOST_DRAWN = 8  # series with a chart of their own; the others get a line each
-MOST_CHANGES = 9  # of one series
-MOST_GROUPS = 10
-MOST_MARKS = 10
+_MOST_CHANGES = 9  # of one series
+_MOST_GROUPS = 10
+_MOST_MARKS = 10
 MOST_LISTED = 50
 MOST_REASON = 300
 
@@ -44,8 +44,8 @@ def history_lines(
     if groups:
         lines.append([("what moved together", "bold")])
         timed = one_day(views)
-        lines += [[(f"  {change_group_text(group, timed)}", "")] for group in groups[:MOST_GROUPS]]
-        lines += [*_more(len(groups) - MOST_GROUPS, "older one"), []]
+        lines += [[(f"  {change_group_text(group, timed)}", "")] for group in groups[:_MOST_GROUPS]]
+        lines += [*_more(len(groups) - _MOST_GROUPS, "older one"), []]
     if others:
         hidden = count(others, "unjudged figure is", "unjudged figures are")
         lines.append([(f"{hidden} not shown; --all shows them, --metric NAME one of them", "dim")])
@@ -91,7 +91,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
         lines.append([(f"  {bound}", "")])
     if view.left_out:
         lines.append([(f"  not used for the bound: {left_out_text(view)}", "dim")])
-    first = max(0, len(view.changes) - MOST_CHANGES)
+    first = max(0, len(view.changes) - _MOST_CHANGES)
     lines += _more(first, "older change")
     for number, moved in enumerate(view.changes[first:], first + 1):
         style = {"worse": "yellow", "better": "green"}.get(moved.way, "")
@@ -115,8 +115,8 @@ def _marks(view: SeriesView) -> list[Line]:
     """Marks that people set, and alarms that are not judged yet."""
     lines: list[Line] = []
     marked = [point for point in view.points if point.mark]
-    lines += _more(len(marked) - MOST_MARKS, "older mark")
-    for point in marked[-MOST_MARKS:]:
+    lines += _more(len(marked) - _MOST_MARKS, "older mark")
+    for point in marked[-_MOST_MARKS:]:
         reason = one_line(shorten(point.mark_reason, MOST_REASON))
         lines.append([(f"  {point.mark}  ", "bold"), (f"run {one_line(point.run)}: {reason}", "")])
     if waiting := unjudged_alarms(view.points):

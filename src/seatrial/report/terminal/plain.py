@@ -13,9 +13,9 @@ from seatrial.report.terminal.lines import Line, is_ascii, paint, wants_colour
 from seatrial.report.terminal.tally import AGAIN, VERDICTS, Tally
 from seatrial.report.text import duration_text, one_line, rough_duration_text
 
-SILENCE_S = 60.0  # without a line, after which one says how far the run is
+_SILENCE_S = 60.0  # without a line, after which one says how far the run is
 MOST_REASONS = 20  # for waiting that get a line each
-MOST_NAMED = 3  # cells that run, in the line that says how far the run is
+_MOST_NAMED = 3  # cells that run, in the line that says how far the run is
 
 
 class Plain:
@@ -28,7 +28,7 @@ class Plain:
         cells: Sequence[Placed],
         out: TextIO,
         expected: Mapping[str, float] | None = None,
-        silence_s: float = SILENCE_S,
+        silence_s: float = _SILENCE_S,
     ) -> None:
         self._tally = Tally((cell.id for cell in cells), expected)
         self._out: TextIO | None = out
@@ -83,9 +83,9 @@ class Plain:
         text += f", about {rough_duration_text(left_s)} left" if left_s is not None else ""
         named = [
             f"{one_line(cell)} {one.doing} ({duration_text(round(now_s - one.began_s))})"
-            for cell, one in list(running.items())[:MOST_NAMED]
+            for cell, one in list(running.items())[:_MOST_NAMED]
         ]
-        more = f" and {len(running) - MOST_NAMED} more" if len(running) > MOST_NAMED else ""
+        more = f" and {len(running) - _MOST_NAMED} more" if len(running) > _MOST_NAMED else ""
         return [(self._place(), "dim"), (text, ""), (f": {'; '.join(named)}{more}" if named else "", "dim")]
 
     def _new_reason(self, why: str) -> bool:

@@ -30,10 +30,10 @@ from seatrial.report.terminal.cell import cell_lines
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
 from seatrial.report.text import axes_text, count, duration_text, first_line, fit, one_line, size_text, width
 
-MOST_CELLS = 15  # failed cells shown in full; the others get a line each
-MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
-MOST_FINDINGS = 10  # of one cell
-MOST_ROWS = 50  # of one matrix
+_MOST_CELLS = 15  # failed cells shown in full; the others get a line each
+_MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each
+_MOST_FINDINGS = 10  # of one cell
+_MOST_ROWS = 50  # of one matrix
 LAST_LINES = 30  # causes, what is new and the totals stand last, in as many lines as a small terminal has
 
 
@@ -59,7 +59,7 @@ def summary_lines(results: RunResults, folder: Path, columns: int, verbose: bool
     """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
     summary = summarize(results)
     lines: list[Line] = [[], *_matrix(results, columns)]
-    for cell in summary.failures if verbose else summary.failures[:MOST_CELLS]:
+    for cell in summary.failures if verbose else summary.failures[:_MOST_CELLS]:
         view = read_cell(folder, cell, _shown(folder))
         lines += [*(cell_lines if verbose else _failure)(results, view, columns), []]
     lines += [] if verbose else _more_failures(results, summary, columns)
@@ -93,10 +93,10 @@ def _matrix(results: RunResults, columns: int) -> list[Line]:
 
 def _rows(matrix: Matrix, bad_cells: set[str]) -> list[int]:
     """All rows, or when there are too many those with failures and then the first others."""
-    if len(matrix.rows) <= MOST_ROWS:
+    if len(matrix.rows) <= _MOST_ROWS:
         return list(range(len(matrix.rows)))
     first = {row for (row, _), cell in matrix.cells.items() if cell in bad_cells}
-    return sorted(sorted(range(len(matrix.rows)), key=lambda row: row not in first)[: max(MOST_ROWS, len(first))])
+    return sorted(sorted(range(len(matrix.rows)), key=lambda row: row not in first)[: max(_MOST_ROWS, len(first))])
 
 
 def _state(cell: CellResult) -> tuple[str, str]:
@@ -111,10 +111,10 @@ def _failure(results: RunResults, view: CellView, columns: int) -> list[Line]:
     mark, colour = glyph(cell.verdict.value)
     lines: list[Line] = [[(f"{mark} {cell.verdict.value}", f"bold {colour}"), (f"  {one_line(cell.id)}", "bold")]]
     findings = bad_findings(cell.findings)
-    for finding in findings[:MOST_FINDINGS]:
+    for finding in findings[:_MOST_FINDINGS]:
         lines += _finding(finding, finding_title(finding, cell), columns)
-    if len(findings) > MOST_FINDINGS:
-        lines.append([(f"  … and {count(len(findings) - MOST_FINDINGS, 'more finding')} that did not pass", "dim")])
+    if len(findings) > _MOST_FINDINGS:
+        lines.append([(f"  … and {count(len(findings) - _MOST_FINDINGS, 'more finding')} that did not pass", "dim")])
     if not findings:
         lines += _wrapped(why_of(cell), columns)
         lines += [line for place in describe_attempts(cell)[-3:] for line in _wrapped(place, columns, "dim")]
@@ -165,19 +165,19 @@ def _figures(view: CellView) -> str:
 
 
 def _more_failures(results: RunResults, summary: RunSummary, columns: int) -> list[Line]:
-    rest = summary.failures[MOST_CELLS:]
+    rest = summary.failures[_MOST_CELLS:]
     if not rest:
         return []
     lines: list[Line] = [[(f"{count(len(rest), 'more cell')} that did not pass", "bold")]]
-    for cell in rest[:MOST_LINES]:
+    for cell in rest[:_MOST_LINES]:
         mark, colour = glyph(cell.verdict.value)
         findings = bad_findings(cell.findings)
         what = one_line(f"{finding_title(findings[0], cell)}: {findings[0].message}") if findings else why_of(cell)
         line: Line = [(f"  {mark} ", colour), (f"/{cell.hash} {one_line(cell.id)}", "")]
         room = columns - sum(width(text) for text, _ in line) - 2
         lines.append([*line, (f"  {fit(what, room)}" if room > 10 else "", "dim")])
-    if len(rest) > MOST_LINES:
-        lines.append([(f"  … and {len(rest) - MOST_LINES:,} more: all are in report.html and results.json", "dim")])
+    if len(rest) > _MOST_LINES:
+        lines.append([(f"  … and {len(rest) - _MOST_LINES:,} more: all are in report.html and results.json", "dim")])
     one = rerun_command(results, rest[0])
     all_failed = f"{one.rsplit(' --select', 1)[0]} --failed {results.run}"
     return [*lines, [("  again  ", "dim"), (all_failed, "cyan")], []]
@@ -187,7 +187,7 @@ def _flaky(summary: RunSummary, columns: int) -> list[Line]:
     if not summary.flaky:
         return []
     lines: list[Line] = [[(f"{glyph('flaky')[0]} flaky: passed on a retry", "bold yellow")]]
-    for cell in summary.flaky[:MOST_LINES]:
+    for cell in summary.flaky[:_MOST_LINES]:
         lines.append([(f"  {one_line(cell.id)}", "")])
         lines += [line for place in describe_attempts(cell) for line in _wrapped(place, columns, "dim")]
     return [*lines, *_rest(len(summary.flaky)), []]
@@ -203,7 +203,7 @@ def _xfails(summary: RunSummary, columns: int) -> list[Line]:
     for cell, finding in summary.xfails:
         what = (finding_title(finding, cell), finding.class_, one_line(finding.message or cell.why))
         groups.setdefault(what, []).append(one_line(cell.id))
-    for (step, kind, message), cells in list(groups.items())[:MOST_LINES]:
+    for (step, kind, message), cells in list(groups.items())[:_MOST_LINES]:
         lines.append(
             [(f"  {len(cells):>4} × ", "dim"), (fit(step, columns - 9 - len(kind) - 2), "bold"), (f"  {kind}", colour)]
         )
@@ -237,7 +237,7 @@ def _news(results: RunResults, columns: int) -> list[Line]:
 def _moved(folder: Path, columns: int) -> list[Line]:
     lines = [line for sentence in recent_changes(folder) for line in _wrapped(sentence, columns)]
     regressions = open_regressions(folder)
-    lines += [line for text in regressions[:MOST_LINES] for line in _wrapped(text, columns, "yellow")]
+    lines += [line for text in regressions[:_MOST_LINES] for line in _wrapped(text, columns, "yellow")]
     lines += _rest(len(regressions))
     return [[("what moved", "bold")], *lines, []] if lines else []
 
@@ -247,14 +247,14 @@ def _not_run(summary: RunSummary, columns: int) -> list[Line]:
     if summary.skips:
         mark, colour = glyph("skipped")
         lines.append([(f"{mark} skipped", f"bold {colour}")])
-        for reason, number in list(summary.skips.items())[:MOST_LINES]:
+        for reason, number in list(summary.skips.items())[:_MOST_LINES]:
             first, *more = _parts(reason, columns - 9, 3) or [""]
             lines.append([(f"  {number:>4} × ", "dim"), (fit(first, columns - 9), "")])
             lines += [[(f"         {fit(part, columns - 9)}", "")] for part in more]
         lines += [*_rest(len(summary.skips), "reason"), []]
     if summary.holes:
         lines.append([(f"{glyph('hole')[0]} holes: combinations that are not run", "bold")])
-        for reason, holes in list(summary.holes.items())[:MOST_LINES]:
+        for reason, holes in list(summary.holes.items())[:_MOST_LINES]:
             named = "; ".join(_hole(hole) for hole in holes[:2]) + (" …" if len(holes) > 2 else "")
             lines.append([(f"  {len(holes):>4} × ", "dim"), (fit(reason, columns - 9), "")])
             lines.append([(f"         {fit(one_line(named), columns - 9)}", "dim")])
@@ -267,7 +267,7 @@ def _hole(hole: Hole) -> str:
 
 
 def _rest(number: int, word: str = "") -> list[Line]:
-    more = number - MOST_LINES
+    more = number - _MOST_LINES
     return [[(f"  … and {count(more, f'more {word}') if word else f'{more:,} more'}", "dim")]] if more > 0 else []
 
 

@@ -25,7 +25,7 @@ SURE_OF_MOVE = 0.99  # that a figure moved at all
 LEAST_MOVE = 0.01  # a smaller move is none
 
 Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
-Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its cells in both runs
+_Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its cells in both runs
 
 
 class Movement(msgspec.Struct, frozen=True):
@@ -223,7 +223,7 @@ def _benchmark(cell: CellResult) -> str:
     return cell.benchmark or benchmark_of(cell.id)
 
 
-def _tried(before: RunResults, after: RunResults) -> list[Tried]:
+def _tried(before: RunResults, after: RunResults) -> list[_Tried]:
     """The benchmarks that were run in both, with their cells."""
     sides: list[dict[str, list[CellResult]]] = []
     for results in (before, after):
@@ -235,7 +235,7 @@ def _tried(before: RunResults, after: RunResults) -> list[Tried]:
     return [(name, cells, sides[1][name]) for name, cells in sides[0].items() if name in sides[1]]
 
 
-def _other_conditions(tried: Iterable[Tried]) -> list[OtherConditions]:
+def _other_conditions(tried: Iterable[_Tried]) -> list[OtherConditions]:
     """Benchmarks of both runs that have no conditions in common."""
     made = []
     for name, was, now in tried:
@@ -247,7 +247,7 @@ def _other_conditions(tried: Iterable[Tried]) -> list[OtherConditions]:
     return made
 
 
-def _other_under_test(tried: Iterable[Tried]) -> list[OtherUnderTest]:
+def _other_under_test(tried: Iterable[_Tried]) -> list[OtherUnderTest]:
     groups: dict[tuple[FieldDifference, ...], list[str]] = {}
     for name, was, now in tried:
         if was[0].conditions and now[0].conditions:  # else nothing was kept of either

@@ -9,8 +9,8 @@ from seatrial.record.history import Point
 from seatrial.report.text import count, one_line
 from seatrial.report.trend.series import ChangeGroup, LevelChange, Precision, SeriesView
 
-MOST_NAMES = 4
-MOST_RUNS = 3
+_MOST_NAMES = 4
+_MOST_RUNS = 3
 
 
 def figure_text(value: float | None, unit: str = "") -> str:
@@ -135,8 +135,8 @@ def change_group_text(group: ChangeGroup, timed: bool = False) -> str:
 
 def _names(names: list[str]) -> str:
     shown = [one_line(name) for name in sorted(set(names))]
-    more = len(shown) - MOST_NAMES
-    return ", ".join(shown[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(shown) - _MOST_NAMES
+    return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def precision_text(found: Precision) -> str:
@@ -166,6 +166,6 @@ def left_out_text(view: SeriesView) -> str:
     parts = []
     for reason, figures in view.left_out.items():
         runs = [one_line(run) for run in dict.fromkeys(figures)]
-        named = ", ".join(runs) if len(runs) <= MOST_RUNS else f"{runs[0]} … {runs[-1]}"
+        named = ", ".join(runs) if len(runs) <= _MOST_RUNS else f"{runs[0]} … {runs[-1]}"
         parts.append(f"{len(figures)} {reason} ({named})")
     return "; ".join(parts)

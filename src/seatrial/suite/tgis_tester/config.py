@@ -22,8 +22,8 @@ class TesterModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, protected_namespaces=())
 
 
-Whole = Annotated[int, Field(strict=True, ge=0)]
-Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+_Whole = Annotated[int, Field(strict=True, ge=0)]
+_Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 # What their README calls it still, and their code does not know any more.
 _HUGGING_FACE = Literal["hf_transformers", "hf_accelerate", "hf_optimum_bt", "hf_optimum_ort"]
 Framework = Annotated[
@@ -33,17 +33,17 @@ Framework = Annotated[
 
 
 class MigSlices(TesterModel):
-    mig_1g_10gb: Whole = 0
-    mig_2g_20gb: Whole = 0
-    mig_3g_40gb: Whole = 0
+    mig_1g_10gb: _Whole = 0
+    mig_2g_20gb: _Whole = 0
+    mig_3g_40gb: _Whole = 0
 
 
 class ResourceSpec(TesterModel):
-    request_cpu: Whole = 2
-    request_memory_gb: Whole = 4
-    limit_cpu: Whole = 4
-    limit_memory_gb: Whole = 96
-    gpu: MigSlices | Whole | None = 1
+    request_cpu: _Whole = 2
+    request_memory_gb: _Whole = 4
+    limit_cpu: _Whole = 4
+    limit_memory_gb: _Whole = 96
+    gpu: MigSlices | _Whole | None = 1
 
     @property
     def gpus(self) -> int:
@@ -66,19 +66,19 @@ class ModelConfig(TesterModel):
     revision: str | None = None
     deployment_framework: Framework = "tgis_native"
     dtype_str: Literal["float16", "float32", "bfloat16"] = "float16"
-    num_shard: Whole = 1
-    port: Port = 5001
-    grpc_port: Port = 8001
+    num_shard: _Whole = 1
+    port: _Port = 5001
+    grpc_port: _Port = 8001
     master_addr: str = "localhost"
-    master_port: Port = 29500
+    master_port: _Port = 29500
     cuda_process_memory_fraction: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    max_batch_size: Whole = 8
-    max_concurrent_requests: Whole = 96
-    max_sequence_length: Whole = 2048
-    max_new_tokens: Whole = 1024
-    max_waiting_tokens: Whole = 10
-    max_batch_weight: Whole | None = None
-    max_prefill_weight: Whole | None = None
+    max_batch_size: _Whole = 8
+    max_concurrent_requests: _Whole = 96
+    max_sequence_length: _Whole = 2048
+    max_new_tokens: _Whole = 1024
+    max_waiting_tokens: _Whole = 10
+    max_batch_weight: _Whole | None = None
+    max_prefill_weight: _Whole | None = None
     output_special_tokens: bool = False
     flash_attention: bool = False
     pt2_compile: bool = False
@@ -109,10 +109,10 @@ class Worker(TesterModel):
     image_uri: str
     image_pull_secret: str | None = None
     tls_secret: str
-    ready_timeout_secs: Whole
-    scheduled_timeout_secs: Whole
+    ready_timeout_secs: _Whole
+    scheduled_timeout_secs: _Whole
     max_parallel_workers: Annotated[int, Field(strict=True, ge=1)]
-    max_connection_retries: Whole
+    max_connection_retries: _Whole
     ingress_hostname: str
     pvcs: tuple[VolumeClaim, ...] = ()
     transformers_cache_path: str

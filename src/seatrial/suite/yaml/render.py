@@ -3,7 +3,7 @@
 import re
 from typing import Any, NamedTuple
 
-WIDTH = 120
+_WIDTH = 120
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
 # What YAML 1.1 or 1.2 takes for something else than text.
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
@@ -40,7 +40,7 @@ def flow(value: Any) -> str:
 def wrapped(value: Any, indent: int, newline: str = "\n") -> str:
     """On one line where that is short enough, else a line for as many items as fit."""
     text = flow(value)
-    if not isinstance(value, dict | list | tuple) or len(text) + indent + 20 <= WIDTH:
+    if not isinstance(value, dict | list | tuple) or len(text) + indent + 20 <= _WIDTH:
         return text
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     items = (
@@ -50,7 +50,7 @@ def wrapped(value: Any, indent: int, newline: str = "\n") -> str:
     )
     lines = [" " * indent + items[0]]
     for item in items[1:]:
-        if len(lines[-1]) + 2 + len(item) < WIDTH:
+        if len(lines[-1]) + 2 + len(item) < _WIDTH:
             lines[-1] += f", {item}"
         else:
             lines[-1] += ","

@@ -14,7 +14,7 @@ import yaml
 
 from seatrial.suite.yaml.problem import Problem, SourceMark, SuiteError, printable
 
-MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 MAX_VALUES = 200_000
 MAX_DEPTH = 50
 
@@ -23,13 +23,13 @@ class FileLimits(NamedTuple):
     """How much of a file is read, and what to do about one that has more."""
 
     what: str = "suite"
-    max_bytes: int = MAX_BYTES
+    max_bytes: int = _MAX_BYTES
     max_values: int = MAX_VALUES
     too_large: str = "split it with `include`, or use `matrix`"
     too_many: str = "use `matrix`"
 
 
-SUITE = FileLimits()
+_SUITE = FileLimits()
 
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "Null": None, "NULL": None}
 _WORDS |= {word: word[0] in "tT" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
@@ -62,7 +62,7 @@ def _at(event: Any) -> Node:
 class Source:
     """One file that was read. `problems` has what is wrong with it as YAML; `root` is then still what could be read."""
 
-    def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> None:
+    def __init__(self, file: str, text: str, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> None:
         self.file = file
         self.chain = chain
         self.limits = limits
@@ -106,12 +106,12 @@ class Source:
         return self.mark(line, column), raw
 
 
-def read_source(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> Source:
+def read_source(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> Source:
     """Read a file. Raises SuiteError when there is nothing to read YAML from."""
     return Source(str(path), read_text(path, chain, limits), chain, limits)
 
 
-def read_text(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = SUITE) -> str:
+def read_text(path: Path, chain: tuple[str, ...] = (), limits: FileLimits = _SUITE) -> str:
     """The text of a file. Raises SuiteError."""
 
     def refuse(why: str, line: int = 0, text: str = "") -> SuiteError:
@@ -168,7 +168,7 @@ class YamlReader:
             if isinstance(event, yaml.DocumentStartEvent):
                 if root is not None:
                     line = getattr(event.start_mark, "line", 0) + 1
-                    split = " (split it with `include`)" if self._source.limits is SUITE else ""
+                    split = " (split it with `include`)" if self._source.limits is _SUITE else ""
                     self._source.report(f"a second document; a {self._source.limits.what} is one{split}", line, 1)
                     return root
                 root = self._node(next(events), events, 0)

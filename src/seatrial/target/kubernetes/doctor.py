@@ -33,7 +33,7 @@ from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
 PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
-SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+_SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
 
 
@@ -47,7 +47,7 @@ async def examine_cluster(options: KubernetesOptions) -> list[Remark]:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
-            user = (await client.create(SELF_REVIEW, Tree)).status["userInfo"]["username"]
+            user = (await client.create(_SELF_REVIEW, Tree)).status["userInfo"]["username"]
         except KubernetesError as error:
             return [Remark(RemarkLevel.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first")]
         first = Remark(RemarkLevel.OK, "API server", f"{version} at {access.server}, as {user}")

@@ -40,7 +40,7 @@ from seatrial.target.kubernetes.watch.objects import epoch_s
 from seatrial.target.protocol import RunInUse, TargetError
 
 BEAT_S = 30.0
-AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
+_AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
 STALE_S = 120.0  # without a heartbeat for so long, the process is gone, cut off or asleep
 LEAST_TTL_S = 3 * 24 * 3600
 WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
@@ -264,7 +264,7 @@ class RunObject:
     async def _keep_beating(self) -> None:
         refused = False
         while True:
-            await asyncio.sleep(AGAIN_S if refused else BEAT_S)
+            await asyncio.sleep(_AGAIN_S if refused else BEAT_S)
             try:
                 # After a long absence (asleep, cut off), another machine may have taken the run over.
                 await self._refuse_another(await self._client.get(JOBS, self.name, Annotated))

@@ -41,9 +41,9 @@ from seatrial.target.kubernetes.watch.waiting import over_whole_quota
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 from seatrial.target.protocol import Endpoint, Found, Remark, RunInUse, TargetError, TargetLost
 
-FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
-GONE_S = 120.0
-POLL_S = 0.5
+_FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
+_GONE_S = 120.0
+_POLL_S = 0.5
 ROOM_S = 5.0  # until a quota that was full is tried again
 
 
@@ -359,7 +359,7 @@ class KubernetesTarget:
         await self._watcher.synced(handle)  # of one that was just taken up, the pods may not be known yet
         if await self._ender.ask(self._watcher.pods(handle)):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(annotation.grace_s + FORCE_S):
+                async with asyncio.timeout(annotation.grace_s + _FORCE_S):
                     await self._watcher.ended(handle)
                     return
         with target_errors(f"cannot end {handle}"):
@@ -396,7 +396,7 @@ class KubernetesTarget:
     async def _until_gone(self, handle: str, name: str) -> None:
         """(8) Deleting is asking: what still runs gets its grace first."""
         annotation = self._annotations.get(handle)
-        within_s = GONE_S + (annotation.grace_s if annotation else 0.0)
+        within_s = _GONE_S + (annotation.grace_s if annotation else 0.0)
         try:
             async with asyncio.timeout(within_s):
                 if annotation is not None:
@@ -404,7 +404,7 @@ class KubernetesTarget:
                     return
                 labels = names.selector(job=name)
                 while await self._client.has_any(PODS, labels=labels):  # noqa: ASYNC110 - not watched
-                    await asyncio.sleep(POLL_S)
+                    await asyncio.sleep(_POLL_S)
         except TimeoutError:
             raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
 

@@ -21,8 +21,8 @@ from seatrial.target.protocol import TargetError
 if TYPE_CHECKING:
     from seatrial.target.local.folders import JobSubmission
 
-INSIDE = "/seatrial"
-MESSAGE_CHARACTERS = 1000
+_INSIDE = "/seatrial"
+_MESSAGE_CHARACTERS = 1000
 ENGINES = ("podman", "docker")
 _ENGINE_VARIABLES = re.compile(
     r"(CONTAINERS?|DOCKER|XDG|PODMAN)_.*|HOME|PATH|TMPDIR|(https?|no|all)_proxy", re.IGNORECASE
@@ -161,7 +161,7 @@ def container_request(
     for label, value in (("run", job.run), ("job", job.name)):
         create += ["--label", f"seatrial.{label}={value}"]
     for source, inside in mounts.items():
-        create += ["--volume", f"{source}:{INSIDE}/{inside}"]
+        create += ["--volume", f"{source}:{_INSIDE}/{inside}"]
     for number in submission.ports.values():
         create += ["--publish", f"127.0.0.1:{number}:{number}"]
     if job.resources.memory_bytes is not None:
@@ -169,7 +169,7 @@ def container_request(
     if job.resources.cpu is not None:
         create += ["--cpus", f"{job.resources.cpu:g}"]
     create += _gpu_options(submission, podman)
-    own = {"HOME": f"{INSIDE}/home", "TMPDIR": f"{INSIDE}/tmp", "SEATRIAL_FILES": f"{INSIDE}/files"}
+    own = {"HOME": f"{_INSIDE}/home", "TMPDIR": f"{_INSIDE}/tmp", "SEATRIAL_FILES": f"{_INSIDE}/files"}
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
     return {
         "engine": image.engine,
@@ -235,4 +235,4 @@ async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:
         await process.wait()
         raise
     text = error_text.decode(errors="replace").strip()
-    return process.returncode or 0, out.decode(errors="replace"), text[-MESSAGE_CHARACTERS:]
+    return process.returncode or 0, out.decode(errors="replace"), text[-_MESSAGE_CHARACTERS:]

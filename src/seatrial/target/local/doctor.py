@@ -17,7 +17,7 @@ from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
 CONTAINER_S = 60.0  # for an engine to start its first container
 LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
-MESSAGE_CHARACTERS = 500
+_MESSAGE_CHARACTERS = 500
 # The agent's own code, from the file that jobs get: what it cannot do here, it cannot do for a job.
 _TRY_LIMIT = """
 import sys
@@ -134,7 +134,7 @@ async def _gpus() -> Remark:
         fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
         return Remark(RemarkLevel.WARNING, what, f"{program} fails: {out}", fix)
     lines = [line.strip() for line in out.splitlines() if line.strip()]
-    return Remark(RemarkLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:MESSAGE_CHARACTERS]}" if lines else "none")
+    return Remark(RemarkLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:_MESSAGE_CHARACTERS]}" if lines else "none")
 
 
 @contextlib.asynccontextmanager

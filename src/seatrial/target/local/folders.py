@@ -17,7 +17,7 @@ from seatrial.job import Input, Job, Outcome, Unreadable, decode, read_regular
 from seatrial.target.job_files import make_accessible
 from seatrial.target.protocol import TargetError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 MOST_BYTES = 64 << 20  # of a file that says what a job is or how it ended
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
@@ -119,7 +119,7 @@ class JobFolder:
         except OSError:
             return False
 
-    def _read(self, name: str, kind: type[T]) -> T | None:
+    def _read(self, name: str, kind: type[_T]) -> _T | None:
         try:
             return decode(read_regular(self._name(name), MOST_BYTES), kind)
         except (OSError, Unreadable):

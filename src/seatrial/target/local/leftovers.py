@@ -15,7 +15,7 @@ from seatrial.target.local.containers import ENGINES, container_name, labelled_c
 from seatrial.target.local.traces import ended, jobs_traced, of_job
 from seatrial.target.protocol import TargetError
 
-END_S = 30.0
+_END_S = 30.0
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -24,7 +24,7 @@ def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
     is at a terminal is left: it may be a person who looks at the job."""
     folders = [Path(folder) for folder in cgroups]
     seen: set[int] = set()
-    until_s = time.monotonic() + END_S
+    until_s = time.monotonic() + _END_S
     while there := _members(folders) | {trace.pid for trace in of_job(job) if not trace.at_terminal}:
         seen |= there
         for folder in folders:

@@ -12,7 +12,7 @@ from pathlib import Path
 from seatrial.target.local.folders import ProcessIdentity
 
 PATIENCE_S = 20.0  # for a program that is asked what it is
-MESSAGE_CHARACTERS = 500
+_MESSAGE_CHARACTERS = 500
 
 
 @cache
@@ -105,4 +105,4 @@ async def ask(program: str, *arguments: str) -> tuple[int, str]:
         return 124, f"it does not answer within {PATIENCE_S:g} s"
     code = process.returncode or 0
     text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
-    return code, text if code == 0 else text[-MESSAGE_CHARACTERS:] or f"exit code {code}"
+    return code, text if code == 0 else text[-_MESSAGE_CHARACTERS:] or f"exit code {code}"

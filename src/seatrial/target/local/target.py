@@ -42,9 +42,9 @@ from seatrial.target.local.zygote import Zygote
 from seatrial.target.protocol import Endpoint, Found, Remark, TargetError
 from seatrial.target.way import accepts, until_answered
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
+_FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
 APPEAR_S = 10.0
 _PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
@@ -280,7 +280,7 @@ class LocalTarget:
     async def _supervisor(self, folder: JobFolder) -> ProcessIdentity | None:
         """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
         delete or damage the files that say so; a supervisor that lives puts them back."""
-        until_s = time.monotonic() + FORCE_S
+        until_s = time.monotonic() + _FORCE_S
         while (identity := folder.identity()) is None or folder.submission() is None:
             try:
                 with folder.locked() as free:
@@ -301,8 +301,8 @@ class LocalTarget:
             return
         assert identity is not None
         submission = folder.submission()
-        within_s = FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
-        for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, FORCE_S)):
+        within_s = _FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
+        for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, _FORCE_S)):
             descriptor = send(identity, number)
             wake(identity)
             if descriptor is None or await gone(descriptor, wait_s):
@@ -355,7 +355,7 @@ def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]
     return submission
 
 
-async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
     """What must not be left half done: a cancellation waits until it is, and is then raised."""
     task = asyncio.ensure_future(work)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-MARK = b"SEATRIAL_FILES="  # and the folder of a job, for that is only one
+_MARK = b"SEATRIAL_FILES="  # and the folder of a job, for that is only one
 DELETED = " (deleted)"  # what the kernel says behind the path of what is not there any more
 
 
@@ -55,10 +55,10 @@ def _below(folder: str) -> Iterator[Trace]:
 def _mark(pid: int, folder: str) -> str:
     """The path in the mark that it was started with, if that is of this folder."""
     environment = Path(f"/proc/{pid}/environ").read_bytes()
-    wanted = MARK + os.fsencode(folder) + b"/"
+    wanted = _MARK + os.fsencode(folder) + b"/"
     if wanted not in environment:
         return ""
-    return next((os.fsdecode(line[len(MARK) :]) for line in environment.split(b"\0") if line.startswith(wanted)), "")
+    return next((os.fsdecode(line[len(_MARK) :]) for line in environment.split(b"\0") if line.startswith(wanted)), "")
 
 
 def _paths(pid: int) -> Iterator[str]:

@@ -17,7 +17,7 @@ from seatrial.target.protocol import TargetError
 UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
 CLOCK_SET_S = 86400.0
 PROGRESS_S = 0.25
-READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 class _Watched:
@@ -156,7 +156,7 @@ class Watcher:
         try:
             with open(watched.folder.records, "rb") as file:
                 file.seek(watched.offset)
-                data = file.read(READ_BYTES)
+                data = file.read(_READ_BYTES)
         except OSError:
             return ""
         watched.offset += len(data)

@@ -12,7 +12,7 @@ import msgspec
 from seatrial.job import Unreadable, decode
 from seatrial.target.protocol import TargetError
 
-ANSWER_S = 60.0
+_ANSWER_S = 60.0
 
 
 class Zygote:
@@ -36,7 +36,7 @@ class Zygote:
         try:
             process.stdin.write(msgspec.json.encode({"id": number, "job": job}) + b"\n")
             await process.stdin.drain()
-            return await asyncio.wait_for(answer, ANSWER_S)
+            return await asyncio.wait_for(answer, _ANSWER_S)
         except (ConnectionError, TimeoutError) as error:
             raise TargetError(f"the local supervisor did not answer: {error or 'time ran out'}") from error
         finally:

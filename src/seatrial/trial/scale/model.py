@@ -17,7 +17,7 @@ from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, S
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
 NONE = {"failed": 0, "unfinished": 0}  # unless bounds say otherwise
-COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
+_COUNTS = {"failed": "<=", "unfinished": "<=", "refused": "<=", "rate": ">="}
 FILL, BACKGROUND, ONE = "fill", "background", "workload"  # names of classes that users do not name
 # What Kubernetes promises: changes of one object, and the start of pods that fit somewhere without pulling an image.
 SLOS = {"kubernetes": {"created.p99": "1s", "started.p99": "5s"}}
@@ -30,7 +30,7 @@ def parse_bound(name: str, value: Any, classes: Collection[str] = ()) -> FixedBo
     """Of `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`."""
     durations = [*STAGES, *(f"{one}.{stage}" for one in classes for stage in STAGES)]
     choice = "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
-    return bounds.parse_bound(name, value, bounds.Figures("a scale trial", durations, COUNTS, _PART, choice))
+    return bounds.parse_bound(name, value, bounds.Figures("a scale trial", durations, _COUNTS, _PART, choice))
 
 
 class ScaleTrial(TrialModel):
@@ -75,7 +75,7 @@ class ScaleTrial(TrialModel):
     @classmethod
     def _names(cls, workloads: dict[str, MixedWorkload]) -> dict[str, MixedWorkload]:
         for name in workloads:
-            if not _NAME.fullmatch(name) or name in (FILL, BACKGROUND, *STAGES, *COUNTS):
+            if not _NAME.fullmatch(name) or name in (FILL, BACKGROUND, *STAGES, *_COUNTS):
                 raise ValueError(f"{name!r} cannot name a class of workloads: small letters, digits and -, no stage")
         return workloads
 

@@ -12,16 +12,16 @@ from seatrial.trial.scale.workload_model import Workload
 
 NOWHERE = {"seatrial/nowhere": "true"}  # labels that no node has
 
-Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+_Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 
 class ScaleArrivals(ArrivalsModel):
     """When workloads are sent: an open loop, or by choice a closed one (`in_flight`, `waves`)."""
 
-    in_flight: Count | None = Field(
+    in_flight: _Count | None = Field(
         None, description="A closed loop: so many that are not done; the next is sent when one is."
     )
-    waves: Count | None = Field(None, description="A closed loop: so many together, the next after all are answered.")
+    waves: _Count | None = Field(None, description="A closed loop: so many together, the next after all are answered.")
     delay_s: Duration | None = Field(None, alias="delay", description="Between two waves; default none.")
 
     SHAPES: ClassVar[tuple[str, ...]] = (*ArrivalsModel.SHAPES, "in_flight", "waves")
@@ -43,7 +43,7 @@ class ScaleArrivals(ArrivalsModel):
 class Fill(Model):
     """Workloads that are there before the measured ones come."""
 
-    count: Count = Field(description="How many.")
+    count: _Count = Field(description="How many.")
     workload: Workload | None = Field(None, description="What they are; default: the same mix.")
     within_s: Duration = Field(300.0, alias="within", description="How long they may take to the stage `until`.")
 
@@ -51,7 +51,7 @@ class Fill(Model):
 class Background(Model):
     """Workloads that never find a place, and that the scheduler has to look at again and again."""
 
-    count: Count = Field(description="How many.")
+    count: _Count = Field(description="How many.")
     workload: Workload = Field(
         default_factory=lambda: Workload(kind="pod", select=NOWHERE),
         description="What they are; default: pods for nodes with a label that none has.",
@@ -61,7 +61,7 @@ class Background(Model):
 class Machine(Model):
     """Of a target of kind local, where workloads are processes."""
 
-    places: Count | None = Field(None, description="How many processes run at once; default: as many as CPUs.")
+    places: _Count | None = Field(None, description="How many processes run at once; default: as many as CPUs.")
 
 
 class ChurnModel(Model):

@@ -11,7 +11,7 @@ from seatrial.trial.job import DRIVER
 from seatrial.trial.serving.parts import SERVER
 from seatrial.trial.serving.records import DriverRecords
 
-READY = "ready"
+_READY = "ready"
 _UNAUTHORIZED = ("401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED")  # codes, in either protocol
 _OURS = (Outcome.RELEASED, Outcome.CANCELLED)
 
@@ -67,8 +67,8 @@ def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     if records.ready is not None:
         tries = records.ready.get("tries")
         after = f"a first generation was answered after {records.ready.get('seconds'):.3g} s"
-        return Finding(READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
-    return Finding(READY, check, cause.verdict, cause.class_, cause.text)
+        return Finding(_READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
+    return Finding(_READY, check, cause.verdict, cause.class_, cause.text)
 
 
 def cause_of_silence(

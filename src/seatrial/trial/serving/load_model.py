@@ -32,9 +32,9 @@ def _check_port_path(text: str) -> str:
 
 
 PortPath = Annotated[Text, AfterValidator(_check_port_path)]
-Count = Annotated[int, Field(strict=True, ge=1)]
+_Count = Annotated[int, Field(strict=True, ge=1)]
 Range = Annotated[
-    tuple[Count, Count],
+    tuple[_Count, _Count],
     BeforeValidator(lambda value: (value, value) if isinstance(value, int) else value),
     WithJsonSchema(
         {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}]}
@@ -58,7 +58,7 @@ class Load(Model):
     """Requests that begin when they are to begin, whatever became of those before them."""
 
     arrivals: ArrivalsModel = Field(description="When requests begin.")
-    requests: Count | None = Field(None, le=5_000_000, description="How many.")
+    requests: _Count | None = Field(None, le=5_000_000, description="How many.")
     seconds: Duration | None = Field(None, alias="for", description="For how long requests begin.")
     lengths: LoadLengths | None = Field(None, description="Made-up prompts; default: the cases, in turn.")
     stream: bool = Field(True, description="Answers come as streams; without, there are no times of tokens.")

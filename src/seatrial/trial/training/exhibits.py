@@ -7,7 +7,7 @@ from seatrial.check.training.log_values import log_values
 from seatrial.job import Exhibit, ObservedStep
 
 MOST_HOSTS = 4  # columns; the findings are about all
-MOST_ROWS = 500
+_MOST_ROWS = 500
 
 _Column = Mapping[int, float]
 
@@ -44,7 +44,7 @@ def _series(title: str, columns: Mapping[str, _Column], unit: str) -> Exhibit | 
     steps = sorted({step for column in columns.values() for step in column})
     if len(steps) < 2:
         return None
-    every = math.ceil(len(steps) / MOST_ROWS)
+    every = math.ceil(len(steps) / _MOST_ROWS)
     kept = sorted({*steps[::every], steps[-1]})
     rows = [[step, *(column.get(step) for column in columns.values())] for step in kept]
     units = dict.fromkeys(columns, unit) if unit else {}

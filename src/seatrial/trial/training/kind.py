@@ -25,7 +25,7 @@ from seatrial.trial.training.model import Files, Metric, TrainingTrial
 from seatrial.trial.training.pattern import fill_pattern
 from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
 
-STEP_TIME = "step_time"
+_STEP_TIME = "step_time"
 ARTIFACTS = "SEATRIAL_ARTIFACTS"  # tells the job where its files are looked for
 
 
@@ -146,7 +146,7 @@ def _against_profile(
     model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: dict[str, Any]
 ) -> list[Finding]:
     """What the job itself says of its step time, against what its profile shows."""
-    if name != STEP_TIME or metric.file is None or metric.aggregate is not None:
+    if name != _STEP_TIME or metric.file is None or metric.aggregate is not None:
         return []
     seconds = made["value"] * (unit_factor(metric.unit, "s") or 0.0)
     profiled = ((one, entry) for one, entry in model.files.items() if entry.profile)
@@ -198,8 +198,8 @@ def _own_figures(model: TrainingTrial, train: ObservedStep, files: ObservedStep)
         host = max(last, key=lambda host: last[host])
         of_host = f" of host {host}" if len(last) > 1 else ""
         figures["loss"] = figure_data(last[host], "", None, f"the log{of_host} (last value)")
-    if STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
-        figures[STEP_TIME] = step_time_figure(taken)
+    if _STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
+        figures[_STEP_TIME] = step_time_figure(taken)
     return figures
 
 

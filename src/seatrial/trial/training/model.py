@@ -72,14 +72,14 @@ Fraction = Annotated[
     BeforeValidator(_share),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PERCENT]}),
 ]
-Tolerance = Annotated[
+_Tolerance = Annotated[
     str | float,
     BeforeValidator(_tolerance),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _PERCENT]}),
 ]
 Amount = Annotated[Need, AfterValidator(_amount)]
 FiniteNumber = Annotated[float, Field(allow_inf_nan=False)]
-Whole = Annotated[int, Field(strict=True, ge=0)]
+_Whole = Annotated[int, Field(strict=True, ge=0)]
 
 
 class LogChecks(Model):
@@ -102,7 +102,7 @@ class Loss(Model):
     curve: Text | None = Field(
         None, min_length=1, description="File of a recorded curve (JSON or CSV, step to loss), relative to the suite."
     )
-    tolerance: Tolerance | None = Field(
+    tolerance: _Tolerance | None = Field(
         None, description="How far from `target` or `curve` is still in order: a distance, or a share such as 2%."
     )
     finite: bool = Field(True, description="A loss of nan or inf ends the job at once.")
@@ -153,7 +153,7 @@ class Files(Model):
     steps: Amount | None = Field(None, description="Steps in each profile; default: at least 3.", examples=[">=3"])
     device: Text | None = Field(None, description="Type of device that each profile must have events of.")
     devices: Amount | None = Field(None, description="How many devices of that type.", examples=[4])
-    window: tuple[Whole, Whole] | None = Field(None, description="First and last step that may be in a profile.")
+    window: tuple[_Whole, _Whole] | None = Field(None, description="First and last step that may be in a profile.")
     agrees: Fraction | None = Field(None, description="How far its steps may be from the log's; default: 5%.")
 
     PROFILE: ClassVar[tuple[str, ...]] = ("steps", "device", "devices", "window", "agrees")
@@ -188,7 +188,7 @@ class Metric(Model):
     aggregate: Literal["median", "mean", "last", "min", "max"] | None = Field(
         None, description="One figure of several; default: median for log and profile, the slowest host's for file."
     )
-    warmup: Whole | None = Field(
+    warmup: _Whole | None = Field(
         None, description="Values of the log to leave out at the beginning; default: found from the values."
     )
     required: bool = Field(True, description="That it is not there is a failure.")

@@ -14,18 +14,18 @@ from seatrial.web.pages.suite import known_suite
 from seatrial.web.render import Page, page
 from seatrial.web.site import Site
 
-MOST_RUNS = 120
-MOST_FIGURES = 12
-POINTS = 120  # of a figure
+_MOST_RUNS = 120
+_MOST_FIGURES = 12
+_POINTS = 120  # of a figure
 
 
 def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
     suite = known_suite(site, suite)
-    found = site.history.past_cells(suite, name, MOST_RUNS + 1, before)
+    found = site.history.past_cells(suite, name, _MOST_RUNS + 1, before)
     if not found:
         older = f" in a run that is older than {before[:200]!r}" if before else ""
         raise NotThere(f"The history has no cell {name[:200]!r} in the suite {suite!r}{older}.")
-    past = found[-MOST_RUNS:]
+    past = found[-_MOST_RUNS:]
     newest = past[-1]
     names = [one for one in site.history.names(newest.trial) if one.benchmark == newest.benchmark]
     run = site.history.run(newest.run)
@@ -41,8 +41,8 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
         older=len(found) > len(past),
         bad=sum(not Verdict(one.verdict).good for one in past),
         flaky=sum(one.flaky for one in past),
-        figures=_lines(site, judged[:MOST_FIGURES]),
-        more=len(names) - len(judged[:MOST_FIGURES]),
+        figures=_lines(site, judged[:_MOST_FIGURES]),
+        more=len(names) - len(judged[:_MOST_FIGURES]),
         rerun=_rerun(run.suite_path if run else "", newest) if suite != IMPORTED else "",
         there=_folders(site.runs, past),
         night_of=night_of,
@@ -50,7 +50,7 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
 
 
 def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
-    views = [with_bound(with_changes(one)) for one in site.history.filled(names, POINTS)]
+    views = [with_bound(with_changes(one)) for one in site.history.filled(names, _POINTS)]
     nothing = RunResults(VERSION, "", "", Verdict.PASSED, [])
     return run_figures(nothing, RunSeries("", views, [])).lines
 

@@ -11,9 +11,9 @@ from seatrial.web.pages.run import kept_results
 from seatrial.web.render import Page, page
 from seatrial.web.site import Site
 
-POINTS = 40  # of each figure that its noise is taken from
-MOST_ROWS = 300
-MOST_FIGURES = 120  # whose noise is looked up: those that changed most
+_POINTS = 40  # of each figure that its noise is taken from
+_MOST_ROWS = 300
+_MOST_FIGURES = 120  # whose noise is looked up: those that changed most
 
 
 def difference(site: Site, names: str) -> Page:
@@ -22,7 +22,7 @@ def difference(site: Site, names: str) -> Page:
         raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
     first, second = _results(site, before), _results(site, after)
     pair = RunPair(first, second)
-    past, wrong = _past(site, pair.changed(MOST_FIGURES))
+    past, wrong = _past(site, pair.changed(_MOST_FIGURES))
     found = pair.compare(past)
     moved = [one for one in found.figures if one.moved or one.maybe]
     return page(
@@ -31,10 +31,10 @@ def difference(site: Site, names: str) -> Page:
         before=first,
         after=second,
         found=found,
-        moved=moved[:MOST_ROWS],
+        moved=moved[:_MOST_ROWS],
         same=len(found.figures) - len(moved),
         wrong=wrong,
-        most=MOST_ROWS,
+        most=_MOST_ROWS,
         figure_text=figure_text,
         percent_text=percent_text,
         hashes={cell.benchmark or cell.id: cell.hash for cell in second.cells},
@@ -54,6 +54,6 @@ def _results(site: Site, name: str) -> RunResults:
 def _past(site: Site, changed: list[Series]) -> tuple[list[Series], str]:
     """Where the noise of figures is taken from; without it single runs cannot be told apart, but all else can."""
     try:
-        return site.history.filled(changed, POINTS), ""
+        return site.history.filled(changed, _POINTS), ""
     except HistoryError as error:
         return [], f"Compared without the history: {error}"

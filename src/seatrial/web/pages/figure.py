@@ -23,9 +23,9 @@ from seatrial.web.render import Page, page
 from seatrial.web.site import Change, Site
 
 WIDTH, HEIGHT, PAD = 1000, 180, 8
-ROWS = 40  # points in the table
-MOST_CHANGES = 9
-MOST_MARKS = 3  # alarms for which the commands are written out
+_ROWS = 40  # points in the table
+_MOST_CHANGES = 9
+_MOST_MARKS = 3  # alarms for which the commands are written out
 MOST_SERIES = 6  # of other conditions
 
 
@@ -78,7 +78,7 @@ def figure(site: Site, benchmark: str, metric: str) -> Page:
         views=views,
         others=len(found) - len(views),
         alarms=len(alarms),
-        marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-MOST_MARKS:][::-1]],
+        marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-_MOST_MARKS:][::-1]],
         change=_recenter(site, first),
         figure_text=figure_text,
         is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
@@ -108,8 +108,8 @@ def _view(series: Series) -> FigureView:
         f"{points_text(view.points)}, {period_text(view.points[0].at_s, view.points[-1].at_s)}",
         series_bound_text(view, bounds_outside(view, Scale(view))),
         left_out_text(view) if view.left_out else "",
-        [change_text(one, view.unit, timed) for one in view.changes[-MOST_CHANGES:]],
-        view.points[::-1][:ROWS],
+        [change_text(one, view.unit, timed) for one in view.changes[-_MOST_CHANGES:]],
+        view.points[::-1][:_ROWS],
         series.conditions,
     )
 
@@ -132,7 +132,7 @@ def _chart(view: SeriesView) -> Chart:
     if levels:
         top, bottom = y(levels.get("upper", scale.high)), y(levels.get("lower", scale.low))
         band = (top, round(max(1.0, bottom - top), 1))
-    changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-MOST_CHANGES:], 1)]
+    changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
     values = [point.value for point in view.points]
     return Chart(
         "".join(f"M{x:g} {height:g}h0" for x, height in placed),

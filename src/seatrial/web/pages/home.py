@@ -12,7 +12,7 @@ from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, nights
 from seatrial.web.render import Page, page, part
 from seatrial.web.site import Site
 
-SHOWN = 40  # runs of a suite
+_SHOWN = 40  # runs of a suite
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def home(site: Site, before: str = "") -> Page:
         return page("older_runs.html.j2", links, before=before, past=[_line(one) for one in found.past], found=found)
     suites: list[SuiteLine] = []
     try:
-        suites = [_suite(site, one) for one in site.history.suites(SHOWN)]
+        suites = [_suite(site, one) for one in site.history.suites(_SHOWN)]
     except HistoryError as error:
         wrong = str(error)
     return page(
@@ -60,7 +60,7 @@ def home(site: Site, before: str = "") -> Page:
         past=[_line(one) for one in found.past],
         found=found,
         suites=suites,
-        most=SHOWN,
+        most=_SHOWN,
         place=str(site.runs.name) if links.live else "",
     )
 
@@ -79,7 +79,7 @@ def _suite(site: Site, row: SuiteRow) -> SuiteLine:
     if row.suite != IMPORTED:
         return SuiteLine(row.suite, row.runs, row.recent, False)
     found = nights(site.history.suite_runs(IMPORTED, MOST_IMPORTED))
-    return SuiteLine(row.suite, len(found), found[-SHOWN:], True)
+    return SuiteLine(row.suite, len(found), found[-_SHOWN:], True)
 
 
 def _line(run: RunOverview) -> RunLine:

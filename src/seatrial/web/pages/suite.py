@@ -16,9 +16,9 @@ from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, night_of, nights
 from seatrial.web.render import Page, page
 from seatrial.web.site import Site
 
-RUNS_SHOWN = 40
-MOST_CELLS = 16_000  # times runs that are read
-MOST_ROWS = 400
+_RUNS_SHOWN = 40
+_MOST_CELLS = 16_000  # times runs that are read
+_MOST_ROWS = 400
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ def suite(site: Site, name: str, before: str = "") -> Page:
     found = suite_runs(site, name, before)
     if before and not found:
         raise NotThere(f"The suite {name!r} has no run that is older than {before[:200]!r}.")
-    rows, runs = strip_rows(site, name, found[-RUNS_SHOWN:])
+    rows, runs = strip_rows(site, name, found[-_RUNS_SHOWN:])
     troubled = [row for row in rows if row.share]
-    shown = [*troubled, *(row for row in rows if not row.share)][:MOST_ROWS]
+    shown = [*troubled, *(row for row in rows if not row.share)][:_MOST_ROWS]
     return page(
         "suite.html.j2",
         Links(1, site.ending),
@@ -66,9 +66,9 @@ def known_suite(site: Site, name: str) -> str:
 def suite_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
     """Those that are shown, and one more where there is one."""
     if name != IMPORTED:
-        return site.history.suite_runs(name, RUNS_SHOWN + 1, before)
+        return site.history.suite_runs(name, _RUNS_SHOWN + 1, before)
     found = nights(site.history.suite_runs(name, MOST_IMPORTED))
-    return [one for one in found if not before or one.run < before][-RUNS_SHOWN - 1 :]
+    return [one for one in found if not before or one.run < before][-_RUNS_SHOWN - 1 :]
 
 
 def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellRow], list[SuiteRun]]:
@@ -77,7 +77,7 @@ def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellRo
     if name == IMPORTED:
         column = {run.run: night_of(run) for run in site.history.suite_runs(name, MOST_IMPORTED)}
     cells: dict[str, dict[str, RunCell]] = {}
-    for cell in site.history.cells_of_runs(list(column), MOST_CELLS):
+    for cell in site.history.cells_of_runs(list(column), _MOST_CELLS):
         cells.setdefault(cell.id, {}).setdefault(column[cell.run], cell)
     read = {run for of in cells.values() for run in of}
     shown = [run for run in runs if run.run in read]

@@ -15,8 +15,8 @@ from seatrial.drive.serving.load.requests import Timed, make_sender
 from seatrial.job.load import LoadSummary, LoadWork
 from seatrial.job.serving import ServingWork
 
-LEAD_S = 0.05  # before the first one begins
-STOP_S = 2.0
+_LEAD_S = 0.05  # before the first one begins
+_STOP_S = 2.0
 CUT = "cut"  # the error of a request that was not waited for
 
 
@@ -55,7 +55,7 @@ class Offering:
     ) -> None:
         self._driver, self._send = driver, send
         self._loop = asyncio.get_running_loop()
-        begin_s = time.monotonic() + LEAD_S
+        begin_s = time.monotonic() + _LEAD_S
         self.timed = [Timed(begin_s + at_s) for at_s in times]
         self.most_in_flight = 0
         self._in_flight = self._next = 0
@@ -72,7 +72,7 @@ class Offering:
             await asyncio.wait([stop, over], return_when=asyncio.FIRST_COMPLETED)
             if not self._over.is_set():
                 self._stopped = True
-                await asyncio.wait([over], timeout=STOP_S)
+                await asyncio.wait([over], timeout=_STOP_S)
         finally:
             for task in (stop, over, reports):
                 task.cancel()

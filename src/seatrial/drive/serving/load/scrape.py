@@ -17,8 +17,8 @@ from seatrial.job.load import LoadWork
 from seatrial.job.serving import ServingWork
 
 METRICS = "load-metrics.jsonl"
-EVERY_S = 1.0
-LIMIT_S = 5.0
+_EVERY_S = 1.0
+_LIMIT_S = 5.0
 
 
 @contextlib.asynccontextmanager
@@ -50,14 +50,14 @@ class _Scrape:
         self._begin_s = time.monotonic()
 
     async def repeat(self, over: asyncio.Event) -> None:
-        while not await wait_for(over, EVERY_S):
+        while not await wait_for(over, _EVERY_S):
             await self.sample()
 
     async def sample(self) -> None:
         if self._said["why"]:
             return
         at_s = time.monotonic() - self._begin_s
-        status, data = await self._connections.get(self._path, LIMIT_S)
+        status, data = await self._connections.get(self._path, _LIMIT_S)
         if status != 200:
             self._said["why"] = f"GET {self._path} answered {status or 'nothing'}"
             return

@@ -13,8 +13,8 @@ from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 
 HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
-PATIENCE_S = 300.0
-GONE = 77  # the part that was asked for is not there any more, later ones are
+_PATIENCE_S = 300.0
+_GONE = 77  # the part that was asked for is not there any more, later ones are
 _BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
 
 # $1: the first byte that is wanted, counted over all parts; $2: `once` or `follow`.
@@ -38,7 +38,7 @@ while :; do
         fi
     elif test $at -ge {HEAD_BYTES}; then
         for later in log.txt.*; do
-            if test -e $later && test ${{later#log.txt.}} -gt ${{part#log.txt.}}; then exit {GONE}; fi
+            if test -e $later && test ${{later#log.txt.}} -gt ${{part#log.txt.}}; then exit {_GONE}; fi
         done
     fi
     if test -n "$ended" || test $2 = once; then exit 0; fi
@@ -82,7 +82,7 @@ class KeeperLog:
                 now_s = time.monotonic()
                 if self._at > before or failing_since is None:
                     failing_since, failures = now_s, 0
-                if now_s - failing_since > PATIENCE_S:
+                if now_s - failing_since > _PATIENCE_S:
                     raise
             await asyncio.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
             failures += 1
@@ -109,7 +109,7 @@ class KeeperLog:
                         break
                     if block[0] == STDOUT:
                         yield block[1]
-                if running.result() == GONE:
+                if running.result() == _GONE:
                     raise _Skipped
         finally:
             if ended is not None:

@@ -12,7 +12,7 @@ from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 QUEUED_BLOCKS = 64
-POLL_S = 0.2
+_POLL_S = 0.2
 
 
 class LiveLog:
@@ -60,7 +60,7 @@ class LiveLog:
                     break
                 assert ended is not None
                 busy = [task for task in readers.values() if not task.done()]
-                await asyncio.wait([ended, *busy], timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([ended, *busy], timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
                 if len(readers) == job.hosts:
                     break
             await asyncio.gather(*readers.values())
@@ -82,7 +82,7 @@ class LiveLog:
     async def _trial(self, pod: TrackedPod, follow: bool) -> AsyncIterator[bytes]:
         # The two containers of a pod start one after the other: its keeper may be just about to.
         while not pod.keeper_running and not pod.over and not (pod.trial_ended and pod.real):  # noqa: ASYNC110
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(_POLL_S)
         if pod.keeper_running:
             keeper = self._client.pod(pod.name, names.KEEPER)
             async for block in KeeperLog(keeper, pod).blocks(follow):

@@ -12,7 +12,7 @@ from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
 AFTER_S = 0.3  # what has ended by then needs no progress
-MOST = 64  # jobs at a time: each is a connection through the API server
+_MOST = 64  # jobs at a time: each is a connection through the API server
 FOLLOW_AGAIN_S = (0.2, 0.5, 2.0)
 
 
@@ -21,7 +21,7 @@ class ProgressFollower:
         self._client, self._watcher = client, watcher
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
-        self._places = asyncio.Semaphore(MOST)
+        self._places = asyncio.Semaphore(_MOST)
 
     def add(self, handle: str, job: JobAnnotation) -> None:
         if handle not in self._tasks and job.steps:

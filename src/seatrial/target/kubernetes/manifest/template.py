@@ -25,7 +25,7 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """`ours` with the patch on it. TargetError (REFUSED) when the patch means nothing or takes away what is needed."""
     if not patch:
         return ours
-    made = merged(ours, patch, ())
+    made = _merged(ours, patch, ())
     lost = list(_lost(ours, made))
     if lost:
         raise TargetError(
@@ -35,7 +35,7 @@ def templated(ours: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+def _merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     """Maps are merged, null takes a field away, lists are merged where MERGED has them."""
     made = dict(ours)
     for field, value in patch.items():
@@ -46,7 +46,7 @@ def merged(ours: Mapping[str, Any], patch: Mapping[str, Any], path: tuple[str, .
         if value is None:
             made.pop(field, None)
         elif isinstance(value, dict):
-            made[field] = merged(before if isinstance(before, dict) else {}, value, place)
+            made[field] = _merged(before if isinstance(before, dict) else {}, value, place)
         elif isinstance(value, list) and field in MERGED:
             made[field] = _merged_list(before if isinstance(before, list) else [], value, MERGED[field], place)
         else:
@@ -63,7 +63,7 @@ def _merged_list(ours: list[Any], patch: list[Any], key: str, path: tuple[str, .
         if DELETE.items() <= element.items():
             made.pop(element[key], None)
         else:
-            made[element[key]] = merged(made.get(element[key], {}), element, path)
+            made[element[key]] = _merged(made.get(element[key], {}), element, path)
     return list(made.values())
 
 

@@ -25,7 +25,7 @@ from seatrial.target.kubernetes.watch.objects import (
     read_termination_message,
 )
 
-MESSAGE_CHARACTERS = 1000
+_MESSAGE_CHARACTERS = 1000
 HIGHEST_SIGNAL = 64
 OUT_OF_MEMORY = "OOMKilled"
 LOST_TRACK = frozenset({"ContainerStatusUnknown", "Unknown"})  # the node started anew, or its runtime forgot it
@@ -107,7 +107,7 @@ def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
     if len(hosts) == 1:
         return ended
     plain = f"exit code {ended.code}" if ended.code is not None else ended.outcome.value
-    message = clean_text(f"host {host.pod.number}{_on(host.pod)}: {ended.message or plain}", MESSAGE_CHARACTERS)
+    message = clean_text(f"host {host.pod.number}{_on(host.pod)}: {ended.message or plain}", _MESSAGE_CHARACTERS)
     return msgspec.structs.replace(ended, message=message)
 
 
@@ -146,7 +146,7 @@ def _own_end(host: HostEnd) -> Exit | None:
     if ended is None or message is None:
         return None
     code = ended.exit_code if message.code is None and message.outcome is Outcome.EXITED else message.code
-    return Exit(message.outcome, code, message=clean_text(message.message, MESSAGE_CHARACTERS))
+    return Exit(message.outcome, code, message=clean_text(message.message, _MESSAGE_CHARACTERS))
 
 
 # ---- what was done to it
@@ -233,7 +233,7 @@ def _without_pods(context: EndContext) -> Exit:
 
 
 def _from_state(ended: Terminated, pod: PodObject) -> Exit:
-    message, detail = clean_text(ended.message, MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
+    message, detail = clean_text(ended.message, _MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
     if ended.reason in CANNOT_START:
         wrong = any(text in ended.message.lower() for text in WRONG_IMAGE)
         what = f"its container could not be started{_on(pod)}: {detail}"

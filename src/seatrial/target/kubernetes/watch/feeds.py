@@ -42,7 +42,7 @@ WORKLOAD_LABEL, WORKLOAD_VERSIONS = "kueue.x-k8s.io/job-uid", ("v1beta1", "v1bet
 NODES_S = 60.0  # that what is known of nodes counts
 # Warnings, and the word of autoscalers, which is an event like any other: all but what every pod and job gives.
 EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "SuccessfulCreate", "Completed")
-TELLING = ",".join(f"reason!={reason}" for reason in EVERYDAY)
+_TELLING = ",".join(f"reason!={reason}" for reason in EVERYDAY)
 
 
 class NodeStatus(ObjectPart, frozen=True, gc=False):
@@ -176,7 +176,7 @@ class Feeds:
 
     async def _watch_warnings(self) -> None:
         # A relist may give them again, which does no harm; keeping all would.
-        async for event in self._client.watch(EVENTS, WarningEvent, fields=TELLING, keep=False):
+        async for event in self._client.watch(EVENTS, WarningEvent, fields=_TELLING, keep=False):
             if event.object is None or event.kind is DELETED:
                 continue
             if event.object.type != "Warning" and event.object.reason not in AUTOSCALER:

@@ -32,11 +32,11 @@ API_SERVER, KUBELET, WATCH, SUBMITTER = "api-server", "kubelet", "watch", "submi
 OUR_CLOCK = frozenset({WATCH, SUBMITTER})
 HALF_S = 0.5
 UNKNOWN_S = 1.0  # nothing was observed before and nothing is stamped
-ORDER = (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY, Stage.FINISHED)
+_ORDER = (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY, Stage.FINISHED)
 KUEUE_AGAIN_S = 60.0
 HELD_S = 3.0  # from our release until the watch reports it
 HELD = "waiting: it is suspended, and not by Seatrial: by a queue that takes all jobs, or by a person"
-WARNINGS = 32  # of one job
+_WARNINGS = 32  # of one job
 
 
 _OFFSET_S = time.time() - time.monotonic()
@@ -158,7 +158,7 @@ def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]
 
 def _before(found: StageTime, reached: dict[Stage, tuple[float | None, str]]) -> StageTime:
     """One without a stamp, found late, came at the latest when the next stage did, if that has one."""
-    later = ORDER[ORDER.index(found.stage) + 1 :]
+    later = _ORDER[_ORDER.index(found.stage) + 1 :]
     stamps = [reached[stage][0] for stage in later if stage in reached]
     until_s = next((one + HALF_S for one in stamps if one is not None), None)
     if until_s is None or until_s >= found.wall_s:
@@ -204,7 +204,7 @@ class JobState:
         key = (warning.involved_object.name, warning.reason)
         self._warnings.pop(key, None)
         self._warnings[key] = warning
-        if len(self._warnings) > WARNINGS:
+        if len(self._warnings) > _WARNINGS:
             del self._warnings[next(iter(self._warnings))]
 
     def hosts(self) -> list[TrackedPod]:
@@ -248,7 +248,7 @@ class JobState:
 
     def new_stages(self) -> list[StageTime]:
         hosts, new = self.hosts(), []
-        for stage in ORDER[:-1]:
+        for stage in _ORDER[:-1]:
             if stage not in self._given:
                 found = self._stage_time(stage, hosts)
                 if found is None:

@@ -32,7 +32,7 @@ MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 # Each try is about another pod, with a random name.
 NAMELESS = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
 CREATE_CHARACTERS = 800  # what a namespace's security standard demands is a long text
-MESSAGE_CHARACTERS = 8000  # of a condition that are read
+_MESSAGE_CHARACTERS = 8000  # of a condition that are read
 QUOTA = re.compile(r"requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
 
 # What a node says of an image: whether only the user can change it; None: that depends on the message.
@@ -48,7 +48,7 @@ IMAGE: Mapping[str, bool | None] = {
 CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
 MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
-SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
+_SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
 CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
 NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
 NEVER = "never"  # the kind of a reason that rests on what nodes have
@@ -198,10 +198,10 @@ def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patien
 
 def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Waiting]:
     """By the latest warning about its volumes or its sandbox."""
-    found = next((one for one in reversed(warnings) if one.reason in MOUNT | SANDBOX), None)
+    found = next((one for one in reversed(warnings) if one.reason in MOUNT | _SANDBOX), None)
     if found is None:
         return
-    if found.reason in SANDBOX:
+    if found.reason in _SANDBOX:
         why = f"its node cannot set up its pod: {clean_line(found.message)}"
         yield Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
         return
@@ -220,7 +220,7 @@ def _unscheduled(
 ) -> Waiting:
     """A node may yet be added, and the limit for waiting is the user's: it is given up when an autoscaler says that no
     node that it could add would do."""
-    whole = " ".join(condition.message[:MESSAGE_CHARACTERS].split())
+    whole = " ".join(condition.message[:_MESSAGE_CHARACTERS].split())
     matched = UNSCHEDULABLE.match(whole)
     # What follows the reasons is about preemption, and of use to authors of schedulers.
     text = clean_line(whole[: matched.end("reasons")] if matched else whole)

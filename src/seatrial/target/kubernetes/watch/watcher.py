@@ -34,11 +34,11 @@ from seatrial.target.kubernetes.watch.waiting import NEVER, Patience, Waiting
 
 PATIENCE = Patience()
 OTHERS_S = 60.0  # that hosts which have started get to end, when another never will start
-AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
+_AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
 PENDING_S = 60.0  # for a host that has no place yet, when another has failed
-POLL_S = 0.5
+_POLL_S = 0.5
 SYNC_S = 0.05
-LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
+_LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
 
 
 class JobWatcher:
@@ -109,7 +109,7 @@ class JobWatcher:
         self._named.pop(name)
         self._due_s.pop(name, None)
         self._feeds.forget(name)
-        asyncio.get_running_loop().call_later(LINGER_S, self._feeds.leave, job.known.run)
+        asyncio.get_running_loop().call_later(_LINGER_S, self._feeds.leave, job.known.run)
 
     def pods(self, handle: str) -> list[TrackedPod]:
         """In the order of hosts."""
@@ -290,7 +290,7 @@ class JobWatcher:
 
     async def _end_others(self, job: JobState, numbers: set[int]) -> None:
         """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
-        await asyncio.sleep(AFTER_FAILURE_S)
+        await asyncio.sleep(_AFTER_FAILURE_S)
         until_s, placed = time.monotonic() + PENDING_S, False
         while time.monotonic() < until_s and not job.exited.is_set():
             pods = [pod for pod in job.hosts() if pod.number in numbers]
@@ -298,7 +298,7 @@ class JobWatcher:
             placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
             if placed and reached:
                 return
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(_POLL_S)
         if not placed and not job.exited.is_set():
             with contextlib.suppress(KubernetesError):
                 await self._ender.delete(job.known.name)

@@ -15,7 +15,7 @@ from seatrial.target.local.folders import remove_tree
 from seatrial.target.protocol import TargetError
 
 COMPLETE = ".complete"
-APART = (COMPLETE, ".lock")  # of the files of an environment: ours, and uv's
+_APART = (COMPLETE, ".lock")  # of the files of an environment: ours, and uv's
 
 
 async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
@@ -31,14 +31,14 @@ async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock
 async def _healed(path: Path, pins: str, installed: Installed, lock: BuildLock) -> bool:
     """Whether every file is as it was when it was built, or is so again. Other jobs may run there: what is in order is
     not touched."""
-    damaged = await asyncio.to_thread(changed, path, installed.files, APART)
+    damaged = await asyncio.to_thread(changed, path, installed.files, _APART)
     if not damaged:
         return True
     for added in damaged - installed.files.keys():
         (path / added).unlink(missing_ok=True)
     owned = await asyncio.to_thread(packages, path)
     await _install(path, pins, lock, {name for name, files in owned.items() if damaged & files.keys()})
-    if await asyncio.to_thread(changed, path, installed.files, APART):
+    if await asyncio.to_thread(changed, path, installed.files, _APART):
         return False
     await asyncio.to_thread(_write_stock, path, installed.content)
     return True
@@ -55,7 +55,7 @@ async def _complete(path: Path, content: str) -> Installed | None:
 
 
 def _write_stock(path: Path, content: str) -> None:
-    write_whole(path / COMPLETE, msgspec.json.encode(Installed(content, take_stock(path, APART))))
+    write_whole(path / COMPLETE, msgspec.json.encode(Installed(content, take_stock(path, _APART))))
 
 
 async def _build(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:

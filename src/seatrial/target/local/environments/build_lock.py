@@ -9,7 +9,7 @@ from types import TracebackType
 
 from seatrial.target.protocol import TargetError
 
-POLL_S = 0.1
+_POLL_S = 0.1
 
 
 class BuildLock:
@@ -32,7 +32,7 @@ class BuildLock:
                 return self
             except BlockingIOError:
                 try:
-                    await asyncio.sleep(POLL_S)
+                    await asyncio.sleep(_POLL_S)
                 except asyncio.CancelledError:
                     os.close(self._descriptor)
                     raise

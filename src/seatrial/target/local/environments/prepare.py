@@ -23,7 +23,7 @@ from seatrial.target.local.variables import machine_path
 from seatrial.target.protocol import TargetError
 
 RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
-AT_ONCE = 2  # builds: they share the network and the disk
+_AT_ONCE = 2  # builds: they share the network and the disk
 PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 
 
@@ -47,7 +47,7 @@ class Environments:
     def __init__(self, cache: Path, engine: str | None = None) -> None:
         self._images = Images(engine)
         self._folder = cache / "environments"
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(_AT_ONCE)
         self._prepared: dict[_Key, asyncio.Task[PreparedEnvironment]] = {}
         self._activities: dict[_Key, Activity] = {}  # of those that are being built
 

@@ -14,8 +14,8 @@ from seatrial.job import Outcome
 from seatrial.target.local.environments.build_lock import BuildLock
 from seatrial.target.protocol import TargetError
 
-MESSAGE_CHARACTERS = 2000
-START_S = 60.0  # for an interpreter to say what it is
+_MESSAGE_CHARACTERS = 2000
+_START_S = 60.0  # for an interpreter to say what it is
 # What uv says when asking again cannot help. Anything else (network, disk, a build that failed) may.
 _REFUSED = re.compile(
     r"No solution found|No interpreter found|No download found|[Ii]nvalid version|Failed to parse|Couldn't parse|"
@@ -56,8 +56,8 @@ async def run_uv(
         return out
     text = _without_password(error.strip() or out.strip())
     refused = _REFUSED.search(text) and not _NETWORK.search(text)
-    if len(text) > MESSAGE_CHARACTERS:
-        text = text[: MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-MESSAGE_CHARACTERS // 2 :]
+    if len(text) > _MESSAGE_CHARACTERS:
+        text = text[: _MESSAGE_CHARACTERS // 2] + "\n[...]\n" + text[-_MESSAGE_CHARACTERS // 2 :]
     reason = " ".join(
         line.strip(" ×╰─▶│├") for line in text.splitlines()
     )  # one sentence, for a person who reads one line
@@ -150,10 +150,10 @@ async def _give(stream: asyncio.StreamWriter | None, text: str) -> None:
 async def python_version(python: Path) -> str:
     """What this interpreter says that it is; the proof that it starts."""
     try:
-        async with asyncio.timeout(START_S):
+        async with asyncio.timeout(_START_S):
             code, out, error = await _run(str(python), "-I", "-c", "import sys; print(sys.version)")
     except TimeoutError:
-        raise TargetError(f"{python} does not start within {START_S:g} s") from None
+        raise TargetError(f"{python} does not start within {_START_S:g} s") from None
     if code != 0 or not out.strip():
         raise TargetError(f"{python} does not work as a Python interpreter: {(error or out).strip()[-500:]}")
     return out.strip()
