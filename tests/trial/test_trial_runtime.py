@@ -131,6 +131,7 @@ def test_facts_are_gathered_unless_they_would_tell_nothing(fields: str, gathered
     [
         ("imports: [scikit-learn]", "'scikit-learn' is not a module's name"),
         ("imports: ['numpy>=1.2']", "and a version beside it"),
+        (f"imports: [{'a' * 5000}-]", "is not a module's name"),
         ("imports: [{module: numpy, version: newest}]", "'newest' is not a version specifier"),
         ("imports: [{modul: numpy}]", "module"),
         ("run: [{command: x, matches: '('}]", "'(' is not a regular expression"),
@@ -147,6 +148,16 @@ def test_what_cannot_be_meant_is_an_error_that_says_what_could(fields: str, mess
     with pytest.raises(SuiteError) as error:
         cells(tmp_path, f"trials: {{t: {{kind: runtime, {fields}}}}}")
     assert message in str(error.value)
+
+
+def test_a_path_too_long_for_any_file_system_is_not_there(world: "World") -> None:
+    long = "a" * 3000
+    world.suite(f"""
+name: long
+runtimes: {{r: {{workspace: {{path: {long}}}}}}}
+trials: {{t: {{kind: runtime, runtime: r, baseline: {long}.yaml, notebooks: [{{path: {long}.ipynb}}]}}}}
+""")
+    assert f"there is no '{long}' beside the suite to be the workspace" in world.seatrial("plan", "suite.yaml", check=2).stderr
 
 
 def test_a_job_that_was_lost_has_a_finding_for_every_step_and_pass(tmp_path: Path) -> None:

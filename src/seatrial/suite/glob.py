@@ -27,12 +27,12 @@ def find_notebooks(folder: Path, path: str) -> list[str]:
     """What `path` names in `folder`: a file, all that a glob matches (`**`: also in folders below), or all notebooks in
     a folder and below it. Checkpoints that Jupyter keeps are none."""
     there = folder / path
-    if there.is_file():
+    if os.path.isfile(there):  # os.path, here and elsewhere: to pathlib a name that is too long is an error
         return [path]
-    pattern = f"{glob.escape(path.rstrip('/'))}/**/*.ipynb" if there.is_dir() else path.replace("[", "[[]")
+    pattern = f"{glob.escape(path.rstrip('/'))}/**/*.ipynb" if os.path.isdir(there) else path.replace("[", "[[]")
     found = glob.glob(pattern, root_dir=folder, recursive=True)
     return sorted(
         one
         for one in found
-        if one.endswith(".ipynb") and ".ipynb_checkpoints" not in one.split(os.sep) and (folder / one).is_file()
+        if one.endswith(".ipynb") and ".ipynb_checkpoints" not in one.split(os.sep) and os.path.isfile(folder / one)
     )

@@ -113,7 +113,7 @@ class _Merge:
             except SuiteError as error:
                 self._written.incomplete = True
                 known = _siblings(path)
-                hint = nearest(path.name, known) if known and not path.exists() else ""
+                hint = nearest(path.name, known) if known and not os.path.exists(path) else ""
                 for problem in error.problems:
                     self._problem(source, at, f"{path}: {problem.message}{hint}")
                 return

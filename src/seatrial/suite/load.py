@@ -2,6 +2,7 @@
 
 import copy
 import difflib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -176,7 +177,7 @@ class _Loader:
         found: dict[str, BaselineFile] = {}
         for text in dict.fromkeys(trial.baseline for trial in trials.values() if trial.baseline is not None):
             path = self._directory / text
-            if path.exists():
+            if os.path.exists(path):
                 try:
                     named = [trial for trial in trials.values() if trial.baseline == text]
                     found[text] = read(path, named)
@@ -213,7 +214,7 @@ class _Loader:
     def _check_files(self, base: tuple[str | int, ...], trial: TrialModel) -> None:
         """Those that a placeholder names are looked for when their cell is run."""
         for path, text in trial.needed_files():
-            if not has_placeholder(text) and not (self._directory / text).is_file():
+            if not has_placeholder(text) and not os.path.isfile(self._directory / text):
                 self._report((*base, *path), f"there is no file {text!r} beside the suite")
 
     def _find_files(
@@ -224,7 +225,7 @@ class _Loader:
             return
         for name, runtime in model.runtimes.items():
             path = runtime.workspace.path if runtime.workspace else None
-            if path is not None and not has_placeholder(path) and not (self._directory / path).exists():
+            if path is not None and not has_placeholder(path) and not os.path.exists(self._directory / path):
                 where = ("runtimes", name, "workspace", "path")
                 self._report(where, f"there is no {path!r} beside the suite to be the workspace")
             for index, notebook in enumerate(runtime.notebooks):
@@ -246,7 +247,7 @@ class _Loader:
                     return self._report(where, f"{message}: name each notebook of {name!r}")
             elif not (workspace and has_placeholder(workspace.path or "")):
                 folder = self._directory / (workspace.path or "") if workspace else self._directory
-                if folder.is_dir() and not find_notebooks(folder, path):
+                if os.path.isdir(folder) and not find_notebooks(folder, path):
                     owner = f"in the workspace {workspace.path!r} of runtime {name!r}, nor " if workspace else ""
                     there = [file.name for file in (folder / path).parent.glob("*.ipynb")]
                     hint = nearest(Path(path).name, there) if there else ""

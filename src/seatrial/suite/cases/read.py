@@ -5,6 +5,7 @@ tgis-tester's own, and that of TGIS's integration tests. They differ in the name
 which tokenize. Either spelling of a name is taken in both."""
 
 import gc
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -49,7 +50,7 @@ def read_cases(paths: Iterable[Path], answers: Path | None = None, unanswered: b
         except SuiteError as error:
             problems += error.problems
     named = _named_apart(cases)
-    if answers is not None and (answers.exists() or not unanswered):
+    if answers is not None and (os.path.exists(answers) or not unanswered):
         try:
             named = _answered(named, read_case_file(answers, answers=True), unanswered)
         except SuiteError as error:

@@ -1,5 +1,6 @@
 """The job that a cell of a runtime trial needs, and what its observation comes to."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ class RuntimeKind:
         assert isinstance(cell.model, RuntimeTrial)
         workspace = cell.runtime.workspace if cell.runtime else None
         folder = cell.directory / substitute(workspace.path, cell) if workspace and workspace.path else None
-        if folder and not folder.is_dir():  # which is told of the workspace itself
+        if folder and not os.path.isdir(folder):  # which is told of the workspace itself
             return {}
         several: dict[str, list[str]] = {}
         beside: list[str] = []

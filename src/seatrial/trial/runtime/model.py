@@ -15,7 +15,7 @@ Texts = Annotated[
     WithJsonSchema(_TEXTS_SCHEMA),
 ]
 # A dotted name; a placeholder of an axis may stand for any part of it.
-_MODULE = re.compile(r"(?:[^\W\d]\w*|\$\{[^}]*\})+(?:\.(?:\w|\$\{[^}]*\})+)*")
+_MODULE = re.compile(r"(?:[^\W\d]|\$\{[^}]*\})(?:\w|\$\{[^}]*\})*(?:\.(?:\w|\$\{[^}]*\})+)*")
 
 
 def _module(name: str) -> str:

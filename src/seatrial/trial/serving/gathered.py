@@ -1,5 +1,6 @@
 """The cases of a cell: read from their files once, before the plan is written, and from the plan ever after."""
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
@@ -58,7 +59,7 @@ def gather_cases(cell: Cell) -> dict[str, Any]:
 def _local_model(cell: Cell, name: str) -> str:
     """By its folder, if there is one beside the suite; else by its name."""
     folder = cell.directory.resolve() / name
-    return str(folder) if folder.is_dir() else name
+    return str(folder) if os.path.isdir(folder) else name
 
 
 @lru_cache(maxsize=4)
