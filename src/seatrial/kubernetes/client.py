@@ -204,13 +204,21 @@ class Kubernetes:
             return False
         return True
 
-    async def delete_all(self, resource: Resource, *, grace_s: int | None = None, **chosen: Unpack[Chosen]) -> None:
-        """Everything with these labels in one request. Without labels this would be everything: they must be given."""
+    async def delete_all(
+        self, resource: Resource, *, grace_s: int | None = None, most: int = 0, **chosen: Unpack[Chosen]
+    ) -> None:
+        """Everything with these labels in one request, or at most so many of it: a server that has to delete thousands
+        in one is done with nothing else. Without labels this would be everything: they must be given."""
         selection = self._selection(resource, chosen)
         if not selection.labels:
             raise ValueError("delete_all without labels would delete everything")
-        request, query = selection.request("deletecollection"), selection.query().items()
-        await self.connection.request(request, query, body=_delete_options(grace_s), accept=accept(Object, many=True))
+        query = {**selection.query(), **({"limit": str(most)} if most else {})}
+        await self.connection.request(
+            selection.request("deletecollection"),
+            query.items(),
+            body=_delete_options(grace_s),
+            accept=accept(Object, many=True),
+        )
 
     # Rights and kinds
 

@@ -19,7 +19,7 @@ from seatrial.job.runai import SubmittedWorkload
 from seatrial.job.scale import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, RequestAttempt, Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.belongings import WORKLOAD
+from seatrial.target.kubernetes.belongings import DELETED_AT_ONCE, WORKLOAD
 from seatrial.target.kubernetes.manifest.marks import label, pod_metadata
 
 SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
@@ -82,13 +82,13 @@ async def submit(
 
 async def clean(client: Kubernetes, resource: Resource, run: str) -> bool:
     """Removes all workloads of a run by their label; whether nothing is left."""
-    await client.delete_all(resource, labels=_selector(run), grace_s=0)
     until_s = time.monotonic() + CLEAN_S
-    while await client.has_any(resource, labels=_selector(run)):
-        if time.monotonic() > until_s:
-            return False
+    while time.monotonic() < until_s:
+        await client.delete_all(resource, labels=_selector(run), grace_s=0, most=DELETED_AT_ONCE)
+        if not await client.has_any(resource, labels=_selector(run)):
+            return True
         await asyncio.sleep(LOOK_S)
-    return True
+    return False
 
 
 def labelled(waves: Waves) -> bytes:

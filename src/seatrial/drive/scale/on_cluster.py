@@ -49,7 +49,7 @@ from seatrial.kubernetes import (
     load_access,
 )
 from seatrial.target import TargetError
-from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.target.kubernetes.belongings import DELETED_AT_ONCE, Belongings
 from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.manifest.marks import pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
@@ -238,15 +238,14 @@ class ClusterPlace:
     # ---- the end
 
     async def clean(self, phase: str = "") -> str:
-        """Deleted by their label, together; and waited for."""
+        """Deleted by their label, some at a time, until none is there."""
         chosen = f"{self._selector},{PHASE_LABEL}={phase}" if phase else self._selector
         until_s, problem = time.monotonic() + _GONE_S, "some are still there"
         waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine}
-        asked: set[tuple[Resource, str]] = set()
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
                 try:
-                    if await self._gone(resource, namespace, chosen, asked):
+                    if await self._gone(resource, namespace, chosen):
                         waiting.discard((resource, namespace))
                 except KubernetesError as error:
                     problem = str(error)
@@ -257,9 +256,8 @@ class ClusterPlace:
             await asyncio.sleep(_POLL_S)
         return problem
 
-    async def _gone(self, resource: Resource, namespace: str, labels: str, asked: set[tuple[Resource, str]]) -> bool:
+    async def _gone(self, resource: Resource, namespace: str, labels: str) -> bool:
         chosen: Chosen = {"labels": labels, "namespace": namespace}
-        if (resource, namespace) not in asked and resource in self._resources.values():
-            await self._client.delete_all(resource, grace_s=0, **chosen)
-            asked.add((resource, namespace))
+        if resource in self._resources.values():
+            await self._client.delete_all(resource, grace_s=0, most=DELETED_AT_ONCE, **chosen)
         return not await self._client.has_any(resource, **chosen)

@@ -24,6 +24,7 @@ from seatrial.target.kubernetes.run_object import RunObject
 from seatrial.target.protocol import TargetError
 
 WORKLOAD = "workload"  # the part of a run that these are
+DELETED_AT_ONCE = 500  # of workloads in one request: while a server deletes, it does little else
 
 
 class Belongings:
