@@ -157,7 +157,10 @@ name: long
 runtimes: {{r: {{workspace: {{path: {long}}}}}}}
 trials: {{t: {{kind: runtime, runtime: r, baseline: {long}.yaml, notebooks: [{{path: {long}.ipynb}}]}}}}
 """)
-    assert f"there is no '{long}' beside the suite to be the workspace" in world.seatrial("plan", "suite.yaml", check=2).stderr
+    assert (
+        f"there is no '{long}' beside the suite to be the workspace"
+        in world.seatrial("plan", "suite.yaml", check=2).stderr
+    )
 
 
 def test_a_job_that_was_lost_has_a_finding_for_every_step_and_pass(tmp_path: Path) -> None:
