@@ -1,9 +1,11 @@
 """Seatrial, the driver or the server of a serving trial is killed: no answer is lost, none that is there is asked for
 again, no server is left. A sample here; every failpoint and 100 random instants with `make test-all`."""
 
+import contextlib
 import os
 import random
 import signal
+import subprocess
 from itertools import product
 
 import pytest
@@ -42,18 +44,29 @@ trials:
 
 def test_a_driver_that_is_killed_again_and_again_goes_on_where_its_records_end(world: World) -> None:
     suite(world, MANY)
-    process = world.start("run", "suite.yaml")
-    killed: set[int] = set()
-    for share in (1, 2):
-        until(lambda share=share: sum(answered_so_far(world)) >= share * 20)  # type: ignore[misc]
-        server = until(lambda: pid_of(world, SERVER))
-        os.kill(server, signal.SIGSTOP)  # so that the driver cannot be done before it is killed
-        killed.add(until(lambda: pid if (pid := pid_of(world, DRIVER)) not in killed else None))
-        assert kill(world, DRIVER)
+    for _ in range(10):
+        process = world.start("run", "suite.yaml")
+        kills = [killed_after(world, process, answers) for answers in (20, 40)]
+        process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0
+        assert_all_answered(world, MANY, kills=sum(kills))
+        if all(kills):
+            return
+    raise AssertionError("its driver was never killed twice")  # it is done too soon each time
+
+
+def killed_after(world: World, process: "subprocess.Popen[str]", answers: int) -> bool:
+    """Whether its driver could be killed when it had so many answers. On a busy machine it may be done by then."""
+    until(lambda: sum(answered_so_far(world)) >= answers or process.poll() is not None)
+    server = pid_of(world, SERVER)
+    if server is None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(server, signal.SIGSTOP)  # so that the driver has no end before it is killed
+    killed = sum(answered_so_far(world)) < MANY and kill(world, DRIVER)
+    with contextlib.suppress(ProcessLookupError):
         os.kill(server, signal.SIGCONT)
-    process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0
-    assert_all_answered(world, MANY, kills=2)
+    return killed
 
 
 @pytest.mark.timeout(3600)
