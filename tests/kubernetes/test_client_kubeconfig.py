@@ -113,6 +113,7 @@ def test_impersonation_becomes_headers(tmp_path: Path) -> None:
         ({"insecure-skip-tls-verify": "yes"}, {}, "insecure-skip-tls-verify", "expected `bool`, got `str`"),
         ({"insecure-skip-tls-verify": True, "certificate-authority": "x"}, {}, "certificate-authority", "no such file"),
         ({"proxy-url": "gopher://x"}, {}, "proxy-url", "must begin with one of http://"),
+        ({"proxy-url": "http://[*a]:3128"}, {}, "proxy-url", "is not an address such as http://host:3128"),
         ({}, {"client-certificate-data": base64.b64encode(PEM.encode()).decode()}, "client-key", "is missing beside"),
         ({}, {"tokenFile": "none"}, r"users\[0\].user \(u\).tokenFile", "no such file"),
         ({}, {"token": 12345}, r"\(u\).token", "expected `str`, got `int`$"),

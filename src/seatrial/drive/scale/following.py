@@ -15,7 +15,7 @@ from seatrial.job.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Follow
 from seatrial.kubernetes import PODS, Kubernetes, Resource, Right, UnknownKind
 from seatrial.target.kubernetes.manifest.marks import pod_metadata
 
-_WATCH_S = 60.0  # for the first list
+_WATCH_S = 600.0  # for the first list
 _END_S = 10.0
 
 

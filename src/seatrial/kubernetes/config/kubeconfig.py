@@ -284,7 +284,11 @@ def _server(cluster: Entry[ClusterSettings]) -> str:
 
 def _proxy_url(cluster: Entry[ClusterSettings]) -> str:
     proxy = cluster.values.proxy_url
-    if proxy and urlsplit(proxy).scheme not in PROXY_SCHEMES:
+    try:
+        valid = not proxy or urlsplit(proxy).scheme in PROXY_SCHEMES
+    except ValueError:
+        raise cluster.error("proxy-url", f"{proxy!r} is not an address such as http://host:3128") from None
+    if not valid:
         raise cluster.error("proxy-url", f"must begin with one of {', '.join(f'{s}://' for s in PROXY_SCHEMES)}")
     return proxy
 
