@@ -15,10 +15,14 @@ from engine.cluster_world import ClusterWorld, cluster_world
 from seatrial.job import Verdict
 from serving import seatrial_image
 from target.kubernetes.on_cluster import namespace_of, objects
-from world import World
+from world import EVERY, World
 
 __all__ = ["real_cluster"]
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not EVERY, reason="needs a node to itself: with SEATRIAL_TEST_ALL=1"),
+]
 DOCS = Path(__file__).parents[2] / "docs/scale.md"
 ACCOUNT = "loader"
 EACH = 5
