@@ -244,7 +244,8 @@ def go_program(package: str = ".") -> Path:
     source = ROOT / "bench" / "go-client"
     program = CACHE / "go-client" if package == "." else CACHE / package
     CACHE.mkdir(parents=True, exist_ok=True)
-    if not program.exists() or program.stat().st_mtime < (source / package / "main.go").stat().st_mtime:
+    changed_s = max(file.stat().st_mtime for file in source.rglob("*.go"))
+    if not program.exists() or program.stat().st_mtime < changed_s:
         subprocess.run(["go", "build", "-trimpath", "-o", program, f"./{package}"], cwd=source, check=True)
     return program
 

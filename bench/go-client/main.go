@@ -9,29 +9,15 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"seatrial/bench/go-client/measure"
 )
-
-// cpuSeconds is user and system time of this process so far.
-func cpuSeconds() float64 {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		fail(err)
-	}
-	seconds := func(value syscall.Timeval) float64 { return float64(value.Sec) + float64(value.Usec)/1e6 }
-	return seconds(usage.Utime) + seconds(usage.Stime)
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
 
 // pod waits behind a scheduling gate, so that nothing but the API server works on it.
 func pod(name string) *corev1.Pod {
@@ -56,22 +42,22 @@ func main() {
 
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	config.QPS = -1
 	config.ContentType = *contentType
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	pods := client.CoreV1().Pods(*namespace)
 	if _, err := pods.List(context.Background(), metav1.ListOptions{Limit: 1}); err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 
 	var next, failed atomic.Int64
 	var workers sync.WaitGroup
-	began, before := time.Now(), cpuSeconds()
+	began, before := time.Now(), measure.CPUSeconds()
 	for range *parallel {
 		workers.Go(func() {
 			for {
@@ -88,9 +74,9 @@ func main() {
 		})
 	}
 	workers.Wait()
-	cost, wall := cpuSeconds()-before, time.Since(began).Seconds()
+	cost, wall := measure.CPUSeconds()-before, time.Since(began).Seconds()
 	answer := map[string]any{"count": *count, "failed": failed.Load(), "cpu_s": cost, "wall_s": wall}
 	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"text/template"
 	"time"
 
@@ -28,24 +27,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"seatrial/bench/go-client/measure"
 )
 
 const label = "bench-burner"
-
-// cpuSeconds is user and system time of this process so far.
-func cpuSeconds() float64 {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		fail(err)
-	}
-	seconds := func(value syscall.Timeval) float64 { return float64(value.Sec) + float64(value.Usec)/1e6 }
-	return seconds(usage.Utime) + seconds(usage.Stime)
-}
-
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
 
 // rendered is one object of a template, which is parsed and decoded anew for each.
 func rendered(text string, values map[string]any) (*unstructured.Unstructured, error) {
@@ -117,21 +103,21 @@ func main() {
 
 	text, err := os.ReadFile(*file)
 	if err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	config.QPS, config.Burst = float32(*qps), *burst
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	ctx := context.Background()
 	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(*namespace)
 	if _, err := pods.List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	seen := &followed{took: map[string]int64{}}
 	if *wait > 0 {
@@ -141,15 +127,15 @@ func main() {
 	limiter := rate.NewLimiter(rate.Limit(*qps), *burst)
 	var failed atomic.Int64
 	var creating sync.WaitGroup
-	began, before := time.Now(), cpuSeconds()
+	began, before := time.Now(), measure.CPUSeconds()
 	for number := range *count {
 		if err := limiter.Wait(ctx); err != nil {
-			fail(err)
+			measure.Fail(err)
 		}
 		values := map[string]any{"Name": fmt.Sprintf("%s-%d", *prefix, number), "Iteration": number}
 		object, err := rendered(string(text), values)
 		if err != nil {
-			fail(err)
+			measure.Fail(err)
 		}
 		labels := object.GetLabels()
 		if labels == nil {
@@ -169,10 +155,10 @@ func main() {
 	for until := time.Now().Add(*wait); seen.count() < *count && time.Now().Before(until); {
 		time.Sleep(100 * time.Millisecond)
 	}
-	answer := map[string]any{"failed": failed.Load(), "cpu_s": cpuSeconds() - before, "wall_s": wall}
+	answer := map[string]any{"failed": failed.Load(), "cpu_s": measure.CPUSeconds() - before, "wall_s": wall}
 	answer["seen"], answer["p50_ms"], answer["p99_ms"] = seen.count(), seen.quantile(0.5), seen.quantile(0.99)
 	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 }
 
@@ -184,7 +170,7 @@ func follow(ctx context.Context, client kubernetes.Interface, namespace, prefix 
 	informer := factory.Core().V1().Pods().Informer()
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: seen.see, UpdateFunc: func(_, pod any) { seen.see(pod) }}
 	if _, err := informer.AddEventHandler(handler); err != nil {
-		fail(err)
+		measure.Fail(err)
 	}
 	factory.Start(ctx.Done())
 	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
