@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
-from scale_world import ScaleWorld
 
 from cluster.cluster import Cluster
-from target.kubernetes.on_cluster import namespace_of
+from scale.scale_world import ScaleWorld, scale_world
 from world import World
 
 
 @pytest.fixture
 def scale(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = cluster, namespace
+    with scale_world(world, cluster) as made:
         yield made

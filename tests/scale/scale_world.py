@@ -1,14 +1,15 @@
 """A world with a scale trial on a cluster, and what such a trial wrote."""
 
+import contextlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from cluster.cluster import Cluster
 from seatrial.job import Finding
-from target.kubernetes.on_cluster import objects
+from target.kubernetes.on_cluster import namespace_of, objects
 from world import World
 
 WITHIN_S = 600.0
@@ -69,6 +70,15 @@ class ScaleWorld(World):
     def assert_nothing_left(self) -> None:
         assert self.left() == []
         wait_for(lambda: not objects(self.cluster, self.namespace))
+
+
+@contextlib.contextmanager
+def scale_world(world: World, cluster: Cluster) -> Iterator[ScaleWorld]:
+    """In a namespace of its own."""
+    with namespace_of(cluster) as namespace:
+        made = ScaleWorld(world.folder, world.env)
+        made.cluster, made.namespace = cluster, namespace
+        yield made
 
 
 def wait_for(condition: Callable[[], object]) -> None:

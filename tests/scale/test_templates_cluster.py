@@ -7,8 +7,7 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
-from scale.scale_world import ScaleWorld, wait_for
-from target.kubernetes.on_cluster import namespace_of
+from scale.scale_world import ScaleWorld, scale_world, wait_for
 from world import World
 
 __all__ = ["addons_cluster"]
@@ -17,9 +16,7 @@ pytestmark = pytest.mark.timeout(1200)
 
 @pytest.fixture
 def scale(world: World, addons_cluster: Cluster) -> Iterator[ScaleWorld]:
-    with namespace_of(addons_cluster) as namespace:
-        made = ScaleWorld(world.folder, world.env)
-        made.cluster, made.namespace = addons_cluster, namespace
+    with scale_world(world, addons_cluster) as made:
         yield made
 
 
