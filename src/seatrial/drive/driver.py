@@ -132,6 +132,16 @@ class Driver:
             raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error
 
 
+async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
+    """That long, or until the driver is to end; whether it is."""
+    try:
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 @contextlib.asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """It goes on while the block is open, and is cancelled at its end."""

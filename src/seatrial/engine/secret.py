@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.agent.masking.mask import Mask
-from seatrial.job import Job
+from seatrial.job import SECRET_FILE, Job
 from seatrial.suite import Suite
 
 _LONGEST = 64 << 10  # bytes; a variable cannot hold much more
-FILE = "file:"  # before the path of a file that is a secret by itself
 SHORTEST = 4  # anything shorter would be masked in the middle of innocent words, and give itself away by that
 _TELLING = 8  # a shorter one inside of another text may be there by chance
 
@@ -93,7 +92,7 @@ def _text(path: Path) -> str:
 
 def _value(suite: Suite, name: str) -> str:
     source = suite.secrets.get(name)
-    file = source.file if source else name.removeprefix(FILE) if name.startswith(FILE) else None
+    file = source.file if source else name.removeprefix(SECRET_FILE) if name.startswith(SECRET_FILE) else None
     if file:
         value = _text(suite.directory / Path(file).expanduser())
         origin = f"file {file}"

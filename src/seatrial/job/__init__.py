@@ -40,7 +40,21 @@ from seatrial.job.settings import (
     flat_fields,
     other_conditions,
 )
-from seatrial.job.spec import PEER, Environment, Gpu, Input, Job, Limits, Part, Peer, Port, Ready, Resources, Step
+from seatrial.job.spec import (
+    PEER,
+    SECRET_FILE,
+    Environment,
+    Gpu,
+    Input,
+    Job,
+    Limits,
+    Part,
+    Peer,
+    Port,
+    Ready,
+    Resources,
+    Step,
+)
 from seatrial.job.table import count, table_axes
 from seatrial.job.units import unit_factor
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell
@@ -52,6 +66,7 @@ __all__ = [
     "EXIT_CODES",
     "FIGURES",
     "PEER",
+    "SECRET_FILE",
     "VERSION",
     "AttemptResult",
     "Better",

@@ -90,7 +90,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: Resources = Resources()
     limits: Limits = Limits()
     env: dict[str, str] = {}
-    # Variable of the job -> name of a secret, or `file:PATH` of one that holds it; values are handed to submit() apart.
+    # Variable of the job -> name of a secret, or SECRET_FILE and the path of a file that is one. Values are handed to
+    # submit() apart.
     secrets: dict[str, str] = {}
     inputs: tuple[Input, ...] = ()
     avoid: tuple[str, ...] = ()  # hosts where it should rather not run, where there is an elsewhere
@@ -102,6 +103,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 PEER = "SEATRIAL_PEER"  # variable of a job: the Peer that it comes after, as JSON
+SECRET_FILE = "file:"  # before the path of a file that is a secret by itself
 
 
 class Peer(msgspec.Struct, frozen=True, omit_defaults=True):

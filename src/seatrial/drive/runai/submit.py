@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 import orjson
 
+from seatrial.drive.driver import wait_for
 from seatrial.job.runai import SubmittedWorkload
 from seatrial.job.scale import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, RequestAttempt, Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.belongings import DELETED_AT_ONCE, WORKLOAD
+from seatrial.target.kubernetes.belongings import WORKLOAD, delete_some
 from seatrial.target.kubernetes.manifest.marks import label, pod_metadata
 
 SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
@@ -75,7 +76,7 @@ async def submit(
             saved_s, took_s = time.monotonic(), time.monotonic() - begun_s
             progress(f"{len(done):,} of {waves.count:,} workloads submitted")
         if waves.delay_s and len(done) < waves.count:
-            await _pause(waves.delay_s, stopping)
+            await wait_for(stopping, waves.delay_s)
     keep(done)
     return done
 
@@ -84,8 +85,7 @@ async def clean(client: Kubernetes, resource: Resource, run: str) -> bool:
     """Removes all workloads of a run by their label; whether nothing is left."""
     until_s = time.monotonic() + CLEAN_S
     while time.monotonic() < until_s:
-        await client.delete_all(resource, labels=_selector(run), grace_s=0, most=DELETED_AT_ONCE)
-        if not await client.has_any(resource, labels=_selector(run)):
+        if not await delete_some(client, resource, labels=_selector(run)):
             return True
         await asyncio.sleep(LOOK_S)
     return False
@@ -136,10 +136,3 @@ async def _one(
 async def _create(client: Kubernetes, resource: Resource, manifest: bytes, name: str, **how: Any) -> None:
     body = manifest.replace(NAME.encode(), name.encode())
     await client.create(body, resource=resource, name=name, **how)
-
-
-async def _pause(seconds: float, stopping: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(stopping.wait(), seconds)
-    except TimeoutError:
-        return

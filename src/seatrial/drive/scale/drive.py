@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.drive.arrivals import offsets
-from seatrial.drive.driver import Driver, DriverError
+from seatrial.drive.driver import Driver, DriverError, wait_for
 from seatrial.drive.scale.audit import use_audit
 from seatrial.drive.scale.on_cluster import cluster_place
 from seatrial.drive.scale.place import WorkloadTarget
@@ -186,7 +186,7 @@ class _Scale:
         await self._wait(planned, self._work.until, self._work.settle_s)
         end_s = time.monotonic()
         while len(self._place.lags()) <= first_lag and time.monotonic() < end_s + LAG_WITHIN_S:
-            if await self._stopped_within(_POLL_S):
+            if await wait_for(self._driver.stopping, _POLL_S):
                 break
         return end_s
 
@@ -199,12 +199,7 @@ class _Scale:
             if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
                 return there
             self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
-            await self._stopped_within(_POLL_S)
-
-    async def _stopped_within(self, seconds: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(self._driver.stopping.wait(), seconds)
-        return False
+            await wait_for(self._driver.stopping, _POLL_S)
 
     # ---- what was seen
 

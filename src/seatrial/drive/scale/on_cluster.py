@@ -49,7 +49,7 @@ from seatrial.kubernetes import (
     load_access,
 )
 from seatrial.target import TargetError
-from seatrial.target.kubernetes.belongings import DELETED_AT_ONCE, Belongings
+from seatrial.target.kubernetes.belongings import Belongings, delete_some
 from seatrial.target.kubernetes.errors import target_error
 from seatrial.target.kubernetes.manifest.marks import pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
@@ -259,5 +259,5 @@ class ClusterPlace:
     async def _gone(self, resource: Resource, namespace: str, labels: str) -> bool:
         chosen: Chosen = {"labels": labels, "namespace": namespace}
         if resource in self._resources.values():
-            await self._client.delete_all(resource, grace_s=0, most=DELETED_AT_ONCE, **chosen)
+            return not await delete_some(self._client, resource, **chosen)
         return not await self._client.has_any(resource, **chosen)

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from seatrial.drive.driver import NOTE_BYTES, Driver
-from seatrial.drive.serving.client import Client, Clock, busy_for_s, wait_for
+from seatrial.drive.driver import NOTE_BYTES, Driver, wait_for
+from seatrial.drive.serving.client import Client, Clock, busy_for_s
 from seatrial.drive.serving.embeddings import Embedder
 from seatrial.job.generation import Answer, Failure, Trouble, merge_messages
 from seatrial.job.serving import GONE, ORDER, PIECE, Ask, ServingWork, phases_of

@@ -1,6 +1,5 @@
 """What the client of each protocol is: one way to ask, and answers in neutral words."""
 
-import asyncio
 import time
 from typing import Any, Protocol
 
@@ -46,16 +45,6 @@ def busy_for_s(failure: Failure) -> float | None:
 
 def lasts(failure: Failure) -> bool:
     return failure.code in LASTING
-
-
-async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
-    """That long, or until the driver is to end; whether it is."""
-    try:
-        async with asyncio.timeout(seconds):
-            await stopping.wait()
-    except TimeoutError:
-        return False
-    return True
 
 
 class Clock:

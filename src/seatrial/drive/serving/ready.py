@@ -2,8 +2,8 @@
 
 import msgspec
 
-from seatrial.drive.driver import Driver
-from seatrial.drive.serving.client import Client, Clock, busy_for_s, lasts, wait_for
+from seatrial.drive.driver import Driver, wait_for
+from seatrial.drive.serving.client import Client, Clock, busy_for_s, lasts
 from seatrial.job.generation import Mode, Request, Stopping
 from seatrial.job.serving import READY, UNREADY, Question, ServingWork
 

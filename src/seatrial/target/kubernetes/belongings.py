@@ -13,10 +13,10 @@ async with Belongings(client, options, "nightly-1", "69b56f04", 1) as mine:
 import asyncio
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from seatrial.job import Outcome
-from seatrial.kubernetes import Kubernetes, Resource
+from seatrial.kubernetes import Chosen, Kubernetes, Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.manifest.marks import marked, pod_metadata
 from seatrial.target.kubernetes.options import KubernetesOptions
@@ -24,7 +24,7 @@ from seatrial.target.kubernetes.run_object import RunObject
 from seatrial.target.protocol import TargetError
 
 WORKLOAD = "workload"  # the part of a run that these are
-DELETED_AT_ONCE = 500  # of workloads in one request: while a server deletes, it does little else
+_DELETED_AT_ONCE = 500  # in one request: while a server deletes, it does little else
 
 
 class Belongings:
@@ -72,3 +72,9 @@ class Belongings:
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
         return marked(made, self._options)
+
+
+async def delete_some(client: Kubernetes, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
+    """So many workloads as a server deletes well in one request; whether there are more."""
+    await client.delete_all(resource, grace_s=0, most=_DELETED_AT_ONCE, **chosen)
+    return await client.has_any(resource, **chosen)

@@ -3,7 +3,7 @@
 import msgspec
 
 from seatrial import __version__
-from seatrial.job import Input, Job, Limits, Part, Port, Ready, Step
+from seatrial.job import SECRET_FILE, Input, Job, Limits, Part, Port, Ready, Step
 from seatrial.job.generation import Case
 from seatrial.job.load import LoadWork
 from seatrial.job.serving import (
@@ -114,7 +114,7 @@ def _driver(cell: Cell, job: Job) -> Job:
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
     secrets = {name: one.secret for name, one in tokens.items() if one is not None}
     shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
-    secrets |= {name: f"file:{_beside(cell, path)}" for name, path in shown.items() if path is not None}
+    secrets |= {name: SECRET_FILE + _beside(cell, path) for name, path in shown.items() if path is not None}
     return msgspec.structs.replace(
         driver_job(cell, job, "serving", work_of(cell), model.driver),
         env={},

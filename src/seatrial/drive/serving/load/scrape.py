@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from seatrial.drive.driver import Driver, DriverError
-from seatrial.drive.serving.client import Client, wait_for
+from seatrial.drive.driver import Driver, DriverError, wait_for
+from seatrial.drive.serving.client import Client
 from seatrial.drive.serving.http import Connections, ServerAddress
 from seatrial.drive.serving.openai import OpenAiClient
 from seatrial.job.load import LoadWork
