@@ -56,6 +56,17 @@ def test_what_is_not_valid_is_refused_by_the_schema_and_by_us(spoil: Any, tmp_pa
         read_results(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "..", "", "a\0b"])
+def test_a_hash_or_part_that_leads_out_of_the_run_is_refused(name: str, tmp_path: Path) -> None:
+    part = {"place": {"target": "here", "machine": "", "host": ""}, "stages": [], "exit": {"outcome": "exited"}}
+    for spoil in (lambda cell: cell.update(hash=name), lambda cell: cell["attempts"][0].update(parts={name: part})):
+        data = json.loads(msgspec.json.encode(sample.small()))
+        spoil(data["cells"][0])
+        (tmp_path / "results.json").write_text(json.dumps(data))
+        with pytest.raises(ResultsError, match="is no name of a cell or part"):
+            read_results(tmp_path)
+
+
 def test_fields_of_a_later_time_are_no_error(tmp_path: Path) -> None:
     data = json.loads(msgspec.json.encode(sample.small())) | {"new": 1}
     data["cells"][0]["newer"] = {}

@@ -154,7 +154,7 @@ class ResultsError(Exception):
 
 
 def read_results(folder: Path) -> RunResults:
-    path = folder / "results.json"
+    path, attach = folder / "results.json", f"`seatrial attach {folder.name}` makes it anew from the journal."
     try:
         results = read_json(path, RunResults)
     except FileNotFoundError as error:
@@ -163,11 +163,14 @@ def read_results(folder: Path) -> RunResults:
     except OSError as error:
         raise ResultsError(path, error.strerror or str(error), "Check its permissions.") from error
     except Unreadable as error:
-        advice = f"`seatrial attach {folder.name}` makes it anew from the journal."
-        raise ResultsError(path, f"this is not a results.json: {error}", advice) from error
+        raise ResultsError(path, f"this is not a results.json: {error}", attach) from error
     if results.version > VERSION:
         reason = f"it has version {results.version}, this Seatrial knows {VERSION}"
         raise ResultsError(path, reason, "Upgrade Seatrial to read it.")
+    for cell in results.cells:
+        for name in (cell.hash, *(part for attempt in cell.attempts for part in attempt.parts)):
+            if name in ("", ".", "..") or "/" in name or "\0" in name:  # files are read below a folder of that name
+                raise ResultsError(path, f"{name[:80]!r} is no name of a cell or part", attach)
     return results
 
 

@@ -18,6 +18,7 @@ from kubernetes.cutter import cutting
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load_access
 from seatrial.target.kubernetes import names
+from seatrial.target.kubernetes.watch.jobs import SUBMITTER
 from seatrial.target.kubernetes.watch.objects import TrackedJob
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
@@ -199,6 +200,24 @@ async def test_a_pod_that_went_while_history_was_lost_has_ended() -> None:
             assert found is not None
             assert found.outcome is Outcome.INFRA
             assert "its pod job-0-abcde on n was deleted" in found.message
+
+
+async def test_a_root_that_went_before_anybody_watched_is_known_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when its pod went last, which only then shows that all of it is gone."""
+    monkeypatch.setattr("seatrial.target.kubernetes.watch.feeds.ON_ITS_WAY_S", 1e9)
+    async with serving(Stores()) as made:
+        assert isinstance(made, Stores)
+        made.put_object("pods", "job-0-abcde", spec={"nodeName": "n"}, status={"phase": "Pending"})
+        async with _followed(made) as (watcher, _):
+            created = StageTime(Stage.CREATED, 0.0, SUBMITTER)
+            watcher.add("job", TrackedJob("job", "run", "uid", 1, created))
+            await _until(lambda: watcher.pods("job"))
+            made.stores["pods"].drop("job-0-abcde")
+            await asyncio.wait_for(watcher.ended("job"), 600)
+            await asyncio.wait_for(watcher.gone("job"), 600)
+            watcher.forget("job")
+            watcher.add("job", TrackedJob("job", "run", "uid", 1, created))
+            await asyncio.wait_for(watcher.gone("job"), 600)
 
 
 async def _until(holds: Any) -> None:

@@ -240,7 +240,8 @@ class Feeds:
     # ---- questions
 
     async def read_root(self, job: JobState) -> None:
-        """A job's root as it is now, or that it is gone."""
+        """A job's root as it is now, or that it is gone, which no watch reports of one that went before it began."""
+        known_gone = job.root_gone
         try:
             found = await self._client.get(self._resource, job.known.name, RootObject)
         except NotFound:
@@ -248,6 +249,8 @@ class Feeds:
         else:
             job.root_gone = found.metadata.uid != job.known.uid
             job.root = job.root if job.root_gone else found
+        if job.root_gone and not known_gone:
+            self.mark_changed(job.known.name)
 
     async def has_other_pods(self, job: JobState) -> bool:
         """Whether there are pods of it that the watch has not reported yet."""

@@ -133,6 +133,10 @@ class JobWatcher:
 
     async def gone(self, handle: str) -> None:
         """Until neither its root nor a pod of it is there, or it was forgotten."""
+        job = self._jobs.get(handle)
+        if job is not None and job.root is None:  # it may have gone before its watch began
+            with contextlib.suppress(KubernetesError):
+                await self._feeds.read_root(job)
         await self._until(handle, lambda job: job.gone)
 
     def fail(self, error: BaseException) -> None:
