@@ -3,7 +3,8 @@
 import msgspec
 
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Verdict
-from seatrial.trial.serving.ended import check_driver
+from seatrial.trial.serving.ended import cause_of_silence, check_driver
+from seatrial.trial.serving.records import DriverRecords
 
 EXITED = Observation("driver", 1, Place("here", ""), Exit(Outcome.EXITED, 1))
 REFUSED = ObservedStep("driver", "drive", code=1, output="port serve of the server cannot be reached: it has ended")
@@ -28,3 +29,17 @@ def test_a_bug_of_the_driver_is_told_whatever_became_of_the_server() -> None:
     bug = msgspec.structs.replace(REFUSED, output="Traceback (most recent call last):\n  …\nKeyError: 'x'")
     (finding,) = check_driver(EXITED, bug, ended(Outcome.SIGNAL))
     assert (finding.verdict, finding.class_) == (Verdict.INVALID, "seatrial")
+
+
+def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by_us() -> None:
+    note = {"seconds": 2.0, "tries": 3, "why": "no connection: refused", "lasting": False, "reached": False}
+    ours = ended(Outcome.RELEASED)
+    for server, change, verdict, text in (
+        (None, {}, Verdict.INFRA, "the server took no connection within 2 s (3 tries): no connection: refused"),
+        (None, {"reached": True}, Verdict.TIMEOUT, "no generation was answered within 2 s (3 tries): no connection"),
+        (ours, {}, Verdict.TIMEOUT, "no generation was answered within 2 s (3 tries): no connection"),
+        (None, {"lasting": True, "why": "certificate: other"}, Verdict.FAILED, "the server refuses to generate"),
+    ):
+        cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note | change))
+        assert cause.verdict is verdict
+        assert cause.text.startswith(text)

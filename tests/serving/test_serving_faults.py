@@ -154,6 +154,19 @@ def test_a_server_that_takes_no_connection_at_first_is_waited_for(world: World) 
     assert world.left() == []
 
 
+def test_a_server_that_never_takes_a_connection_is_infrastructure(world: World) -> None:
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))  # without listening: nobody else gets the port, and connections are refused
+        suite(world, f"url: 'http://127.0.0.1:{refusing.getsockname()[1]}', ready: {{within: 1s}}")
+        world.seatrial("run", "suite.yaml", check=3)
+    found, why = verdict(world)
+    assert found is Verdict.INFRA
+    assert why.startswith("ready: the server took no connection within ")
+    assert ": no connection" in why
+    (cell,) = world.results().cells
+    assert {(one.verdict, one.class_) for one in cell.findings} == {(Verdict.INFRA, "unreachable")}
+
+
 def test_a_server_that_stops_answering_in_the_middle_is_given_up_and_its_cases_are_accounted_for(world: World) -> None:
     request = {"params": {"stopping": {"maxNewTokens": 16}}}
     answer = {"responses": [{"inputTokenCount": 0}]}

@@ -4,7 +4,7 @@ import msgspec
 
 from seatrial.drive.driver import Driver, wait_for
 from seatrial.drive.serving.client import Client, Clock, busy_for_s, lasts
-from seatrial.job.generation import Mode, Request, Stopping
+from seatrial.job.generation import Mode, Request, Stopping, Trouble
 from seatrial.job.serving import READY, UNREADY, Question, ServingWork
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
@@ -16,7 +16,8 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
     if READY in driver.finished:
         return True
     asked = readiness_request(work.questions)
-    clock, pause_s, tries, last, lasting = Clock(work.ready_s), FIRST_PAUSE_S, 0, "", False
+    clock, pause_s, tries = Clock(work.ready_s), FIRST_PAUSE_S, 0
+    last, lasting, reached = "", False, False
     driver.begin(READY)
     while not driver.stopping.is_set() and clock.left_s > 0:
         tries += 1
@@ -27,7 +28,7 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
             driver.finish(READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
             return True
         last = f"{failure.code}: {failure.message}" if failure.code else failure.message
-        lasting = lasts(failure)
+        lasting, reached = lasts(failure), reached or failure.trouble is not Trouble.UNREACHABLE
         if lasting:
             break
         if tries == 1 or pause_s == LONGEST_PAUSE_S:
@@ -35,7 +36,7 @@ async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) ->
         if await wait_for(driver.stopping, min(busy_for_s(failure) or pause_s, max(clock.left_s, 0.0))):
             break
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-    driver.note(UNREADY, seconds=round(clock.past_s, 4), tries=tries, why=last, lasting=lasting)
+    driver.note(UNREADY, seconds=round(clock.past_s, 4), tries=tries, why=last, lasting=lasting, reached=reached)
     return False
 
 

@@ -102,12 +102,13 @@ class TgisClient:
 
     async def health(self, limit_s: float) -> Failure | None:
         """What gRPC's own health service says; a server need not have it."""
+        sent_s = time.monotonic()
         try:
             reply = await self._health(
                 Health["HealthCheckRequest"](service=""), timeout=limit_s, metadata=self._metadata
             )
         except grpc.aio.AioRpcError as error:
-            return None if error.code() is grpc.StatusCode.UNIMPLEMENTED else _failure(error, time.monotonic(), limit_s)
+            return None if error.code() is grpc.StatusCode.UNIMPLEMENTED else _failure(error, sent_s, limit_s)
         status = Health["HealthCheckResponse"].DESCRIPTOR.fields_by_name["status"].enum_type.values[reply.status].name
         return None if status == "SERVING" else Failure("UNAVAILABLE", f"its health is {status}")
 

@@ -83,10 +83,9 @@ def cause_of_silence(
     if driver.exit.outcome is Outcome.CANCELLED or (server and server.exit.outcome is Outcome.CANCELLED):
         return EndCause(Verdict.SKIPPED, Outcome.CANCELLED.value, "cancelled before it was answered")
     if records.gone:
-        own = server is not None
-        return EndCause(Verdict.FAILED if own else Verdict.INFRA, "gone", records.gone)
+        return EndCause(Verdict.FAILED if server is not None else Verdict.INFRA, "gone", records.gone)
     if records.unready is not None:
-        return _unready(records.unready)
+        return _unready(records.unready, own=server is not None)
     if driver.exit.outcome is not Outcome.EXITED:
         outcome = driver.exit.outcome
         return EndCause(VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
@@ -95,14 +94,16 @@ def cause_of_silence(
     return EndCause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")
 
 
-def _unready(note: dict[str, object]) -> EndCause:
+def _unready(note: dict[str, object], own: bool) -> EndCause:
     why = str(note.get("why") or "nothing came back")
     if note.get("lasting"):
         advice = "; is `server.token` the one that it wants?" if why.startswith(_UNAUTHORIZED) else ""
         return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}{advice}")
     seconds = float(str(note.get("seconds") or 0))
-    text = f"no generation was answered within {seconds:.3g} s ({note.get('tries')} tries): {why}"
-    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, text)
+    within = f"within {seconds:.3g} s ({note.get('tries')} tries): {why}"
+    if not own and note.get("reached") is False:
+        return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"the server took no connection {within}")
+    return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation was answered {within}")
 
 
 def _died(server: Observation | None) -> bool:
