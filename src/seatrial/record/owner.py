@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.job import Unreadable, read_json
+from seatrial.job.process import boot_id, process_start
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -22,7 +23,7 @@ class Owner(msgspec.Struct, frozen=True):
     @property
     def here(self) -> bool:
         """Whether it is, or was, a process of this machine since that was started: only then can it be looked for."""
-        return self.host == os.uname().nodename and self.boot == _boot()
+        return self.host == os.uname().nodename and self.boot == boot_id()
 
     def works_on(self, folder: Path) -> bool:
         """Whether it does now. Of a process of another machine, by the lock, where the folder's file system has one
@@ -43,7 +44,7 @@ class Owner(msgspec.Struct, frozen=True):
 
     def alive(self) -> bool:
         """Whether this very process still runs, as far as can be seen from this host."""
-        return self.here and _start(self.pid) == self.start
+        return self.here and process_start(self.pid) == self.start
 
 
 class Owned(Exception):
@@ -72,7 +73,7 @@ class Ownership:
         except BlockingIOError:
             os.close(file)
             raise Owned(folder, owner_of(folder)) from None
-        me = Owner(os.uname().nodename, _boot(), os.getpid(), _start(os.getpid()) or 0, time.time())
+        me = Owner(os.uname().nodename, boot_id(), os.getpid(), process_start(os.getpid()) or 0, time.time())
         os.ftruncate(file, 0)
         os.pwrite(file, msgspec.json.encode(me), 0)
         return cls(file)
@@ -88,20 +89,3 @@ def owner_of(folder: Path) -> Owner | None:
         return read_json(folder / "lock", Owner)
     except (OSError, Unreadable):
         return None
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _start(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot: field 22 of its stat, counted after the name in brackets."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import subprocess
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -11,11 +13,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kubernetes.api_stub import Request, Stub, Wire, serving
 from seatrial.target import RunInUse
 from seatrial.target.kubernetes import kind, names, run_object
-from seatrial.target.kubernetes.run_object import RunObject
+from seatrial.target.kubernetes.run_object import Holder, RunObject
 
 DAY_S = 24 * 3600
 FAR = {"host": "far", "boot": "another", "pid": 7}
@@ -91,6 +94,17 @@ async def test_a_run_that_another_machine_works_on_is_not_removed_by_who_was_ref
             await run.owner()
         await run.close()
     assert server.job is not None
+
+
+def test_a_process_is_gone_when_its_number_is_anothers_or_only_its_exit_is_left() -> None:
+    me = Holder.me()
+    assert not me.gone()
+    assert replace(me, start=me.start - 1).gone()
+    assert not replace(me, start=0).gone(), "of an earlier version, which did not keep it"
+    assert not replace(me, host="far", start=me.start - 1).gone(), "that cannot be seen from here"
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert replace(me, pid=process.pid).gone()
 
 
 @pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])

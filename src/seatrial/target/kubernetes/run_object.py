@@ -13,12 +13,12 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from seatrial.job import Unreadable, decode
+from seatrial.job.process import boot_id, process_start
 from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,
@@ -74,13 +74,14 @@ class Holder(msgspec.Struct, frozen=True):
     boot: str
     pid: int
     space: str = ""
+    start: int = 0  # when it began; 0: not known
 
     @classmethod
     def me(cls) -> "Holder":
+        space, pid = "", os.getpid()
         with contextlib.suppress(OSError):
-            boot, space = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")
-            return cls(socket.gethostname(), boot, os.getpid(), space)
-        return cls(socket.gethostname(), "", os.getpid())
+            space = os.readlink("/proc/self/ns/pid")
+        return cls(socket.gethostname(), boot_id(), pid, space, process_start(pid) or 0)
 
     def elsewhere(self) -> bool:
         """On another machine, or in another container of this one. Which process of one place works on a run is settled
@@ -90,13 +91,10 @@ class Holder(msgspec.Struct, frozen=True):
 
     def gone(self) -> bool:
         """Whether it was a process of this place, and is not any more."""
-        if self.elsewhere():
+        if self.elsewhere() or not self.boot:
             return False
-        try:
-            os.kill(self.pid, 0)
-        except (OSError, OverflowError) as error:
-            return isinstance(error, ProcessLookupError)
-        return False
+        start = process_start(self.pid)
+        return start is None or self.start not in (0, start)
 
 
 def beating(found: Annotated, now_s: float) -> Holder | None:

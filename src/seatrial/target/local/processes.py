@@ -6,18 +6,12 @@ import asyncio
 import contextlib
 import os
 import signal
-from functools import cache
-from pathlib import Path
 
+from seatrial.job.process import boot_id, process_start
 from seatrial.target.local.folders import ProcessIdentity
 
 PATIENCE_S = 20.0  # for a program that is asked what it is
 _MESSAGE_CHARACTERS = 500
-
-
-@cache
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def open_process(identity: ProcessIdentity) -> int | None:
@@ -29,22 +23,14 @@ def open_process(identity: ProcessIdentity) -> int | None:
     except ProcessLookupError:
         return None
     # The pidfd now holds on to whoever has the number; the start time says whether that is the one meant.
-    if _start(identity.pid) == identity.start:
+    if process_start(identity.pid) == identity.start:
         return descriptor
     os.close(descriptor)
     return None
 
 
 def alive(identity: ProcessIdentity | None) -> bool:
-    return identity is not None and identity.boot_id == boot_id() and _start(identity.pid) == identity.start
-
-
-def _start(pid: int) -> int | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    return identity is not None and identity.boot_id == boot_id() and process_start(identity.pid) == identity.start
 
 
 async def gone(descriptor: int, within_s: float) -> bool:

@@ -7,10 +7,11 @@ import time
 from collections.abc import AsyncIterator
 
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
+from seatrial.job.process import boot_id
 from seatrial.target.local.containers import remove_container
 from seatrial.target.local.folders import JobFolder, JobSubmission, ProcessIdentity
 from seatrial.target.local.leftovers import at_terminals, end_leftovers
-from seatrial.target.local.processes import boot_id, open_process
+from seatrial.target.local.processes import open_process
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
