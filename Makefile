@@ -76,7 +76,7 @@ test: setup packages
 
 # Kubernetes from source, built the first time and kept; addons only when a chosen test needs them.
 test-cluster: setup packages
-	@$(PYTEST) -m cluster --timeout 600 $(PYTEST_ARGS)
+	@$(PYTEST) -m cluster $(PYTEST_ARGS)
 
 test-all: setup packages
 	@SEATRIAL_TEST_ALL=1 $(PYTEST) --timeout 3600 $(PYTEST_ARGS)
