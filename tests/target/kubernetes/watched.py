@@ -19,8 +19,8 @@ from seatrial.target.kubernetes.watch.objects import TrackedJob
 from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
-WITHIN_S = 240.0  # far beyond what anything takes here: who waits that long has waited for nothing
-SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, setup_s=2.0, lost_s=4.0)
+WITHIN_S = 600.0  # far beyond what anything takes here: who waits that long has waited for nothing
+SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, setup_s=2.0, lost_s=600.0)
 STAY = "trap 'exit 0' TERM; sleep 3600 & wait"
 LONG = "trap 'exit 143' TERM; echo begun; sleep 3600 & wait"
 

@@ -103,9 +103,7 @@ class Patience(msgspec.Struct, frozen=True):
 
     refused_s: float = 8.0  # a node tries again, and what was missing may just be being made
     infra_s: float = 20.0
-    never_s: float = (
-        900.0  # no node can take it, and its waiting has no limit: a node with GPUs takes up to ten minutes
-    )
+    never_s: float = 900.0  # no node can take it, and it may wait for ever: a node with GPUs takes up to ten minutes
     setup_s: float = 60.0  # a node cannot set up the pod, or mount what it needs
     lost_s: float = 30.0  # a node that should end a deleted pod, beyond the pod's own grace
 
