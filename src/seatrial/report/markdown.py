@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
+from seatrial.report.cases import CaseField, CaseMatrix, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.news import cause_news_text, cell_news_text, newly_bad, news_sentences, since_text
@@ -31,13 +32,14 @@ from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, strip_controls
 
 MOST_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
-_SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "tail": 8_000}  # of them; failures get the rest
+_SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest
 MOST_FAILURE = 12_000  # bytes of the findings of one cell: others are to be seen, too
 _MOST_EVIDENCE = 2_500
 _MOST_TEXT = 300  # characters of a name or a message
 MOST_COMMAND = 2_000
 _MOST_FINDINGS = 20  # of one cell
 MOST_ITEMS = 100
+_MOST_CASES = 30  # of a trial
 _REST = 200  # bytes, for saying what is left out
 
 _SIGNS = {
@@ -59,7 +61,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECAS
 
 def render_markdown(results: RunResults, folder: Path) -> str:
     summary = summarize(results)
-    head = [*_head(results, summary), *_causes(results), *_news(results), *_matrices(results)]
+    head = [*_head(results, summary), *_causes(results), *_news(results), *_matrices(results), *_cases(results)]
     sections = [part for part in (_moved(folder), _flaky(summary), _xfails(summary), _not_run(summary)) if part]
     tail = _fitting(sections, _SHARES["tail"], len(sections), "section")
     title = ["### Failures", ""] if summary.failures else []
@@ -209,6 +211,28 @@ def _row(matrix: Matrix, row: int, cells: dict[str, CellResult]) -> str:
         else:
             signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
     return "| " + " | ".join([escape_text(matrix.rows[row]), *signs]) + " |"
+
+
+def _cases(results: RunResults) -> list[str]:
+    """How the answers to each case compare in each configuration, where a trial has few cases."""
+    every = case_matrices(results)
+    return _fitting(map(_case_table, every), _SHARES["cases"], len(every), "table of cases", "tables of cases")
+
+
+def _case_table(matrix: CaseMatrix) -> list[str]:
+    size = f"{count(matrix.cases, 'case')} × {count(matrix.configurations, 'configuration')}"
+    rungs = ", ".join(f"{number} {escape_text(rung)}" for rung, number in matrix.rungs.items())
+    lines = [f"### {escape_text(matrix.trial)}: cases", "", f"{size}: {rungs}", ""]
+    if matrix.cases > _MOST_CASES or matrix.configurations > len(matrix.columns):
+        return [*lines, "_Too many for this page: see `report.html`._", ""]
+    lines += ["| case | " + " | ".join(escape_text(label) for label, _ in matrix.columns) + " |"]
+    lines += ["| --- " * (len(matrix.columns) + 1) + "|"]
+    lines += ["| " + " | ".join([escape_text(row.case) or " ", *map(_rung, row.fields)]) + " |" for row in matrix.rows]
+    return [*lines, ""]
+
+
+def _rung(field: CaseField | None) -> str:
+    return f"{_SIGNS[field.verdict.value]} {escape_text(field.rung)}" if field is not None else "–"
 
 
 def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:

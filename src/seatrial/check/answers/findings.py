@@ -6,12 +6,12 @@ from typing import NamedTuple
 import msgspec
 
 from seatrial.check.answers.answer import compare_answer, compare_ways
-from seatrial.check.answers.comparison import Agreement, Comparison
+from seatrial.check.answers.comparison import EXACT, Agreement, Comparison
 from seatrial.check.answers.rules import WARNINGS, AnswerRule, Comparing
 from seatrial.check.answers.walk import Walk
 from seatrial.check.answers.whole import WholeJudgement, judge_whole
 from seatrial.job import Finding, Verdict
-from seatrial.job.generation import Answer, Case, Token
+from seatrial.job.generation import Answer, Case, Mode, Token
 
 ANSWERS = "answers"
 
@@ -31,7 +31,10 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
     by_way: dict[str, _Way] = {}
     for one in answered:
         comparison, walks = compare_answer(one.case, one.answer, comparing, protocol)
-        yield _finding(one.case, one.way, comparison)
+        found = _finding(one.case, one.way, comparison)
+        if comparison == EXACT and one.case.skip_check and one.case.request.mode is not Mode.TOKENIZE:
+            found = msgspec.structs.replace(found, data={"agreement": "counted"})  # the text was compared with nothing
+        yield found
         way = by_way.setdefault(one.way, _Way([], []))
         way.comparisons.append(comparison)
         way.walks.extend(walks)

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from seatrial.job import Cause, CellResult, RunResults
+from seatrial.report.cases import RUNGS, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.html.causes import Thumbnail, cause_lines, sentence, thumbnail
 from seatrial.report.html.figures import FigureLine, Figures, figure_facts, run_figures
@@ -66,6 +67,8 @@ class RunPage:
             "thumbnails": self.thumbnails,
             "grids": [grid for grid in self.grids if grid.layout.columns],
             "lists": trial_lists(self.grids),
+            "cases": case_matrices(self.results),
+            "rungs": RUNGS,
             "figures": self.figures,
             "first": self._first(),
         }

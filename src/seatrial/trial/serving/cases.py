@@ -15,6 +15,8 @@ from seatrial.trial.serving.gathered import asked_cases, planned_cases
 from seatrial.trial.serving.parts import model_of
 from seatrial.trial.serving.records import DriverRecords
 
+_NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
+
 
 def check_cases(
     cell: Cell, work: ServingWork, records: DriverRecords, cause: EndCause, server: Observation | None
@@ -36,10 +38,11 @@ def check_cases(
         yield from check_answers(answered, _with_similarities(comparing_of(cell), answered, records), work.protocol)
     else:
         for one in answered:
-            yield Finding(case_step(one.case), one.way, Verdict.PASSED, message="answered")
+            yield Finding(case_step(one.case), one.way, Verdict.PASSED, message="answered", data=_ANSWERED)
     for planned in planned_cases(cell):
         if planned.skipped:
-            yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=planned.skipped)
+            why = planned.skipped
+            yield Finding(case_step(planned.case), "not asked", Verdict.SKIPPED, message=why, data=_NOT_ASKED)
 
 
 def _is_an_answer(failure: Failure, case: Case, purpose: str) -> bool:
@@ -67,5 +70,5 @@ def comparing_of(cell: Cell) -> Comparing:
 
 
 def _unanswered(case: Case, ask: Ask, records: DriverRecords, cause: EndCause) -> Finding:
-    how = "not answered" if ask.thing in records.begun else "not asked"
-    return Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}")
+    how, data = ("not answered", {}) if ask.thing in records.begun else ("not asked", _NOT_ASKED)
+    return Finding(case_step(case), ask.way, cause.verdict, cause.class_, f"{how}: {cause.text}", data=data)

@@ -26,8 +26,8 @@ def exhibits_of(findings: Sequence[Finding], note: dict[str, Any] | None) -> lis
 
 
 def _cases(findings: Sequence[Finding]) -> Exhibit:
-    """The worst that was found of each case, over all ways of asking it. With one such table for each configuration a
-    report has cases by configurations."""
+    """The worst that was found of each case, over all ways of asking it. Of one such table for each configuration a
+    report makes cases by configurations."""
     by_case: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.step.startswith(CASE):
@@ -35,10 +35,12 @@ def _cases(findings: Sequence[Finding]) -> Exhibit:
     rows: list[list[Any]] = []
     for name, ones in by_case.items():
         verdict = worst(one.verdict for one in ones)
-        first = next(one for one in ones if one.verdict is verdict)
-        near = next((one for one in ones if one.data.get("agreement") == "near_tie"), None)
-        agreement = first.class_ or ("near_tie" if near else "exact" if verdict is Verdict.PASSED else "")
-        rows.append([name, verdict.value, agreement, len(ones), (near or first).message])
+        worst_ones = [one for one in ones if one.verdict is verdict]
+        first = worst_ones[0]
+        if verdict is Verdict.PASSED:  # what is exact has no data, and says the least
+            first = next((one for one in worst_ones if one.data), first)
+        agreement = first.data.get("agreement") or first.class_ or "exact"
+        rows.append([name, verdict.value, agreement, len(ones), first.message])
     return Exhibit("table", "Cases", ["case", "verdict", "agreement", "ways", "message"], rows)
 
 

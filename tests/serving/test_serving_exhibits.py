@@ -1,0 +1,52 @@
+"""The table of cases: the worst that was found of each, and never more than was compared."""
+
+from typing import Any
+
+import pytest
+
+from seatrial.check.answers import Answered, Comparing, check_answers, tolerance_for
+from seatrial.check.answers.rules import AnswerRule
+from seatrial.job import Finding, Verdict
+from seatrial.job.generation import Answer, Case, Generation, Request
+from seatrial.trial.serving.exhibits import exhibits_of
+
+EXACT = ("", Verdict.PASSED, {})
+NEAR_TIE = ("", Verdict.PASSED, {"agreement": "near_tie"})
+COUNTED = ("", Verdict.PASSED, {"agreement": "counted"})
+NOT_ASKED = ("signal", Verdict.FAILED, {"agreement": "not_asked"})
+DRIFT = ("drift", Verdict.FAILED, {"agreement": "drift"})
+LATE = ("late", Verdict.TIMEOUT, {})
+SKIPPED = ("", Verdict.SKIPPED, {"agreement": "not_asked"})
+
+
+@pytest.mark.parametrize(
+    ("found", "agreement"),
+    [
+        ([EXACT, EXACT], "exact"),
+        ([EXACT, NEAR_TIE], "near_tie"),
+        ([COUNTED, EXACT], "counted"),
+        ([NEAR_TIE, DRIFT, NOT_ASKED], "drift"),
+        ([EXACT, NOT_ASKED], "not_asked"),
+        ([NEAR_TIE, LATE], "late"),
+        ([SKIPPED], "not_asked"),
+    ],
+)
+def test_a_case_has_the_agreement_of_its_worst_way(
+    found: list[tuple[str, Verdict, dict[str, Any]]], agreement: str
+) -> None:
+    findings = [Finding("case one", "unary", verdict, class_, data=data) for class_, verdict, data in found]
+    (table,) = exhibits_of(findings, None)
+    assert [row[:3] for row in table.rows] == [
+        ["one", min(found, key=lambda one: one[1] is Verdict.PASSED)[1], agreement]
+    ]
+
+
+def test_a_case_whose_text_is_not_checked_is_not_called_exact() -> None:
+    answer = Answer((Generation(text="yes", input_count=1, generated_count=1),))
+    agreements = []
+    for skip_check in (False, True):
+        case = Case("one", Request(("hi",)), answer, skip_check=skip_check)
+        comparing = Comparing(AnswerRule.TEXT, tolerance_for("f32"))
+        (table,) = exhibits_of(list(check_answers([Answered(case, "unary", answer)], comparing, "openai")), None)
+        agreements.append(table.rows[0][1:3])
+    assert agreements == [["passed", "exact"], ["passed", "counted"]]
