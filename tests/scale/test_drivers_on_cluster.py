@@ -15,23 +15,19 @@ from engine.cluster_world import ClusterWorld, cluster_world
 from seatrial.job import Verdict
 from serving import seatrial_image
 from target.kubernetes.on_cluster import namespace_of, objects
-from world import EVERY, World
+from world import World
 
 __all__ = ["real_cluster"]
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.timeout(1200),
-    pytest.mark.skipif(not EVERY, reason="needs a node to itself: with SEATRIAL_TEST_ALL=1"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 DOCS = Path(__file__).parents[2] / "docs/scale.md"
 ACCOUNT = "loader"
-EACH = 5
+DRIVERS, EACH = 4, 5
 SHARD = """
   {name}:
     kind: scale
     target: cluster
     retries: 0
-    driver: {{image: {image}, memory: 512Mi}}
+    driver: {{image: {image}, cpu: 0.25, memory: 512Mi}}
     namespaces: [{namespace}]
     workload: {{kind: job, pods: 2, cpu: 1m, memory: 1Mi, image: {busybox}}}
     count: {count}
@@ -66,17 +62,18 @@ def test_shards_run_as_jobs_on_the_cluster_and_are_merged(
     far.cluster.load(seatrial_image.archive(tmp_path_factory.mktemp("image")))
     far.kubectl("create", "serviceaccount", ACCOUNT)
     with ExitStack() as stack:
-        shards = [stack.enter_context(namespace_of(far.cluster)) for _ in range(2)]
+        shards = [stack.enter_context(namespace_of(far.cluster)) for _ in range(DRIVERS)]
         for namespace in (far.namespace, *shards):
             allow(far, namespace)
         given = {"image": seatrial_image.IMAGE, "busybox": BUSYBOX, "count": EACH}
         text = "".join(SHARD.format(name=f"part{at}", namespace=name, **given) for at, name in enumerate(shards))
         far.trials(text, service_account=ACCOUNT)
-        far.seatrial("run", "suite.yaml", "--parallel", "2", check=0)
+        far.seatrial("run", "suite.yaml", "--parallel", str(DRIVERS), check=0)
         cells = far.results().cells
-        assert [cell.attempts[0].place.target for cell in cells] == ["cluster", "cluster"]
+        assert [cell.attempts[0].place.target for cell in cells] == ["cluster"] * DRIVERS
         assert {cell.verdict for cell in cells} == {Verdict.PASSED}
         told = json.loads(far.seatrial("scale", "merge", "last", "--json", check=0).stdout)
-        assert (told["drivers"], told["whole"]["count"], told["whole"]["submitted"]) == (2, 2 * EACH, 2 * EACH)
+        assert told["drivers"] == DRIVERS
+        assert told["whole"]["count"] == told["whole"]["submitted"] == DRIVERS * EACH
         far.gone()
-        assert [objects(far.cluster, one) for one in shards] == [[], []]
+        assert [objects(far.cluster, one) for one in shards] == [[]] * DRIVERS

@@ -33,6 +33,15 @@ def test_a_plan_has_its_cells(world: World) -> None:
     assert "2 cells" in world.seatrial("plan", "suite.yaml", check=0).stdout
 
 
+def test_a_driver_on_the_cluster_has_a_core_of_its_own_unless_another_number_is_said() -> None:
+    """Without, a busy node would be what it measures, if it came to measure at all."""
+    fields = {"target": "c", "workload": {"kind": "job"}, "count": 1, "arrivals": {"rate": 1}}
+    for said, cpu in (({}, 1), ({"cpu": 0.5}, 0.5)):
+        trial = ScaleTrial.model_validate({"kind": "scale", **fields, "driver": {"image": "i", **said}})
+        assert trial.driver is not None
+        assert trial.driver.cpu == cpu
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -110,8 +110,12 @@ def stages(events: list[Event], handle: str) -> list[Stage]:
 
 
 async def until_ready(target: Target, *handles: str) -> None:
+    await until_stage(target, Stage.READY, *handles)
+
+
+async def until_stage(target: Target, stage: Stage, *handles: str) -> None:
     async with watching(target) as events:
-        await until(lambda: all(Stage.READY in stages(events, handle) for handle in handles))
+        await until(lambda: all(stage in stages(events, handle) for handle in handles))
 
 
 async def page(address: str) -> str:
@@ -337,6 +341,7 @@ class Contract:
         job = site.job(f"trap 'echo bye; exit 0' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done")
         async with opened(site) as target:
             handle = await target.submit(job, {})
+            await until_stage(target, Stage.STARTED, handle)  # known to run: else it is deleted, with its files
             await until(lambda: site.lines("up"))
             await target.cancel(handle)
             ended = (await until_exit(target, handle))[-1].exit
@@ -352,6 +357,7 @@ class Contract:
         command = "trap 'echo kept > $SEATRIAL_FILES/kept; exit 0' TERM; echo up >> {}/up; while :; do sleep 0.1; done"
         async with opened(site) as target:
             handle = await target.submit(site.job(command.format(site.shared), limits=Limits(grace_s=30)), {})
+            await until_stage(target, Stage.STARTED, handle)  # known to run: else it is deleted, with its files
             await until(lambda: site.lines("up"))
         async with opened(site) as target:
             await target.adopt(handle)

@@ -37,7 +37,7 @@ class DriverPlace(Model):
     """A driver as a job on the trial's target, in place of one on this machine."""
 
     image: Text = Field(min_length=1, description="An image that has this version of Seatrial.")
-    cpu: float | None = Field(None, strict=True, gt=0, description="Cores of its own.")
+    cpu: float = Field(1.0, strict=True, gt=0, description="Cores of its own: without, a busy node would be measured.")
     memory_bytes: Size | None = Field(None, alias="memory", description="Main memory of its own.")
     select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
 
