@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 from seatrial.target.protocol import Endpoint, TargetError
 
-ANSWER_S = 60.0  # for something to answer
-_TRY_S = 5.0
+ANSWER_S = 180.0  # for something to answer: on a busy node a program may need minutes to begin
+_TRY_S = 10.0  # beyond the 5 s after which a lost question for a name is asked again
 AGAIN_S = 0.2
 CLOSED_S = 0.5  # a way that leads nowhere closes a connection about at once
 LEAST_TRIPS, MOST_TRIPS, TRIPS_S = 5, 100, 2.0  # round trips, and the time for them
