@@ -13,7 +13,7 @@ import pytest
 from scale.scale_world import driver_process, wait_for
 from seatrial.drive.driver import Driver, Given
 from seatrial.drive.scale import drive, processes
-from seatrial.job import Finding, Peer, Verdict
+from seatrial.job import IN_SHORT, Finding, Peer, Verdict
 from seatrial.job.load import Arrivals
 from seatrial.job.scale import Find, ScaleWork, WorkloadClass
 from seatrial.trial.scale.model import parse_bound
@@ -50,7 +50,8 @@ def lines(world: World, name: str) -> list[dict[str, Any]]:
 def test_processes_go_through_the_stages_of_workloads_and_are_judged(world: World) -> None:
     mix = {"single": {"kind": "job", "gpus": 1, "weight": 4}, "gang": {"kind": "job", "pods": 3, "gpus": 1}}
     suite(world, workload=None, workloads=mix, fill={"count": 3}, bounds={"gang.finished.p99": "10m"})
-    world.seatrial("run", "suite.yaml", check=0)
+    ran = world.seatrial("run", "suite.yaml", check=0)
+    assert f"figures t {findings(world)[IN_SHORT].message}" in " ".join(ran.stdout.split())
     made = lines(world, "submitted.jsonl")
     assert sorted(one["number"] for one in made) == list(range(23))
     gangs = sum(one["of"] == "gang" and one.get("phase", "measured") == "measured" for one in made)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from seatrial.check.scale import check_scale
-from seatrial.job import Exit, ObservedStep, Outcome, Verdict
+from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Verdict
 from seatrial.job.scale import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
 from seatrial.trial.scale.model import ScaleTrial, parse_bound
 from seatrial.trial.scale.template import BadTemplate
@@ -187,6 +187,21 @@ def test_bounds_pass_and_fail() -> None:
     assert verdicts(observed(), rate=">=21")["bound rate"] is Verdict.FAILED
     bad = msgspec.structs.replace(WHOLE, failed=1)
     assert verdicts(observed(bad), failed=0)["bound failed"] is Verdict.FAILED
+
+
+def test_the_figures_that_matter_are_told_in_short() -> None:
+    def told(step: ObservedStep, *bounds: str) -> str:
+        parsed = tuple(parse_bound(name, "30s") for name in bounds)
+        findings = check_scale(step, Exit(Outcome.EXITED, 0), parsed).findings
+        (message,) = [one.message for one in findings if one.check == IN_SHORT]
+        return message
+
+    whole = "100 of 100 workloads at 20/s"
+    assert told(observed(), "scheduled.p99") == f"{whole}; scheduled p99 2 s; watch lag p99 0.004 s"
+    assert told(observed()) == told(observed(), "scheduled.p99"), "without a bound the last stage is told"
+    assert "; scheduled p99 above 1.9 s; " in told(observed(p99=None))
+    few = msgspec.structs.replace(WHOLE, submitted=99, rate=None)
+    assert told(observed(few)).startswith("99 of 100 workloads; scheduled p99 2 s (n 100); ")
 
 
 @pytest.mark.parametrize(("upper", "text"), [(2.2, "between 1.9 s and 2.2 s"), (None, "above 1.9 s")])

@@ -11,7 +11,7 @@ from seatrial.check.ended import ended_badly
 from seatrial.check.evidence import most_relevant_first
 from seatrial.check.finding import check_limit, failed, passed
 from seatrial.check.scale_measured import check_limits, check_measured, measured_exhibits
-from seatrial.job import Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
+from seatrial.job import IN_SHORT, Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound
 from seatrial.job.measured import Limits, MeasuredScale
 from seatrial.job.scale import FoundLimit, StageFigures, WholeScale, allowed_late_s, doubts_of
@@ -54,7 +54,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings.append(_churn(step, whole))
     if slo:
         findings.append(_promise(step, whole))
-    findings.append(_clean(step))
+    findings += [_in_short(step, whole, stages, bounds, limit), _clean(step)]
     metrics = _metrics(whole, stages)
     if limit is not None and limit.low:
         metrics["limit"] = {"value": limit.low, "unit": "1/s", "better": "higher"}
@@ -65,6 +65,33 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         findings += check_measured(step, measured)
         exhibits += measured_exhibits(measured, limits[-1].limits if limits else [])
     return Scaled(findings, metrics, exhibits)
+
+
+def _in_short(
+    step: ObservedStep,
+    whole: WholeScale,
+    stages: dict[str, StageFigures],
+    bounds: tuple[FixedBound, ...],
+    limit: FoundLimit | None,
+) -> Finding:
+    """Of the stages those that are judged, else the last that there is."""
+    lag = f"watch lag p99 {figure_text(whole.lag_p99_s, 's')}"
+    if limit is not None:
+        return passed(step, IN_SHORT, f"{_limit(step, limit).message}; {lag}")
+    rate = "" if whole.rate is None else f" at {figure_text(whole.rate)}/s"
+    judged = [one.figure for one in bounds if one.figure in stages] or list(stages)[-1:]
+    told = [_stage_in_short(stages[name], whole.submitted) for name in dict.fromkeys(judged)]
+    return passed(step, IN_SHORT, "; ".join([f"{whole.submitted:,} of {whole.count:,} workloads{rate}", *told, lag]))
+
+
+def _stage_in_short(stage: StageFigures, made: int) -> str:
+    known = {one.name: one for one in stage.quantiles if one.name in ("p50", "p99")}
+    quantiles = [
+        f"{name} above {figure_text(one.lower, 's')}" if one.value is None else f"{name} {figure_text(one.value, 's')}"
+        for name, one in known.items()
+    ]
+    some = "" if stage.reached == made else f" (n {stage.reached:,})"
+    return f"{stage.name} {', '.join(quantiles)}{some}"
 
 
 def _limit(step: ObservedStep, found: FoundLimit) -> Finding:

@@ -1,7 +1,7 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.figure import FIGURES, Figure, figure_text, figures
+from seatrial.job.figure import FIGURES, IN_SHORT, Figure, figure_text, figures
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.observation import (
@@ -65,6 +65,7 @@ __all__ = [
     "ERROR_PATTERN",
     "EXIT_CODES",
     "FIGURES",
+    "IN_SHORT",
     "PEER",
     "SECRET_FILE",
     "VERSION",

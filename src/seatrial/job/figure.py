@@ -8,6 +8,7 @@ import msgspec
 from seatrial.job.bound import Better
 
 FIGURES = "figures"  # the step of findings about bounds, which every kind has
+IN_SHORT = "in short"  # the check of a finding whose message is the figures that matter, for a cell that passed
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.job import CELLS_WORST_FIRST, FIGURES, Cause, CellResult, Finding, Hole, RunResults, Verdict
+from seatrial.job import CELLS_WORST_FIRST, FIGURES, IN_SHORT, Cause, CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.report.text import count, one_line
 
 
@@ -146,10 +146,18 @@ def describe_attempts(cell: CellResult) -> list[str]:
 
 
 def headline_of(cell: CellResult) -> str:
-    """The one line that says most of a cell that is not good, or failed as declared; else empty."""
+    """The one line that says most of a cell: what is wrong, that it failed as declared, or its figures; or empty."""
     if not cell.verdict.good:
         return one_line(cell.attempts[-1].headline) if cell.attempts and cell.attempts[-1].headline else why_of(cell)
     if cell.verdict is Verdict.SKIPPED:
         return why_of(cell)
     xfails = [finding for finding in cell.findings if finding.verdict is Verdict.XFAIL]
-    return one_line(f"{finding_title(xfails[0], cell)}: {xfails[0].message}") if xfails else ""
+    if xfails:
+        return one_line(f"{finding_title(xfails[0], cell)}: {xfails[0].message}")
+    return next((one_line(one.message) for one in cell.findings if one.check == IN_SHORT), "")
+
+
+def told_in_short(results: RunResults) -> dict[str, str]:
+    """Of the cells that passed, those whose figures say more than how long it took."""
+    passed = {cell.id: headline_of(cell) for cell in results.cells if cell.verdict is Verdict.PASSED}
+    return {cell: text for cell, text in passed.items() if text}

@@ -24,6 +24,7 @@ from seatrial.report.summary import (
     recent_changes,
     rerun_command,
     summarize,
+    told_in_short,
     why_of,
 )
 from seatrial.report.terminal.cell import cell_lines
@@ -58,7 +59,7 @@ def _print(made: Callable[[int], list[Line]], stream: TextIO | None = None) -> N
 def summary_lines(results: RunResults, folder: Path, columns: int, verbose: bool = False) -> list[Line]:
     """`columns` wide, except for what is there to be copied: ids, paths and commands are never cut or broken."""
     summary = summarize(results)
-    lines: list[Line] = [[], *_matrix(results, columns)]
+    lines: list[Line] = [[], *_matrix(results, columns), *_figures_in_short(results, columns)]
     for cell in summary.failures if verbose else summary.failures[:_MOST_CELLS]:
         view = read_cell(folder, cell, _shown(folder))
         lines += [*(cell_lines if verbose else _failure)(results, view, columns), []]
@@ -89,6 +90,16 @@ def _matrix(results: RunResults, columns: int) -> list[Line]:
             lines.append([(f"… and {count(len(matrix.rows) - len(rows), 'more row')} without a failure", "dim")])
         lines.append([])
     return lines
+
+
+def _figures_in_short(results: RunResults, columns: int) -> list[Line]:
+    told = told_in_short(results)
+    lines: list[Line] = []
+    for cell, text in list(told.items())[:_MOST_LINES]:
+        head: Line = [(f"  {one_line(cell)}", "")]
+        fits = width(cell) + 4 + width(text) <= columns
+        lines += [[*head, (f"  {text}", "dim")]] if fits else [head, *_wrapped(text, columns, "dim")]
+    return [[("figures", "bold")], *lines, *_rest(len(told)), []] if told else []
 
 
 def _rows(matrix: Matrix, bad_cells: set[str]) -> list[int]:
