@@ -69,7 +69,7 @@ def test_the_sentence_tells_how_sure_it_is_and_since_when() -> None:
     )
     assert judged(2.61, changed)[1] == (
         "step_time: 2.61 s is above 2.49 s (41 runs since 3 Oct, one in 1,000 good runs with normal noise would be); "
-        "the level changed at run 8f3a (2.44 → 2.6, 12 Nov)"
+        "the level changed at run 8f3a (2.44 → 2.6 s, 12 Nov)"
     )
 
 

@@ -14,7 +14,7 @@ from seatrial.report.text import duration_text, first_line, fit, one_line, short
     [
         (None, ""),
         (0.0, "0 s"),
-        (0.0004, "0 ms"),
+        (0.0004, "0.4 ms"),
         (0.043, "43 ms"),
         (0.5, "0.50 s"),
         (4.21, "4.2 s"),

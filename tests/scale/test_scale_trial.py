@@ -197,7 +197,7 @@ def test_the_figures_that_matter_are_told_in_short() -> None:
         return message
 
     whole = "100 of 100 workloads at 20/s"
-    assert told(observed(), "scheduled.p99") == f"{whole}; scheduled p99 2 s; watch lag p99 0.004 s"
+    assert told(observed(), "scheduled.p99") == f"{whole}; scheduled p99 2 s; watch lag p99 4 ms"
     assert told(observed()) == told(observed(), "scheduled.p99"), "without a bound the last stage is told"
     assert "; scheduled p99 above 1.9 s; " in told(observed(p99=None))
     few = msgspec.structs.replace(WHOLE, submitted=99, rate=None)

@@ -13,7 +13,7 @@ from seatrial.baseline.entry import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import FigureHistory, SelectedFile, newest_histories, runs_text
 from seatrial.check.bounds import bound_sentence
-from seatrial.job import Bound, BoundState, Level, figure_text
+from seatrial.job import Bound, BoundState, Level, figure_text, pair_text
 from seatrial.record import DamagedFile, RunFolder
 from seatrial.record.history import History
 from seatrial.suite import Suite
@@ -121,9 +121,7 @@ def _details(entry: BaselineEntry, chosen: FigureHistory | None) -> list[str]:
 
 
 def _range(bound: Bound) -> str:
-    lower = "anything" if bound.lower is None else figure_text(bound.lower)
-    upper = "anything" if bound.upper is None else figure_text(bound.upper, bound.unit)
-    return f"{lower} to {upper} would be in order"
+    return f"{pair_text(bound.lower, bound.upper, bound.unit, ' to ')} would be in order"
 
 
 def hardware_of(runs: Path, run: str, cell: str) -> str:

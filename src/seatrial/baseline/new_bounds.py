@@ -10,7 +10,7 @@ from seatrial.baseline.adjust import cap_of, raised
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
 from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
-from seatrial.job import BoundState, figure_text, unit_factor
+from seatrial.job import BoundState, pair_text, unit_factor
 from seatrial.record.history import Point, Series
 from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, MEASURED, Interval
 from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, WORSE, Cleaned, Past
@@ -108,7 +108,7 @@ def _level(
         chance.append((bound.upper - bound.lower) / 2 * factor / math.sqrt(bound.runs + 1))
     if worse_by > max(WORSE * abs(best), math.hypot(*chance)):
         other = bound.why_not_for(series.settings)
-        levels = f"{figure_text(best)} → {figure_text(center, series.unit, best)}"
+        levels = pair_text(best, center, series.unit)
         raise Refused(
             f"the level of {runs_text(used)} is worse, {levels}{f' ({other})' if other else ''}; its bounds stay. "
             "`seatrial baseline recenter` with a reason accepts it"

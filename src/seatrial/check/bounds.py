@@ -18,6 +18,7 @@ from seatrial.job import (
     differences_text,
     figure_text,
     figures,
+    pair_text,
     unit_factor,
 )
 
@@ -113,11 +114,12 @@ def bound_sentence(bound: Bound, value: float, at_s: float = 0.0) -> str:
     elif bound.lower is not None and value < bound.lower:
         text = f"{figure_text(value, bound.unit, bound.lower)} is below {figure_text(bound.lower, bound.unit, value)}"
     else:
-        text = f"{figure_text(value, bound.unit)} is within {_side(bound.lower)} to {_side(bound.upper, bound.unit)}"
+        span = pair_text(bound.lower, bound.upper, bound.unit, " to ")
+        text = f"{figure_text(value, bound.unit)} is within {span}"
         inside = True
     text += _provenance(bound, at_s, inside)
     if bound.changed is not None:
-        levels = f"{figure_text(bound.changed.before)} → {figure_text(bound.changed.after)}"
+        levels = pair_text(bound.changed.before, bound.changed.after, bound.unit)
         text += f"; the level changed at run {bound.changed.run} ({levels}, {short_date(bound.changed.at_s, at_s)})"
     return text
 
@@ -136,10 +138,6 @@ def _provenance(bound: Bound, at_s: float, inside: bool) -> str:
             f"one in {1 / bound.false_alarm:,.0f} good runs with normal noise would {'not ' if inside else ''}be"
         )
     return f" ({', '.join(parts)})" if parts else ""
-
-
-def _side(value: float | None, unit: str = "") -> str:
-    return "anything" if value is None else figure_text(value, unit)
 
 
 def short_date(at_s: float, now_s: float = 0.0) -> str:

@@ -1,7 +1,7 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
 from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.figure import FIGURES, IN_SHORT, Figure, figure_text, figures
+from seatrial.job.figure import FIGURES, IN_SHORT, Figure, figure_text, figures, pair_text
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
 from seatrial.job.observation import (
@@ -129,6 +129,7 @@ __all__ = [
     "merged",
     "opened_regular",
     "other_conditions",
+    "pair_text",
     "read_json",
     "read_records",
     "read_regular",

@@ -38,15 +38,33 @@ def figures(metrics: dict[str, Any], prefix: str = "") -> Iterator[Figure]:
 
 
 def figure_text(value: float, unit: str = "", beside: float | None = None) -> str:
-    """A figure for people: four digits, plain where they are short; more digits where it would look the same as what it
-    stands `beside` and is not."""
-    text = _digits(value, 4)
-    if beside is not None and value != beside:
-        for digits in range(4, 18):
-            text = _digits(value, digits)
-            if text != _digits(beside, digits):
-                break
+    """A figure for people: four digits, plain where they are short, and milliseconds for less than 0.1 s; more digits
+    where it would look the same as what it stands `beside` and is not."""
+    factor, unit, digits = _scale(unit, value, beside)
+    text = _digits(value * factor, digits)
     return f"{text} {unit}" if unit else text
+
+
+def pair_text(
+    first: float | None, second: float | None, unit: str, between: str = " → ", none: str = "anything"
+) -> str:
+    """Two figures in one unit, which is there once: `10.7 → 41.1 ms`."""
+    factor, unit, digits = _scale(unit, first, second)
+    texts = [none if value is None else _digits(value * factor, digits) for value in (first, second)]
+    return f"{between.join(texts)} {unit}".rstrip() if second is not None else between.join(texts)
+
+
+def _scale(unit: str, one: float | None, other: float | None) -> tuple[float, str, int]:
+    """What the figures are multiplied by, the unit that they then have, and how many digits they need: enough to tell
+    them apart."""
+    values = [value for value in (one, other) if value is not None]
+    largest = max(map(abs, values), default=0.0)
+    factor, digits = 1.0, 4
+    if unit == "s" and 1e-6 <= largest < 0.1:
+        factor, unit, digits = 1e3, "ms", 3 if largest >= 1e-3 else 2
+    while len(set(values)) == 2 and digits < 17 and len({_digits(value * factor, digits) for value in values}) == 1:
+        digits += 1
+    return factor, unit, digits
 
 
 def _digits(value: float, digits: int) -> str:

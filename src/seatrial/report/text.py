@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable
 
 from seatrial.job import count as count
+from seatrial.job import figure_text
 
 # Escape sequences (colours, cursor, window titles), then whatever else a terminal or an XML reader would act upon or
 # choke on, and the marks that turn the direction of writing round.
@@ -39,6 +40,8 @@ def shorten(text: str, most: int) -> str:
 def duration_text(value: float | None) -> str:
     if value is None:
         return ""
+    if 0 < value < 0.00095:
+        return figure_text(value, "s")
     if 0 < value < 0.0995:
         return f"{value * 1000:.0f} ms"
     if value < 9.995:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from seatrial.drive.scale.plan import Planned
+from seatrial.job.figure import figure_text
 from seatrial.job.measured import Limit
 from seatrial.kubernetes import (
     NODES,
@@ -234,7 +235,7 @@ def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list
         return []
     told = []
     if round_trip_s and at_once / round_trip_s < rate:
-        way = f"{at_once} requests at once, and round trips of {round_trip_s * 1000:.1f} ms"
+        way = f"{at_once} requests at once, and round trips of {figure_text(round_trip_s, 's')}"
         told.append(f"{way}: {at_once / round_trip_s:,.0f}/s at most, and {rate:,.0f}/s are offered")
     if rate > OWN_RATE:
         told.append(f"one process makes about {OWN_RATE:,.0f} submissions a second, and {rate:,.0f}/s are offered")

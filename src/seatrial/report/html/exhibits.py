@@ -5,6 +5,7 @@ The data come from a run folder and may hold anything: what is not a finite numb
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from seatrial.job import Exhibit, figure_text
@@ -45,13 +46,14 @@ class Picture:
 def picture(exhibit: Exhibit) -> Picture:
     rows = exhibit.rows[:_MOST_ROWS] if exhibit.kind != "series" else []
     first = exhibit.columns[0] if exhibit.columns else ""
+    units = [exhibit.units.get(name, "") for name in exhibit.columns]
     at = [row[0] for row in exhibit.rows if row and _number(row[0]) is not None] if exhibit.kind == "series" else []
     more = len(exhibit.rows) - len(rows)
     return Picture(
         kind=exhibit.kind,
         title=exhibit.title,
         columns=[_column(name, exhibit.units) for name in exhibit.columns],
-        rows=[[_shown(value) for value in row] for row in rows],
+        rows=[list(map(_shown, row, chain(units, repeat("")))) for row in rows],
         numeric=[_is_numeric(exhibit.rows, place) for place in range(len(exhibit.columns))],
         left_out=f"and {count(more, 'more row')}, in results.json" if more and exhibit.kind != "series" else "",
         curves=_curves(exhibit) if exhibit.kind == "series" else [],
@@ -63,7 +65,7 @@ def picture(exhibit: Exhibit) -> Picture:
 
 
 def _column(name: str, units: dict[str, str]) -> str:
-    return f"{name}, {units[name]}" if units.get(name) else name
+    return f"{name}, {units[name]}" if units.get(name, "s") != "s" else name
 
 
 def _number(value: Any) -> float | None:
@@ -72,10 +74,11 @@ def _number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, unit: str = "") -> str:
+    """Of seconds with their unit, which differs from row to row; other units are in the head of the column."""
     number = _number(value)
     if number is not None:
-        return figure_text(number)
+        return figure_text(number, unit if unit == "s" else "")
     return "" if value is None else str(value)
 
 

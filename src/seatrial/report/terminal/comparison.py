@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from seatrial.job import Change, differences_text
+from seatrial.job import Change, differences_text, pair_text
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import count, fit, one_line, shorten
 from seatrial.report.trend.compare import Movement, RunComparison
-from seatrial.report.trend.describe import commit_text, confidence_text, figure_text, percent_text
+from seatrial.report.trend.describe import commit_text, confidence_text, percent_text
 
 _MOST_LINES = 30  # lines of each kind
 MANY_FIGURES = 50  # figures, of which some are sure by chance
@@ -73,12 +73,12 @@ def _headline(found: RunComparison) -> str:
 
 
 def _movement_text(one: Movement) -> str:
-    size = (
-        percent_text(one.size)
-        if one.size is not None
-        else f"{figure_text(one.before)} → {figure_text(one.after, one.unit)}"
-    )
+    size = percent_text(one.size) if one.size is not None else _levels(one)
     return f"{one_line(one.metric)} of {one_line(one.benchmark)}: {size}"
+
+
+def _levels(one: Movement) -> str:
+    return pair_text(one.before, one.after, one_line(one.unit), none="open")
 
 
 def _runs(found: RunComparison) -> str:
@@ -98,7 +98,7 @@ def _section(title: str, movements: list[Movement]) -> list[Line]:
         lines.append([(f"  {one_line(one.benchmark)}  ", ""), (one_line(one.metric), "bold")])
         lines.append(
             [
-                (f"    {figure_text(one.before)} → {figure_text(one.after, one.unit)}  {_size(one)}", style),
+                (f"    {_levels(one)}  {_size(one)}", style),
                 (f"  {_how(one)}", "dim"),
             ]
         )

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 
-from seatrial.job import Bound, BoundState
+from seatrial.job import Bound, BoundState, pair_text
 from seatrial.job import figure_text as digits
 from seatrial.record.history import Point
 from seatrial.report.text import count, one_line
@@ -16,7 +16,7 @@ _MOST_RUNS = 3
 def figure_text(value: float | None, unit: str = "") -> str:
     if value is None:
         return "open"
-    return f"{digits(value)} {one_line(unit)}".rstrip()
+    return digits(value, one_line(unit))
 
 
 def date_text(at_s: float | None, timed: bool = False) -> str:
@@ -91,7 +91,8 @@ def bound_text(bound: Bound, timed: bool = False) -> str:
         else ""
     )
     made = f"{origin}{alarms}; " if bound.runs else ""
-    return f"bound {figure_text(bound.lower)} to {figure_text(bound.upper, bound.unit)} ({made}from {where})"
+    span = pair_text(bound.lower, bound.upper, one_line(bound.unit), " to ", "open")
+    return f"bound {span} ({made}from {where})"
 
 
 def series_bound_text(view: SeriesView, outside: Sequence[str] = ()) -> str:
@@ -109,7 +110,7 @@ def series_bound_text(view: SeriesView, outside: Sequence[str] = ()) -> str:
 def change_text(moved: LevelChange, unit: str, timed: bool = False) -> str:
     parts = [
         date_text(moved.at_s, timed),
-        f"{figure_text(moved.before)} → {figure_text(moved.after, unit)}",
+        pair_text(moved.before, moved.after, one_line(unit)),
         f"{percent_text(moved.size)}{f' {moved.way}' if moved.way else ''}",
         confidence_text(moved.confidence),
         f"run {one_line(moved.run)}",

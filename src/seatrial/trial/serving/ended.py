@@ -5,7 +5,7 @@ import msgspec
 from seatrial.check import check_job, check_workspace
 from seatrial.check.ended import VERDICTS, describe_exit
 from seatrial.check.evidence import most_relevant_first
-from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict, figure_text
 from seatrial.job.generation import Failure, Trouble
 from seatrial.trial.job import DRIVER
 from seatrial.trial.serving.parts import SERVER
@@ -66,7 +66,7 @@ def check_ready(records: DriverRecords, cause: EndCause) -> Finding:
     check = "first answer"
     if records.ready is not None:
         tries = records.ready.get("tries")
-        after = f"a first generation was answered after {records.ready.get('seconds'):.3g} s"
+        after = f"a first generation was answered after {figure_text(float(records.ready['seconds']), 's')}"
         return Finding(_READY, check, Verdict.PASSED, message=f"{after}{f', at try {tries}' if tries != 1 else ''}")
     return Finding(_READY, check, cause.verdict, cause.class_, cause.text)
 
@@ -100,7 +100,7 @@ def _unready(note: dict[str, object], own: bool) -> EndCause:
         advice = "; is `server.token` the one that it wants?" if why.startswith(_UNAUTHORIZED) else ""
         return EndCause(Verdict.FAILED, "refused", f"the server refuses to generate: {why}{advice}")
     seconds = float(str(note.get("seconds") or 0))
-    within = f"within {seconds:.3g} s ({note.get('tries')} tries): {why}"
+    within = f"within {figure_text(seconds, 's')} ({note.get('tries')} tries): {why}"
     if not own and note.get("reached") is False:
         return EndCause(Verdict.INFRA, Trouble.UNREACHABLE.value, f"the server took no connection {within}")
     return EndCause(Verdict.TIMEOUT, Outcome.UNREADY.value, f"no generation was answered {within}")

@@ -53,17 +53,17 @@ def _measured(summary: LoadSummary) -> Finding:
 
 
 def _generator(load: LoadWork, summary: LoadSummary) -> Finding:
-    lag = f"requests began {summary.lag_s * 1e3:.3g} ms late (p99)"
+    lag = f"requests began {figure_text(summary.lag_s, 's')} late (p99)"
     if summary.lag_s <= load.lag_s:
         return Finding(LOAD, "driver in time", Verdict.PASSED, message=lag)
-    text = f"{lag}, more than {load.lag_s * 1e3:.3g} ms: this measures the driver, not the server"
+    text = f"{lag}, more than {figure_text(load.lag_s, 's')}: this measures the driver, not the server"
     advice = f"{text}; offer less, or give the driver's machine fewer other things to do"
     return Finding(LOAD, "driver in time", Verdict.INVALID, "late", advice)
 
 
 def _way(records: DriverRecords) -> Finding:
-    median_ms, p99_ms = records.way_s * 1e3, records.way_p99_s * 1e3
-    text = f"{records.way}: it adds at least {median_ms:.3g} ms (p50), {p99_ms:.3g} ms (p99), and more under load"
+    median, p99 = figure_text(records.way_s, "s"), figure_text(records.way_p99_s, "s")
+    text = f"{records.way}: it adds at least {median} (p50), {p99} (p99), and more under load"
     data = {"adds_s": records.way_s, "adds_p99_s": records.way_p99_s}
     return Finding(LOAD, "way to the server", Verdict.PASSED, message=text, data=data)
 
@@ -76,7 +76,7 @@ def _too_near(bound: LoadBound, records: DriverRecords) -> Finding | None:
     adds_s, part = (records.way_p99_s, "p99") if of_few else (records.way_s, "p50")
     if bound.value >= adds_s:
         return None
-    text = f"{records.way} alone adds {adds_s * 1e3:.3g} ms ({part}), more than the bound of {bound.text}"
+    text = f"{records.way} alone adds {figure_text(adds_s, 's')} ({part}), more than the bound of {bound.text}"
     return Finding(LOAD, f"bound {bound.name}", Verdict.INVALID, "way", f"{text}: it says nothing of the server")
 
 
@@ -104,7 +104,7 @@ def _shown(bound: LoadBound, value: float) -> str:
         return f"{value:.1%}"
     if bound.figure in COUNTS:
         return f"{figure_text(value)}{_UNITS.get(bound.figure, '')}"
-    return f"{figure_text(value * 1e3)} ms"
+    return figure_text(value, "s")
 
 
 def _figures(summary: LoadSummary) -> Iterator[tuple[str, Any]]:
