@@ -132,6 +132,28 @@ async def test_a_server_error_is_tried_again_and_one_that_stays_is_a_failure_wit
     assert len(stub.objects) == 7
 
 
+async def test_workloads_are_removed_some_at_a_time_until_none_is_there(tmp_path: Path) -> None:
+    stub, asked = Stub(), []
+
+    async def answer(request: Request, wire: Wire) -> None:
+        if request.method != "DELETE":
+            raise KeyError
+        asked.append((request.query["labelSelector"].count("="), int(request.query["limit"])))
+        for name in list(stub.objects)[: asked[-1][1]]:
+            stub.drop(name)
+        wire.json(200, {"kind": "PodList", "metadata": {}, "items": []})
+
+    stub.override = answer
+    async with serving(stub), place(stub, tmp_path) as (made, *_):
+        await made.prepare()
+        for number in range(1200):
+            stub.put(f"p-{number}")
+        assert await made.clean() == ""
+    assert stub.objects == {}
+    assert [limit for _, limit in asked] == [500, 500, 500]
+    assert all(labels >= 1 for labels, _ in asked), "by their labels: what is somebody else's stays"
+
+
 async def test_a_template_that_is_refused_is_told_before_anything_is_sent(tmp_path: Path) -> None:
     stub = Stub()
 

@@ -3,17 +3,23 @@
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seatrial import plugins
 from seatrial.drive.scale.place import NotMade
 from seatrial.drive.scale.plan import Plan, Planned
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
+from seatrial.job import convert
 from seatrial.job.load import Arrivals
 from seatrial.job.scale import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import RequestAttempt
+from seatrial.plan import expand
+from seatrial.suite import load
 
+EXAMPLES = Path(__file__).parents[2] / "examples/scale"
 SINGLE, GANG = WorkloadClass("single", {}, weight=8), WorkloadClass("gang", {}, pods=8, weight=2)
 
 
@@ -30,6 +36,20 @@ def test_a_mix_is_by_weight_and_the_same_for_a_seed() -> None:
     assert [one.of.name for one in Plan(work(seed=3)).measured] == [one.of.name for one in plan.measured]
     assert [one.of.name for one in Plan(work(seed=4)).measured] != [one.of.name for one in plan.measured]
     assert {plan.pods()[one.number] for one in plan.measured if one.of is GANG} == {8}
+
+
+@pytest.mark.parametrize("file", ["suite.yaml", "local.yaml"])
+def test_the_example_means_what_it_says(file: str) -> None:
+    """A count that its comments tell, and the bound that goes with it, are those of its seed."""
+    kind, made = plugins.kinds()["scale"], {}
+    for cell in expand(load(EXAMPLES / file, *plugins.models())).cells:
+        (part,) = kind.parts(replace(cell, gathered=kind.gather(cell)), "run", 1)
+        made[cell.trial] = Plan(convert(part.job.steps[0].args["work"], ScaleWork))
+    assert list(made) == ["single-gpu", "mix", "burst", "overfull"]
+    assert {made["mix"].pods()[one.number] for one in made["mix"].measured if one.of.name == "gang"} == {8}
+    if file == "suite.yaml":
+        assert len(made["single-gpu"].measured) == 2000
+        assert Counter(one.of.name for one in made["overfull"].measured) == {"fits": 40, "too-large": 10}
 
 
 def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:

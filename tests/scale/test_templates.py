@@ -81,6 +81,21 @@ def test_a_job_set_and_a_pytorch_job_have_the_pods_that_were_asked_for() -> None
     assert {one["template"]["spec"]["containers"][0]["name"] for one in replicas.values()} == {"pytorch"}
 
 
+@pytest.mark.parametrize("kind", ["pod", "job", "jobset", "pytorchjob"])
+def test_a_part_of_a_gpu_is_an_annotation_of_every_pod_and_who_schedules_it_is_in_its_spec(kind: str) -> None:
+    (pod,) = pod_templates(built_in(kind=kind, gpus=0.5, priority="high", scheduler="kai-scheduler"))
+    assert pod["metadata"]["annotations"] == {"gpu-fraction": "0.5"}
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {}
+    assert (pod["spec"]["priorityClassName"], pod["spec"]["schedulerName"]) == ("high", "kai-scheduler")
+
+
+def pod_templates(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, dict) and "containers" in (value.get("spec") or ()):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [pod for one in inner for pod in pod_templates(one)]
+
+
 def test_a_workload_of_kueue_alone_asks_its_queue_for_all_its_pods() -> None:
     made = built_in(kind="kueue", queue="trials", pods=4, gpus=2)
     (pods,) = made["spec"]["podSets"]

@@ -119,10 +119,11 @@ def _print(merged: "Merged", shards: int, broken: list[str], doubts: list[str]) 
     rate = "" if whole.rate is None else f", {whole.rate:.1f} sent a second"
     click.echo(f"{shards} drivers, {whole.submitted:,} of {whole.count:,} workloads made{rate}")
     click.echo(f"{whole.failed:,} failed, {whole.unfinished:,} unfinished, {whole.refused:,} answers were no success")
+    widest = max((len(stage.name) for stage in merged.stages), default=0)
     for stage in merged.stages:
         known = ", ".join(f"{one.name} {_seconds(one)}" for one in stage.quantiles)
         counts = f"{stage.reached:,} of {stage.count:,}, {stage.unfinished:,} unfinished, {stage.censored:,} censored"
-        click.echo(f"{stage.name:14} {known} ({counts})")
+        click.echo(f"{stage.name:{widest}}  {known} ({counts})")
     for text in broken:
         click.echo(f"broken: {text}")
     for text in doubts:
