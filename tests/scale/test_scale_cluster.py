@@ -73,11 +73,26 @@ def test_a_template_that_the_server_refuses_fails_before_the_first_one_is_made(s
     scale.assert_nothing_left()
 
 
-def test_a_quota_that_refuses_some_is_told_with_what_the_server_said(scale: ScaleWorld) -> None:
-    scale.cluster.kubectl("-n", scale.namespace, "create", "quota", "q", "--hard=count/jobs.batch=21")
+RANGE = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "r"},
+    "spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]},
+}
+
+
+def test_a_quota_that_refuses_some_is_told_before_and_with_what_the_server_said(scale: ScaleWorld) -> None:
+    kubectl, namespace = scale.cluster.kubectl, scale.namespace
+    kubectl("-n", namespace, "apply", "-f", "-", input=json.dumps(RANGE))
+    kubectl("-n", namespace, "create", "quota", "q", "--hard=count/jobs.batch=21")
+    wait_for(lambda: "21" in kubectl("-n", namespace, "get", "quota", "q", "-o", "jsonpath={.status.hard}").stdout)
     scale.trial(count=40, settle="60s")
     scale.seatrial("run", "suite.yaml", check=1)
-    failed = scale.findings()["bound failed"]
+    findings = scale.findings()
+    assert f"of {namespace} leaves 20 of count/jobs.batch, and 40 are" in findings["preflight quota"].message
+    assert f"LimitRange r of {namespace} changes or refuses pods" in findings["preflight limit range"].message
+    assert "Container max cpu=2" in findings["preflight limit range"].message
+    failed = findings["bound failed"]
     assert failed.verdict is Verdict.FAILED
     assert "exceeded quota" in failed.evidence
     assert sum("acknowledged_s" in one for one in scale.submissions()) == 20  # one is the object of the run
