@@ -16,6 +16,7 @@ from seatrial.kubernetes import (
     NODES,
     PODS,
     RESOURCE_QUOTAS,
+    Forbidden,
     Kubernetes,
     KubernetesError,
     RequestAttempt,
@@ -65,7 +66,7 @@ async def limits_of(
         answers = await asyncio.gather(*(client.can(right) for right in wanted))
     except KubernetesError as error:
         answers = [True] * len(wanted)
-        found.append(Limit("rights", f"not known: {error}".partition("\n")[0], known=False))
+        found.append(_unknown("rights", error))
     missing = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
     for what, asking in (
         ("quota", _quotas(client, asked)),
@@ -78,8 +79,14 @@ async def limits_of(
         try:
             found += [Limit(what, text) for text in await asking]
         except KubernetesError as error:
-            found.append(Limit(what, f"not known: {error}".partition("\n")[0], known=False))
+            found.append(_unknown(what, error))
     return found, missing
+
+
+def _unknown(what: str, error: KubernetesError) -> Limit:
+    missing = error.missing if isinstance(error, Forbidden) else None
+    why = f"the right to {missing.right} is missing" if missing else str(error).partition("\n")[0]
+    return Limit(what, f"not known: {why}", known=False)
 
 
 async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[dict[str, Any]]:
