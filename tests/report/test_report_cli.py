@@ -10,9 +10,11 @@ import sample
 from click.testing import CliRunner, Result
 
 from seatrial.cli.report import command
-from seatrial.job import RunResults
+from seatrial.job import Exit, Finding, Outcome, PartResult, Place, RunResults, Verdict
 from seatrial.record.folder import summed_plan
+from seatrial.report.cell_view import read_cell
 from seatrial.report.results import results_schema
+from seatrial.report.terminal.cell import MOST_LOG_LINES, cell_lines
 
 
 @pytest.fixture
@@ -99,6 +101,23 @@ def test_a_cell_is_shown_with_all_that_is_known_of_it(runs: Path) -> None:
     done = call(runs, "2026", "--cell", "runtime=bose")
     assert done.exit_code == 2
     assert "no runtime 'bose'; did you mean 'base'" in done.stderr
+
+
+def test_of_several_parts_each_log_is_below_its_part_and_evidence_repeats_no_message(tmp_path: Path) -> None:
+    part = PartResult(Place("here", ""), [], Exit(Outcome.EXITED, 0))
+    tried = sample.attempt(verdict=Verdict.FAILED, parts={"server": part, "driver": part})
+    moved = Finding("case one", "unary", Verdict.FAILED, "drift", "it moved", "it moved\nexpected 'a'\ngot 'b'")
+    cell = sample.cell("69b56f04", "base", "small", Verdict.FAILED, moved, attempts=[tried])
+    for name, lines in (("server", MOST_LOG_LINES), ("driver", 2)):
+        folder = tmp_path / "cells" / cell.hash / "1" / name
+        folder.mkdir(parents=True)
+        (folder / "log.txt").write_text("".join(f"{name} said {number}\n" for number in range(lines)))
+    lines = ["".join(text for text, _ in line) for line in cell_lines(sample.small(), read_cell(tmp_path, cell), 100)]
+    shown = [line.removeprefix("    │ ") for line in lines if line.startswith("    │ ")]
+    half = MOST_LOG_LINES // 2
+    assert shown[:3] == ["expected 'a'", "got 'b'", f"== server … the last {half} lines"]
+    assert shown[3 : half + 3] == [f"server said {number}" for number in range(half, MOST_LOG_LINES)]
+    assert shown[half + 3 :] == ["== driver", "driver said 0", "driver said 1"]
 
 
 def test_verbose_shows_all_that_is_known_of_what_did_not_pass(runs: Path) -> None:

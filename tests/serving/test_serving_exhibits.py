@@ -8,11 +8,11 @@ from seatrial.check.answers import Answered, Comparing, check_answers, tolerance
 from seatrial.check.answers.rules import AnswerRule
 from seatrial.job import Finding, Verdict
 from seatrial.job.generation import Answer, Case, Generation, Request
-from seatrial.trial.serving.exhibits import exhibits_of
+from seatrial.trial.serving.exhibits import exhibits_of, in_short
 
 EXACT = ("", Verdict.PASSED, {})
 NEAR_TIE = ("", Verdict.PASSED, {"agreement": "near_tie"})
-COUNTED = ("", Verdict.PASSED, {"agreement": "counted"})
+COUNTED = ("", Verdict.PASSED, {"agreement": "counts_only"})
 NOT_ASKED = ("signal", Verdict.FAILED, {"agreement": "not_asked"})
 DRIFT = ("drift", Verdict.FAILED, {"agreement": "drift"})
 LATE = ("late", Verdict.TIMEOUT, {})
@@ -24,7 +24,7 @@ SKIPPED = ("", Verdict.SKIPPED, {"agreement": "not_asked"})
     [
         ([EXACT, EXACT], "exact"),
         ([EXACT, NEAR_TIE], "near_tie"),
-        ([COUNTED, EXACT], "counted"),
+        ([COUNTED, EXACT], "counts_only"),
         ([NEAR_TIE, DRIFT, NOT_ASKED], "drift"),
         ([EXACT, NOT_ASKED], "not_asked"),
         ([NEAR_TIE, LATE], "late"),
@@ -49,4 +49,16 @@ def test_a_case_whose_text_is_not_checked_is_not_called_exact() -> None:
         comparing = Comparing(AnswerRule.TEXT, tolerance_for("f32"))
         (table,) = exhibits_of(list(check_answers([Answered(case, "unary", answer)], comparing, "openai")), None)
         agreements.append(table.rows[0][1:3])
-    assert agreements == [["passed", "exact"], ["passed", "counted"]]
+    assert agreements == [["passed", "exact"], ["passed", "counts_only"]]
+
+
+def test_what_passed_is_told_in_short_with_its_load() -> None:
+    good = [
+        Finding(f"case {number}", "unary", Verdict.PASSED, data=data)
+        for number, (_, _, data) in enumerate((EXACT, NEAR_TIE))
+    ]
+    load = {"requests": 100, "rate": 16.78, "latencies": {"ttft": {"p50": 0.00401, "p99": 0.0231}, "e2e": {"p50": 1.0}}}
+    (told,) = in_short(good, {"summary": load})
+    assert told.message == "2 cases: 1 exact, 1 near tie; 100 requests at 16.78/s; ttft p50 4.01 ms; ttft p99 23.1 ms"
+    assert in_short([*good, Finding("load", "bound", Verdict.FAILED)], {"summary": load}) == []
+    assert in_short([], None) == []

@@ -22,7 +22,7 @@ RUNGS = {
     "diverged": "another text",
     "structure": "counts, stop reason, tokens or messages of a stream are wrong",
     "error": "an error that is not expected, or none where one is",
-    "counted": "only counts and stop reason are checked",
+    "counts only": "counts and stop reason are checked, the text is not",
     "answered": "not compared",
     "not asked": "for the reason given",
 }

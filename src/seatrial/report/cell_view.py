@@ -99,9 +99,12 @@ class CellView:
 
     def log_tail(self) -> str:
         """The ends of its logs; of several parts, each below the part's name."""
-        tails = {part: _tail(self.folder / part / "log.txt") for part in self.parts}
-        named = [f"== {part.rstrip('/')}\n{text}" if part else text for part, text in tails.items() if text]
-        return "\n".join(named)
+        return "\n".join(f"== {part}\n{text}" if part else text for part, text in self.log_tails().items())
+
+    def log_tails(self) -> dict[str, str]:
+        """By part, of those that have a log."""
+        tails = {part.rstrip("/"): _tail(self.folder / part / "log.txt") for part in self.parts}
+        return {part: text for part, text in tails.items() if text}
 
 
 def _tail(path: Path) -> str:

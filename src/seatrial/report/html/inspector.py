@@ -202,7 +202,7 @@ def _evidence(finding: Finding, view: CellView, served: bool) -> Evidence:
         title=finding_title(finding, view.result),
         verdict=finding.verdict.value,
         class_=finding.class_,
-        message=finding.message,
+        message="" if first == finding.message.strip() else finding.message,
         lines=shown if text else [],
         log=_log_line(text, view, served),
     )

@@ -73,7 +73,8 @@ def _finding(finding: Finding, view: CellView, columns: int) -> list[Line]:
     elif message:
         lines.append([(f"    {message}", "")])
     if finding.evidence and not finding.verdict.good:
-        lines += _quoted(shorten(strip_controls(finding.evidence), _MOST_EVIDENCE).rstrip().split("\n"), columns)
+        proof = shorten(strip_controls(finding.evidence), _MOST_EVIDENCE).rstrip().split("\n")
+        lines += _quoted(proof[1:] if proof[0].strip() == message else proof, columns)
     return lines
 
 
@@ -103,9 +104,11 @@ def _files(view: CellView) -> list[Line]:
 
 def _logs(view: CellView, columns: int) -> list[Line]:
     lines: list[Line] = [[("  log    ", "dim"), (log, "")] for log in view.logs]
-    tail = strip_controls(view.log_tail()).rstrip().split("\n")
-    if tail != [""]:
-        cut = tail[-MOST_LOG_LINES:]
-        before = [f"… its last {count(len(cut), 'line')}"] if len(cut) < len(tail) else []
-        lines += _quoted([*before, *cut], columns)
+    tails = view.log_tails()
+    for part, text in tails.items():
+        tail = strip_controls(text).rstrip().split("\n")
+        cut = tail[-MOST_LOG_LINES // len(tails) :]
+        some = f"… the last {count(len(cut), 'line')}" if len(cut) < len(tail) else ""
+        head = f"== {part} {some}".rstrip() if part else some
+        lines += _quoted([*([head] if head else []), *cut], columns) if tail != [""] else []
     return lines

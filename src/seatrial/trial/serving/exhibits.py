@@ -1,10 +1,12 @@
 """What a serving trial wants shown: its cases, the first difference of each wrong answer, and the load over time."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seatrial.job import Exhibit, Finding, Unreadable, Verdict, worst
+from seatrial.check.answers.findings import ANSWERS
+from seatrial.job import IN_SHORT, Exhibit, Finding, Unreadable, Verdict, count, figure_text, worst
 from seatrial.job.load import LATENCIES, LoadSummary
 from seatrial.trial.serving.load import summary_of
 
@@ -17,12 +19,30 @@ _SERIES = ("at_s", "requests", "errors", "p50", "max")
 def exhibits_of(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[Exhibit]:
     """`note`: the driver's, of the load."""
     found = [_cases(findings), *_differences(findings)]
-    load = None
-    with contextlib.suppress(Unreadable):  # which the findings say
-        load = summary_of(note) if note is not None else None
-    if load is not None:
+    if (load := _load(note)) is not None:
         found += [_latencies(load), _over_time(load)]
     return [one for one in found if one.rows or one.data]
+
+
+def in_short(findings: Sequence[Finding], note: dict[str, Any] | None) -> list[Finding]:
+    """Of a cell in which nothing is wrong: how its answers compare, and how fast they came."""
+    if not all(one.verdict.good for one in findings):
+        return []
+    agreements = Counter(str(row[2]).replace("_", " ") for row in _cases(findings).rows)
+    counts = ", ".join(f"{number} {agreement}" for agreement, number in agreements.most_common())
+    told = [f"{count(agreements.total(), 'case')}: {counts}"] if agreements else []
+    if (load := _load(note)) is not None:
+        told.append(f"{count(load.requests, 'request')} at {figure_text(load.rate)}/s")
+        name = next((one for one in ("ttft", "e2e") if load.latencies.get(one)), "")
+        quantiles = load.latencies.get(name, {})
+        told += [f"{name} {one} {figure_text(quantiles[one], 's')}" for one in ("p50", "p99") if one in quantiles]
+    return [Finding(ANSWERS, IN_SHORT, Verdict.PASSED, message="; ".join(told))] if told else []
+
+
+def _load(note: dict[str, Any] | None) -> LoadSummary | None:
+    with contextlib.suppress(Unreadable):  # which the findings say
+        return summary_of(note) if note is not None else None
+    return None
 
 
 def _cases(findings: Sequence[Finding]) -> Exhibit:

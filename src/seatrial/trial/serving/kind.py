@@ -11,7 +11,7 @@ from seatrial.trial.job import DRIVER
 from seatrial.trial.protocol import Judgement
 from seatrial.trial.serving.cases import check_cases
 from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_ready, check_server
-from seatrial.trial.serving.exhibits import exhibits_of
+from seatrial.trial.serving.exhibits import exhibits_of, in_short
 from seatrial.trial.serving.gathered import asked_cases, gather_cases, planned_cases
 from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.model import ServingTrial
@@ -51,7 +51,8 @@ class ServingKind:
         if work.load is not None:
             found, figures = check_load(work.load, records, cause)
             findings, metrics = findings + found, metrics | figures
-        return Judgement(findings, metrics, exhibits_of(findings, records.load))
+        exhibits = exhibits_of(findings, records.load)
+        return Judgement(findings + in_short(findings, records.load), metrics, exhibits)
 
 
 kind = ServingKind()
