@@ -87,7 +87,8 @@ def test_exit_codes_logs_and_memory_limits_are_real(real_cluster: Cluster, names
         resources={"limits": {"memory": "64Mi"}},
     )
     ended, _ = _run(real_cluster, namespace, greedy)
-    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+    assert ended["exitCode"] == 137
+    assert ended["reason"] in ("OOMKilled", "Error"), "containerd may learn of the reason after the end"
 
 
 def test_a_pod_under_the_restricted_standard_has_python_names_services_and_the_api(

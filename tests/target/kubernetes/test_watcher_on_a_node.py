@@ -18,6 +18,7 @@ pytestmark = pytest.mark.cluster
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 NEVER_STARTED = ["created", "queued", "scheduled", "finished"]
 NODE = "real-0"
+KILLED = Exit(Outcome.LOST, 137, 9, "its container was killed by signal 9 on real-0, and its agent with it")
 OUT_OF_MEMORY = Exit(Outcome.MEMORY, 137, 9, "it used more memory than its limit on real-0")
 PATIENT = Patience(refused_s=600, infra_s=600, never_s=600, lost_s=600)
 
@@ -74,8 +75,16 @@ OWN_ENDS = {
 
 @pytest.fixture(scope="module")
 def own_ends(real_cluster: Cluster) -> dict[str, Result]:
-    rows = {name: Row(script) for name, (script, _) in OWN_ENDS.items()}
-    return asyncio.run(results(real_cluster, rows, PATIENT))
+    """A kill for memory is sometimes not told: containerd learns of it after the end (containerd issues 8180, 12260).
+    Such a job is run again."""
+    rows, found = {name: Row(script) for name, (script, _) in OWN_ENDS.items()}, dict[str, Result]()
+    for _ in range(5):
+        found |= asyncio.run(results(real_cluster, rows, PATIENT))
+        untold = [name for name, one in found.items() if OWN_ENDS[name][1] == OUT_OF_MEMORY and one.exit == KILLED]
+        rows = {name: rows[name] for name in untold}
+        if not rows:
+            break
+    return found
 
 
 @pytest.mark.parametrize("name", OWN_ENDS)
