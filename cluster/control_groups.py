@@ -11,8 +11,6 @@ from cluster.errors import ClusterError
 MOUNTED = Path("/sys/fs/cgroup")
 GONE_WITHIN_S = 10.0
 LOOK_S = 0.05
-# Else all pods of a node together have as much of a busy machine as any one process of it, and start in minutes.
-_WEIGHTS = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
 
 
 def make(name: str) -> None:
@@ -25,9 +23,6 @@ def make(name: str) -> None:
         if (group / "cgroup.subtree_control").exists():
             for parent in (root, group):
                 _hand_down(parent)
-        for weight, much in _WEIGHTS.items():
-            if (group / weight).exists():
-                (group / weight).write_text(str(much))
 
 
 def remove(name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from leftovers import left_of
 
-from cluster import control_groups, image, processes, real_node
+from cluster import image, processes, real_node
 from cluster.cluster import Cluster, down, up
 from cluster.errors import Unavailable
 from cluster.folder import Folder
@@ -268,14 +268,6 @@ def test_a_node_that_is_cut_off_is_noticed_and_comes_back(own: Cluster) -> None:
     _until(lambda: ready() == "Unknown")
     own.connect_node(True)
     _until(lambda: ready() == "True")
-
-
-def test_all_pods_weigh_more_than_one_process_of_a_busy_machine(own: Cluster) -> None:
-    groups = control_groups.left(Folder(own.folder).control_group)
-    weights = {group / name: one for group in groups for name, one in (("cpu.shares", 1024), ("cpu.weight", 100))}
-    there = {path: one for path, one in weights.items() if path.exists()}
-    assert there
-    assert all(int(path.read_text()) > 10 * of_a_process for path, of_a_process in there.items())
 
 
 def test_a_node_that_dies_takes_its_pods_with_it_and_is_booted_again(own: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Who reads a live log may leave at any time."""
+"""Who reads a live log may leave at any time, and may be cut off at any time."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from seatrial.kubernetes import Kubernetes
+from seatrial.kubernetes import STDOUT, Incomplete, Kubernetes, Pod
+from seatrial.kubernetes.pod.commands import Completed
 from seatrial.target.kubernetes.annotation import JobAnnotation
+from seatrial.target.kubernetes.files.keeper_log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog
 from seatrial.target.kubernetes.files.live_log import LiveLog
 from seatrial.target.kubernetes.watch.jobs import TrackedPod
 from seatrial.target.kubernetes.watch.objects import PodObject
@@ -44,3 +46,42 @@ async def test_one_who_reads_slowly_and_leaves_does_not_wait_for_the_rest() -> N
                 await asyncio.sleep(0.05)  # by now as much waits as may
                 break
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class Cut:
+    """A keeper whose first part is gone when it is asked, and whose connection is cut when it is asked for the next."""
+
+    def __init__(self) -> None:
+        self.asked, self.cuts = list[str](), 0
+
+    @contextlib.asynccontextmanager
+    async def _started(self, at: int) -> AsyncIterator["Said"]:
+        yield Said([(STDOUT, b"the rest")], 0) if at >= HEAD_BYTES else Said([], 77)
+
+    async def start(self, command: list[str]) -> Any:
+        self.asked.append(command[4])
+        return self._started(int(command[4]))
+
+    async def run(self, command: list[str], check: bool) -> Any:
+        self.cuts += 1
+        if self.cuts == 1:
+            raise Incomplete("/bin/sh", "the connection ended")
+        return Completed(0, b"3\n", b"")
+
+
+class Said:
+    def __init__(self, blocks: list[tuple[int, bytes]], code: int) -> None:
+        self._blocks, self.result = blocks, lambda: code
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
+        for block in self._blocks:
+            yield block
+
+
+async def test_a_cut_while_it_is_asked_what_is_left_of_a_log_is_no_end_of_it() -> None:
+    keeper = Cut()
+    async with asyncio.timeout(600):
+        blocks = [block async for block in KeeperLog(cast(Pod, keeper), POD).blocks(follow=False)]
+    left_out = HEAD_BYTES + 2 * SEGMENT_BYTES
+    assert blocks == [b"\n[seatrial: %d bytes left out here]\n" % left_out, b"the rest"]
+    assert keeper.asked == ["0", "0", str(left_out)]

@@ -69,13 +69,14 @@ class KeeperLog:
         while not (until_ended and self._pod.ended.is_set()):
             before = self._at
             try:
-                async for block in self._stream(how, until_ended):
-                    self._at += len(block)
-                    yield block
-                return
-            except _Skipped:
-                yield await self._skip()
-                continue
+                try:
+                    async for block in self._stream(how, until_ended):
+                        self._at += len(block)
+                        yield block
+                    return
+                except _Skipped:
+                    yield await self._skip()
+                    continue
             except KubernetesError:
                 if not self._pod.keeper_running:
                     return
