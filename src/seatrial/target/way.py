@@ -11,7 +11,7 @@ from seatrial.target.protocol import Endpoint, TargetError
 ANSWER_S = 180.0  # for something to answer: on a busy node a program may need minutes to begin
 _TRY_S = 10.0  # beyond the 5 s after which a lost question for a name is asked again
 AGAIN_S = 0.2
-CLOSED_S = 0.5  # a way that leads nowhere closes a connection about at once
+CLOSED_S = 1.0  # a way that leads nowhere closes a connection about at once
 LEAST_TRIPS, MOST_TRIPS, TRIPS_S = 5, 100, 2.0  # round trips, and the time for them
 NO_SERVER = frozenset({502, 503, 504})  # a gateway's way to say that it does not reach what is behind it
 

@@ -375,6 +375,7 @@ WAYS: list[tuple[dict[str, Any], str, int]] = [
 async def test_every_way_through_the_cluster_is_waited_for_measured_and_goes_with_the_job(
     target: KubernetesTarget, real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("seatrial.target.way.CLOSED_S", 4.0)  # that a busy node needs to refuse what came too early
     ports = (HTTP, Port("admin", 8081))
     handle = await target.submit(server(f"sleep 1; exec {SERVER}", ports=ports), {})  # nothing was awaited before
     name = handle.rpartition("/")[2]
