@@ -198,7 +198,7 @@ def test_a_word_is_whole_in_one_of_the_pieces_of_a_very_long_line(job: Supervise
 
 
 def test_a_secret_that_was_cut_by_the_end_or_split_by_colours_is_nowhere(job: Supervised) -> None:
-    print_it = r"printf 'loss: 1 hunt\033[0mer2222\nnan hunter2'; sleep 55"
+    print_it = r"printf 'loss: 1 hunt\033[0mer2222\nnan hunter2'; exec sleep 55"
     done = train(job, print_it, never=[pattern("nan")], secrets=["hunter2222"])
     assert done["outcome"] == "stopped"
     assert done["output"] == "loss: 1 •••\nnan •••"

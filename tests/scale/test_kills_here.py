@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from scale.scale_world import WITHIN_S, driver_process, wait_for
-from seatrial.job import Verdict
+from seatrial.job import Finding, Verdict
 from world import EVERY, World
 
 pytestmark = pytest.mark.timeout(3600)
@@ -44,21 +44,25 @@ def assert_each_once(world: World) -> None:
     stamps = [json.loads(line) for line in (files / "stamps.jsonl").read_text().splitlines()]
     for stage in ("pod_created", "scheduled", "started", "finished"):
         assert sorted(one["workload"] for one in stamps if one["stage"] == stage) == list(range(COUNT)), stage
-    findings = {one.check: one for one in world.results().cells[0].findings}
+    findings = findings_of(world)
     assert findings["bound failed"].verdict is Verdict.PASSED
     assert findings["bound unfinished"].verdict is Verdict.PASSED
     assert findings["clean-up"].verdict is Verdict.PASSED
     assert world.left() == []
 
 
-def test_seatrial_that_is_killed_at_any_point_disturbs_nothing(here: World) -> None:
+@pytest.mark.parametrize("victim", ["seatrial", "driver"])
+def test_seatrial_that_is_killed_at_any_point_alone_or_with_its_driver_disturbs_nothing(
+    here: World, victim: str
+) -> None:
     log = here.folder / "points"
     here.seatrial("run", "suite.yaml", check=0, SEATRIAL_FAILPOINT_LOG=str(log))
     names = [line.split(" ", 1)[1] for line in log.read_text().splitlines()]
     for point in range(1, len(names) + 1) if EVERY else [names.index(name) + 1 for name in POINTS]:
         killed = here.seatrial("run", "suite.yaml", SEATRIAL_FAILPOINT=str(point))
         assert killed.returncode == -signal.SIGKILL, f"{point} {names[point - 1]}: {killed.stdout}{killed.stderr}"
-        here.seatrial("attach", "last", check=0)
+        other = victim == "driver" and kill_driver(here)
+        here.seatrial("attach", "last", check=None if other else 0)
         assert_each_once(here)
 
 
@@ -72,14 +76,22 @@ def test_a_driver_that_is_killed_at_a_random_instant_begins_anew_and_says_so(her
     process, kills = here.start("run", "suite.yaml"), 0
     for instant in sorted(chance.sample(range(COUNT), chance.randrange(1, 4))):
         wait_for(lambda instant=instant: written(here) > instant or process.poll() is not None)
-        with contextlib.suppress(ValueError, ProcessLookupError):  # it is between two lives, or has ended
-            os.kill(driver_process(here), signal.SIGKILL)
-            kills += 1
+        kills += kill_driver(here)
     go.touch()
     process.communicate(timeout=3 * WITHIN_S)
     assert_each_once(here)
-    findings = {one.check: one for one in here.results().cells[0].findings}
-    assert (findings["measurement"].verdict is Verdict.INVALID) == bool(kills)
+    assert (findings_of(here)["measurement"].verdict is Verdict.INVALID) == bool(kills)
+
+
+def kill_driver(world: World) -> bool:
+    with contextlib.suppress(ValueError, ProcessLookupError):  # it is between two lives, or has ended
+        os.kill(driver_process(world), signal.SIGKILL)
+        return True
+    return False
+
+
+def findings_of(world: World) -> dict[str, Finding]:
+    return {one.check: one for one in world.results().cells[0].findings}
 
 
 def written(world: World) -> int:
