@@ -1,8 +1,10 @@
 """Which process of this machine a number means: numbers are given out again, and all of them after its next start."""
 
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def boot_id() -> str:
     """Of the machine's last start; empty where there is no /proc."""
     try:

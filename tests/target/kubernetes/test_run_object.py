@@ -101,6 +101,7 @@ def test_a_process_is_gone_when_its_number_is_anothers_or_only_its_exit_is_left(
     assert not me.gone()
     assert replace(me, start=me.start - 1).gone()
     assert not replace(me, start=0).gone(), "of an earlier version, which did not keep it"
+    assert not replace(me, pid=1, start=0).gone(), "of another user, when we are not root"
     assert not replace(me, host="far", start=me.start - 1).gone(), "that cannot be seen from here"
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)

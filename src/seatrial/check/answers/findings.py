@@ -33,9 +33,8 @@ def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: 
         comparison, walks = compare_answer(one.case, one.answer, comparing, protocol)
         found = _finding(one.case, one.way, comparison)
         if comparison == EXACT and one.case.skip_check and one.case.request.mode is not Mode.TOKENIZE:
-            found = msgspec.structs.replace(
-                found, data={"agreement": "counts_only"}
-            )  # the text was compared with nothing
+            # Its text was compared with nothing.
+            found = msgspec.structs.replace(found, data={"agreement": "counts_only"})
         yield found
         way = by_way.setdefault(one.way, _Way([], []))
         way.comparisons.append(comparison)

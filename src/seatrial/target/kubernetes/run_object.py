@@ -93,6 +93,10 @@ class Holder(msgspec.Struct, frozen=True):
         """Whether it was a process of this place, and is not any more."""
         if self.elsewhere() or not self.boot:
             return False
+        try:
+            os.kill(self.pid, 0)
+        except (OSError, OverflowError) as error:  # another user's may be hidden from us: then /proc says nothing
+            return isinstance(error, ProcessLookupError)
         start = process_start(self.pid)
         return start is None or self.start not in (0, start)
 
