@@ -114,3 +114,14 @@ def test_what_a_job_left_is_reaped_and_what_is_not_ours_to_reap_fails_the_test(w
     with pytest.raises(AssertionError, match="still there"):
         world.reap()
     seatrial.communicate()
+
+
+def test_the_process_of_a_detached_run_may_take_its_time_to_exit(world: World) -> None:
+    code = "import time; print('up', flush=True); time.sleep(1)"
+    process = started(
+        [sys.executable, "-c", code, "-m", "seatrial", "attach", "last"],
+        env={**os.environ, "SEATRIAL_STATE": str(world.state)},
+    )
+    world.reap()
+    process.communicate()
+    assert process.returncode == 0

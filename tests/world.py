@@ -24,6 +24,8 @@ from seatrial.target.local.options import LocalOptions
 
 SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
 IN_PROCESS = {"baseline", "compare", "history", "import", "init", "plan", "report", "runs", "scale", "schema"}
+DETACHED = " -m seatrial attach "  # how `run --detach` starts the process of its run
+DETACHED_S = 120.0
 EVERY = bool(os.environ.get("SEATRIAL_TEST_ALL"))
 
 
@@ -142,10 +144,20 @@ class World:
 
     def reap(self) -> None:
         """As `seatrial reap` does, without a process of its own; what is left then is a failure of reaping."""
-        left = self.left()
+        left = self._left_by_detached_runs()
         if left:
             entry = TargetEntry(kind="local", options=LocalOptions(state=self.state))
             reaping = asyncio.run(reap({"here": entry}, (), 0.0, time.time(), dry=False))
             assert reaping.done, reaping
             left = self.left()
         assert left == [], f"reaped, and still there: {left}"
+
+    def _left_by_detached_runs(self) -> list[str]:
+        """What is left once the processes of detached runs are gone: they let go of their run before they exit, so that
+        whoever attached to it may be gone before they are."""
+        until = time.monotonic() + DETACHED_S
+        left = self.left()
+        while any(DETACHED in line for line in left) and time.monotonic() < until:
+            time.sleep(0.02)
+            left = self.left()
+        return left

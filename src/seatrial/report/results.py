@@ -177,6 +177,9 @@ def read_results(folder: Path) -> RunResults:
 def results_schema() -> dict[str, Any]:
     """The JSON Schema of results.json. Unknown fields are allowed: the form grows."""
     made = msgspec.json.schema(RunResults)
+    for part in made["$defs"].values():
+        if "description" in part:  # a docstring: Python 3.13 takes out its indentation, older ones do not
+            part["description"] = " ".join(part["description"].split())
     for name, meanings in _MEANING.items():
         properties = made["$defs"][name]["properties"]
         for field, meaning in meanings.items():

@@ -85,12 +85,14 @@ def _variables(request: str) -> Mapping[str, str]:
 
 
 def _search_path(request: str) -> Iterator[str]:
-    """PATH with pyenv's shims, which start nothing outside a project that chose a version, as what they stand for."""
+    """PATH with pyenv's shims, which start nothing outside a project that chose a version, as what they stand for.
+    At its end the Python that Seatrial's own environment was made of: it need not be on PATH."""
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if os.path.basename(folder) != "shims":
             yield folder
         elif re.fullmatch(r"[0-9.]+", request):
             yield from map(str, sorted(Path(folder).parent.glob(f"versions/{request}*/bin")))
+    yield os.path.join(sys.base_prefix, "bin")
 
 
 async def _run(
