@@ -34,6 +34,14 @@ def _as_in_a_terminal() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def _link(path: Path) -> str:
+    """What it leads to; nothing when it is gone: a process that opens and closes files is still one."""
+    try:
+        return os.readlink(path)
+    except FileNotFoundError:
+        return ""
+
+
 @dataclass
 class World:
     """A folder with a suite, and state of its own, in which `seatrial` is run."""
@@ -132,7 +140,7 @@ class World:
         marks = (f"SEATRIAL_STATE={self.state}".encode(), f"SEATRIAL_FILES={self.state}/".encode())
         try:
             environment = (entry / "environ").read_bytes()
-            held = [os.readlink(link) for link in (entry / "fd").iterdir()]
+            held = [_link(link) for link in (entry / "fd").iterdir()]
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             status = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:  # it ended meanwhile, or is another user's

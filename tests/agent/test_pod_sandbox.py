@@ -83,6 +83,28 @@ def test_where_the_whole_container_would_go_the_largest_process_goes_a_little_be
     assert (tmp_path / "oom").read_text() == "oom_kill 1\n"
 
 
+TWICE = """
+import subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from seatrial.agent.contain import sandbox
+sandbox.CHECK_S = 0.0
+watched = sandbox.pod_sandbox(%d, sys.argv[2], sys.argv[3])
+child = subprocess.Popen(["sleep", "1000"])
+for _ in range(100):
+    watched.check_memory()
+print(child.wait(), watched.oom_kills())
+"""
+
+
+def test_a_process_that_takes_a_moment_to_die_is_killed_for_memory_once(groups: Path, tmp_path: Path) -> None:
+    import seatrial
+
+    held(groups, LIMIT)
+    source = str(Path(seatrial.__file__).parent.parent)
+    argv = [sys.executable, "-c", TWICE % LIMIT, source, str(tmp_path / "oom"), str(groups)]
+    assert subprocess.check_output(argv, text=True).split() == [str(-signal.SIGKILL), "1"]
+
+
 def test_without_a_counter_that_can_be_read_the_processes_are_counted(groups: Path, tmp_path: Path) -> None:
     (groups / "memory.stat").unlink()
     sandbox = pod_sandbox(LIMIT, str(tmp_path / "oom"), str(groups))

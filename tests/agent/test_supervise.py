@@ -96,7 +96,8 @@ def test_a_child_that_ends_by_itself_a_moment_later_is_not_left_over(job: Superv
 
 
 def test_a_daemon_that_ignores_sigterm_is_killed(job: Supervised) -> None:
-    script = "import os,signal,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+    script = "import os,signal,time\nif os.fork(): os._exit(0)\nos.setsid()\nparent = os.getpid()\n"
+    script += "if os.fork(): os._exit(0)\nwhile os.getppid() == parent: time.sleep(0.01)\n"
     script += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint(os.getpid(), flush=True)\nopen('up', 'w')\n"
     script += "time.sleep(1000)"
     end = job.run(f'{sys.executable} -c "{script}"; until test -e up; do sleep 0.05; done')
@@ -245,7 +246,8 @@ class TestAsRoot:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
         try:
             job = Supervised(zygote, disk / "job")
-            fill = "head -c 400000 /dev/zero > fill; head -c 300000 /dev/zero | tr '\\0' x; sleep 0.5; rm fill"
+            # More than its pipe holds: when all of it is written, most has been read, more than could be kept.
+            fill = "head -c 400000 /dev/zero > fill; head -c 3000000 /dev/zero | tr '\\0' x; rm fill"
             end = job.run(fill, "echo after")
             assert end["outcome"] == "exited"
             assert "the log ends early" in end["message"]

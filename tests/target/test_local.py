@@ -145,6 +145,28 @@ async def test_a_submit_that_is_cancelled_leaves_nothing_that_runs(site: Site) -
         assert await target.list() == []
 
 
+async def test_a_job_that_another_was_just_about_to_start_is_started(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two submit the same job: while one makes its folder, the supervisor of the other is refused."""
+    async with opened(site) as target:
+        assert isinstance(target, LocalTarget)
+        assert target._zygote is not None
+        spawn, refused = target._zygote.spawn, []
+
+        async def while_another_makes_it(job: dict[str, Any]) -> dict[str, Any]:
+            with JobFolder(folder_of(site)).locked() if not refused else contextlib.nullcontext():
+                answer = await spawn(job)
+            refused.append("taken" in answer)
+            return answer
+
+        monkeypatch.setattr(target._zygote, "spawn", while_another_makes_it)
+        handle = await target.submit(site.job("true"), {})
+        assert refused == [True, False]
+        assert (await until_exit(target, handle))[-1].exit.code == 0  # type: ignore[union-attr]
+        await target.remove(handle)
+
+
 async def test_a_lost_zygote_is_replaced(site: Site) -> None:
     async with opened(site) as target:
         assert isinstance(target, LocalTarget)
@@ -162,6 +184,25 @@ async def test_a_lost_zygote_is_replaced(site: Site) -> None:
                 break
         assert exits == {first: Outcome.EXITED, second: Outcome.EXITED}
         for handle in exits:
+            await target.remove(handle)
+
+
+async def test_the_end_of_a_lost_zygote_is_none_of_the_next_ones_requests(site: Site) -> None:
+    """It may be heard only when the next one has been asked: by whatever still had the pipe of its answers."""
+    async with opened(site) as target:
+        assert isinstance(target, LocalTarget)
+        first = await target.submit(site.job("true"), {})
+        zygote = target._zygote
+        assert zygote is not None
+        lost = zygote._process
+        assert lost is not None
+        answers = os.open(f"/proc/{lost.pid}/fd/1", os.O_WRONLY)
+        lost.kill()
+        await until(lambda: lost.returncode is not None)
+        submitting = asyncio.create_task(target.submit(site.job("true", name="second"), {}))
+        await until(lambda: zygote._process is not lost and zygote._waiting)
+        os.close(answers)
+        for handle in (first, await submitting):
             await target.remove(handle)
 
 

@@ -15,7 +15,7 @@ import time
 from typing import Iterable, List, Optional, Set
 
 from .cgroup import Cgroup
-from .process import own_descendants, read_proc, send, stat
+from .process import living, own_descendants, read_proc, send, stat
 
 CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
 GROUPS = "/sys/fs/cgroup"
@@ -38,6 +38,7 @@ class Sandbox:
         self._cpus = cpus
         self._watched_bytes = None if self.cgroup.memory_limited else memory_bytes
         self._own_count = 0
+        self._killed: Optional[int] = None  # the last process that was, until it is gone
         self._next_check_s = 0.0
         if self._watched_bytes is not None and oom_file is not None:
             self._own_file: Optional[str] = oom_file
@@ -107,11 +108,16 @@ class Sandbox:
         if self._watched_bytes is None or now_s < self._next_check_s:
             return
         self._next_check_s = now_s + CHECK_S
-        sizes = {pid: member.resident_bytes for pid in self.members() for member in [stat(pid)] if member is not None}
+        there = living(self.members())
+        sizes = {pid: member.resident_bytes for pid in there for member in [stat(pid)] if member is not None}
+        if self._killed in sizes:  # it frees its memory only when it gets to run
+            return
+        self._killed = None
         if sizes and self._held_bytes(sizes.values()) > self._watched_bytes:
             self._own_count += 1
             self._write_count()
-            send([max(sizes, key=lambda pid: sizes[pid])], signal.SIGKILL)
+            self._killed = max(sizes, key=lambda pid: sizes[pid])
+            send([self._killed], signal.SIGKILL)
 
     def _held_bytes(self, sizes: Iterable[int]) -> int:
         """What counts against the limit. `sizes`: of each process; what they share is in there once for each."""

@@ -45,7 +45,8 @@ from seatrial.target.way import accepts, until_answered
 _T = TypeVar("_T")
 
 _FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
-APPEAR_S = 10.0
+APPEAR_S = 120.0  # for a supervisor that has begun to say so
+_STARTS = 20  # of a job that others, too, are about to start
 _PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 
 
@@ -118,21 +119,21 @@ class LocalTarget:
         if environment.image is not None:
             container = container_name(folder.path)
             submission = msgspec.structs.replace(submission, engine=environment.image.engine, container=container)
-        made = await self._made_when_free(folder, submission)
-        if made is None:
-            return
-        submission = made
-        environment = layered(environment, folder.path / "layer")
-        try:
-            given = job_file(submission, folder, environment, secrets, str(self._agent))
-            answer = await _to_its_end(self._zygote.spawn(given))
-        except asyncio.CancelledError:
-            await self._end_and_remove(folder)  # asked for and started, but its submitter will not hear of it
-            raise
-        if "error" in answer:
-            raise TargetError(f"cannot start {job.name}: {answer['error']}")
-        if "taken" in answer:
-            await self._made(folder, submission)
+        for _ in range(_STARTS):
+            made = await self._made_when_free(folder, submission)
+            if made is None:
+                return
+            try:
+                layer = layered(environment, folder.path / "layer")
+                given = job_file(made, folder, layer, secrets, str(self._agent))
+                answer = await _to_its_end(self._zygote.spawn(given))
+            except asyncio.CancelledError:
+                await self._end_and_remove(folder)  # asked for and started, but its submitter will not hear of it
+                raise
+            if "error" in answer:
+                raise TargetError(f"cannot start {job.name}: {answer['error']}")
+            if "taken" not in answer:  # else by one that started it, or by one that was only about to
+                return
 
     async def _made_when_free(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
         """Make the folder once there are as many free GPUs as the job asks for. It may wait for them as long as for any
@@ -280,7 +281,7 @@ class LocalTarget:
     async def _supervisor(self, folder: JobFolder) -> ProcessIdentity | None:
         """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
         delete or damage the files that say so; a supervisor that lives puts them back."""
-        until_s = time.monotonic() + _FORCE_S
+        until_s = time.monotonic() + APPEAR_S
         while (identity := folder.identity()) is None or folder.submission() is None:
             try:
                 with folder.locked() as free:

@@ -22,7 +22,7 @@ class Zygote:
         self._agent = agent
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}  # for this very process
         self._starting = asyncio.Lock()
         self._count = 0
 
@@ -32,7 +32,8 @@ class Zygote:
         assert process.stdin is not None
         self._count += 1
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[number := self._count] = answer
+        waiting = self._waiting
+        waiting[number := self._count] = answer
         try:
             process.stdin.write(msgspec.json.encode({"id": number, "job": job}) + b"\n")
             await process.stdin.drain()
@@ -40,7 +41,7 @@ class Zygote:
         except (ConnectionError, TimeoutError) as error:
             raise TargetError(f"the local supervisor did not answer: {error or 'time ran out'}") from error
         finally:
-            self._waiting.pop(number, None)
+            waiting.pop(number, None)
 
     async def close(self) -> None:
         if self._process is None or self._process.stdin is None:
@@ -68,20 +69,23 @@ class Zygote:
                 )  # fmt: skip
             except OSError as error:
                 raise TargetError(f"cannot start the local supervisor with {sys.executable}: {error}") from error
-            self._reading = asyncio.create_task(self._read(self._process))
+            self._waiting = {}
+            self._reading = asyncio.create_task(self._read(self._process, self._waiting))
             return self._process
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
+    async def _read(
+        self, process: asyncio.subprocess.Process, waiting: dict[int, asyncio.Future[dict[str, Any]]]
+    ) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
             try:
                 answer = decode(line, dict[str, Any])
             except Unreadable:  # of no request that is known: the one that waits for it says that it had no answer
                 continue
-            waiting = self._waiting.get(answer.get("id", 0))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
+            asked = waiting.get(answer.get("id", 0))
+            if asked is not None and not asked.done():
+                asked.set_result(answer)
         await process.wait()
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(TargetError(f"the local zygote ended with code {process.returncode}"))
+        for asked in waiting.values():
+            if not asked.done():
+                asked.set_exception(TargetError(f"the local zygote ended with code {process.returncode}"))
