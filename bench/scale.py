@@ -37,7 +37,7 @@ async def submissions(
     from seatrial.drive.arrivals import offsets
     from seatrial.drive.driver import Driver, Given
     from seatrial.drive.scale.on_cluster import ClusterPlace
-    from seatrial.drive.scale.plan import Plan
+    from seatrial.drive.scale.plan import SubmissionPlan
     from seatrial.drive.scale.stages import lateness, rate_of, share_of
     from seatrial.drive.scale.submit import SubmissionRecords, Submitter
     from seatrial.job.load import Arrivals
@@ -52,7 +52,7 @@ async def submissions(
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": spec}
     name = f"bench-{uuid.uuid4().hex[:6]}"  # those of an earlier call may still be there
     work = ScaleWork(name, "00000000", 1, name, (WorkloadClass("job", manifest),), count, arrivals)
-    submitted, plan = SubmissionRecords(folder / "submitted.jsonl", Submission), Plan(work)
+    submitted, plan = SubmissionRecords(folder / "submitted.jsonl", Submission), SubmissionPlan(work)
     async with Kubernetes(access, at_once=256) as client, contextlib.AsyncExitStack() as opened:
         mine = Belongings(client, kind.options(), work.run, work.cell, work.attempt)
         if burst:  # a real server wants a real owner

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seatrial.drive.arrivals import offsets
-from seatrial.drive.scale.merge import merge, read_shard
+from seatrial.drive.scale.merge import merge_shards, read_shard
 from seatrial.job.followed import FINISHED, POD_CREATED, READY, SCHEDULED
 from seatrial.job.load import Arrivals
 from seatrial.job.scale import STAMPS, STARTED, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
@@ -70,7 +70,7 @@ def _merging(workloads: int, drivers: int) -> None:
         )
         size = sum(_write(Path(folder) / str(number), work, number) for number in range(drivers))
         begun_s, cpu_s = time.perf_counter(), time.process_time()
-        merged = merge(read_shard(Path(folder) / str(number), work) for number in range(drivers))
+        merged = merge_shards(read_shard(Path(folder) / str(number), work) for number in range(drivers))
         took_s, cpu_s = time.perf_counter() - begun_s, time.process_time() - cpu_s
     (scheduled,) = [one for one in merged.stages if one.stage == SCHEDULED]
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -12,7 +12,7 @@ import pytest
 from reads import large_profile
 from supervised import Supervised
 
-from seatrial.agent.files.json_file import MISSING, look_up
+from seatrial.agent.files.json_file import ABSENT, find_key
 from seatrial.agent.files.search import BadPattern, Search, compiled
 
 
@@ -188,7 +188,7 @@ def test_json_lines_that_are_broken_in_the_middle_are_an_error(job: Supervised) 
 
 def test_indexes_are_plain_numbers() -> None:
     for wrong in ("+1", "1_0", "٣", "--1", "", "-", "99999999999"):
-        assert look_up([1, 2], [wrong]) is MISSING
+        assert find_key([1, 2], [wrong]) is ABSENT
 
 
 # ---- its process is held to its limits

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from supervised import Supervised
 
-from seatrial.agent.job_file import BadJobFile, read
-from seatrial.agent.run.ending import Limits
+from seatrial.agent.job_file import BadJobFile, read_job_file
+from seatrial.agent.run.ending import RunLimits
 
 STEP = {"name": "run true", "kind": "run"}
 
@@ -14,8 +14,8 @@ STEP = {"name": "run true", "kind": "run"}
 def test_what_is_left_out_or_null_has_its_default() -> None:
     least = {"version": 1, "steps": [STEP]}
     for given in (least, dict.fromkeys(("name", "limits", "ready", "cpus", "log", "variables")) | least):
-        job = read(given, {"PATH": "/bin", "TOKEN": "hush"})
-        assert (job.name, job.steps, job.limits, job.folders) == ("", [STEP], Limits(None, None, 10.0), None)
+        job = read_job_file(given, {"PATH": "/bin", "TOKEN": "hush"})
+        assert (job.name, job.steps, job.limits, job.folders) == ("", [STEP], RunLimits(None, None, 10.0), None)
         assert (job.env, job.secrets) == ({"PATH": "/bin", "TOKEN": "hush"}, [])
         assert (job.hosts, job.inputs, job.cpus, job.memory_bytes, job.log_segments) == (1, False, [], None, 4)
         assert (job.ready, job.ending, job.container) == (None, None, None)
@@ -25,8 +25,8 @@ def test_what_is_left_out_or_null_has_its_default() -> None:
 
 def test_secrets_are_the_values_of_the_variables_that_are_named() -> None:
     job = {"version": 1, "steps": [], "secret_variables": ["TOKEN", "EMPTY", "ABSENT"]}
-    assert read(job, {"TOKEN": "hush", "EMPTY": ""}).secrets == ["hush"]
-    assert read({**job, "variables": {"TOKEN": "own"}}, {"TOKEN": "hush"}).secrets == ["own"]
+    assert read_job_file(job, {"TOKEN": "hush", "EMPTY": ""}).secrets == ["hush"]
+    assert read_job_file({**job, "variables": {"TOKEN": "own"}}, {"TOKEN": "hush"}).secrets == ["own"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_secrets_are_the_values_of_the_variables_that_are_named() -> None:
 )
 def test_anything_else_is_refused_with_what_is_wrong(given: Any, said: str) -> None:
     with pytest.raises(BadJobFile) as caught:
-        read(given, {})
+        read_job_file(given, {})
     assert said in str(caught.value)
 
 

@@ -20,7 +20,7 @@ def on_disk(folder: Path) -> int:
 
 def test_reader_and_writer_agree_on_the_form() -> None:
     assert reading.SEGMENT_BYTES == agent_log.SEGMENT_BYTES
-    assert reading.LOG_NAME == agent_log.NAME
+    assert reading.LOG_NAME == agent_log.LOG_NAME
 
 
 @pytest.mark.parametrize("size", [0, 1, HEAD_BYTES, HEAD_BYTES + 1, HEAD_BYTES + SEGMENT_BYTES * (SEGMENTS + 1)])

@@ -28,7 +28,7 @@ def seconds(profile: dict[str, Any]) -> list[float]:
 
 
 def test_steps_of_a_tpu_are_from_the_start_of_a_module_to_the_next() -> None:
-    found = xplane.read(tpu_profile([1, 2, 4], devices=4))
+    found = xplane.read_xplane(tpu_profile([1, 2, 4], devices=4))
     assert statistics.median(seconds(found)) == pytest.approx(1.5)
     assert found["step_source"] == "XLA Modules on /device:TPU:0"
     assert found["devices"] == {"TPU": {"count": 4, "events": 24}}
@@ -38,26 +38,26 @@ def test_steps_of_a_tpu_are_from_the_start_of_a_module_to_the_next() -> None:
 
 
 def test_modules_in_any_order_are_sorted() -> None:
-    assert seconds(xplane.read(tpu_profile([4, 1, 2]))) == pytest.approx([1, 2])
+    assert seconds(xplane.read_xplane(tpu_profile([4, 1, 2]))) == pytest.approx([1, 2])
 
 
 def test_modules_of_several_names_are_ambiguous() -> None:
-    found = xplane.read(tpu_profile([1, 2, 4], names=["jit_a", "jit_b", "jit_a"]))
+    found = xplane.read_xplane(tpu_profile([1, 2, 4], names=["jit_a", "jit_b", "jit_a"]))
     assert (found["steps"], found["step_source"], found["ambiguous"]) == ([], "", ["jit_a", "jit_b"])
 
 
 def test_one_module_is_no_step() -> None:
-    assert xplane.read(tpu_profile([1]))["steps"] == []
+    assert xplane.read_xplane(tpu_profile([1]))["steps"] == []
 
 
 def test_another_device_is_named_as_the_source() -> None:
     data = plane("/device:GPU:0", line("XLA Modules", event(1, 1), event(1, 3)), named(4, 1, "jit_step"))
-    found = xplane.read(data)
+    found = xplane.read_xplane(data)
     assert (seconds(found), found["step_source"]) == ([pytest.approx(2)], "XLA Modules on /device:GPU:0")
 
 
 def test_on_a_cpu_steps_are_those_that_the_program_named() -> None:
-    found = xplane.read(host_profile({3: 0.019644, 4: 0.0237, 5: 0.019158}))
+    found = xplane.read_xplane(host_profile({3: 0.019644, 4: 0.0237, 5: 0.019158}))
     assert [step["number"] for step in found["steps"]] == [3, 4, 5]
     assert seconds(found) == pytest.approx([0.019644, 0.0237, 0.019158])
     assert (found["step_source"], found["devices"]) == ("step annotations of the host", {})
@@ -76,7 +76,7 @@ def test_events_without_a_name_are_counted() -> None:
     data = plane(
         "/host:CPU", line("python", event(1, 0), event(2, 0), event(70_000, 0), part(4, b"")), named(4, 1, "a")
     )
-    found = xplane.read(data)
+    found = xplane.read_xplane(data)
     assert (found["events"], found["unresolved"]) == (4, 3)
 
 
@@ -85,13 +85,13 @@ def test_negative_and_large_numbers_are_read() -> None:
     data = plane(
         "/host:CPU", line("python", negative, event(2, 1, 1, stat(9, -3))), named(4, -5, "a"), named(5, 9, "step_num")
     )
-    found = xplane.read(data)
+    found = xplane.read_xplane(data)
     assert found["unresolved"] == 1
     assert [step["number"] for step in found["steps"]] == [-3]
 
 
 def test_errors_and_warnings_of_the_profiler_are_told_and_bounded() -> None:
-    found = xplane.read(tpu_profile() + part(2, "out of space") * 50 + part(3, "w" * 5000))
+    found = xplane.read_xplane(tpu_profile() + part(2, "out of space") * 50 + part(3, "w" * 5000))
     assert found["errors"] == ["out of space"] * 20
     assert len(found["warnings"][0]) == 500
 
@@ -117,7 +117,7 @@ def test_errors_and_warnings_of_the_profiler_are_told_and_bounded() -> None:
 )
 def test_what_is_no_profile_says_why(data: bytes, error: str) -> None:
     with pytest.raises(BrokenProfile, match=error):
-        xplane.read(data)
+        xplane.read_xplane(data)
 
 
 def test_random_bytes_and_cut_profiles_are_refused() -> None:
@@ -139,7 +139,7 @@ def _read_or_refused(read: Callable[[], dict[str, Any]]) -> str:
 
 
 def _refused(data: bytes) -> bool:
-    return _read_or_refused(lambda: xplane.read(data)) != "xplane"
+    return _read_or_refused(lambda: xplane.read_xplane(data)) != "xplane"
 
 
 @given(st.binary(max_size=300))
@@ -151,7 +151,7 @@ def test_no_bytes_at_all_break_the_reader(data: bytes) -> None:
         plane("/device:TPU:0", part(3, data)),
         plane("a", part(3, part(4, data))),
     ):
-        assert _read_or_refused(lambda candidate=candidate: xplane.read(candidate))
+        assert _read_or_refused(lambda candidate=candidate: xplane.read_xplane(candidate))
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
@@ -159,19 +159,19 @@ def test_no_bytes_at_all_break_the_reader(data: bytes) -> None:
 def test_a_changed_byte_never_breaks_the_reader(place: int, byte: int) -> None:
     data = bytearray(host_profile({1: 0.1, 2: 0.2}) + tpu_profile())
     data[place % len(data)] = byte
-    assert _read_or_refused(lambda: xplane.read(bytes(data)))
+    assert _read_or_refused(lambda: xplane.read_xplane(bytes(data)))
 
 
 def test_a_large_profile_takes_little_memory() -> None:
     tracemalloc.start()
-    found = xplane.read(
+    found = xplane.read_xplane(
         host_profile(dict.fromkeys(range(1000), 0.1)) + plane("/host:X", line("ops", event(1, 1) * 20_000))
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found["events"] == 22_000
     assert peak < 5 << 20
-    assert len(xplane.read(large_profile(20_000))["steps"]) == xplane.MOST_STEPS
+    assert len(xplane.read_xplane(large_profile(20_000))["steps"]) == xplane.MOST_STEPS
 
 
 # ---- Kineto
@@ -191,7 +191,7 @@ KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 
 
 
 def read_trace(data: bytes, most_bytes: int = 1 << 30) -> dict[str, Any]:
-    return kineto.read(io.BytesIO(data), most_bytes)
+    return kineto.read_kineto(io.BytesIO(data), most_bytes)
 
 
 def test_a_trace_has_steps_devices_and_categories() -> None:

@@ -92,10 +92,10 @@ def entry_of(made: Updated, form: str = OURS, text: str = "") -> BaselineEntry:
 
 
 def _read(text: str) -> BaselineEntry:
-    from seatrial.baseline.read import LIMITS, baselines_of
+    from seatrial.baseline.read import BASELINE_LIMITS, baselines_of
     from seatrial.suite.yaml.source import Source
 
-    return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
+    return baselines_of(Source("f", text, limits=BASELINE_LIMITS)).entries["train"]["step_time"]
 
 
 def test_bounds_come_from_the_runs_and_say_so(history: History) -> None:
@@ -198,7 +198,7 @@ def test_runs_of_an_open_regression_are_left_out_until_a_recenter_accepts_them(h
     assert second.bound.runs == 30
     assert list(second.left_out.values()) == [12]
     assert any("a regression is open since run slow30" in note for note in made.notes)
-    moved = adjust.recenter(chosen(history), second, WHY)
+    moved = adjust.recenter_entry(chosen(history), second, WHY)
     text = edited(edited("", "f", OURS, [made.edit]), "f", OURS, [moved.edit])
     third = _read(text)
     assert third.accepted == "slow30"
@@ -303,7 +303,7 @@ def test_recenter_follows_the_last_runs_that_are_out_as_wide_as_one_run_needs_it
     fill(history, "r", 0, 30, 2.44)
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     history.add(result("fast", 31, 2.2, Verdict.FASTER), result("failed", 32, 0.1, Verdict.FAILED))
-    moved = entry_of(adjust.recenter(chosen(history), entry, WHY))
+    moved = entry_of(adjust.recenter_entry(chosen(history), entry, WHY))
     assert moved.bound.center == 2.2
     assert moved.bound.lower is not None
     assert moved.bound.upper is not None
@@ -321,7 +321,7 @@ def test_recenter_of_their_file_keeps_their_convention(history: History) -> None
         " confidence_interval: 0.05, average: 2.45, sample_size: 20}\n"
     )
     history.add(result("fast", 1, 2.2))
-    made = adjust.recenter(chosen(history), _read(text), WHY)
+    made = adjust.recenter_entry(chosen(history), _read(text), WHY)
     after = edited(text, "f", THEIRS, [made.edit])
     numbers = "step_time_lower_bound: 2.13099344, step_time_upper_bound: 2.26900656, confidence_interval: 0.0690"
     assert numbers in after  # ±0.05 of 20 runs, as wide as one run as the center needs it
@@ -335,21 +335,21 @@ def test_recenter_refuses_what_it_cannot_follow(history: History) -> None:
     fill(history, "r", 0, 20, 2.44)
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     with pytest.raises(Refused, match="nothing to follow"):
-        adjust.recenter(chosen(history), entry, WHY)
+        adjust.recenter_entry(chosen(history), entry, WHY)
     history.add(result("bad", 30, 2.6, Verdict.SLOWER))
     history.mark("bad", "train", "regression", "seen by a person", "me", START_S)
     with pytest.raises(Refused, match="marked as a regression"):
-        adjust.recenter(chosen(history), entry, WHY)
-    assert adjust.recenter(chosen(history), entry, replace(WHY, force=True)).edit.values["center"] == 2.6
+        adjust.recenter_entry(chosen(history), entry, WHY)
+    assert adjust.recenter_entry(chosen(history), entry, replace(WHY, force=True)).edit.values["center"] == 2.6
     history.add(result("tiny", 31, 0.1))
     with pytest.raises(Refused, match="more than the cap of 20%"):
-        adjust.recenter(chosen(history), entry, WHY)
+        adjust.recenter_entry(chosen(history), entry, WHY)
     history.add(result("elsewhere", 32, 2.0, fingerprint="cccc"))
     with pytest.raises(Refused, match="1 run of the 5 that a bound needs"):  # and there is no width to keep
         new_bounds.recenter(chosen(history), entry, WHY)
     for text in ("{}", "{state: recording}", "{lower: 1, upper: 2, disabled: off}"):
         with pytest.raises(Refused, match=r"no width|switched off"):
-            adjust.recenter(chosen(history), _read(f"baselines: {{train: {{step_time: {text}}}}}"), WHY)
+            adjust.recenter_entry(chosen(history), _read(f"baselines: {{train: {{step_time: {text}}}}}"), WHY)
 
 
 def test_widen_by_and_to_and_the_floor_that_keeps_it(history: History) -> None:
@@ -429,11 +429,11 @@ def test_recenter_is_never_narrower_than_the_floor(history: History) -> None:
     entry = entry_of(new_bounds.update(chosen(history), None, WHY))
     assert entry.half_width == pytest.approx(0.015)
     history.add(result("slow", 21, 3.0, Verdict.SLOWER))
-    made = adjust.recenter(chosen(history), entry, WHY)
+    made = adjust.recenter_entry(chosen(history), entry, WHY)
     assert entry_of(made).half_width == pytest.approx(0.015)
     assert any("widened to the floor of 1.50%" in note for note in made.notes)
     narrow = _read("baselines: {train: {step_time: {lower: 1.98, upper: 2.02, center: 2.0}}}")
-    assert entry_of(adjust.recenter(chosen(history), narrow, WHY)).half_width == pytest.approx(0.01)
+    assert entry_of(adjust.recenter_entry(chosen(history), narrow, WHY)).half_width == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("marked", ["slow20", "slow22", "slow25"])
@@ -443,7 +443,7 @@ def test_an_accepted_level_ends_a_regression_whichever_of_its_runs_is_marked(his
     slower(history, 20, 6, 2.61)
     history.mark(marked, "train", "regression", "seen by a person", "me", START_S)
     text = edited("", "f", OURS, [made.edit])
-    moved = adjust.recenter(chosen(history), _read(text), replace(WHY, force=True))
+    moved = adjust.recenter_entry(chosen(history), _read(text), replace(WHY, force=True))
     assert moved.accepted == "slow20"
     text = edited(text, "f", OURS, [moved.edit])
     updated = new_bounds.update(chosen(history), _read(text), WHY)
@@ -492,7 +492,7 @@ def test_show_names_the_newest_change_also_when_its_runs_are_alarms_or_were_acce
     slower(history, 40, 8, 2.61)
     (shown,) = describe.describe_baselines(as_place(_read(text)), history)
     assert "the level changed at run slow40 (2.4" in shown.sentence
-    text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
+    text = edited(text, "f", OURS, [adjust.recenter_entry(chosen(history), _read(text), WHY).edit])
     fill(history, "new", 48, 8, 2.61)
     (shown,) = describe.describe_baselines(as_place(_read(text)), history)
     assert "the level changed at run slow40 (2.4" in shown.sentence
@@ -504,13 +504,13 @@ def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_i
     made = new_bounds.update(chosen(history), None, WHY)
     text = edited("", "f", OURS, [made.edit])
     history.add(result("fast1", 10, 2.2, Verdict.FASTER), result("fast2", 11, 2.21, Verdict.FASTER))
-    text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
+    text = edited(text, "f", OURS, [adjust.recenter_entry(chosen(history), _read(text), WHY).edit])
     entry = _read(text)
     assert (entry.left_out, entry.bound.runs, entry.bound.width_runs) == ({}, 2, 8)
     (shown,) = describe.describe_baselines(as_place(entry), history)
     assert "(centered on 2 runs since 11 Oct, width of 8 earlier ones, one in" in shown.sentence
     history.add(result("faster", 12, 2.0, Verdict.FASTER))
-    again = edited(text, "f", OURS, [adjust.recenter(chosen(history), entry, WHY).edit])
+    again = edited(text, "f", OURS, [adjust.recenter_entry(chosen(history), entry, WHY).edit])
     assert (_read(again).bound.runs, _read(again).bound.width_runs) == (1, 8)
     fill(history, "s", 13, 8, 2.0)
     updated = _read(edited(again, "f", OURS, [new_bounds.update(chosen(history), _read(again), WHY).edit]))
@@ -520,7 +520,9 @@ def test_a_recentered_entry_tells_the_runs_of_its_level_and_how_many_its_width_i
 def test_a_width_by_hand_stays_one_by_hand(history: History) -> None:
     history.add(result("fast", 1, 2.2))
     entry = _read("baselines: {train: {step_time: {lower: 2.4, upper: 2.5}}}")
-    moved = entry_of(adjust.recenter(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}")
+    moved = entry_of(
+        adjust.recenter_entry(chosen(history), entry, WHY), text="baselines: {train: {step_time: {lower: 2.4}}}"
+    )
     (shown,) = describe.describe_baselines(as_place(moved), history)
     assert "(centered on 1 run since 2 Oct, width by hand)" in shown.sentence
 
@@ -529,12 +531,12 @@ def test_a_second_recenter_has_nothing_to_follow_and_the_accepted_change_stays(h
     fill(history, "r", 0, 30, 2.44)
     text = edited("", "f", OURS, [new_bounds.update(chosen(history), None, WHY).edit])
     slower(history, 30, 12, 2.60)
-    text = edited(text, "f", OURS, [adjust.recenter(chosen(history), _read(text), WHY).edit])
+    text = edited(text, "f", OURS, [adjust.recenter_entry(chosen(history), _read(text), WHY).edit])
     with pytest.raises(Refused, match=r"since it changed at run slow30 .*there is nothing to follow"):
-        adjust.recenter(chosen(history), _read(text), WHY)
+        adjust.recenter_entry(chosen(history), _read(text), WHY)
     fill(history, "later", 50, 12, 2.60)
     with pytest.raises(Refused, match="nothing to follow"):
-        adjust.recenter(chosen(history), _read(text), WHY)
+        adjust.recenter_entry(chosen(history), _read(text), WHY)
 
 
 def test_large_figures_are_told_in_plain_digits(history: History) -> None:
@@ -543,7 +545,7 @@ def test_large_figures_are_told_in_plain_digits(history: History) -> None:
     slower(history, 12, 12, 90000.0)
     told = [describe.describe_baselines(as_place(_read(text)), history)[0].sentence]
     told += new_bounds.update(chosen(history), _read(text), WHY).notes
-    told += adjust.recenter(chosen(history), _read(text), WHY).notes
+    told += adjust.recenter_entry(chosen(history), _read(text), WHY).notes
     assert not any("e+" in line for line in told)
     assert "78,3" in told[0]
     fill(history, "s", 30, 12, 95000.0)

@@ -4,7 +4,7 @@ import pytest
 
 from seatrial.baseline import OURS, BaselineEntry, adjust
 from seatrial.baseline.edit import Refused, Why, edited
-from seatrial.baseline.read import LIMITS, baselines_of
+from seatrial.baseline.read import BASELINE_LIMITS, baselines_of
 from seatrial.suite.yaml.source import Source
 
 WHY = Why("because", 1_790_812_800.0)
@@ -12,7 +12,7 @@ TEXT = "baselines: {{train: {{step_time: {{{}}}}}}}"
 
 
 def read(text: str) -> BaselineEntry:
-    return baselines_of(Source("f", text, limits=LIMITS)).entries["train"]["step_time"]
+    return baselines_of(Source("f", text, limits=BASELINE_LIMITS)).entries["train"]["step_time"]
 
 
 def widened(keys: str, by: float | None = None, to: float | None = None, force: bool = False) -> BaselineEntry:

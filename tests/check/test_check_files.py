@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from trained import EXITED, brief, train, values
 
-from seatrial.check.training.files import FilesExpected, TimeWindow, check_files, host_folders, job_window
+from seatrial.check.training.files import FilesExpected, JobWindow, check_files, host_folders, job_window
 from seatrial.check.training.metric import MetricExpected, check_metric
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Stage, StageTime, Verdict
 from seatrial.suite.values import parse_requirement
 
-WINDOW = TimeWindow(1000.0, 2000.0)
+WINDOW = JobWindow(1000.0, 2000.0)
 WANT_ONE = parse_requirement(1)
 
 
@@ -24,7 +24,7 @@ def files(*entries: dict[str, Any], name: str = "out", **others: list[dict[str, 
     return ObservedStep("files", "files", outcome=Outcome.EXITED, code=0, result=result)
 
 
-def judged(seen: ObservedStep, window: TimeWindow | None = WINDOW, **expected: Any) -> dict[str, tuple[str, str]]:
+def judged(seen: ObservedStep, window: JobWindow | None = WINDOW, **expected: Any) -> dict[str, tuple[str, str]]:
     return brief(check_files(seen, EXITED, "out", FilesExpected("**/*", **expected), window, host_folders(seen)))
 
 
@@ -66,7 +66,7 @@ def test_a_file_of_another_time_is_not_this_jobs() -> None:
 def test_the_window_is_from_start_to_end_with_room_for_clocks() -> None:
     stages = [StageTime(Stage.STARTED, 100.0, "supervisor"), StageTime(Stage.FINISHED, 200.0, "target", 30.0)]
     observation = Observation("j", 1, Place("here", "m"), Exit(Outcome.EXITED, 0), stages)
-    assert job_window(observation) == TimeWindow(98.0, 232.0)
+    assert job_window(observation) == JobWindow(98.0, 232.0)
     assert job_window(Observation("j", 1, Place("here", "m"), Exit(Outcome.EXITED, 0))) is None
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trained import train, values
 
 from seatrial.check.training.step_time import (
-    LEAST,
+    LEAST_STEPS,
     check_steps,
     from_lines,
     from_log,
@@ -98,7 +98,7 @@ def test_a_million_steps_are_no_trouble() -> None:
 def test_enough_values_always_stay(steps: list[float]) -> None:
     left_out = warmup(steps)
     assert 0 <= left_out <= len(steps) / 2
-    assert len(steps) - left_out >= min(len(steps), LEAST) - (len(steps) == LEAST)
+    assert len(steps) - left_out >= min(len(steps), LEAST_STEPS) - (len(steps) == LEAST_STEPS)
 
 
 def test_the_slowest_host_counts_for_all() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seatrial.drive.search import CLOSE, MOST_TRIES, Searched, Try, search
+from seatrial.drive.search import CLOSE, MOST_TRIES, Searched, Try, search_rate
 
 
 async def found(
@@ -15,7 +15,7 @@ async def found(
             rate, ["scheduled.p99"] if rate > limit else [], "the driver was late" if rate >= late_at else "", rate
         )
 
-    return await search(first, most, attempt, lambda: False)
+    return await search_rate(first, most, attempt, lambda: False)
 
 
 @pytest.mark.parametrize("limit", [0.7, 3.0, 10.0, 37.0, 812.0, 9_999.0])
@@ -48,5 +48,5 @@ async def test_it_stops_when_it_is_told_to() -> None:
         tried.append(rate)
         return Try(rate, [], "", None)
 
-    await search(1.0, 1e9, attempt, lambda: len(tried) == 3)
+    await search_rate(1.0, 1e9, attempt, lambda: len(tried) == 3)
     assert tried == [1.0, 2.0, 4.0]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from seatrial.engine.caps import ELSEWHERE, Caps
+from seatrial.engine.caps import CELLS_ELSEWHERE, Caps
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import load
@@ -23,4 +23,4 @@ def test_the_cpus_of_this_machine_count_for_this_machine_alone(tmp_path: Path) -
     suite = load(path, *models())
     caps = Caps(suite, None)
     found = {cell.target: caps._target(cell)._value for cell in expand(suite).cells}
-    assert found == {"here": os.cpu_count(), "cluster": ELSEWHERE, "few": 3}
+    assert found == {"here": os.cpu_count(), "cluster": CELLS_ELSEWHERE, "few": 3}

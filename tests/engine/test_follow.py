@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.engine.follow import Followed, Follower
+from seatrial.engine.follow import FollowedJob, Follower
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.target import TargetLost
 
@@ -47,7 +47,7 @@ async def opened(*events: Event) -> tuple[Follower, Any]:
 
 
 def test_a_stage_that_is_reported_twice_counts_once() -> None:
-    job = Followed()
+    job = FollowedJob()
     for event in (STARTED, STARTED, ENDED):
         job.take(event)
     assert [one.stage for one in job.stages] == [Stage.STARTED]
@@ -55,7 +55,7 @@ def test_a_stage_that_is_reported_twice_counts_once() -> None:
 
 
 def test_what_a_job_waited_for_is_over_when_it_starts() -> None:
-    job = Followed()
+    job = FollowedJob()
     job.take(QUEUED)
     assert job.progress == "no room"
     job.take(STARTED)

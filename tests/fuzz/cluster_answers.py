@@ -16,7 +16,7 @@ from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Wire
 from seatrial.kubernetes.pages import ObjectSelection
 from seatrial.kubernetes.resources import ApiRequest
 from seatrial.kubernetes.watch import Watch
-from seatrial.kubernetes.wire import Page, decode
+from seatrial.kubernetes.wire import ListPage, decode_answer
 from seatrial.target.kubernetes.annotation import JobAnnotation
 from seatrial.target.kubernetes.run_object import Annotated, in_use_by
 from seatrial.target.kubernetes.watch.ending import EndContext, HostEnd, job_exit
@@ -98,7 +98,7 @@ def of_clusters(seeds: Seeds) -> Iterator[Kind]:
         "answers-pages",
         [page],
         mutate.json_text,
-        lambda data: decode(REQUEST, Page[PodObject], data),
+        lambda data: decode_answer(REQUEST, ListPage[PodObject], data),
         (KubernetesError,),
     )
     yield Kind("answers-errors", [status], mutate.json_text, lambda data: str(api_error(REQUEST, 403, data)))
@@ -114,10 +114,10 @@ def _bomb() -> bytes:
 
 
 def _pod(data: bytes) -> object:
-    pod = decode(REQUEST, PodObject, data)
+    pod = decode_answer(REQUEST, PodObject, data)
     tracked = TrackedPod(pod)
     tracked.update(pod, 1_800_000_000.0, live=False)
-    root = decode(REQUEST, RootObject, json.dumps(ROOT_JOB).encode())
+    root = decode_answer(REQUEST, RootObject, json.dumps(ROOT_JOB).encode())
     context = EndContext(root=root, alone=True)
     waiting = WaitContext(root=root, most={"cpu": 2.0, "nvidia.com/gpu": 4.0})
     return (
@@ -129,16 +129,16 @@ def _pod(data: bytes) -> object:
 
 
 def _root(data: bytes) -> object:
-    root, found = decode(REQUEST, RootObject, data), decode(REQUEST, Annotated, data)
+    root, found = decode_answer(REQUEST, RootObject, data), decode_answer(REQUEST, Annotated, data)
     in_use_by([found], 1_767_225_601.0)
-    pod = decode(REQUEST, PodObject, json.dumps(POD).encode())
+    pod = decode_answer(REQUEST, PodObject, json.dumps(POD).encode())
     job_exit([HostEnd(pod)], EndContext(root=root))
     return JobAnnotation.read(found).records(TrackedPod(pod))
 
 
 def _warning(data: bytes) -> object:
-    warning = decode(REQUEST, WarningEvent, data)
-    pod = decode(REQUEST, PodObject, json.dumps({**POD, "status": {"phase": "Pending"}}).encode())
+    warning = decode_answer(REQUEST, WarningEvent, data)
+    pod = decode_answer(REQUEST, PodObject, json.dumps({**POD, "status": {"phase": "Pending"}}).encode())
     return why_waiting([pod], WaitContext(warnings=(warning,)), Patience())
 
 

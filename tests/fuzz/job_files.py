@@ -17,7 +17,7 @@ from seatrial.agent.files import json_file, read_files, xplane
 from seatrial.agent.logs.reading import Reading
 from seatrial.agent.run.capture import Notes
 from seatrial.check import find_error
-from seatrial.drive.scale.merge import merge, read_shard
+from seatrial.drive.scale.merge import merge_shards, read_shard
 from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt
 from seatrial.engine.result import result_of
@@ -78,7 +78,7 @@ def of_jobs(seeds: Seeds) -> Iterator[Kind]:
     yield from _of_scale(seeds)
     yield Kind("logs", [LOG], mutate.log_text, lambda data: _log({**train, "hosts": 2}, data))
     yield Kind("notes", [b'{"note":"progress","text":"3 of 4"}\n{"note":"cell","cell":1}\n'], mutate.json_lines, _notes)
-    broken = (read_files.Unreadable, xplane.BrokenProfile, json_file.BrokenJson)
+    broken = (read_files.UnreadableFile, xplane.BrokenProfile, json_file.BrokenJson)
     profile = (ROOT / "tests/agent/profiles/cpu.xplane.pb").read_bytes()
     errors = (*broken, OSError, EOFError, zlib.error, MemoryError)  # which whoever calls it reports
 
@@ -159,7 +159,7 @@ def _of_scale(seeds: Seeds) -> Iterator[Kind]:
         def use(data: bytes) -> object:
             for each, content in both.items():
                 (folder / each).write_bytes(data if each == name else content)
-            return merge([read_shard(folder, work)])
+            return merge_shards([read_shard(folder, work)])
 
         return use
 

@@ -16,7 +16,7 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.agent.notebook import document
 from seatrial.baseline import read_for_trials
 from seatrial.baseline.past_runs import read_runs
-from seatrial.drive.runai.sample import Seen, sampled
+from seatrial.drive.runai.sample import NamespaceSnapshot, sampled
 from seatrial.drive.runai.submit import Waves, labelled
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
@@ -30,7 +30,7 @@ from seatrial.report.runai.table import BadFile, csv_text, read_folder
 from seatrial.report.runai.times import MILESTONES, figures_of
 from seatrial.suite import SuiteError, load
 from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file
-from seatrial.suite.cases.read import LIMITS
+from seatrial.suite.cases.read import CASE_LIMITS
 from seatrial.suite.yaml.source import read_source
 from seatrial.trial.scale.template import BadTemplate, rendered
 from seatrial.trial.training.curve import CurveError, read_curve
@@ -126,7 +126,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         "runai-objects",
         [json.dumps(seen).encode()],
         mutate.json_text,
-        lambda data: sampled(msgspec.json.decode(data, type=Seen)),
+        lambda data: sampled(msgspec.json.decode(data, type=NamespaceSnapshot)),
         UNDECODABLE,
     )
     yield Kind("runai-templates", templates, mutate.yaml_text, filled, (BadTemplate,))
@@ -144,17 +144,17 @@ def _suite(path: Path) -> object:
 def _cases(path: Path) -> object:
     """Whether a file is read quickly or with the place of everything, it says the same."""
     found = read_case_file(path)
-    assert found == cases_of(read_source(path, limits=LIMITS))
+    assert found == cases_of(read_source(path, limits=CASE_LIMITS))
     return msgspec.json.encode(found)
 
 
 def _notebook(path: Path) -> object:
     with contextlib.suppress(NotebookError):  # a page that says so
         render_file(path)
-    notebook = document.read(str(path))
+    notebook = document.read_notebook(str(path))
     document.execution(notebook)
     document.inject(notebook, {"epochs": 1, "name": "é"})
-    document.keep(notebook, str(path.with_name("kept.ipynb")), Mask([]))
+    document.keep_notebook(notebook, str(path.with_name("kept.ipynb")), Mask([]))
     return json.loads(path.with_name("kept.ipynb").read_bytes())
 
 

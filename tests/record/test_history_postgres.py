@@ -13,7 +13,7 @@ from past import run, timed
 from record.postgres_server import PostgresServer
 from seatrial.record.history import HistoryError, open_history
 from seatrial.record.history.keeping import cell_number, series_id
-from seatrial.record.history.schema import VERSION
+from seatrial.record.history.schema import SCHEMA_VERSION
 
 pytestmark = pytest.mark.postgres
 
@@ -284,7 +284,7 @@ def test_a_history_of_version_2_is_taken_over_without_loss(postgres: PostgresSer
         ("r2", "failed", "because"),
     ]
     name = database_of(of_version_2)
-    assert postgres.sql("SELECT max(number) FROM seatrial.version", name) == [(VERSION,)]
+    assert postgres.sql("SELECT max(number) FROM seatrial.version", name) == [(SCHEMA_VERSION,)]
     numbers = postgres.sql("SELECT DISTINCT cell FROM seatrial.cells", name)
     assert numbers == [(cell_number("nightly", "works[n=1]"),)]
 

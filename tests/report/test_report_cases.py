@@ -8,7 +8,7 @@ import pytest
 from sample import HOSTILE, cell, small
 
 from seatrial.job import CellResult, Exhibit, Finding, RunResults, Verdict
-from seatrial.report.cases import MOST_COLUMNS, MOST_ROWS, CaseField, case_matrices
+from seatrial.report.cases import CASE_ROWS, MOST_COLUMNS, CaseField, case_matrices
 from seatrial.report.html.page import RunPage
 from seatrial.report.markdown import render_markdown
 
@@ -58,16 +58,16 @@ def test_a_failure_that_was_declared_is_one_here_too() -> None:
 
 
 def test_long_lists_are_cut_and_counted_and_nothing_that_is_wrong_is_cut_before_what_is_right() -> None:
-    rows = [[f"case {number}", "passed", "exact", 1, ""] for number in range(MOST_ROWS + 5)]
+    rows = [[f"case {number}", "passed", "exact", 1, ""] for number in range(CASE_ROWS + 5)]
     cells = [configuration(number, f"m{number}", *rows) for number in range(MOST_COLUMNS + 1)]
     cells.append(configuration(99, "last", *rows, WORSE))
     (made,) = case_matrices(run(*cells))
-    assert (len(made.rows), made.cases) == (MOST_ROWS, MOST_ROWS + 6)
+    assert (len(made.rows), made.cases) == (CASE_ROWS, CASE_ROWS + 6)
     assert (len(made.columns), made.configurations) == (MOST_COLUMNS, MOST_COLUMNS + 2)
     assert made.rows[0].case == "worse"
     assert made.columns[-1][0] == "last"
     page = RunPage(run(*cells), Path("nowhere"), fetched_from="/runs/one").html()
-    assert f"{MOST_ROWS} of {MOST_ROWS + 6} cases and {MOST_COLUMNS} of {MOST_COLUMNS + 2} configurations" in page
+    assert f"{CASE_ROWS} of {CASE_ROWS + 6} cases and {MOST_COLUMNS} of {MOST_COLUMNS + 2} configurations" in page
     assert "Too many for this page" in render_markdown(run(*cells), Path("nowhere"))
 
 

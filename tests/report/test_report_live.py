@@ -20,9 +20,9 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import sample
-from seatrial.report.terminal.live import watching
+from seatrial.report.terminal.live import live_view
 run = sample.small()
-with watching(run.cells, run.holes) as watch:
+with live_view(run.cells, run.holes) as watch:
     for cell in run.cells:
         watch.update(cell.id, "starting")
         watch.update(cell.id, "running", "import numpy")

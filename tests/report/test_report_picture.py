@@ -15,7 +15,7 @@ from report.test_report_causes import results
 from report.test_report_since import nightly
 from seatrial.job import CellResult, Verdict
 from seatrial.record.history import open_history
-from seatrial.report.export.picture import MOST_ROWS, render_svg
+from seatrial.report.export.picture import GRID_ROWS, render_svg
 from seatrial.report.trend.series import run_series, write_series
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -64,7 +64,7 @@ def test_a_large_run_is_bounded_with_the_rows_that_failed_first_and_the_rest_cou
     root = drawn(text)
     texts = [one.text or "" for one in root.iter(f"{SVG}text")]
     assert "r0999" in texts
-    assert f"… and {1_000 - MOST_ROWS} more rows: all are in report.html" in texts
+    assert f"… and {1_000 - GRID_ROWS} more rows: all are in report.html" in texts
     assert len(text) < 200_000
 
 

@@ -26,7 +26,7 @@ from seatrial.report.trend.describe import (
     change_group_text,
     confidence_text,
     date_text,
-    figure_text,
+    figure_or_open,
     left_out_text,
     percent_text,
     period_text,
@@ -252,7 +252,7 @@ def test_precision_is_of_the_alarms_that_somebody_judged() -> None:
 
 
 def test_words_say_no_more_than_is_known() -> None:
-    assert [figure_text(value, "s") for value in (2.4412, 0.0, 1e-9, 123456.0, None)] == [
+    assert [figure_or_open(value, "s") for value in (2.4412, 0.0, 1e-9, 123456.0, None)] == [
         "2.441 s",
         "0 s",
         "1e-09 s",

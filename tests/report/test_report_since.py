@@ -12,9 +12,9 @@ from seatrial.check import find_causes
 from seatrial.job import VERSION, Bound, CellResult, RunResults, Verdict
 from seatrial.record.history import PastResult, RunPast, open_history
 from seatrial.report.junit import render_junit
-from seatrial.report.markdown import MOST_BYTES, render_markdown
+from seatrial.report.markdown import MARKDOWN_BYTES, render_markdown
 from seatrial.report.news import cause_news_text, cell_news_text, news_sentences
-from seatrial.report.summary import open_regressions
+from seatrial.report.summary import regressions_of_run
 from seatrial.report.terminal.comparison import compare_lines
 from seatrial.report.terminal.history import history_lines
 from seatrial.report.terminal.lines import paint
@@ -104,7 +104,7 @@ def test_markdown_stays_small_with_causes_and_grid_first_whatever_the_run_is(tmp
     alone = [msgspec.structs.replace(huge.causes[n % 26], text=words, cells=[f"{n:08x}"]) for n in range(5_000)]
     huge = msgspec.structs.replace(huge, causes=alone)
     text = render_markdown(with_news(huge, past_of_run(results()), "r0"), tmp_path)
-    assert len(text.encode()) <= MOST_BYTES == 60_000
+    assert len(text.encode()) <= MARKDOWN_BYTES == 60_000
     causes, grid, failures = text.index("need attention"), text.index("| model |"), text.index("### Failures")
     assert causes < grid < failures
     assert "more causes" in text
@@ -124,7 +124,7 @@ def test_markdown_stays_small_with_many_trials_long_names_and_reasons(tmp_path: 
         for n in range(trials)
     ]
     made = RunResults(VERSION, "r" * 5_000, "s" * 5_000, Verdict.FAILED, cells, causes=find_causes(cells))
-    assert len(render_markdown(made, tmp_path).encode()) <= MOST_BYTES
+    assert len(render_markdown(made, tmp_path).encode()) <= MARKDOWN_BYTES
 
 
 def test_markdown_marks_what_is_new_in_the_grid_and_says_since_when(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_history_and_report_agree_that_a_regression_is_open(tmp_path: Path) -> N
     given = {"t": (Bound("step_time", 0.0, 9.0, "lower", "s", 2.0, 5, None, 0.005),)}
     for bounds in (None, given):
         write_series(tmp_path, run_series(history, last, bounds))
-        assert open_regressions(tmp_path) == ["t step_time: a regression is open since run r7"]
+        assert regressions_of_run(tmp_path) == ["t step_time: a regression is open since run r7"]
         told = paint(history_lines([view_series(series, bounds and bounds["t"])], [], 0, 100, False))
         assert "regression open since run r7" in told
         shown = paint(summary_lines(last, tmp_path, 100))

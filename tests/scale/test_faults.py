@@ -16,7 +16,7 @@ from seatrial.drive.driver import Driver, DriverError, Given
 from seatrial.drive.scale.following import watching
 from seatrial.drive.scale.measured import gaps, read_lines
 from seatrial.drive.scale.on_cluster import ClusterPlace
-from seatrial.drive.scale.plan import Plan
+from seatrial.drive.scale.plan import SubmissionPlan
 from seatrial.drive.scale.stages import read_stamps
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.drive.scale.watch import Watched, WatchWork
@@ -38,9 +38,9 @@ KUBECONFIG = """
 @asynccontextmanager
 async def place(
     stub: Stub, folder: Path
-) -> AsyncIterator[tuple[ClusterPlace, Plan, Submitter, SubmissionRecords[Submission]]]:
+) -> AsyncIterator[tuple[ClusterPlace, SubmissionPlan, Submitter, SubmissionRecords[Submission]]]:
     work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
-    plan, submitted = Plan(work), SubmissionRecords(folder / "submitted", Submission)
+    plan, submitted = SubmissionPlan(work), SubmissionRecords(folder / "submitted", Submission)
     async with stub.client() as client:
         mine = Belongings(client, kind.options(), work.run, work.cell, work.attempt)
         home = client.access.namespace

@@ -10,8 +10,17 @@ import pytest
 from seatrial.drive.scale.following import followed_on, pods_labelled
 from seatrial.drive.scale.objects import form_of, value_at
 from seatrial.drive.scale.stages import read_stamps
-from seatrial.drive.scale.stamps import Feed, Stamps
-from seatrial.job.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, BadPath, Followed, Rule, root, segments
+from seatrial.drive.scale.stamps import StampFeed, Stamps
+from seatrial.job.followed import (
+    BETWEEN,
+    PODS_LABELLED,
+    PODS_OF_OTHERS,
+    BadPath,
+    Followed,
+    ReachedWhen,
+    follow_root,
+    segments,
+)
 from seatrial.job.scale import Stamp
 from seatrial.kubernetes import (
     ADDED,
@@ -46,7 +55,10 @@ class Watcher:
         self.now_s = 100.0
 
     def feed(self, followed: Followed, is_root: bool = False, blind_s: float | None = None) -> Callable[..., None]:
-        feed, form = Feed(self.stamps, followed, is_root, blind_s), form_of(followed, annotated=followed.kind == "Pod")
+        feed, form = (
+            StampFeed(self.stamps, followed, is_root, blind_s),
+            form_of(followed, annotated=followed.kind == "Pod"),
+        )
 
         def give(found: dict[str, Any] | None, kind: str = ADDED, relisted: bool = False) -> None:
             self.now_s += 1
@@ -123,7 +135,7 @@ def test_a_stamp_has_what_its_writer_says_and_who_caused_it(watcher: Watcher) ->
 
 def test_objects_belong_to_a_workload_through_their_owners_whichever_watch_is_first(watcher: Watcher) -> None:
     """A pod whose job is not known yet, and a job whose workload is not, wait for them."""
-    workloads = watcher.feed(root("run.ai/v2alpha1", "TrainingWorkload"), is_root=True)
+    workloads = watcher.feed(follow_root("run.ai/v2alpha1", "TrainingWorkload"), is_root=True)
     jobs, groups = watcher.feed(KINDS["run.ai", "RunaiJob"]), watcher.feed(KINDS["scheduling.run.ai", "PodGroup"])
     pods = watcher.feed(PODS_OF_OTHERS)
     pods(thing("pod", "job", spec={"nodeName": "n"}))
@@ -159,7 +171,7 @@ def test_foreign_objects_are_no_ones(watcher: Watcher) -> None:
 
 def test_what_another_attempt_made_in_the_same_namespace_is_none_of_ours(watcher: Watcher) -> None:
     """Whatever its number, its owners and its names: another cell of the run may be at work."""
-    watcher.feed(root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-7", labels=ours(7)))
+    watcher.feed(follow_root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-7", labels=ours(7)))
     other = {**ours(7), "seatrial/cell": "00000000"}
     watcher.feed(PODS_OF_OTHERS)(thing("p", "w", labels={**other, "job-name": f"{PREFIX}-7"}))
     watcher.feed(PODS_LABELLED)(thing("c", labels={**other, "seatrial/workload": "canary"}))
@@ -194,7 +206,7 @@ def test_an_event_says_who_evicted_by_annotation_by_object_or_by_its_message(wat
 
 
 def test_a_claim_is_bound_and_a_queue_admits(watcher: Watcher) -> None:
-    watcher.feed(root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-4", labels=ours(4)))
+    watcher.feed(follow_root("batch/v1", "Job"), is_root=True)(thing("w", name=f"{PREFIX}-4", labels=ours(4)))
     claims, queued = (
         watcher.feed(KINDS["v1", "PersistentVolumeClaim"]),
         watcher.feed(KINDS["kueue.x-k8s.io", "Workload"]),
@@ -208,7 +220,7 @@ def test_a_claim_is_bound_and_a_queue_admits(watcher: Watcher) -> None:
 
 
 def test_a_workload_of_kueue_that_is_the_workload_itself_has_its_own_stages(watcher: Watcher) -> None:
-    give = watcher.feed(root("kueue.x-k8s.io/v1beta2", "Workload"), is_root=True)
+    give = watcher.feed(follow_root("kueue.x-k8s.io/v1beta2", "Workload"), is_root=True)
     conditions: list[dict[str, str]] = []
     for number, last in ((1, "Succeeded"), (2, "Failed")):
         conditions.clear()
@@ -261,7 +273,7 @@ def test_what_an_earlier_watch_did_not_see_happened_since_its_end(watcher: Watch
 
 
 def test_a_kind_of_the_users_own_is_followed_by_what_they_wrote(watcher: Watcher) -> None:
-    rules = (Rule("admitted", "status.state", ("Go",), stamp="status.since"), Rule("job_created"))
+    rules = (ReachedWhen("admitted", "status.state", ("Go",), stamp="status.since"), ReachedWhen("job_created"))
     give = watcher.feed(Followed("example.com/v1", "Ticket", rules, labels=("example.com/for",)))
     ticket = thing("t", labels={"example.com/for": f"{PREFIX}-5"}, status={"state": "Wait"})
     give(ticket)
@@ -336,7 +348,7 @@ async def test_pods_that_are_workloads_themselves_have_the_stages_of_pods() -> N
 
 async def test_a_kind_that_the_user_names_must_be_there() -> None:
     with pytest.raises(UnknownKind):
-        await chosen(KnownKinds(), JOBS, named=(Followed("example.com/v1", "Ticket", (Rule("admitted"),)),))
+        await chosen(KnownKinds(), JOBS, named=(Followed("example.com/v1", "Ticket", (ReachedWhen("admitted"),)),))
 
 
 @pytest.mark.parametrize("given", [{"kind": "pod"}, {"kind": "job"}, {"kind": "jobset"}, {"kind": "pytorchjob"},

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from seatrial.drive.scale.merge import Shard, merge, read_shard
+from seatrial.drive.scale.merge import Shard, merge_shards, read_shard
 from seatrial.drive.scale.stages import reached_stages, stage_figures
 from seatrial.job import Finding, Verdict
 from seatrial.job.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
@@ -74,7 +74,7 @@ def shard_of(which: int, submissions: dict[int, Submission], stamps: list[Stamp]
 def test_four_drivers_with_clocks_of_their_own_give_the_figures_of_one(seed: int) -> None:
     submissions, stamps = one_whole(seed)
     reached = reached_stages(submissions, stamps, dict.fromkeys(range(COUNT), PODS))
-    merged = merge(shard_of(which, submissions, stamps) for which in range(SHARDS))
+    merged = merge_shards(shard_of(which, submissions, stamps) for which in range(SHARDS))
     of_pods = {FIRST_POD_CREATED, POD_CREATED, DECIDED, SCHEDULED, STARTED}
     assert {one.stage for one in merged.stages} == {"created", *of_pods}
     for figures in merged.stages:
@@ -96,7 +96,7 @@ def test_what_a_driver_never_came_to_send_is_failed_and_unfinished(tmp_path: Pat
     with open(tmp_path / STAMPS, "ab") as file:
         file.write(b'{"canary":"1-7","at_s":61.0}\n{"canary":"1-8","at')
     alone = replace(WORK, count=5, classes=(WorkloadClass("job", {}, pods=1),))
-    merged = merge([read_shard(tmp_path, alone)])
+    merged = merge_shards([read_shard(tmp_path, alone)])
     (started,) = [one for one in merged.stages if one.stage == STARTED]
     assert (started.quantiles[-1].value, started.quantiles[-1].lower) == (None, 60.0)  # to the watch's last word
     assert (merged.whole.count, merged.whole.submitted, merged.whole.failed, merged.whole.unfinished) == (5, 3, 2, 4)
@@ -104,7 +104,7 @@ def test_what_a_driver_never_came_to_send_is_failed_and_unfinished(tmp_path: Pat
 
 def test_drivers_with_different_ends_are_no_whole() -> None:
     with pytest.raises(ValueError, match="different stages: ready, started"):
-        merge([Shard(WORK, {}, [], {}, 0.0), Shard(replace(WORK, until="ready"), {}, [], {}, 0.0)])
+        merge_shards([Shard(WORK, {}, [], {}, 0.0), Shard(replace(WORK, until="ready"), {}, [], {}, 0.0)])
 
 
 SUITE = """

@@ -10,7 +10,7 @@ import pytest
 
 from seatrial import plugins
 from seatrial.drive.scale.place import NotMade
-from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.plan import PlannedWorkload, SubmissionPlan
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.job import convert
 from seatrial.job.load import Arrivals
@@ -29,12 +29,12 @@ def work(**fields: object) -> ScaleWork:
 
 
 def test_a_mix_is_by_weight_and_the_same_for_a_seed() -> None:
-    plan = Plan(work(seed=3))
+    plan = SubmissionPlan(work(seed=3))
     found = Counter(one.of.name for one in plan.measured)
     assert 700 < found["single"] < 900, "8 of 10"
     assert found["single"] + found["gang"] == 1000
-    assert [one.of.name for one in Plan(work(seed=3)).measured] == [one.of.name for one in plan.measured]
-    assert [one.of.name for one in Plan(work(seed=4)).measured] != [one.of.name for one in plan.measured]
+    assert [one.of.name for one in SubmissionPlan(work(seed=3)).measured] == [one.of.name for one in plan.measured]
+    assert [one.of.name for one in SubmissionPlan(work(seed=4)).measured] != [one.of.name for one in plan.measured]
     assert {plan.pods()[one.number] for one in plan.measured if one.of is GANG} == {8}
 
 
@@ -44,7 +44,7 @@ def test_the_example_means_what_it_says(file: str) -> None:
     kind, made = plugins.kinds()["scale"], {}
     for cell in expand(load(EXAMPLES / file, *plugins.models())).cells:
         (part,) = kind.parts(replace(cell, gathered=kind.gather(cell)), "run", 1)
-        made[cell.trial] = Plan(convert(part.job.steps[0].args["work"], ScaleWork))
+        made[cell.trial] = SubmissionPlan(convert(part.job.steps[0].args["work"], ScaleWork))
     assert list(made) == ["single-gpu", "mix", "burst", "overfull"]
     assert {made["mix"].pods()[one.number] for one in made["mix"].measured if one.of.name == "gang"} == {8}
     if file == "suite.yaml":
@@ -53,9 +53,9 @@ def test_the_example_means_what_it_says(file: str) -> None:
 
 
 def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:
-    plain = Plan(work(namespaces=("a", "b", "c")))
+    plain = SubmissionPlan(work(namespaces=("a", "b", "c")))
     assert Counter(one.namespace for one in plain.measured) == {"a": 334, "b": 333, "c": 333}
-    more = Plan(work(fill=Beside(10), background=Beside(5, GANG), churn=Churn(2.0, 10.0)))
+    more = SubmissionPlan(work(fill=Beside(10), background=Beside(5, GANG), churn=Churn(2.0, 10.0)))
     assert [one.of.name for one in more.measured] == [one.of.name for one in plain.measured]
     assert {one.of.name for one in more.background} == {"gang"}
     numbers = [one.number for one in (*more.background, *more.fill, *more.measured, *more.churned)]
@@ -64,12 +64,15 @@ def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:
 
 def test_a_template_says_its_own_namespace_unless_the_trial_does() -> None:
     one = WorkloadClass("one", {"metadata": {"namespace": "runai-a"}})
-    assert {planned.namespace for planned in Plan(work(classes=(one, GANG), count=50)).measured} == {"runai-a", ""}
-    assert {planned.namespace for planned in Plan(work(classes=(one,), namespaces=("b",))).samples()} == {"b"}
+    assert {planned.namespace for planned in SubmissionPlan(work(classes=(one, GANG), count=50)).measured} == {
+        "runai-a",
+        "",
+    }
+    assert {planned.namespace for planned in SubmissionPlan(work(classes=(one,), namespaces=("b",))).samples()} == {"b"}
 
 
 def test_a_search_has_a_sample_of_everything_that_its_rounds_make() -> None:
-    plan = Plan(work(namespaces=("a", "b"), find=Find(())))
+    plan = SubmissionPlan(work(namespaces=("a", "b"), find=Find(())))
     assert plan.measured == []
     rounds = [*plan.round(0), *plan.round(1)]
     assert [one.number for one in rounds] == list(range(2000))
@@ -78,7 +81,7 @@ def test_a_search_has_a_sample_of_everything_that_its_rounds_make() -> None:
 
 
 def test_churn_deletes_the_oldest_that_is_there() -> None:
-    plan = Plan(work(count=3, churn=Churn(1.0, 5.0)))
+    plan = SubmissionPlan(work(count=3, churn=Churn(1.0, 5.0)))
     pairs = [(old.number, new.number) for old, new in plan.replacements()]
     assert pairs == [(0, 3), (1, 4), (2, 5), (3, 6), (4, 7)]
 
@@ -92,7 +95,7 @@ class Counting:
         self.now = self.most = 0
         self._refuse = refuse
 
-    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None:
+    async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
         self.begun.append(one.number)
         self.now += 1
         self.most = max(self.most, self.now)
@@ -103,7 +106,7 @@ class Counting:
             raise NotMade("over quota")
         attempts.append(RequestAttempt(0.0, 0.0, answered_s=time.monotonic(), status=201))
 
-    async def delete(self, one: Planned) -> None:
+    async def delete(self, one: PlannedWorkload) -> None:
         self.deleted.append(one.number)
 
 
@@ -116,7 +119,7 @@ def submitter(
 
 
 async def test_waves_send_the_remainder_too(tmp_path: Path) -> None:
-    place, plan = Counting(), Plan(work(count=10))
+    place, plan = Counting(), SubmissionPlan(work(count=10))
     sender, submitted = submitter(place, tmp_path)
     await sender.waves(plan.measured, 4, 0.001)
     assert place.begun == list(range(10))
@@ -125,7 +128,7 @@ async def test_waves_send_the_remainder_too(tmp_path: Path) -> None:
 
 
 async def test_a_closed_loop_has_at_most_so_many_in_flight_and_one_that_is_refused_is_done(tmp_path: Path) -> None:
-    place, plan, there = Counting(refuse=5), Plan(work(count=12)), set[int]()
+    place, plan, there = Counting(refuse=5), SubmissionPlan(work(count=12)), set[int]()
     sender, submitted = submitter(place, tmp_path)
 
     def done() -> set[int]:
@@ -141,7 +144,7 @@ async def test_a_closed_loop_has_at_most_so_many_in_flight_and_one_that_is_refus
 
 
 async def test_a_loop_that_was_cut_makes_only_what_is_missing(tmp_path: Path) -> None:
-    plan, stopping = Plan(work(count=20)), asyncio.Event()
+    plan, stopping = SubmissionPlan(work(count=20)), asyncio.Event()
     first = Counting()
     sender, submitted = submitter(first, tmp_path, stopping)
     stopping.set()
@@ -155,7 +158,7 @@ async def test_a_loop_that_was_cut_makes_only_what_is_missing(tmp_path: Path) ->
 
 
 async def test_churn_deletes_and_makes_in_pairs(tmp_path: Path) -> None:
-    place, plan = Counting(), Plan(work(count=4, churn=Churn(1000.0, 0.006)))
+    place, plan = Counting(), SubmissionPlan(work(count=4, churn=Churn(1000.0, 0.006)))
     sender, submitted = submitter(place, tmp_path)
     await sender.churn(plan.replacements(), 1000.0, time.monotonic())
     assert place.deleted == [0, 1, 2, 3, 4, 5]
@@ -165,4 +168,4 @@ async def test_churn_deletes_and_makes_in_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chosen", [1, 2])
 def test_of_two_classes_of_one_weight_both_come(chosen: int) -> None:
     classes = (WorkloadClass("a", {}), WorkloadClass("b", {}))[:chosen]
-    assert len({one.of.name for one in Plan(work(classes=classes)).measured}) == chosen
+    assert len({one.of.name for one in SubmissionPlan(work(classes=classes)).measured}) == chosen

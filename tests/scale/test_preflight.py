@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.drive.scale.plan import Plan
+from seatrial.drive.scale.plan import SubmissionPlan
 from seatrial.drive.scale.preflight import (
     Asked,
     Webhook,
@@ -31,7 +31,7 @@ def job(gpus: int = 1) -> dict[str, Any]:
 def test_what_workloads_ask_for_is_counted_over_all_pods_and_classes() -> None:
     assert asked_for(job(2), 3) == (6.0, {"cpu": pytest.approx(0.3), "memory": 3 * 64 * 2**20})
     classes = (WorkloadClass("a", job(1), 2), WorkloadClass("b", {"spec": {"containers": [{"name": "x"}]}}))
-    plan = Plan(ScaleWork("r", "c", 1, "p", classes, 50, Arrivals("rate", 1.0)))
+    plan = SubmissionPlan(ScaleWork("r", "c", 1, "p", classes, 50, Arrivals("rate", 1.0)))
     asked = asked_of(list(plan.all.values()), {"a": JOBS, "b": PODS})
     assert asked.workloads[JOBS] + asked.workloads[PODS] == 50
     assert asked.pods == 2 * asked.workloads[JOBS] + asked.workloads[PODS]

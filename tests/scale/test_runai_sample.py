@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from seatrial.drive.runai.objects import Happened, names_within
-from seatrial.drive.runai.sample import Seen, evictor_of, sampled
+from seatrial.drive.runai.sample import NamespaceSnapshot, evictor_of, sampled
 from seatrial.job.runai import SampledWorkload
 
 AT = "2026-05-04T10:00:{:02d}Z"
@@ -34,7 +34,7 @@ def event(reason: str, involved: str, second: int, message: str = "", name: str 
 
 def sample(**objects: list[Any]) -> dict[str, SampledWorkload]:
     empty: dict[str, Any] = {name: [] for name in ("workloads", "jobs", "pods", "groups", "events")}
-    seen = msgspec.convert({**empty, **objects, "at": AT.format(59)}, Seen)
+    seen = msgspec.convert({**empty, **objects, "at": AT.format(59)}, NamespaceSnapshot)
     return {one.job_name: one for one in sampled(seen)}
 
 
@@ -51,7 +51,7 @@ def test_a_workload_that_got_nothing_yet_is_there() -> None:
 def test_what_the_control_plane_knows_is_joined_by_name_and_nothing_is_put_in_its_place() -> None:
     empty: dict[str, Any] = {name: [] for name in ("jobs", "pods", "groups", "events")}
     seen = {**empty, "workloads": [workload("j-1"), workload("j-2")], "at": AT.format(59), "backend": {"j-2": "then"}}
-    found = [one.backend_job_created_timestamp for one in sampled(msgspec.convert(seen, Seen))]
+    found = [one.backend_job_created_timestamp for one in sampled(msgspec.convert(seen, NamespaceSnapshot))]
     assert found == [None, "then"]
 
 

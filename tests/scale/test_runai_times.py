@@ -13,7 +13,7 @@ from seatrial.job import Unreadable
 from seatrial.job.runai import SampledWorkload, SubmittedWorkload
 from seatrial.report.runai.plot import caption
 from seatrial.report.runai.table import HEADERS, BadFile, csv_text, read_folder
-from seatrial.report.runai.times import DONE, ERROR, MILESTONES, NOT_SEEN, REFUSED, UNFINISHED, figures_of, join
+from seatrial.report.runai.times import DONE, ERROR, MILESTONES, NOT_SEEN, REFUSED, UNFINISHED, figures_of, join_samples
 from world import World
 
 EARLIER = Path(__file__).parent / "runai" / "earlier"
@@ -67,7 +67,7 @@ def test_columns_stand_below_their_headers(tmp_path: Path) -> None:
 def test_series_of_one_workload_stay_together_when_many_are_sent_in_the_same_second() -> None:
     submitted = [sent("j-b", 1.5), sent("j-a", 1.5)]
     sampled = [seen("j-a", 2, 2, 2, 2, 2, 9), seen("j-b", 8, 8, 8, 8, 8, 8)]
-    rows = join(submitted, sampled).rows
+    rows = join_samples(submitted, sampled).rows
     assert [(row.name, row.deltas["Workload Creation"].value, row.deltas[DECISION].value) for row in rows] == [
         ("j-a", 1.0, 8.0),
         ("j-b", 7.0, 7.0),
@@ -78,7 +78,7 @@ def test_what_has_not_happened_counts_as_longer_than_it_was_seen_to_last() -> No
     submitted = [sent(f"j-{number}", 10.5) for number in range(10)]
     sampled = [seen(f"j-{number}", 11, 11, 11, 11, 11, 12) for number in range(6)]
     sampled += [seen(f"j-{number}", 11, 11, 11, 11, 11, None) for number in (6, 7)]
-    rows = join(submitted, sampled).rows
+    rows = join_samples(submitted, sampled).rows
     assert [row.state for row in rows] == [DONE] * 6 + [UNFINISHED] * 2 + [NOT_SEEN] * 2
     figures = figures_of(rows, DECISION)
     assert (figures.count, figures.unfinished, figures.average) == (10, 4, 2.0)
@@ -89,7 +89,7 @@ def test_what_has_not_happened_counts_as_longer_than_it_was_seen_to_last() -> No
 
 
 def test_times_below_a_second_are_kept_where_both_ends_have_them() -> None:
-    (row,) = join([sent("j-a", 1.25)], [seen("j-a", 1, 1, 1, 1, 1, 1.875)]).rows
+    (row,) = join_samples([sent("j-a", 1.25)], [seen("j-a", 1, 1, 1, 1, 1, 1.875)]).rows
     assert row.deltas[DECISION].value == pytest.approx(0.625)
     assert row.deltas["Workload Creation"].value == 0.0
     assert row.deltas["Workload Creation"].upper == pytest.approx(0.75)
@@ -98,12 +98,12 @@ def test_times_below_a_second_are_kept_where_both_ends_have_them() -> None:
 
 def test_zones_are_honoured() -> None:
     submitted = replace(sent("j-a", 1.5), submit_timestamp="2026-05-04T12:00:01.500000+02:00")
-    (row,) = join([submitted], [seen("j-a", 3, 3, 3, 3, 3, 4)]).rows
+    (row,) = join_samples([submitted], [seen("j-a", 3, 3, 3, 3, 3, 4)]).rows
     assert row.deltas["Workload Creation"].value == 2.0
 
 
 def test_a_workload_that_the_server_refused_is_a_row_without_times() -> None:
-    (row,) = join([sent("j-a", 1.5, error="exceeded quota")], []).rows
+    (row,) = join_samples([sent("j-a", 1.5, error="exceeded quota")], []).rows
     assert (row.state, row.deltas) == (REFUSED, {})
     assert csv_text([row]).splitlines()[1].endswith(",refused")
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_something_else_is_told_with_its_place(tmp_path: Path, da
 @pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z", "1e9", ""])
 def test_what_is_no_time_of_a_workload_is_told_with_its_name(text: str) -> None:
     with pytest.raises(Unreadable, match=r"workload 'j-a': .* is no time such as"):
-        join([replace(sent("j-a", 1), submit_timestamp=text)], [])
+        join_samples([replace(sent("j-a", 1), submit_timestamp=text)], [])
 
 
 @pytest.mark.parametrize("plot", ["general", "detailed"])

@@ -16,7 +16,7 @@ from seatrial.drive.scale import drive, processes
 from seatrial.job import IN_SHORT, Finding, Peer, Verdict
 from seatrial.job.load import Arrivals
 from seatrial.job.scale import Find, ScaleWork, WorkloadClass
-from seatrial.trial.scale.model import parse_bound
+from seatrial.trial.scale.model import parse_scale_bound
 from world import World
 
 TRIAL = {
@@ -109,7 +109,7 @@ async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
     monkeypatch.setattr(processes, "LAG_EVERY_S", 3600.0)
     monkeypatch.setattr(import_module("seatrial.drive.scale.drive"), "LAG_WITHIN_S", 0.0)
     pod = WorkloadClass("workload", {}, command=("true",))
-    bounds = (parse_bound("finished.p99", "10m"),)
+    bounds = (parse_scale_bound("finished.p99", "10m"),)
     work = ScaleWork("r", "69b56f04", 1, f"scale-{os.getpid()}", (pod,), 4, Arrivals("rate", rate=100.0),
                      until="finished", find=Find(bounds), places=4)  # fmt: skip
     reading, writing = os.pipe()

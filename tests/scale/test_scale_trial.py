@@ -8,7 +8,7 @@ import pytest
 from seatrial.check.scale import check_scale
 from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Verdict
 from seatrial.job.scale import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
-from seatrial.trial.scale.model import ScaleTrial, parse_bound
+from seatrial.trial.scale.model import ScaleTrial, parse_scale_bound
 from seatrial.trial.scale.template import BadTemplate
 from seatrial.trial.scale.workload import manifest_of
 from seatrial.trial.scale.workload_model import Workload
@@ -159,7 +159,7 @@ def observed(
 
 
 def verdicts(step: ObservedStep, **bounds: Any) -> dict[str, Verdict]:
-    parsed = tuple(parse_bound(name.replace("_", "."), value) for name, value in bounds.items())
+    parsed = tuple(parse_scale_bound(name.replace("_", "."), value) for name, value in bounds.items())
     scaled = check_scale(step, Exit(Outcome.EXITED, 0), parsed)
     return {finding.check: finding.verdict for finding in scaled.findings}
 
@@ -191,7 +191,7 @@ def test_bounds_pass_and_fail() -> None:
 
 def test_the_figures_that_matter_are_told_in_short() -> None:
     def told(step: ObservedStep, *bounds: str) -> str:
-        parsed = tuple(parse_bound(name, "30s") for name in bounds)
+        parsed = tuple(parse_scale_bound(name, "30s") for name in bounds)
         findings = check_scale(step, Exit(Outcome.EXITED, 0), parsed).findings
         (message,) = [one.message for one in findings if one.check == IN_SHORT]
         return message
@@ -206,7 +206,7 @@ def test_the_figures_that_matter_are_told_in_short() -> None:
 
 @pytest.mark.parametrize(("upper", "text"), [(2.2, "between 1.9 s and 2.2 s"), (None, "above 1.9 s")])
 def test_a_bound_is_told_with_the_interval_of_its_figure(upper: float | None, text: str) -> None:
-    bounds = (parse_bound("scheduled.p99", "30s"),)
+    bounds = (parse_scale_bound("scheduled.p99", "30s"),)
     findings = check_scale(observed(upper=upper), Exit(Outcome.EXITED, 0), bounds).findings
     (message,) = [one.message for one in findings if one.check == "bound scheduled.p99"]
     assert f"2 s, 95 % {text} (100 of 100 workloads" in message
@@ -259,7 +259,7 @@ def limit(low: float, high: float, doubt: str = "") -> dict[str, Any]:
 def test_a_limit_is_reported_with_both_ends_and_its_bounds_are_not_judged_again() -> None:
     step = observed()
     step.notes.append(limit(10.0, 20.0))
-    scaled = check_scale(step, Exit(Outcome.EXITED, 0), (parse_bound("scheduled.p99", "1s"),))
+    scaled = check_scale(step, Exit(Outcome.EXITED, 0), (parse_scale_bound("scheduled.p99", "1s"),))
     found = {finding.check: finding for finding in scaled.findings}
     assert found["limit"].message == "10/s keeps the bounds, 20/s does not"
     assert "bound scheduled.p99" not in found

@@ -26,9 +26,9 @@ from seatrial.job import (
 from seatrial.record import Journal, RunFolder, write_whole
 from seatrial.record.folder import summed_plan
 from seatrial.record.history import open_history
-from seatrial.web.access import Access
+from seatrial.web.access import WebAccess
 from seatrial.web.application import Dashboard
-from seatrial.web.site import Change, Site
+from seatrial.web.site import ProposedChange, Site
 
 MODES = ("a", "b", "c")
 
@@ -148,10 +148,10 @@ Served = Callable[..., Any]
 
 @asynccontextmanager
 async def serving(
-    runs: Path, token: str = "", recenter: Callable[..., Change | None] | None = None
+    runs: Path, token: str = "", recenter: Callable[..., ProposedChange | None] | None = None
 ) -> AsyncIterator[Client]:
     site = Site.of(runs, open_history(runs / "history.db"), **({"recenter": recenter} if recenter else {}))
-    dashboard = Dashboard(site, Access.of("127.0.0.1", token))
+    dashboard = Dashboard(site, WebAccess.of("127.0.0.1", token))
     runner = web.AppRunner(dashboard.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

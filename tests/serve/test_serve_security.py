@@ -10,7 +10,7 @@ import pytest
 
 from seatrial.job import CellResult, Finding, Verdict
 from seatrial.record.history import open_history
-from seatrial.web.access import Access, BadToken, host_name, read_token
+from seatrial.web.access import BadToken, WebAccess, host_name, read_token
 from serve.conftest import Client, cell_result, finished_run, results, serving, write_results
 
 SECRET = "root:x:0:0:this is outside of the runs"
@@ -265,10 +265,10 @@ async def test_a_token_is_asked_for_in_every_request(runs: Path) -> None:
 def test_other_machines_need_a_token(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "10.1.2.3", "host.example"):
         with pytest.raises(BadToken, match="so a token is needed"):
-            Access.of(host)
-        assert Access.of(host, TOKEN).token == TOKEN
+            WebAccess.of(host)
+        assert WebAccess.of(host, TOKEN).token == TOKEN
     with pytest.raises(BadToken, match="needs at least"):
-        Access.of("0.0.0.0", "short")
+        WebAccess.of("0.0.0.0", "short")
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     assert read_token({}, file) == TOKEN
@@ -291,7 +291,7 @@ def test_hosts_are_read_as_browsers_write_them() -> None:
         None,
         None,
     ]
-    far = Access.of("0.0.0.0", TOKEN, ["dash.example"])
+    far = WebAccess.of("0.0.0.0", TOKEN, ["dash.example"])
     assert far.knows_host("10.1.2.3:8642")
     assert far.knows_host("dash.example")
     assert not far.knows_host("rebound.example")

@@ -4,17 +4,17 @@ import msgspec
 import pytest
 
 from seatrial.drive.driver import DriverError
-from seatrial.drive.serving.load.figures import gaps, is_good, summarize, tpot, warmup
+from seatrial.drive.serving.load.figures import is_good, summarize_load, token_gaps, tpot, warmup_requests
 from seatrial.drive.serving.load.prompts import requests_of
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.scrape import parse_metrics
 from seatrial.job import Verdict
 from seatrial.job.generation import Mode, Request
-from seatrial.job.load import Arrivals, Lengths, LoadBound, LoadSummary, LoadWork, broken_bounds
+from seatrial.job.load import Arrivals, Lengths, LoadBound, LoadSummary, LoadWork, broken_load_bounds
 from seatrial.job.serving import Question
 from seatrial.trial.serving.ended import EndCause
 from seatrial.trial.serving.load import check_load
-from seatrial.trial.serving.load_model import parse_bound
+from seatrial.trial.serving.load_model import parse_load_bound
 from seatrial.trial.serving.records import DriverRecords
 
 
@@ -49,11 +49,11 @@ def test_a_load_asks_every_case_that_it_can_equally_often_or_prompts_of_given_le
 
 
 def test_tokens_that_came_together_share_the_time_before_them() -> None:
-    assert gaps(timed(0.0, 0.1, 0.2, 0.5)) == pytest.approx([0.1, 0.3])
-    assert gaps(timed(0.0, 0.1, 0.2, counts=(1, 4))) == pytest.approx([0.025] * 4)
-    assert gaps(timed(0.0, 0.1, 0.4, 0.4, 0.4)) == pytest.approx([0.1] * 3)
-    assert gaps(timed(0.0, 0.1, 0.1)) == []
-    assert gaps(timed(0.0)) == []
+    assert token_gaps(timed(0.0, 0.1, 0.2, 0.5)) == pytest.approx([0.1, 0.3])
+    assert token_gaps(timed(0.0, 0.1, 0.2, counts=(1, 4))) == pytest.approx([0.025] * 4)
+    assert token_gaps(timed(0.0, 0.1, 0.4, 0.4, 0.4)) == pytest.approx([0.1] * 3)
+    assert token_gaps(timed(0.0, 0.1, 0.1)) == []
+    assert token_gaps(timed(0.0)) == []
 
 
 def test_the_time_of_a_token_is_of_those_after_the_first() -> None:
@@ -62,18 +62,18 @@ def test_the_time_of_a_token_is_of_those_after_the_first() -> None:
 
 
 def test_only_what_took_longer_than_all_of_the_second_half_is_warm_up() -> None:
-    assert warmup([42.0, 9.0, *[1.0 + place % 3 for place in range(30)]]) == 2
-    assert warmup([1.0] * 20) == 0
-    assert warmup([float(place) for place in range(20)]) == 0  # it gets slower
-    assert warmup([float(20 - place) for place in range(20)]) == 5  # never more than a quarter
-    assert warmup([]) == 0
+    assert warmup_requests([42.0, 9.0, *[1.0 + place % 3 for place in range(30)]]) == 2
+    assert warmup_requests([1.0] * 20) == 0
+    assert warmup_requests([float(place) for place in range(20)]) == 0  # it gets slower
+    assert warmup_requests([float(20 - place) for place in range(20)]) == 5  # never more than a quarter
+    assert warmup_requests([]) == 0
 
 
 def test_a_summary_says_what_was_measured_and_what_failed() -> None:
-    bounds = (parse_bound("ttft.p99", "150ms"), parse_bound("errors", 0), parse_bound("ttft.p25", "1s"))
+    bounds = (parse_load_bound("ttft.p99", "150ms"), parse_load_bound("errors", 0), parse_load_bound("ttft.p25", "1s"))
     ones = [timed(float(at_s), 0.1, 0.2) for at_s in range(8)]
     ones += [timed(8.0, 0.4, 0.5), timed(9.0, error="429"), timed(10.0, error="late", lag_s=0.02)]
-    summary = summarize(LoadWork(Arrivals("rate", 1.0), bounds=bounds), ones, 0.5, 3, False, False)
+    summary = summarize_load(LoadWork(Arrivals("rate", 1.0), bounds=bounds), ones, 0.5, 3, False, False)
     assert (summary.requests, summary.errors, summary.error_kinds) == (11, 2, {"429": 1, "late": 1})
     assert summary.latencies["ttft"]["p50"] == pytest.approx(0.1)
     assert summary.latencies["ttft"]["p25"] == pytest.approx(0.1)
@@ -84,12 +84,12 @@ def test_a_summary_says_what_was_measured_and_what_failed() -> None:
     assert summary.tokens == 18
     assert summary.offered_rate == pytest.approx(1.0)
     assert [row["errors"] for row in summary.series] == [0.0] * 9 + [1.0, 1.0]
-    broken = broken_bounds(bounds, summary)
+    broken = broken_load_bounds(bounds, summary)
     assert [text.split(" ")[0] for text in broken] == ["ttft.p99", "errors"]
 
 
 def test_a_request_is_good_when_it_keeps_the_bounds_of_requests_itself() -> None:
-    bounds = (parse_bound("ttft.p50", "150ms"), parse_bound("tokens_per_s", 9))
+    bounds = (parse_load_bound("ttft.p50", "150ms"), parse_load_bound("tokens_per_s", 9))
     assert is_good(timed(0.0, 0.1, 0.2), bounds)
     assert not is_good(timed(0.0, 0.2, 0.3), bounds)
     assert not is_good(timed(0.0, 0.1, error="500"), bounds)
@@ -108,7 +108,7 @@ def test_a_request_is_good_when_it_keeps_the_bounds_of_requests_itself() -> None
     ],
 )
 def test_bounds_are_read(name: str, value: object, bound: tuple[str, str, str, float]) -> None:
-    found = parse_bound(name, value)
+    found = parse_load_bound(name, value)
     assert (found.figure, found.part, found.operator, pytest.approx(found.value)) == bound
 
 
@@ -125,19 +125,19 @@ def test_bounds_are_read(name: str, value: object, bound: tuple[str, str, str, f
 )
 def test_what_is_no_bound_is_refused(name: str, value: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        parse_bound(name, value)
+        parse_load_bound(name, value)
 
 
 def test_a_bound_on_what_was_not_measured_does_not_hold() -> None:
     bound = LoadBound("ttft", "p99", "<=", 1.0, "1s")
-    assert broken_bounds((bound,), LoadSummary(requests=5)) == ["ttft.p99 not measured, bound 1s"]
+    assert broken_load_bounds((bound,), LoadSummary(requests=5)) == ["ttft.p99 not measured, bound 1s"]
 
 
 def test_a_bound_that_the_way_alone_breaks_says_nothing_of_the_server() -> None:
     written = {"ttft.p50": "10ms", "e2e.p50": "1s", "tpot.p50": "10ms", "e2e.p99": "200ms"}
-    bounds = tuple(parse_bound(name, value) for name, value in written.items())
+    bounds = tuple(parse_load_bound(name, value) for name, value in written.items())
     load = LoadWork(Arrivals("rate", 1.0), bounds=bounds)
-    summary = summarize(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)], 0.0, 1, False, False)
+    summary = summarize_load(load, [timed(0.0, 0.1, 0.105), timed(1.0, 0.1, 0.105)], 0.0, 1, False, False)
     note = {"summary": msgspec.to_builtins(summary)}
     cause = EndCause(Verdict.INFRA, "lost", "")
     near, _ = check_load(load, DriverRecords(load=note), cause)

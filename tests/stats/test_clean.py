@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from seatrial.stats.bounds import FALSE_ALARM, prediction_interval
 from seatrial.stats.change_points import ChangePoint
-from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean
+from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean_series
 
 ALARM = Past(1.0, alarm=True)
 UNEXPLAINED = "out of bounds, and not explained"
@@ -36,7 +36,7 @@ def noisy(*parts: tuple[float, int], seed: int = 1) -> list[Past]:
 
 
 def quiet(points: list[Past], better: Better = "lower") -> Cleaned:
-    return clean(points, better, at())
+    return clean_series(points, better, at())
 
 
 def test_good_runs_of_one_level_are_all_used() -> None:
@@ -113,13 +113,13 @@ def test_an_accepted_level_can_be_marked_as_a_regression_later() -> None:
 def test_a_change_for_the_worse_between_two_accepted_levels_is_no_regression() -> None:
     points, detect = levels((1.0, 5), (1.2, 5))
     points = [replace(past, accepted=True) for past in points]
-    cleaned = clean(points, "lower", detect)
+    cleaned = clean_series(points, "lower", detect)
     assert (cleaned.used, cleaned.open_regression) == ([5, 6, 7, 8, 9], None)
 
 
 def test_large_levels_are_told_in_plain_digits() -> None:
     points, detect = levels((78350.0, 5), (90000.0, 5))
-    assert clean(points, "lower", detect).left_out[5] == (
+    assert clean_series(points, "lower", detect).left_out[5] == (
         "since the level got worse, from 78,350 to 90,000, and it was not accepted"
     )
 
@@ -142,7 +142,7 @@ def test_an_alarm_after_an_accepted_run_that_was_in_order_is_out() -> None:
 
 def test_after_a_change_for_the_better_only_the_newest_level_is_used() -> None:
     points, detect = levels((1.0, 3), (0.8, 2))
-    cleaned = clean(points, "lower", detect)
+    cleaned = clean_series(points, "lower", detect)
     assert cleaned.used == [3, 4]
     assert set(cleaned.left_out.values()) == {"before the level changed from 1 to 0.8"}
     assert cleaned.open_regression is None
@@ -150,7 +150,7 @@ def test_after_a_change_for_the_better_only_the_newest_level_is_used() -> None:
 
 def test_a_change_for_the_worse_is_an_open_regression_and_the_level_before_it_is_used() -> None:
     points, detect = levels((1.2, 2), (1.0, 3), (1.1, 2))
-    cleaned = clean(points, "lower", detect)
+    cleaned = clean_series(points, "lower", detect)
     assert cleaned.used == [2, 3, 4]
     assert cleaned.left_out[5] == "since the level got worse, from 1 to 1.1, and it was not accepted"
     assert cleaned.open_regression == 5
@@ -158,58 +158,58 @@ def test_a_change_for_the_worse_is_an_open_regression_and_the_level_before_it_is
 
 def test_what_is_worse_depends_on_the_figure() -> None:
     points, detect = levels((1.0, 3), (0.8, 2))
-    assert clean(points, "higher", detect).used == [0, 1, 2]
-    assert clean(points, "higher", detect).open_regression == 3
+    assert clean_series(points, "higher", detect).used == [0, 1, 2]
+    assert clean_series(points, "higher", detect).open_regression == 3
 
 
 def test_a_second_step_for_the_worse_does_not_make_the_first_one_the_baseline() -> None:
     points, detect = levels((1.0, 3), (1.1, 3), (1.2, 3))
-    cleaned = clean(points, "lower", detect)
+    cleaned = clean_series(points, "lower", detect)
     assert cleaned.used == [0, 1, 2]
     assert cleaned.open_regression == 3
 
 
 def test_a_regression_stays_open_when_only_a_part_of_it_is_undone() -> None:
     points, detect = levels((1.0, 3), (1.2, 3), (1.15, 3))
-    assert clean(points, "lower", detect).open_regression == 3
+    assert clean_series(points, "lower", detect).open_regression == 3
 
 
 def test_a_regression_does_not_end_in_small_steps_back_from_its_worst() -> None:
     points, detect = levels((1.0, 3), (1.8, 3), (1.3, 3), (1.15, 3))
-    assert clean(points, "lower", detect).open_regression == 3
+    assert clean_series(points, "lower", detect).open_regression == 3
 
 
 def test_of_a_regression_that_was_marked_late_the_earlier_start_is_told() -> None:
     points, detect = levels((1.0, 3), (1.2, 3))
-    cleaned = clean([*points, Past(1.2, mark="regression")], "lower", detect)
+    cleaned = clean_series([*points, Past(1.2, mark="regression")], "lower", detect)
     assert cleaned.open_regression == 3
     assert cleaned.used == [0, 1, 2]
 
 
 def test_a_regression_that_went_away_is_closed() -> None:
     points, detect = levels((1.0, 3), (1.2, 3), (1.01, 3))
-    cleaned = clean(points, "lower", detect)
+    cleaned = clean_series(points, "lower", detect)
     assert cleaned.used == [6, 7, 8]
     assert cleaned.open_regression is None
 
 
 def test_a_step_below_the_floor_of_the_bounds_is_no_regression_but_many_of_them_are() -> None:
     points, detect = levels((1.0, 3), (1.01, 3))
-    assert clean(points, "lower", detect).used == [3, 4, 5]
+    assert clean_series(points, "lower", detect).used == [3, 4, 5]
     points, detect = levels((1.0, 3), (1.01, 3), (1.02, 3), (1.03, 3))
-    assert clean(points, "lower", detect).open_regression == 6
+    assert clean_series(points, "lower", detect).open_regression == 6
 
 
 def test_changes_are_found_among_the_runs_that_count_and_given_by_their_place_among_all() -> None:
     points = [Past(1.0), Past(9.0, good=False), Past(1.0), Past(9.0, good=False), Past(0.5), Past(0.5)]
-    cleaned = clean(points, "lower", at(2))
+    cleaned = clean_series(points, "lower", at(2))
     assert [change.index for change in cleaned.changes] == [4]
     assert cleaned.used == [4, 5]
 
 
 def test_a_slow_down_that_alarmed_keeps_the_bounds_of_the_level_before_it() -> None:
     points = noisy((2.44, 40)) + [replace(past, alarm=True) for past in noisy((2.7, 20), seed=2)]
-    cleaned = clean(points, "lower")
+    cleaned = clean_series(points, "lower")
     assert cleaned.used == list(range(40))
     upper = prediction_interval([points[index].value for index in cleaned.used]).upper
     assert upper is not None
@@ -217,7 +217,7 @@ def test_a_slow_down_that_alarmed_keeps_the_bounds_of_the_level_before_it() -> N
 
 
 def test_a_slow_down_from_before_there_were_bounds_is_found_by_the_detector() -> None:
-    cleaned = clean(noisy((2.44, 40), (2.7, 30)), "lower")
+    cleaned = clean_series(noisy((2.44, 40), (2.7, 30)), "lower")
     assert cleaned.open_regression is not None
     assert abs(cleaned.open_regression - 40) <= 2
     assert cleaned.used[0] == 0
@@ -225,7 +225,7 @@ def test_a_slow_down_from_before_there_were_bounds_is_found_by_the_detector() ->
 
 
 def test_a_speed_up_is_found_by_the_detector_and_its_runs_are_used() -> None:
-    cleaned = clean(noisy((2.44, 40), (2.2, 30)), "lower")
+    cleaned = clean_series(noisy((2.44, 40), (2.2, 30)), "lower")
     assert len(cleaned.changes) == 1
     assert abs(cleaned.used[0] - 40) <= 2
     assert cleaned.used[-1] == 69
@@ -236,7 +236,7 @@ def test_cleaning_a_history_in_order_costs_no_false_alarms(n: int) -> None:
     rng, rates = np.random.default_rng(n), []
     for _ in range(400):
         values = rng.normal(1, 0.01, n)
-        used = clean([Past(value) for value in values.tolist()], "lower").used
+        used = clean_series([Past(value) for value in values.tolist()], "lower").used
         seen = prediction_interval(values[used].tolist(), floor=0)
         if seen.lower is not None and seen.upper is not None:
             rates.append(ndtr((seen.lower - 1) / 0.01) + ndtr((1 - seen.upper) / 0.01))
@@ -247,7 +247,7 @@ def test_cleaning_a_history_in_order_costs_no_false_alarms(n: int) -> None:
 def test_a_change_that_people_would_not_agree_on_splits_nothing() -> None:
     points, _ = levels((1.0, 10), (1.1, 10))
     doubtful = [ChangePoint(10, 1.0, 1.1, 0.1, 0.6)]
-    cleaned = clean(points, "lower", lambda values: doubtful)
+    cleaned = clean_series(points, "lower", lambda values: doubtful)
     assert (cleaned.used, cleaned.open_regression) == (list(range(20)), None)
     assert cleaned.changes == doubtful
 
@@ -259,12 +259,12 @@ def test_runs_that_differ_more_than_their_repeats_are_of_one_level() -> None:
         for run, level in enumerate(rng.normal(1, 0.01, 12))
         for _ in range(6)
     ]
-    assert len(clean(points, "lower").used) == 72
+    assert len(clean_series(points, "lower").used) == 72
 
 
 def test_a_change_between_runs_with_repeats_is_at_the_first_figure_of_its_run() -> None:
     points = [Past(level, run=f"r{run}") for run, level in enumerate([1.0, 1.0, 0.8, 0.8]) for _ in range(3)]
-    cleaned = clean(points, "lower", at(2))
+    cleaned = clean_series(points, "lower", at(2))
     assert [change.index for change in cleaned.changes] == [6]
     assert cleaned.used == [6, 7, 8, 9, 10, 11]
 
@@ -282,7 +282,7 @@ PASTS = st.builds(
 @pytest.mark.parametrize("better", ["lower", "higher"])
 @given(points=st.lists(PASTS, max_size=30), cut=st.integers(0, 30))
 def test_every_run_is_either_used_or_left_out_with_a_reason(better: Better, points: list[Past], cut: int) -> None:
-    cleaned = clean(points, better, at(cut))
+    cleaned = clean_series(points, better, at(cut))
     assert sorted([*cleaned.used, *cleaned.left_out]) == list(range(len(points)))
     assert all(cleaned.left_out.values())
     assert all(points[index].good and math.isfinite(points[index].value) for index in cleaned.used)

@@ -30,7 +30,7 @@ from seatrial.job.generation import (
 )
 from seatrial.suite import SuiteError
 from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file, read_cases, recorded
-from seatrial.suite.cases.read import LIMITS
+from seatrial.suite.cases.read import CASE_LIMITS
 from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.render import flow
 from seatrial.suite.yaml.source import Source
@@ -39,7 +39,7 @@ FILES = Path(__file__).parent / "cases"
 
 
 def read(text: str, unanswered: bool = False) -> tuple[Case, ...]:
-    return cases_of(Source("cases.yaml", text, limits=LIMITS), unanswered).cases
+    return cases_of(Source("cases.yaml", text, limits=CASE_LIMITS), unanswered).cases
 
 
 def problems(text: str) -> str:
@@ -248,7 +248,7 @@ def test_ten_thousand_cases_and_a_prompt_of_ten_megabytes_are_read(tmp_path: Pat
 
 
 def _record(text: str, answers: dict[int, Answer]) -> str:
-    source = Source("cases.yaml", text, limits=LIMITS)
+    source = Source("cases.yaml", text, limits=CASE_LIMITS)
     return recorded(source, cases_of(source, unanswered=True), answers)
 
 

@@ -9,7 +9,7 @@ import pytest
 from seatrial import plugins
 from seatrial.plan import expand
 from seatrial.suite import Cell, SuiteError, load
-from seatrial.suite.tgis_tester import read_tester_config, suite_of
+from seatrial.suite.tgis_tester import read_tester_config, suite_from_tester
 from seatrial.target.kubernetes.manifest import make
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.trial.serving.gathered import planned_cases
@@ -70,7 +70,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def planned(config: Path) -> dict[str, Cell]:
-    made = suite_of(read_tester_config(config), config.parent)
+    made = suite_from_tester(read_tester_config(config), config.parent)
     out = config.parent / "seatrial.yaml"
     out.write_text(made.text)
     return {cell.trial: cell for cell in expand(load(out, *plugins.models())).cells}

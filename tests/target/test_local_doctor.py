@@ -11,7 +11,7 @@ from seatrial.target.local import doctor, processes
 
 
 async def examined(state: Path, cache: Path | None = None) -> dict[str, Remark]:
-    return {one.what.partition(",")[0]: one for one in await doctor.examine(state, cache or state, None)}
+    return {one.what.partition(",")[0]: one for one in await doctor.examine_machine(state, cache or state, None)}
 
 
 def program(folder: Path, name: str, text: str) -> None:

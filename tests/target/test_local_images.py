@@ -299,7 +299,7 @@ def images_there() -> bytes:
 
 async def test_the_doctor_starts_a_container_and_leaves_nothing(tmp_path: Path) -> None:
     images = images_there()
-    remarks = {one.what.partition(",")[0]: one for one in await doctor.examine(tmp_path, tmp_path, "podman")}
+    remarks = {one.what.partition(",")[0]: one for one in await doctor.examine_machine(tmp_path, tmp_path, "podman")}
     assert (remarks["containers"].level, remarks["containers"].why) == (
         RemarkLevel.OK,
         f"{shutil.which('podman')} starts one",

@@ -11,7 +11,7 @@ from seatrial.plugins import models
 from seatrial.suite import Cell, SuiteError, load
 from seatrial.trial.training import kind
 from seatrial.trial.training.curve import CurveError, read_curve
-from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME, literal
+from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME_PATTERN, longest_literal
 
 
 def cells(tmp_path: Path, text: str) -> list[Cell]:
@@ -205,7 +205,7 @@ def test_steps_and_their_times_are_read() -> None:
              "step: 1.5": None, "multi-step: 3": None, "max_steps: 9": None}  # fmt: skip
     times = {"step_time: 0.0123s": "0.0123", "step time = 1e-3 s": "1e-3", "step_time: 12.5ms": None,
              "step_time: 12.5 ms": None}  # fmt: skip
-    for pattern, lines in ((STEP, steps), (STEP_TIME, times)):
+    for pattern, lines in ((STEP, steps), (STEP_TIME_PATTERN, times)):
         for line, wanted in lines.items():
             match = re.search(pattern, line)
             assert (match[1] if match else None) == wanted, line
@@ -231,7 +231,7 @@ def test_steps_and_their_times_are_read() -> None:
     ],
 )
 def test_the_literal_of_a_pattern_is_in_every_match(pattern: str, text: str) -> None:
-    assert literal(pattern) == text
+    assert longest_literal(pattern) == text
 
 
 def test_curves_are_read_in_the_forms_that_people_have(tmp_path: Path) -> None:

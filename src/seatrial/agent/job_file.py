@@ -28,7 +28,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union
 
-from .run.ending import Limits
+from .run.ending import RunLimits
 from .run.log import SEGMENTS
 
 _VERSION = 1
@@ -45,7 +45,7 @@ class Folders(NamedTuple):
     files: str
 
 
-class Port(NamedTuple):
+class ReadyPort(NamedTuple):
     number: int
     path: str
 
@@ -56,7 +56,7 @@ class JobFile(NamedTuple):
     given: Dict[str, Any]
     name: str
     steps: List[Dict[str, Any]]
-    limits: Limits
+    limits: RunLimits
     folders: Optional[Folders]
     env: Dict[str, str]
     secrets: List[str]  # values
@@ -66,7 +66,7 @@ class JobFile(NamedTuple):
     cpus: List[int]
     memory_bytes: Optional[int]
     log_segments: int
-    ready: Optional[Port]
+    ready: Optional[ReadyPort]
     ending: Optional[str]
     container: Optional[Dict[str, Any]]
 
@@ -85,10 +85,10 @@ def read_file(path: str, own_env: Mapping[str, str]) -> JobFile:
         given = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise BadJobFile("it is not JSON: %s" % error) from None
-    return read(given, own_env)
+    return read_job_file(given, own_env)
 
 
-def read(given: Any, own_env: Mapping[str, str]) -> JobFile:
+def read_job_file(given: Any, own_env: Mapping[str, str]) -> JobFile:
     """`own_env`: of this process, for a job that brings none. Raises BadJobFile."""
     if not isinstance(given, dict):
         raise BadJobFile("it is %s, not an object" % _called(given))
@@ -112,7 +112,7 @@ def read(given: Any, own_env: Mapping[str, str]) -> JobFile:
         cpus=_field(given, "cpus", list, []),
         memory_bytes=_field(given, "memory_bytes", int, None),
         log_segments=_field(_field(given, "log", dict, {}), "segments", int, SEGMENTS),
-        ready=None if ready is None else Port(_field(ready, "port", int, 0, True), _field(ready, "path", str, "")),
+        ready=None if ready is None else ReadyPort(_field(ready, "port", int, 0, True), _field(ready, "path", str, "")),
         ending=_field(given, "ending", str, None),
         container=_field(given, "container", dict, None),
     )
@@ -128,10 +128,10 @@ def _step(number: int, step: Any) -> Dict[str, Any]:
     return step
 
 
-def _limits(given: Dict[str, Any]) -> Limits:
-    for name in Limits._fields:
+def _limits(given: Dict[str, Any]) -> RunLimits:
+    for name in RunLimits._fields:
         _field(given, name, (int, float), None)
-    return Limits(**{name: given[name] for name in Limits._fields if given.get(name) is not None})
+    return RunLimits(**{name: given[name] for name in RunLimits._fields if given.get(name) is not None})
 
 
 def _named(given: Dict[str, Any], where: str, name: str) -> str:

@@ -13,7 +13,7 @@ from seatrial.record.history import Point
 from seatrial.stats.bounds import CAP, FLOOR, moved_half_width
 
 
-def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
+def recenter_entry(chosen: FigureHistory, entry: BaselineEntry, why: Why) -> Updated:
     """The same width around the level of the newest runs, wider by what these tell less of the level than the runs that
     it was made of, but never narrower than the floor. Raises Refused.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.baseline import torchprime as theirs
 from seatrial.baseline.entry import OURS, THEIRS, text_of
-from seatrial.baseline.read import LIMITS, baselines_of
+from seatrial.baseline.read import BASELINE_LIMITS, baselines_of
 from seatrial.suite.yaml.document import CannotEdit, Document, check_data
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.source import Source
@@ -39,7 +39,7 @@ def edited(text: str, file: str, form: str, edits: Iterable[Edit]) -> str:
         _check_figures(file, edit)
     before = text.removeprefix("\ufeff") or _NEW[form]
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    wanted = _copy(Source(file, before, limits=LIMITS).data)
+    wanted = _copy(Source(file, before, limits=BASELINE_LIMITS).data)
     document = Document(before)
     for edit in edits:
         path, values, reasons = _written(edit, form, wanted)
@@ -97,7 +97,7 @@ def _written(edit: Edit, form: str, data: Any) -> tuple[tuple[str, ...], dict[st
     values = {"name": values.pop("name", None), **{key: values[key] for key in order if key in values}}
     if values["name"] is None:
         del values["name"]
-    return path, {**values, theirs.BESIDE: beside}, (*path, theirs.BESIDE, "reasons")
+    return path, {**values, theirs.OWN_KEY: beside}, (*path, theirs.OWN_KEY, "reasons")
 
 
 def _rounded(value: Any, digits: int) -> Any:
@@ -149,7 +149,7 @@ def _copy(value: Any) -> Any:
 
 
 def _prove(file: str, after: str, wanted: Any) -> None:
-    source = Source(file, after, limits=LIMITS)
+    source = Source(file, after, limits=BASELINE_LIMITS)
     check_data(source, wanted)
     try:
         baselines_of(source)

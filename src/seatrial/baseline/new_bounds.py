@@ -12,7 +12,7 @@ from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import BoundState, pair_text, unit_factor
 from seatrial.record.history import Point, Series
-from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST, MEASURED, Interval
+from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST_RUNS, MEASURED, Interval
 from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, WORSE, Cleaned, Past
 from seatrial.stats.fit import Fit, fit_bounds
 
@@ -81,7 +81,7 @@ def recenter(chosen: FigureHistory, entry: BaselineEntry, why: Why, hardware: st
     """Bounds around the newest level, be it worse; under other conditions there is no width to keep. Raises Refused."""
     if entry.bound.why_not_for(chosen.series.settings):
         return update(chosen, entry, why, hardware, form, accept=True)
-    return adjust.recenter(chosen, entry, why)
+    return adjust.recenter_entry(chosen, entry, why)
 
 
 def _level(
@@ -150,7 +150,7 @@ def _overruled_note(points: Sequence[Point], entry: BaselineEntry | None) -> lis
 
 def _why_not(interval: Interval, used: Sequence[Point]) -> str:
     if interval.state == "recording" and len(used) > len(runs_of(used)):
-        return f"{runs_text(used)}, and a bound needs {LEAST} runs"
+        return f"{runs_text(used)}, and a bound needs {LEAST_RUNS} runs"
     return interval.why
 
 

@@ -16,7 +16,7 @@ from seatrial.suite.yaml.problem import Problem, SuiteError, nearest
 from seatrial.suite.yaml.source import FileLimits, Source, read_source
 
 # Each entry lists its runs, so a file may be much longer than a suite.
-LIMITS = FileLimits(
+BASELINE_LIMITS = FileLimits(
     "baseline", 32 << 20, 2_000_000, "give every suite a file of its own", "give every suite its own file"
 )
 _VERSION = 1
@@ -28,7 +28,7 @@ def read_baselines(path: Path, better: Mapping[str, Better] | None = None) -> Ba
     """Raises SuiteError with every problem, each with file:line:column. What is only odd is in `.warnings`.
 
     `better` is what the trials say of their figures: their word counts, and an entry with another is a warning."""
-    return baselines_of(read_source(path, limits=LIMITS), better or {})
+    return baselines_of(read_source(path, limits=BASELINE_LIMITS), better or {})
 
 
 def read_for_trials(path: Path, trials: Sequence[object]) -> Baselines:
@@ -173,5 +173,5 @@ def is_bounds(path: Path) -> bool:
     """Whether it is a file of bounds at all, by its top-level keys. Raises SuiteError when it cannot be read."""
     if path.suffix.lower() == ".csv":
         return False
-    source = read_source(path, limits=LIMITS)
+    source = read_source(path, limits=BASELINE_LIMITS)
     return isinstance(source.data, dict) and any(key in source.data for key in TOP)

@@ -13,7 +13,7 @@ from seatrial.suite.yaml.explain import KeyPath, explain
 from seatrial.suite.yaml.problem import Problem, SourceMark
 from seatrial.suite.yaml.source import Source
 
-M = TypeVar("M", bound=BaseModel)
+_M = TypeVar("_M", bound=BaseModel)
 
 
 class Sheet:
@@ -48,7 +48,7 @@ class Sheet:
             self.error(path, f"expected a map {what}, got {describe_value(value)}")
         return value if isinstance(value, dict) else {}
 
-    def validated(self, model: type[M], written: Any, path: KeyPath) -> M | None:
+    def validated(self, model: type[_M], written: Any, path: KeyPath) -> _M | None:
         """The entry at `path`; None after errors, each at its place. Keys that are nearly known ones are warnings."""
         data = self._with_raw_texts(written if written is not None else {}, path)
         if isinstance(data, dict):

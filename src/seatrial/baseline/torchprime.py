@@ -18,7 +18,7 @@ from seatrial.suite.yaml.explain import KeyPath
 
 LOWER, UPPER = "step_time_lower_bound", "step_time_upper_bound"
 HALF, CENTER, RUNS = "confidence_interval", "average", "sample_size"
-BESIDE = "seatrial"
+OWN_KEY = "seatrial"
 # Half of the last digit that is written: 8 of a bound, 5 of the half-width, each counted on both sides.
 ROUNDING = 2 * (0.5e-5 + 0.5e-8) + 1e-9
 
@@ -39,7 +39,7 @@ def read_torchprime(sheet: Sheet) -> dict[str, dict[str, BaselineEntry]]:
 def _entry(sheet: Sheet, path: KeyPath, keys: TorchprimeKeys, since_s: float | None) -> BaselineEntry:
     beside = keys.seatrial or Provenance()
     bound = _bound(sheet, path, keys, beside, since_s)
-    sheet.check_shares((*path, BESIDE), beside, bound)
+    sheet.check_shares((*path, OWN_KEY), beside, bound)
     sheet.check_sides(path, bound, LOWER, CENTER, CAP if beside.cap is None else beside.cap)
     if bound.state is BoundState.USABLE or (bound.state is BoundState.RECORDING and beside.state is None):
         _check_open(sheet, path, keys)

@@ -32,7 +32,7 @@ trials:
 """
 
 
-def suite_of(baselines: Baselines, name: str, baseline: str, command: str | None = None) -> Imported:
+def suite_from_torchprime(baselines: Baselines, name: str, baseline: str, command: str | None = None) -> Imported:
     """The suite as text. `baseline` is the file as the suite will name it; `{benchmark}` and `{name}` of `command` are
     put in."""
     if baselines.form != THEIRS:

@@ -8,7 +8,7 @@ from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Unke
 JOB = "job"  # the step of findings that are about the whole
 
 # A queue that gave no place says nothing of the test; what can never be had is a mistake in the suite.
-VERDICTS = {
+OUTCOME_VERDICTS = {
     Outcome.SIGNAL: Verdict.FAILED,
     Outcome.MEMORY: Verdict.FAILED,
     Outcome.TIMEOUT: Verdict.TIMEOUT,
@@ -52,7 +52,7 @@ def check_job(observation: Observation, part: str = JOB) -> list[Finding]:
         Finding(
             step=part,
             check="ended",
-            verdict=VERDICTS[ended.outcome],
+            verdict=OUTCOME_VERDICTS[ended.outcome],
             class_=ended.outcome.value,
             message=f"the {part} {describe_exit(ended)}",
             evidence=most_relevant_first(ended.message),
@@ -107,7 +107,7 @@ def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "")
     return Finding(
         step=step or observed.name,
         check=check,
-        verdict=VERDICTS[outcome],
+        verdict=OUTCOME_VERDICTS[outcome],
         class_=outcome.value,
         message=message,
         evidence=most_relevant_first(observed.output),

@@ -13,7 +13,7 @@ from seatrial.check.finding import check_limit, failed, passed
 from seatrial.check.scale_measured import check_limits, check_measured, measured_exhibits
 from seatrial.job import IN_SHORT, Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
 from seatrial.job.bound import FixedBound
-from seatrial.job.measured import Limits, MeasuredScale
+from seatrial.job.measured import ClusterLimits, MeasuredScale
 from seatrial.job.scale import FoundLimit, StageFigures, WholeScale, allowed_late_s, doubts_of
 
 PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
@@ -36,7 +36,7 @@ def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...],
         stages = {one.name: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
         limit = next((convert(_of(note), FoundLimit) for note in _notes(step, "limit")), None)
         measured = next((convert(_of(note), MeasuredScale) for note in _notes(step, "measured")), None)
-        limits = [convert(_of(note), Limits) for note in _notes(step, "preflight")]
+        limits = [convert(_of(note), ClusterLimits) for note in _notes(step, "preflight")]
     except Unreadable as error:
         findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
         return Scaled(findings)

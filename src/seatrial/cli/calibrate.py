@@ -34,7 +34,7 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     from seatrial.check.answers.calibration import calibrate
     from seatrial.cli.record import ask_trusted
     from seatrial.suite import substitute
-    from seatrial.trial.serving.parts import model_of
+    from seatrial.trial.serving.parts import serving_model
     from seatrial.trial.serving.recording import to_calibrate
 
     asked = ask_trusted(suite, "calibrate", select, runs, repeat)
@@ -44,7 +44,7 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
     found: dict[Path, dict[str, Calibrated]] = {}
     for series, cells in by_series.items():
         cell = cells[0].cell
-        compare = model_of(cell).compare
+        compare = serving_model(cell).compare
         seen = calibrate(to_calibrate([one.answers for one in cells]), substitute(compare.precision, cell))
         _print(series, seen)
         if seen.tolerance is None:

@@ -34,9 +34,9 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
 def _print_json(found: "list[Examined]") -> None:
     import msgspec
 
-    from seatrial.engine.doctor import VERSION
+    from seatrial.engine.doctor import DOCTOR_VERSION
 
-    data = {"version": VERSION, "sound": all(one.sound for one in found), "targets": found}
+    data = {"version": DOCTOR_VERSION, "sound": all(one.sound for one in found), "targets": found}
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=1).decode())
 
 

@@ -48,7 +48,7 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, n
     from seatrial.engine import Run, RunRefused, RunStopped, SecretError
     from seatrial.job import ExitCode
     from seatrial.record import JournalError, LiveWriter, Owned
-    from seatrial.report.terminal.live import watching
+    from seatrial.report.terminal.live import live_view
 
     folder, plan = prepared.folder, prepared.plan
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
@@ -56,7 +56,10 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, n
     gc.freeze()
     gc.set_threshold(_GARBAGE)
     try:
-        with watching(plan.cells, plan.holes, expected, plan.labels) as shown, closing(LiveWriter(folder.path)) as live:
+        with (
+            live_view(plan.cells, plan.holes, expected, plan.labels) as shown,
+            closing(LiveWriter(folder.path)) as live,
+        ):
             results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute())
     except (SecretError, Owned, RunRefused) as error:
         fail(str(error), ExitCode.USAGE)
@@ -138,13 +141,13 @@ def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
 
 def _watch(folder: "RunFolder", owner: "Owner") -> None:
     from seatrial.record import LiveReader
-    from seatrial.report.terminal.live import watching
+    from seatrial.report.terminal.live import live_view
     from seatrial.report.terminal.tally import monotonic_of
 
     plan = planned(folder)
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
     reader = LiveReader(folder.path)
-    with watching(plan.cells, plan.holes, expected, plan.axes) as shown:
+    with live_view(plan.cells, plan.holes, expected, plan.axes) as shown:
         working = True
         while working:
             working = owner.works_on(folder.path)  # before the last look: what it wrote is then all there

@@ -67,21 +67,21 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
 
 def _from_torchprime(file: Path, out: Path, command: str | None) -> "Made":
     from seatrial.baseline import THEIRS, read_baselines
-    from seatrial.baseline.torchprime_suite import suite_of
+    from seatrial.baseline.torchprime_suite import suite_from_torchprime
 
     baselines = read_baselines(file)
     if baselines.form != THEIRS:
         fail(f"{file} is a baseline of Seatrial: name it as `baseline:` of a trial; there is nothing to import")
     beside = os.path.relpath(file.resolve(), out.resolve().parent)
-    made = suite_of(baselines, file.stem, beside, command)
+    made = suite_from_torchprime(baselines, file.stem, beside, command)
     return made, f"{_trials(made, 'training')}, judged by {beside}", baselines.warnings
 
 
 def _from_tester(file: Path, out: Path, command: str | None) -> "Made":
-    from seatrial.suite.tgis_tester import read_tester_config, suite_of
+    from seatrial.suite.tgis_tester import read_tester_config, suite_from_tester
 
     tester = read_tester_config(file)
-    made = suite_of(tester, out.parent, command)
+    made = suite_from_tester(tester, out.parent, command)
     return made, f"{_trials(made, 'serving')}, one for each configuration of each model", tester.ignored
 
 

@@ -8,7 +8,7 @@ import click
 
 from seatrial.cli.options import fail
 
-SUITE = "seatrial.yaml"
+SUITE_FILE = "seatrial.yaml"
 _SUITE = """\
 # A first suite. `seatrial plan {file}` shows what it would run, `seatrial run {file}` runs it.
 name: first
@@ -106,17 +106,17 @@ def command(kind: str, force: bool) -> None:
             Path(name).write_text(text)
     except OSError as error:
         fail(f"cannot write {error.filename}: {error.strerror}")
-    click.echo(f"wrote {' and '.join(files)}\nnext: seatrial plan {SUITE}; seatrial run {SUITE}")
+    click.echo(f"wrote {' and '.join(files)}\nnext: seatrial plan {SUITE_FILE}; seatrial run {SUITE_FILE}")
 
 
 def _runtime() -> dict[str, str]:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     notebook = json.dumps(_notebook(), indent=1) + "\n"
-    return {"first.ipynb": notebook, SUITE: _SUITE.format(file=SUITE, notebook="first.ipynb", python=python)}
+    return {"first.ipynb": notebook, SUITE_FILE: _SUITE.format(file=SUITE_FILE, notebook="first.ipynb", python=python)}
 
 
 def _training() -> dict[str, str]:
-    return {"first_train.py": _TRAIN, SUITE: _TRAINING.format(file=SUITE)}
+    return {"first_train.py": _TRAIN, SUITE_FILE: _TRAINING.format(file=SUITE_FILE)}
 
 
 _STARTERS = {"runtime": _runtime, "training": _training}

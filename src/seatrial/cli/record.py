@@ -145,9 +145,9 @@ def _check_one_each(cells: "tuple[Cell, ...]") -> None:
 def written_files(cell: "Cell") -> list[Path]:
     """Where what is expected of a cell is written: its file of answers, or its files of cases."""
     from seatrial.suite import substitute
-    from seatrial.trial.serving.parts import model_of
+    from seatrial.trial.serving.parts import serving_model
 
-    model = model_of(cell)
+    model = serving_model(cell)
     paths = [model.answers] if model.answers is not None else list(model.cases)
     return [cell.directory / substitute(path, cell) for path in paths]
 

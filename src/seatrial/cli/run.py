@@ -56,7 +56,7 @@ def command(
     import msgspec
 
     from seatrial.cli.execute import detached, execute
-    from seatrial.cli.options.copies import begin_copy, checked_out
+    from seatrial.cli.options.copies import begin_copy_or_fail, checked_out
     from seatrial.engine import RunOptions, SecretError, commit_of, create
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
@@ -78,7 +78,7 @@ def command(
     if before:
         write_whole(prepared.folder.against, msgspec.json.encode(before))
     if out:
-        begin_copy(prepared.folder, out)
+        begin_copy_or_fail(prepared.folder, out)
     if detach:
         detached(prepared, runs, history, notify)
         return

@@ -41,7 +41,7 @@ def command(
     seatrial serve --public DIR         the same pages as files, for any web server
     """
     from seatrial.cli.baseline.preview import RecenterPreview
-    from seatrial.web.access import Access, BadToken, read_token
+    from seatrial.web.access import BadToken, WebAccess, read_token
     from seatrial.web.public import ENDING
     from seatrial.web.server import CannotListen, serve
     from seatrial.web.site import Site
@@ -52,7 +52,7 @@ def command(
         return
     site = Site.of(runs, past, RecenterPreview(runs, past, options), options=options)
     try:
-        access = Access.of(host, read_token(file=token_file), allow_host)
+        access = WebAccess.of(host, read_token(file=token_file), allow_host)
         asyncio.run(serve(site, access, port, lambda at: click.echo(f"serving {runs} at {at} (Ctrl-C ends it)")))
     except (BadToken, CannotListen) as error:
         fail(str(error))

@@ -29,7 +29,7 @@ class Searched(msgspec.Struct, Generic[_T], frozen=True):
     holds: _T | None  # of the rate `low`
 
 
-async def search(
+async def search_rate(
     first: float, most: float, attempt: Callable[[float], Awaitable[Try[_T]]], stopped: Callable[[], bool]
 ) -> Searched[_T]:
     """Doubles the rate until the bounds break, halves it until they hold, and then goes between the two."""

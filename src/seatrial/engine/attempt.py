@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from seatrial.engine.collect import clear_scratch, observe, unobserved
-from seatrial.engine.follow import BEGUN, Followed, Follower
+from seatrial.engine.follow import BEGUN, FollowedJob, Follower
 from seatrial.engine.secret import Secrets
 from seatrial.engine.state import AttemptRecord, PartRecord, State
 from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Part, Peer, Place, Ready, Stage
@@ -65,7 +65,7 @@ class _Part:
         self.stop_again_s: float | None = None
         self.gone = False  # its target does not have it any more
         self.follower: Follower | None = None
-        self.followed = Followed()
+        self.followed = FollowedJob()
         self.observation: Observation | None = None
 
     @property
@@ -350,7 +350,7 @@ class Attempt:
         part.adopted = True
         return None
 
-    async def _note_stages(self, part: _Part, followed: Followed) -> None:
+    async def _note_stages(self, part: _Part, followed: FollowedJob) -> None:
         """`started` and `ready`, as they come. Each begins another limit."""
         for state, stages in ((State.STARTED, BEGUN), (State.READY, (Stage.READY,))):
             if not part.state.reached(state) and followed.reached(*stages):
@@ -415,7 +415,7 @@ class Attempt:
             return Exit(Outcome.EVICTED, reported.code, reported.signal, "it was told to end, and not by us")
         return msgspec.structs.replace(reported, message=self._around.mask(reported.message))
 
-    def _show(self, part: _Part, followed: Followed) -> None:
+    def _show(self, part: _Part, followed: FollowedJob) -> None:
         if not part.part.leads and len(self._parts) > 1 and part.state is State.READY:
             return  # the others say what goes on
         begun = part.state.reached(State.STARTED)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from seatrial import plugins
 from seatrial.suite import Cell, Suite
 
-ELSEWHERE = 50  # cells at a time on a target that is not this machine, unless it says otherwise
+CELLS_ELSEWHERE = 50  # cells at a time on a target that is not this machine, unless it says otherwise
 
 
 class Caps:
@@ -39,7 +39,7 @@ class Caps:
     def _default(self, target: str) -> int:
         """On this machine, its CPUs; elsewhere they say nothing."""
         here = plugins.targets()[self._suite.targets[target].kind].one_machine
-        return os.cpu_count() or 1 if here else ELSEWHERE
+        return os.cpu_count() or 1 if here else CELLS_ELSEWHERE
 
     def _target(self, cell: Cell) -> asyncio.Semaphore:
         if cell.target not in self._targets:

@@ -8,8 +8,8 @@ from seatrial import plugins
 from seatrial.suite import HERE, LOCAL, ChosenTarget, Suite, TargetEntry, choose_target
 from seatrial.target import Remark, RemarkLevel
 
-VERSION = 1
-PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own
+DOCTOR_VERSION = 1
+_PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own
 
 
 class Examined(msgspec.Struct, frozen=True):
@@ -50,10 +50,10 @@ async def examine(targets: dict[str, TargetEntry]) -> list[Examined]:
 async def _examined(name: str, entry: TargetEntry) -> Examined:
     """That a target cannot even be examined is a remark, too: whoever asks the doctor has trouble enough."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(_PATIENCE_S):
             remarks = await plugins.targets()[entry.kind].open(name, entry.options).examine()
     except TimeoutError:
-        why = f"it did not answer within {PATIENCE_S:g} s"
+        why = f"it did not answer within {_PATIENCE_S:g} s"
         remarks = [Remark(RemarkLevel.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")]
     except Exception as error:  # noqa: BLE001
         remarks = [Remark(RemarkLevel.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")]

@@ -8,7 +8,7 @@ from seatrial.target import Target, TargetError
 BEGUN = (Stage.STARTED, Stage.READY)
 
 
-class Followed:
+class FollowedJob:
     """What the target has said of a job so far. `changed` is set with every event."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Follower:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._jobs: dict[str, Followed] = {}
+        self._jobs: dict[str, FollowedJob] = {}
         self._watch: asyncio.Task[None] | None = None
         self._lost: TargetError | None = None
 
@@ -65,13 +65,13 @@ class Follower:
         self._lost = error
         self._wake_all()
 
-    def job(self, handle: str) -> Followed:
-        return self._jobs.setdefault(handle, Followed())
+    def job(self, handle: str) -> FollowedJob:
+        return self._jobs.setdefault(handle, FollowedJob())
 
     def forget(self, handle: str) -> None:
         self._jobs.pop(handle, None)
 
-    def check(self, job: Followed) -> None:
+    def check(self, job: FollowedJob) -> None:
         """Raises when there will be no more news of a job that has not ended."""
         if job.exit is not None:
             return

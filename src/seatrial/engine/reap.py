@@ -12,7 +12,7 @@ from seatrial.suite import TargetEntry
 from seatrial.target import Found, Target, TargetError
 
 _AT_ONCE = 16  # jobs that are removed at the same time
-FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on
+RUN_FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on
 
 
 class Reaped(msgspec.Struct, frozen=True):
@@ -85,5 +85,5 @@ async def _reaped(name: str, target: Target, found: Found, dry: bool, running: b
 
 def _in_use(found: Found) -> bool:
     """By the target's own word, or because a living process of this machine holds the run's folder."""
-    owner = owner_of(Path(found.labels[FOLDER])) if FOLDER in found.labels else None
+    owner = owner_of(Path(found.labels[RUN_FOLDER])) if RUN_FOLDER in found.labels else None
     return bool(found.in_use) or (owner is not None and owner.alive())

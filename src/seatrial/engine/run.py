@@ -21,11 +21,10 @@ from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
 from seatrial.engine.judge import JudgedAttempt, judge_attempt, judge_broken, judge_unknown
 from seatrial.engine.prepare import PreparedRun
-from seatrial.engine.reap import FOLDER
+from seatrial.engine.reap import RUN_FOLDER
 from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, out_of_bounds, result_of, run_verdict
 from seatrial.engine.secret import Secrets
-from seatrial.engine.state import VERSION as JOURNAL_VERSION
-from seatrial.engine.state import AttemptRecord, read_run
+from seatrial.engine.state import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
 from seatrial.job import VERSION, CellResult, Environment, Part, RunResults, count
 from seatrial.record import DamagedFile, Journal, JournalError, Ownership
@@ -144,7 +143,7 @@ class Run:
     def _parts(self, cell: Cell, number: int, avoid: tuple[str, ...] = ()) -> tuple[Part, ...]:
         """What a new attempt is made of; on other hosts than those to `avoid`, where there are others."""
         parts = plugins.kinds()[cell.model.kind].parts(cell, self._folder.run, number)
-        labels = {FOLDER: str(self._folder.path)}
+        labels = {RUN_FOLDER: str(self._folder.path)}
         return tuple(
             msgspec.structs.replace(
                 part, job=msgspec.structs.replace(part.job, labels={**part.job.labels, **labels}, avoid=avoid)

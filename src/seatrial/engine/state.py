@@ -24,7 +24,7 @@ import msgspec
 from seatrial.job import Exit, Unreadable, convert
 from seatrial.record import JournalError
 
-VERSION = 2
+JOURNAL_VERSION = 2
 
 
 class State(StrEnum):
@@ -113,7 +113,7 @@ def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) ->
 def _take(run: RunRecord, entry: _Entry) -> None:
     match entry.event:
         case "run":
-            if entry.version != VERSION:
+            if entry.version != JOURNAL_VERSION:
                 raise JournalError(
                     f"this run was begun by Seatrial {entry.seatrial or '?'}, and its journal has another form: "
                     "only that version can finish it"

@@ -55,7 +55,7 @@ def segments(path: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReachedWhen(msgspec.Struct, frozen=True, omit_defaults=True):
     """The stage is reached when what is at `path` is one of `values`; without values, when something is there; without
     a path, when the object is."""
 
@@ -73,13 +73,13 @@ class Followed(msgspec.Struct, frozen=True, omit_defaults=True):
 
     api_version: str
     kind: str
-    rules: tuple[Rule, ...]
+    rules: tuple[ReachedWhen, ...]
     labels: tuple[str, ...] = ()  # those whose value may be the workload's name
     about: str = ""  # path to the uid of the object that it is about; then its stages are that object's
     gone: str = ""  # the stage when it is deleted
     fields: str = ""  # a field selector: what is of no use is not even sent
     labelled: bool = False  # it carries the attempt's own labels: others are not even sent
-    own: tuple[Rule, ...] = ()  # of a workload that is itself of this kind, in place of `rules`
+    own: tuple[ReachedWhen, ...] = ()  # of a workload that is itself of this kind, in place of `rules`
 
 
 _MADE = "metadata.creationTimestamp"
@@ -89,15 +89,16 @@ _PREEMPTED = ("Preempted", "Evict", "Evicted", "EvictedDueToPreempted", "Evicted
 _EVICTOR = ("metadata.annotations[evictor-pod-group-name]", "related.name", "message")
 
 POD_RULES = (
-    Rule(POD_CREATED, stamp=_MADE),
-    Rule(SCHEDULED, "spec.nodeName", stamp="status.conditions[PodScheduled].lastTransitionTime"),
-    Rule(UNSCHEDULABLE, "status.conditions[PodScheduled].reason", ("Unschedulable",)),
-    Rule(EVICTED, "status.conditions[DisruptionTarget].status", ("True",),
-         by=("status.conditions[DisruptionTarget].reason",)),
-    Rule(STARTED, "status.phase", ("Running", "Succeeded", "Failed")),
-    Rule(READY, "status.conditions[Ready].status", ("True",), stamp="status.conditions[Ready].lastTransitionTime"),
-    Rule(FINISHED, "status.phase", ("Succeeded",)),
-    Rule(FINISHED, "status.phase", ("Failed",), failed=True),
+    ReachedWhen(POD_CREATED, stamp=_MADE),
+    ReachedWhen(SCHEDULED, "spec.nodeName", stamp="status.conditions[PodScheduled].lastTransitionTime"),
+    ReachedWhen(UNSCHEDULABLE, "status.conditions[PodScheduled].reason", ("Unschedulable",)),
+    ReachedWhen(EVICTED, "status.conditions[DisruptionTarget].status", ("True",),
+                by=("status.conditions[DisruptionTarget].reason",)),
+    ReachedWhen(STARTED, "status.phase", ("Running", "Succeeded", "Failed")),
+    ReachedWhen(READY, "status.conditions[Ready].status", ("True",),
+                stamp="status.conditions[Ready].lastTransitionTime"),
+    ReachedWhen(FINISHED, "status.phase", ("Succeeded",)),
+    ReachedWhen(FINISHED, "status.phase", ("Failed",), failed=True),
 )  # fmt: skip
 # Of workloads whose pods are made from a template that Seatrial saw, pods carry its labels; of others they may not.
 PODS_LABELLED = Followed("v1", "Pod", POD_RULES, labels=_NAMES, gone=DELETED, labelled=True)
@@ -111,14 +112,14 @@ _GROUPS = (
     ("scheduling.x-k8s.io/v1alpha1", "PodGroup"),
 )
 _ADMISSION = (
-    Rule(QUOTA_RESERVED, "status.conditions[QuotaReserved].status", ("True",)),
-    Rule(ADMITTED, "status.conditions[Admitted].status", ("True",)),
-    Rule(EVICTED, "status.conditions[Evicted].status", ("True",), by=("status.conditions[Preempted].message",
-                                                                     "status.conditions[Evicted].reason")),
+    ReachedWhen(QUOTA_RESERVED, "status.conditions[QuotaReserved].status", ("True",)),
+    ReachedWhen(ADMITTED, "status.conditions[Admitted].status", ("True",)),
+    ReachedWhen(EVICTED, "status.conditions[Evicted].status", ("True",),
+                by=("status.conditions[Preempted].message", "status.conditions[Evicted].reason")),
 )  # fmt: skip
 _END = (
-    Rule(FINISHED, "status.conditions[Finished].reason", ("Failed",), failed=True),
-    Rule(FINISHED, "status.conditions[Finished].status", ("True",)),
+    ReachedWhen(FINISHED, "status.conditions[Finished].reason", ("Failed",), failed=True),
+    ReachedWhen(FINISHED, "status.conditions[Finished].status", ("True",)),
 )
 # What every pod says of itself: many, and none of them an eviction.
 _NOT_THESE = ",".join(
@@ -128,29 +129,29 @@ _NOT_THESE = ",".join(
 )  # fmt: skip
 # Between a workload and its pods. Those that a cluster does not have, or does not let us watch, are left out.
 BETWEEN = (
-    *(Followed(version, kind, (Rule(JOB_CREATED, stamp=_MADE),), _NAMES) for version, kind in _JOBS),
-    *(Followed(version, kind, (Rule(GROUP_CREATED, stamp=_MADE),), _NAMES) for version, kind in _GROUPS),
+    *(Followed(version, kind, (ReachedWhen(JOB_CREATED, stamp=_MADE),), _NAMES) for version, kind in _JOBS),
+    *(Followed(version, kind, (ReachedWhen(GROUP_CREATED, stamp=_MADE),), _NAMES) for version, kind in _GROUPS),
     *(
         Followed(
             f"kueue.x-k8s.io/{version}",
             "Workload",
-            (Rule(GROUP_CREATED, stamp=_MADE), *_ADMISSION),
+            (ReachedWhen(GROUP_CREATED, stamp=_MADE), *_ADMISSION),
             own=(*_ADMISSION, *_END),
         )
         for version in ("v1beta2", "v1beta1")
     ),
-    Followed("v1", "PersistentVolumeClaim", (Rule(CLAIM_BOUND, "status.phase", ("Bound",)),), _NAMES),
+    Followed("v1", "PersistentVolumeClaim", (ReachedWhen(CLAIM_BOUND, "status.phase", ("Bound",)),), _NAMES),
     Followed(
         "v1",
         "Event",
-        (Rule(EVICTED, "reason", _PREEMPTED, by=_EVICTOR),),
+        (ReachedWhen(EVICTED, "reason", _PREEMPTED, by=_EVICTOR),),
         about="involvedObject.uid",
         fields=_NOT_THESE,
     ),
 )
 
 
-def root(api_version: str, kind: str) -> Followed:
+def follow_root(api_version: str, kind: str) -> Followed:
     """The workload itself: for what it owns, and for what it shows of itself."""
     own = next((one.own for one in BETWEEN if (one.api_version, one.kind) == (api_version, kind)), ())
     return Followed(api_version, kind, (), labelled=True, own=own)

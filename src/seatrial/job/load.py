@@ -108,7 +108,7 @@ def quantile_name(percent: float) -> str:
     return f"p{percent:g}"
 
 
-def broken_bounds(bounds: tuple[LoadBound, ...], summary: LoadSummary) -> list[str]:
+def broken_load_bounds(bounds: tuple[LoadBound, ...], summary: LoadSummary) -> list[str]:
     """Those that do not hold, each with what was measured."""
     found = []
     for bound in bounds:

@@ -60,7 +60,7 @@ class Limit(msgspec.Struct, frozen=True):
     known: bool = True
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ClusterLimits(msgspec.Struct, frozen=True):
     """What was found before the first workload was made."""
 
     limits: list[Limit] = []

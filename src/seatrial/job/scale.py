@@ -220,7 +220,7 @@ def doubts_of(whole: WholeScale, bounds: tuple[FixedBound, ...]) -> list[str]:
     return found
 
 
-def broken_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageFigures]) -> list[str]:
+def broken_scale_bounds(bounds: tuple[FixedBound, ...], whole: WholeScale, stages: list[StageFigures]) -> list[str]:
     """Those that do not hold, each with what was measured."""
     of = {one.name: one for one in stages}
     found = []

@@ -30,7 +30,7 @@ from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.resources import ACCESS_REVIEWS, ApiRequest, Resource
 from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
-from seatrial.kubernetes.wire import accept, decode, decoder
+from seatrial.kubernetes.wire import accept, decode_answer, decoder
 
 FIELD_MANAGER = "seatrial"  # in the server's own record of changes
 MERGE = "application/merge-patch+json"
@@ -86,7 +86,7 @@ class Kubernetes:
         """Such as v1.35.4: whether the server is there and speaks to us."""
         request = ApiRequest("get", bare_path="/version")
         answer = await self.connection.request(request, **how)
-        return decode(request, Version, answer.body).git_version
+        return decode_answer(request, Version, answer.body).git_version
 
     async def now_s(self) -> float:
         """The server's clock, in whole seconds since the epoch; ours where an answer does not tell."""
@@ -138,7 +138,7 @@ class Kubernetes:
     ) -> O:
         request = self._request("get", resource, namespace, name)
         answer = await self.connection.request(request, accept=accept(into))
-        return decode(request, into, answer.body)
+        return decode_answer(request, into, answer.body)
 
     async def list(
         self,
@@ -285,7 +285,7 @@ class Kubernetes:
             repeatable=repeatable,
             **how,
         )
-        return decode(request, into, answer.body)
+        return decode_answer(request, into, answer.body)
 
     async def _find_created(self, error: AlreadyExists, body: bytes, into: type[O]) -> O:
         """The object that an earlier, cut-off try of the same create made; or the error, when it is another's."""

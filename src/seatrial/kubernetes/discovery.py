@@ -8,7 +8,7 @@ from seatrial.kubernetes.errors import KubernetesError
 from seatrial.kubernetes.http.connection import JSON, Connection
 from seatrial.kubernetes.objects import Meta, ObjectPart
 from seatrial.kubernetes.resources import BY_KIND, ApiRequest, Resource
-from seatrial.kubernetes.wire import decode
+from seatrial.kubernetes.wire import decode_answer
 
 ALL_AT_ONCE = ",".join(
     [f"{JSON};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList" for version in ("v2", "v2beta1")] + [JSON]
@@ -92,7 +92,7 @@ class Discovery:
                 plural=found.resource,
                 namespaced=found.scope == "Namespaced",
             )
-            for group in decode(request, _Groups, answer.body).items
+            for group in decode_answer(request, _Groups, answer.body).items
             for version in group.versions
             for found in version.resources
         ]

@@ -8,7 +8,7 @@ from seatrial.kubernetes.errors import Gone
 from seatrial.kubernetes.http.connection import Connection
 from seatrial.kubernetes.objects import O
 from seatrial.kubernetes.resources import ApiRequest, Resource
-from seatrial.kubernetes.wire import Page, accept, decode
+from seatrial.kubernetes.wire import ListPage, accept, decode_answer
 
 PAGE = 500
 BEGIN_AGAIN = 3  # how often a list that expired in its middle begins again before it is asked for in one piece
@@ -32,7 +32,7 @@ class ObjectSelection(msgspec.Struct, frozen=True):
 
 async def pages(
     connection: Connection, selection: ObjectSelection, form: type[O], size: int = PAGE
-) -> AsyncIterator[Page[O] | None]:
+) -> AsyncIterator[ListPage[O] | None]:
     """All pages of one consistent list. The last page's resourceVersion is that of the whole.
 
     None says that the list begins again, and that what came so far counts no more: its snapshot expired while it was
@@ -54,7 +54,7 @@ async def pages(
             token, begun_again = "", begun_again + 1
             yield None
             continue
-        page: Page[O] = decode(request, Page[form], answer.body)  # type: ignore[valid-type]
+        page: ListPage[O] = decode_answer(request, ListPage[form], answer.body)  # type: ignore[valid-type]
         yield page
         token = page.metadata.continue_
         if not token:

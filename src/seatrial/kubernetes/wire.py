@@ -10,10 +10,10 @@ from seatrial.kubernetes.http.connection import JSON
 from seatrial.kubernetes.objects import UNDECODABLE, ListMeta, O, Object, ObjectPart
 from seatrial.kubernetes.resources import ApiRequest
 
-P = TypeVar("P", bound=ObjectPart)
+_P = TypeVar("_P", bound=ObjectPart)
 
 
-class Page(ObjectPart, Generic[O], frozen=True, gc=False):
+class ListPage(ObjectPart, Generic[O], frozen=True, gc=False):
     metadata: ListMeta = ListMeta()
     items: list[O] | None = None
 
@@ -37,9 +37,9 @@ def decoder(form: Any) -> "msgspec.json.Decoder[Any]":
     return msgspec.json.Decoder(form)
 
 
-def decode(request: ApiRequest, form: type[P], body: bytes) -> P:
+def decode_answer(request: ApiRequest, form: type[_P], body: bytes) -> _P:
     try:
-        made: P = decoder(form).decode(body)
+        made: _P = decoder(form).decode(body)
     except UNDECODABLE as error:
         problem = f"the answer is not what an API server gives ({error}){beginning(body)}"
         raise ProtocolError(request, problem) from None

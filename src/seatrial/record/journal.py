@@ -18,7 +18,7 @@ from seatrial.job import Unreadable, decode, read_regular
 if TYPE_CHECKING:
     import asyncio
 
-MOST_BYTES = 1 << 30  # a cell needs some 2,000
+_MOST_BYTES = 1 << 30  # a cell needs some 2,000
 
 
 class JournalError(Exception):
@@ -128,7 +128,7 @@ def read_journal(path: Path, start_bytes: int = 0, first: int = 0) -> tuple[list
     """All entries, and how many bytes of the file they are; with `start_bytes`, those that come after so many bytes,
     the number of the first of them being `first`. A torn last line is left out."""
     try:
-        data = read_regular(path, MOST_BYTES, follow=True, start_bytes=start_bytes)
+        data = read_regular(path, _MOST_BYTES, follow=True, start_bytes=start_bytes)
     except Unreadable as error:
         raise JournalError(f"{path}: {error}") from error
     entries: list[dict[str, Any]] = []

@@ -16,7 +16,7 @@ from seatrial.job import Unreadable, decode
 from seatrial.record.folder import write_whole
 
 LIVE = "live.jsonl"
-MOST_BYTES = 4 << 20  # between two times that it is written anew
+_MOST_BYTES = 4 << 20  # between two times that it is written anew
 
 
 class LiveChange(msgspec.Struct, frozen=True, array_like=True):
@@ -31,7 +31,7 @@ class LiveChange(msgspec.Struct, frozen=True, array_like=True):
 class LiveWriter:
     """Of the process that works on the run. One that takes it up begins anew, with its first change."""
 
-    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path, most_bytes: int = _MOST_BYTES) -> None:
         self._path = folder / LIVE
         self._most = most_bytes
         self._known: dict[

@@ -12,7 +12,7 @@ from seatrial.job import CellResult, Exhibit, RunResults, Verdict, worst
 from seatrial.report.matrix import axis_values, by_trial
 from seatrial.report.text import one_line
 
-MOST_ROWS = 200
+CASE_ROWS = 200
 MOST_COLUMNS = 30
 COLUMNS = ["case", "verdict", "agreement"]  # with which a table of cases begins
 RUNGS = {
@@ -82,7 +82,7 @@ def _matrix(trial: str, cells: list[CellResult]) -> CaseMatrix:
     return CaseMatrix(
         trial,
         tuple((labels[place], cells[place]) for place in shown),
-        tuple(CaseRow(row.case, tuple(row.fields[place] for place in shown)) for row in rows[:MOST_ROWS]),
+        tuple(CaseRow(row.case, tuple(row.fields[place] for place in shown)) for row in rows[:CASE_ROWS]),
         len(rows),
         len(cells),
         sum(row.wrong for row in rows),

@@ -14,7 +14,7 @@ LOG_TAIL_BYTES = 6_000
 
 
 @dataclass(frozen=True)
-class NotebookPass:
+class NotebookPassView:
     name: str
     state: str  # passed, failed, skipped; "" when it did not get to its end
     class_: str
@@ -27,7 +27,7 @@ class NotebookPass:
 class NotebookView:
     step: str
     path: str
-    passes: list[NotebookPass]
+    passes: list[NotebookPassView]
 
     @property
     def numbers(self) -> list[int]:
@@ -155,7 +155,7 @@ def _notebook(step: ObservedStep) -> NotebookView:
         step.name,
         str(step.args.get("path") or step.name.removeprefix("notebook ")),
         [
-            NotebookPass(
+            NotebookPassView(
                 name,
                 str(found["end"].get("state") or ""),
                 str(found["end"].get("class") or ""),

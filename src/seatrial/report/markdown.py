@@ -22,8 +22,8 @@ from seatrial.report.summary import (
     causes_sentence,
     describe_attempts,
     finding_title,
-    open_regressions,
     recent_changes,
+    regressions_of_run,
     rerun_command,
     summarize,
     why_of,
@@ -31,7 +31,7 @@ from seatrial.report.summary import (
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, strip_controls
 
-MOST_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
+MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
 _SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest
 MOST_FAILURE = 12_000  # bytes of the findings of one cell: others are to be seen, too
 _MOST_EVIDENCE = 2_500
@@ -65,7 +65,7 @@ def render_markdown(results: RunResults, folder: Path) -> str:
     sections = [part for part in (_moved(folder), _flaky(summary), _xfails(summary), _not_run(summary)) if part]
     tail = _fitting(sections, _SHARES["tail"], len(sections), "section")
     title = ["### Failures", ""] if summary.failures else []
-    room = MOST_BYTES - _bytes([*head, *title, *tail])
+    room = MARKDOWN_BYTES - _bytes([*head, *title, *tail])
     blocks = (_failure(results, folder, cell) for cell in summary.failures)
     failures = _fitting(blocks, room, len(summary.failures), "cell that did not pass", "cells that did not pass")
     return "\n".join([*head, *title, *failures, *tail])
@@ -85,7 +85,7 @@ def _fitting(blocks: Iterable[list[str]], room: int, number: int, one: str, many
 
 
 def _moved(folder: Path) -> list[str]:
-    sentences = [*recent_changes(folder), *open_regressions(folder)]
+    sentences = [*recent_changes(folder), *regressions_of_run(folder)]
     lines = [f"- {escape_text(sentence)}" for sentence in sentences[:MOST_ITEMS]]
     return ["### What moved", "", *lines, *_rest(len(sentences)), ""] if lines else []
 

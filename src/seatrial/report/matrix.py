@@ -29,7 +29,7 @@ class Placed(_OnAxes, Protocol):
     def trial(self) -> str: ...
 
 
-P = TypeVar("P", bound=Placed)
+_P = TypeVar("_P", bound=Placed)
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -49,19 +49,19 @@ def trial_of(cell: Placed) -> str:
     return cell.trial or cell.id.partition("[")[0]
 
 
-Labels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
+AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
 
 
-def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = (), labels: Labels | None = None) -> list[Matrix]:
+def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = (), labels: AxisLabels | None = None) -> list[Matrix]:
     """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
     return [
         _matrix(trial, cells, holes, (labels or {}).get(trial, {})) for trial, cells, holes in by_trial(cells, holes)
     ]
 
 
-def by_trial(cells: Iterable[P], holes: Iterable[Hole] = ()) -> list[tuple[str, list[P], list[Hole]]]:
+def by_trial(cells: Iterable[_P], holes: Iterable[Hole] = ()) -> list[tuple[str, list[_P], list[Hole]]]:
     """The cells of each trial with the holes that stand beside them."""
-    found: dict[str, tuple[list[P], list[Hole]]] = {}
+    found: dict[str, tuple[list[_P], list[Hole]]] = {}
     for cell in cells:
         found.setdefault(trial_of(cell), ([], []))[0].append(cell)
     all_holes = list(holes)

@@ -66,7 +66,7 @@ def recent_changes(folder: Path) -> list[str]:
     return [change_group_text(group) for group in made.together[:MOST_MOVES]] if made else []
 
 
-def open_regressions(folder: Path) -> list[str]:
+def regressions_of_run(folder: Path) -> list[str]:
     """Of the run's figures: since which run a level that got worse was neither accepted nor fixed."""
     if not (folder / "series.json").is_file():
         return []

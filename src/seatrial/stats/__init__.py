@@ -2,7 +2,7 @@
 
 from seatrial.stats.bounds import Interval, prediction_interval
 from seatrial.stats.change_points import ChangePoint, change_points
-from seatrial.stats.clean import Cleaned, Past, clean
+from seatrial.stats.clean import Cleaned, Past, clean_series
 from seatrial.stats.compare import Difference, compare
 from seatrial.stats.fit import Fit, bounds_for, fit_bounds
 
@@ -15,7 +15,7 @@ __all__ = [
     "Past",
     "bounds_for",
     "change_points",
-    "clean",
+    "clean_series",
     "compare",
     "fit_bounds",
     "prediction_interval",

@@ -38,7 +38,7 @@ OUTLIER = 0.0001  # level of the test for outliers: what is common among real ru
 MEASURED = "94 real series, quiet parts: out were 24 in 1,000 runs, and 2 in 1,000 with one confirming run"
 FLOOR = 0.015  # of the center: less is noise of the machine, not of these runs
 CAP = 0.2  # of the center: a wider interval finds nothing that matters
-LEAST = 5  # runs
+LEAST_RUNS = 5  # runs
 OUTLIERS_FROM = 5  # runs: of fewer, nobody can tell which one is odd
 OUTLIERS_SHARE = 10  # at most one run in so many
 
@@ -88,7 +88,7 @@ def prediction_interval(
     false_alarm: float = FALSE_ALARM,
     floor: float = FLOOR,
     cap: float = CAP,
-    least: int = LEAST,
+    least: int = LEAST_RUNS,
     runs: Sequence[Hashable] | None = None,
 ) -> Interval:
     """The interval that holds one figure of one more run of the kind of `values` with probability 1 - false_alarm.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seatrial.stats.change_evidence import NEAR_RUNS
-from seatrial.stats.change_search import search
+from seatrial.stats.change_search import search_changes
 from seatrial.stats.change_signal import Floats, Ints, median, signal_of
 
 _LEAST = 0.31  # confidence from which on a change is reported: fewer than one false alarm in 1,000 runs
@@ -37,7 +37,7 @@ def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     signal = signal_of(finite)
     if signal is None:
         return []
-    places, confidences = search(signal, _LEAST)
+    places, confidences = search_changes(signal, _LEAST)
     return describe(finite, places, confidences, kept)
 
 

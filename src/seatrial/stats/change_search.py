@@ -15,7 +15,7 @@ MOVE, MOVE_RUNS = 10, 20  # how far a candidate may move to where it splits best
 Score = Callable[[Ints, Ints, Ints], Floats]  # of changes at the second, between the first and the third
 
 
-def search(signal: Signal, least: float, settled: Ints | None = None) -> tuple[Ints, Floats]:
+def search_changes(signal: Signal, least: float, settled: Ints | None = None) -> tuple[Ints, Floats]:
     """The changes whose likelihood is at least `least` beside each other, and these likelihoods.
 
     What is `settled` is a change, whatever speaks for it: it stays where it is, and the others are judged beside it.

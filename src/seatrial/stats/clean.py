@@ -61,7 +61,7 @@ class Cleaned:
     open_regression: int | None = None  # the first run of it
 
 
-def clean(points: Sequence[Past], better: Better, detect: Detect = change_points) -> Cleaned:
+def clean_series(points: Sequence[Past], better: Better, detect: Detect = change_points) -> Cleaned:
     """Sort the runs of one series (one benchmark, fingerprint and metric; oldest first) into used and left out."""
     left_out, marked = _by_mark(points)
     kept = [index for index in range(len(points)) if index not in left_out]

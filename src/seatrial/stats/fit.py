@@ -4,8 +4,8 @@ past runs asks here, so that a baseline, a report and a measurement of false ala
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.stats.bounds import CAP, FALSE_ALARM, FLOOR, LEAST, Interval, prediction_interval
-from seatrial.stats.clean import Better, Cleaned, Past, clean
+from seatrial.stats.bounds import CAP, FALSE_ALARM, FLOOR, LEAST_RUNS, Interval, prediction_interval
+from seatrial.stats.clean import Better, Cleaned, Past, clean_series
 
 OUTLIER_WHY = "an outlier among the others"
 
@@ -24,10 +24,10 @@ def fit_bounds(
     points: Sequence[Past], better: Better, false_alarm: float = FALSE_ALARM, floor: float = FLOOR, cap: float = CAP
 ) -> Fit:
     """The interval for one figure of one new run after `points` (one series, oldest first)."""
-    cleaned = clean(points, better)
+    cleaned = clean_series(points, better)
     kept = [points[index] for index in cleaned.used]
     runs = [past.run or index for index, past in zip(cleaned.used, kept, strict=True)]
-    interval = prediction_interval([past.value for past in kept], false_alarm, floor, cap, LEAST, runs)
+    interval = prediction_interval([past.value for past in kept], false_alarm, floor, cap, LEAST_RUNS, runs)
     outliers = {cleaned.used[place]: OUTLIER_WHY for place in interval.outliers}
     used = [index for index in cleaned.used if index not in outliers]
     return Fit(interval, cleaned, used, dict(sorted((cleaned.left_out | outliers).items())))

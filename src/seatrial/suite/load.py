@@ -23,7 +23,7 @@ from seatrial.suite.yaml.problem import Problem, SuiteError, nearest
 
 Kinds = Mapping[str, type[TrialModel]]
 ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]
-M = TypeVar("M", bound=BaseModel)
+_M = TypeVar("_M", bound=BaseModel)
 
 
 def load(
@@ -111,7 +111,7 @@ class _Loader:
         # Fields that start with x- are the user's own: a place for YAML anchors.
         return {name: value for name, value in self._data.items() if not name.startswith("x-")}
 
-    def _validated(self, model: type[M], data: Any, path: tuple[str | int, ...], depth: int = 1) -> M | None:
+    def _validated(self, model: type[_M], data: Any, path: tuple[str | int, ...], depth: int = 1) -> _M | None:
         """The model; after errors, what it is without them, so that problems with names are still found with them."""
         try:
             return model.model_validate(data)
@@ -127,7 +127,7 @@ class _Loader:
         entries = self._data.get(section)
         return entries if isinstance(entries, dict) else {}
 
-    def _kind(self, section: str, name: str, entry: Any, known: Mapping[str, type[M]]) -> type[M] | None:
+    def _kind(self, section: str, name: str, entry: Any, known: Mapping[str, type[_M]]) -> type[_M] | None:
         path = (section, name)
         if not isinstance(entry, dict):
             self._report(path, f"expected a map with `kind` ({', '.join(known)}), got {type(entry).__name__}")

@@ -13,7 +13,7 @@ from seatrial.trial.arrivals import parse_rate
 _OPERATORS = ("<=", ">=", "<", ">")
 
 
-class Figures(msgspec.Struct, frozen=True):
+class KnownFigures(msgspec.Struct, frozen=True):
     """Which figures there are to bound."""
 
     of: str  # what they are figures of
@@ -23,7 +23,7 @@ class Figures(msgspec.Struct, frozen=True):
     choice: str  # which parts to write, with {} for the figure
 
 
-def parse_bound(name: str, value: Any, known: Figures) -> FixedBound:
+def parse_bound(name: str, value: Any, known: KnownFigures) -> FixedBound:
     """Raises ValueError, for whoever wrote it."""
     figures = [*known.counts, *known.durations]
     figure = max((one for one in figures if f"{name}.".startswith(f"{one}.")), key=len, default="")

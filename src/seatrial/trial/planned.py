@@ -11,14 +11,14 @@ WORKSPACE_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStep:
     step: Step
     check: Callable[[ObservedStep, Exit], list[Finding]]
 
 
-def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[Planned]:
+def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[PlannedStep]:
     """A clone where the workspace is one; it comes first, because the other steps may need what is in it."""
     if workspace and workspace.git:
         args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
         step = Step("workspace", "workspace", args, WORKSPACE_S)
-        yield Planned(step, lambda observed, ended: [check_workspace(observed, ended)])
+        yield PlannedStep(step, lambda observed, ended: [check_workspace(observed, ended)])

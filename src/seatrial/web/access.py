@@ -28,13 +28,13 @@ class BadToken(Exception):
 
 
 @dataclass(frozen=True)
-class Access:
+class WebAccess:
     host: str  # that is listened on
     token: str = ""
     names: frozenset[str] = frozenset()  # further names that requests may use, of a proxy for one
 
     @classmethod
-    def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> "Access":
+    def of(cls, host: str, token: str = "", names: Iterable[str] = ()) -> "WebAccess":
         """Raises BadToken where everybody on a network could read what is served."""
         if token and len(token) < LEAST_TOKEN:
             raise BadToken(f"the token has {len(token)} characters, and needs at least {LEAST_TOKEN}")
@@ -54,7 +54,11 @@ class Access:
             return True
         if is_loopback(self.host):
             return False
-        return is_address(name) or name in (self.host.lower(), socket.gethostname().lower(), socket.getfqdn().lower())
+        return is_ip_address(name) or name in (
+            self.host.lower(),
+            socket.gethostname().lower(),
+            socket.getfqdn().lower(),
+        )
 
     def lets_in(self, authorization: str | None) -> bool:
         if not self.token:
@@ -101,7 +105,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def is_address(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:

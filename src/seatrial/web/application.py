@@ -12,7 +12,7 @@ from aiohttp import web
 
 from seatrial.record.history import HistoryError
 from seatrial.web import files, pages
-from seatrial.web.access import Access
+from seatrial.web.access import WebAccess
 from seatrial.web.confine import NotThere, run_folder
 from seatrial.web.events import RunEvents, SiteEvents, SiteFeed
 from seatrial.web.follow import Followers
@@ -35,7 +35,7 @@ _SAFE = {
 
 
 class Dashboard:
-    def __init__(self, site: Site, access: Access) -> None:
+    def __init__(self, site: Site, access: WebAccess) -> None:
         self._site = site
         self._access = access
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="page")
@@ -118,7 +118,7 @@ class Dashboard:
         if log is not None:
             return _response(log)
         found = await loop.run_in_executor(self._pool, partial(files.open_file, self._site.runs, run, path))
-        return await files.send(request, found, dict(_SAFE))
+        return await files.send_file(request, found, dict(_SAFE))
 
     async def _run_events(self, request: web.Request) -> web.StreamResponse:
         folder = await asyncio.to_thread(run_folder, self._site.runs, request.match_info["name"])

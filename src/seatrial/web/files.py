@@ -49,7 +49,7 @@ def open_file(runs: Path, run: str, path: str) -> OpenFile:
         return OpenFile(os.dup(found), parts[-1], os.fstat(found).st_size)
 
 
-async def send(request: web.Request, found: OpenFile, headers: dict[str, str]) -> web.StreamResponse:
+async def send_file(request: web.Request, found: OpenFile, headers: dict[str, str]) -> web.StreamResponse:
     """As many bytes as it has now: it may grow meanwhile."""
     with open(found.descriptor, "rb") as file:
         headers |= {"Content-Security-Policy": _SANDBOX, "Content-Length": str(found.bytes)}

@@ -28,15 +28,15 @@ _MODE = 0o644  # for the web server
 
 
 @dataclass
-class Written:
+class WrittenSite:
     pages: int = 0
     files: int = 0
     left_out: list[str] = field(default_factory=list)  # addresses that nothing was written for
 
 
-def write_public(site: Site, folder: Path) -> Written:
+def write_public(site: Site, folder: Path) -> WrittenSite:
     """Raises OSError when the folder cannot be written to, and HistoryError."""
-    done, wanted, written = {"index.html"}, ["index.html"], Written()
+    done, wanted, written = {"index.html"}, ["index.html"], WrittenSite()
     while wanted:
         path = wanted.pop()
         if len(done) > _MOST_FILES:
@@ -49,7 +49,7 @@ def write_public(site: Site, folder: Path) -> Written:
     return written
 
 
-def _write(site: Site, folder: Path, path: str, written: Written) -> list[str]:
+def _write(site: Site, folder: Path, path: str, written: WrittenSite) -> list[str]:
     """The files that this one links to."""
     parts = path.split("/")
     if parts[0] == "r" and len(parts) > 3 and parts[2] == "file":
@@ -78,7 +78,7 @@ def _page(site: Site, parts: list[str]) -> Page:
     return maker(site, *parts[1:-1], parts[-1].removesuffix(ENDING))
 
 
-def _write_file(site: Site, folder: Path, path: str, run: str, below: str, written: Written) -> list[str]:
+def _write_file(site: Site, folder: Path, path: str, run: str, below: str, written: WrittenSite) -> list[str]:
     """What an attempt left, where a page links to it: pages link only to what browsers do not run."""
     try:
         log = pages.beside_log(site, run, below)
@@ -97,7 +97,7 @@ def _write_file(site: Site, folder: Path, path: str, run: str, below: str, writt
     return []
 
 
-def _keep(folder: Path, path: str, page: Page, written: Written) -> list[str]:
+def _keep(folder: Path, path: str, page: Page, written: WrittenSite) -> list[str]:
     write_whole(folder / path, page.html.encode("utf-8", "replace"), sync=False, mode=_MODE)
     os.chmod(folder / path, _MODE)
     written.pages += 1

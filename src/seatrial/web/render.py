@@ -6,8 +6,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.html.templates import asset, content_policy
-from seatrial.report.html.templates import environment as report_environment
+from seatrial.report.html.templates import asset, content_policy, report_templates
 from seatrial.web.links import Links
 
 if TYPE_CHECKING:
@@ -25,10 +24,10 @@ class Page:
 
 
 @cache
-def environment() -> "jinja2.Environment":
+def web_templates() -> "jinja2.Environment":
     import jinja2
 
-    base = report_environment()
+    base = report_templates()
     assert base.loader is not None
     own = jinja2.FileSystemLoader(_HERE / "templates")
     return base.overlay(loader=jinja2.ChoiceLoader([own, base.loader]))
@@ -44,7 +43,7 @@ def _assets() -> tuple[str, str]:
 def page(template: str, links: Links, status: int = 200, **values: Any) -> Page:
     style, script = _assets()
     policy = content_policy(style, script, fetches=links.live)
-    made = environment().get_template(template)
+    made = web_templates().get_template(template)
     html = made.render(links=links, style=style, script=script, policy=policy, **values)
     return Page(html, policy, status)
 
@@ -56,7 +55,7 @@ def part(template: str, name: str, *values: Any) -> str:
 
 @cache
 def _module(template: str) -> Any:
-    return environment().get_template(template).module
+    return web_templates().get_template(template).module
 
 
 def error_page(status: int, message: str, links: Links | None = None) -> Page:

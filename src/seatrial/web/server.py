@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from seatrial.web.access import Access, is_address
+from seatrial.web.access import WebAccess, is_ip_address
 from seatrial.web.application import Dashboard
-from seatrial.web.render import environment
+from seatrial.web.render import web_templates
 from seatrial.web.site import Site
 
 _PATIENCE_S = 3.0  # for answers that are under way when it ends
@@ -23,7 +23,7 @@ class CannotListen(Exception):
     """The address cannot be listened on, and what to do about it."""
 
 
-async def serve(site: Site, access: Access, port: int, ready: Callable[[str], None]) -> None:
+async def serve(site: Site, access: WebAccess, port: int, ready: Callable[[str], None]) -> None:
     """Answer until SIGINT or SIGTERM. `ready` is called with the address when it answers. Raises CannotListen."""
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # bad requests are theirs, not ours
     stop = asyncio.Event()
@@ -56,8 +56,8 @@ def _prepare(site: Site) -> None:
     import seatrial.stats.compare  # noqa: F401
 
     site.catalogue.list()
-    for name in environment().list_templates(["j2"]):
-        environment().get_template(name)
+    for name in web_templates().list_templates(["j2"]):
+        web_templates().get_template(name)
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE)
@@ -73,4 +73,4 @@ def _why(error: OSError, host: str, port: int) -> str:
 
 def _address(runner: web.AppRunner, host: str) -> str:
     port = runner.addresses[0][1]
-    return f"http://{f'[{host}]' if is_address(host) and ':' in host else host}:{port}/"
+    return f"http://{f'[{host}]' if is_ip_address(host) and ':' in host else host}:{port}/"

@@ -9,7 +9,7 @@ from seatrial.web.catalogue import Catalogue
 
 
 @dataclass(frozen=True)
-class Change:
+class ProposedChange:
     """What a command would change, and the command; nothing here ever runs it."""
 
     command: str
@@ -18,10 +18,10 @@ class Change:
 
 
 # Of the suite's file, a benchmark and a metric: what accepting the newest level would change.
-Recenter = Callable[[str, str, str], Change | None]
+Recenter = Callable[[str, str, str], ProposedChange | None]
 
 
-def _no_change(suite_path: str, benchmark: str, metric: str) -> Change | None:
+def _no_change(suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
     return None
 
 

@@ -154,7 +154,7 @@ def test_names_that_are_not_utf8_arrive(tmp_path: Path) -> None:
 
 def test_too_much_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
     big = tmp_path / "big"
-    big.write_bytes(os.urandom(manifest.MOST_BYTES + (1 << 16)))
+    big.write_bytes(os.urandom(manifest.INPUT_BYTES + (1 << 16)))
     message = refusal(Input(str(big), "big"))
     assert "more than 16 MiB packed" in message
     assert "put them into the image, let the job clone them (`workspace: {git: ...}`), or mount a volume" in message

@@ -124,7 +124,7 @@ def living(pids: Iterable[int]) -> Set[int]:
     return {pid for pid in pids for member in [stat(pid)] if member is not None and member.state not in "ZX"}
 
 
-def send(pids: Iterable[int], number: int) -> None:
+def send_signal(pids: Iterable[int], number: int) -> None:
     """A signal to each that still is."""
     for pid in pids:
         try:
@@ -138,8 +138,8 @@ def send(pids: Iterable[int], number: int) -> None:
 def wake_and_terminate(pids: Iterable[int]) -> None:
     """SIGTERM; a stopped process is woken, else it would not see it."""
     pids = list(pids)
-    send(pids, signal.SIGTERM)
-    send(pids, signal.SIGCONT)
+    send_signal(pids, signal.SIGTERM)
+    send_signal(pids, signal.SIGCONT)
 
 
 def write_whole(path: str, data: bytes) -> None:

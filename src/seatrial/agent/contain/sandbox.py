@@ -15,7 +15,7 @@ import time
 from typing import Iterable, List, Optional, Set
 
 from .cgroup import Cgroup
-from .process import living, own_descendants, read_proc, send, stat
+from .process import living, own_descendants, read_proc, send_signal, stat
 
 CHECK_S = 0.05  # how often memory is measured where the kernel does not limit it
 GROUPS = "/sys/fs/cgroup"
@@ -79,7 +79,7 @@ class Sandbox:
     def kill(self, pids: Set[int]) -> None:
         """SIGKILL to all that are in here."""
         self.cgroup.kill()
-        send(pids, signal.SIGKILL)
+        send_signal(pids, signal.SIGKILL)
 
     def oom_kills(self) -> int:
         if self.oom_file is None:
@@ -117,7 +117,7 @@ class Sandbox:
             self._own_count += 1
             self._write_count()
             self._killed = max(sizes, key=lambda pid: sizes[pid])
-            send([self._killed], signal.SIGKILL)
+            send_signal([self._killed], signal.SIGKILL)
 
     def _held_bytes(self, sizes: Iterable[int]) -> int:
         """What counts against the limit. `sizes`: of each process; what they share is in there once for each."""

@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Optional, Protocol, Set, Tuple, Union
 
 from ..logs.figures import to_json
 
-MISSING = object()
-TEXT_CHARACTERS = 500
+ABSENT = object()
+_TEXT_CHARACTERS = 500
 _LINE_BYTES = 16 << 20
 MOST_WARNINGS = 20
 
@@ -51,20 +51,20 @@ def _decode(decoder: json.JSONDecoder, data: bytes) -> Any:
         raise BrokenJson("not JSON: %s at line %d column %d" % (error.msg, error.lineno, error.colno)) from None
 
 
-def read(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
+def read_json_keys(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
     """{"values": {key: number, text or None}, "missing": [keys], "warnings": [...]}."""
     twice: List[str] = []
     data = _decode(_decoder(twice), file.read())
-    return _found({key: look_up(data, key.split(".")) for key in keys}, twice)
+    return _found({key: find_key(data, key.split(".")) for key in keys}, twice)
 
 
-def read_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
+def read_json_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
     """The last value of each key in a file with one JSON object a line, and how many there were.
 
     A last line that is cut off is what a writer leaves that was ended: it is reported, and the others count."""
     twice: List[str] = []
     decoder = _decoder(twice)
-    last: Dict[str, Any] = dict.fromkeys(keys, MISSING)
+    last: Dict[str, Any] = dict.fromkeys(keys, ABSENT)
     counts = dict.fromkeys(keys, 0)
     number, broken = 0, ""
     while True:
@@ -82,8 +82,8 @@ def read_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
             broken = "line %d: %s" % (number, error)
             continue
         for key in keys:
-            value = look_up(record, key.split("."))
-            if value is not MISSING:
+            value = find_key(record, key.split("."))
+            if value is not ABSENT:
                 last[key], counts[key] = value, counts[key] + 1
     if broken and not any(counts.values()):
         raise BrokenJson(broken)
@@ -94,22 +94,22 @@ def read_lines(file: ByteSource, keys: List[str]) -> Dict[str, Any]:
     return made
 
 
-def look_up(data: Any, parts: List[str]) -> Any:
+def find_key(data: Any, parts: List[str]) -> Any:
     """A key may have dots of its own: the longest that is there counts."""
     if not parts:
         return data
     if isinstance(data, list):
         index = parts[0][1:] if parts[0].startswith("-") else parts[0]
         if not index.isascii() or not index.isdigit() or len(index) > 9 or int(index) > len(data):
-            return MISSING
+            return ABSENT
         place = int(parts[0])
-        return look_up(data[place], parts[1:]) if -len(data) <= place < len(data) else MISSING
+        return find_key(data[place], parts[1:]) if -len(data) <= place < len(data) else ABSENT
     if isinstance(data, dict):
         for size in range(len(parts), 0, -1):
             key = ".".join(parts[:size])
             if key in data:
-                return look_up(data[key], parts[size:])
-    return MISSING
+                return find_key(data[key], parts[size:])
+    return ABSENT
 
 
 def _found(raw: Dict[str, Any], twice: List[str]) -> Dict[str, Any]:
@@ -119,17 +119,17 @@ def _found(raw: Dict[str, Any], twice: List[str]) -> Dict[str, Any]:
         values[key], remark = _plain(value)
         if remark:
             warnings.append("%s %s" % (key, remark))
-    missing = [key for key, value in raw.items() if value is MISSING]
+    missing = [key for key, value in raw.items() if value is ABSENT]
     return {"values": values, "missing": missing, "warnings": warnings}
 
 
 def _plain(value: Any) -> Tuple[Any, Optional[str]]:
-    if value is MISSING or value is None:
+    if value is ABSENT or value is None:
         return None, None
     if isinstance(value, bool):
         return ("true" if value else "false"), None
     if isinstance(value, float):
         return (value if math.isfinite(value) else to_json(value)), None
     if isinstance(value, (int, str)):
-        return (value[:TEXT_CHARACTERS] if isinstance(value, str) else value), None
+        return (value[:_TEXT_CHARACTERS] if isinstance(value, str) else value), None
     return None, "is %s, not a figure" % ("a list" if isinstance(value, list) else "an object")

@@ -10,7 +10,7 @@ import re
 from typing import IO, Any, Dict, List, Optional, Set
 
 from .json_file import whole_number
-from .xplane import MOST_PLANES, MOST_STEPS, TEXT_CHARACTERS, BrokenProfile
+from .xplane import _TEXT_CHARACTERS, MOST_PLANES, MOST_STEPS, BrokenProfile
 
 READ_BYTES = 1 << 20
 MOST_ITEM_CHARACTERS = 8 << 20  # of one event, or of one of the trace's other fields
@@ -21,7 +21,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder(parse_int=whole_number)
 
 
-class Text:
+class JsonWindow:
     """A window over a file of JSON: what has been read is let go."""
 
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:
@@ -100,7 +100,7 @@ class KinetoTrace:
         if event.get("ph") in (None, "M"):  # the empty last one of some writers; names of processes and threads
             return
         self.events += 1
-        category = str(event.get("cat") or "")[:TEXT_CHARACTERS]
+        category = str(event.get("cat") or "")[:_TEXT_CHARACTERS]
         if category in self._by_category or len(self._by_category) < MOST_PLANES:
             self._by_category[category] = self._by_category.get(category, 0) + 1
             threads = self._threads.setdefault(category, set())
@@ -146,9 +146,9 @@ def _number(value: Any) -> Optional[float]:
     return None
 
 
-def read(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
+def read_kineto(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
     """Raises BrokenProfile for what is no trace, zlib.error and OSError for what is no compressed file."""
-    text, trace = Text(file, most_bytes), KinetoTrace()
+    text, trace = JsonWindow(file, most_bytes), KinetoTrace()
     seen = False
     if not text.peek():
         raise BrokenProfile("the file is empty")
@@ -170,7 +170,7 @@ def read(file: IO[bytes], most_bytes: int) -> Dict[str, Any]:
     return trace.done()
 
 
-def _read_events(text: Text, trace: KinetoTrace) -> None:
+def _read_events(text: JsonWindow, trace: KinetoTrace) -> None:
     text.expect("[")
     if text.peek() == "]":
         text.expect("]")

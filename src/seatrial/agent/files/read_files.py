@@ -29,7 +29,7 @@ MOST_REPORT_BYTES = 32 << 20
 Report = Callable[[Dict[str, Any]], None]
 
 
-class Unreadable(Exception):
+class UnreadableFile(Exception):
     pass
 
 
@@ -84,7 +84,7 @@ def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: 
             described["error"] = "not read to its end: %s, after %.0f s on this file" % (error, took_s)
         except MemoryError:
             described["error"] = "reading it takes more memory than there is for that"
-        except (Unreadable, xplane.BrokenProfile, json_file.BrokenJson) as error:
+        except (UnreadableFile, xplane.BrokenProfile, json_file.BrokenJson) as error:
             described["error"] = str(error)
         except (OSError, zlib.error, EOFError) as error:
             described["error"] = "cannot be read: %s" % error
@@ -93,31 +93,31 @@ def _read_reported(name: str, entry: Dict[str, Any], found: FoundFile, limited: 
 
 def read_one(path: str, reader: str, entry: Dict[str, Any]) -> Dict[str, Any]:
     if reader not in _MOST_BYTES:
-        raise Unreadable("there is no reader %r; there are %s" % (reader, ", ".join(_MOST_BYTES)))
+        raise UnreadableFile("there is no reader %r; there are %s" % (reader, ", ".join(_MOST_BYTES)))
     most_bytes = int(entry.get("most_bytes") or _MOST_BYTES[reader])
     keys = [str(key) for key in entry.get("keys") or ()]
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most_bytes:
-            raise Unreadable("not read: it has %d bytes, and at most %d are read" % (size, most_bytes))
+            raise UnreadableFile("not read: it has %d bytes, and at most %d are read" % (size, most_bytes))
         if size == 0:
-            raise Unreadable("the file is empty")
+            raise UnreadableFile("the file is empty")
         if reader == "xplane":
             with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
                 return {"profile": _profile(data)}
         plain = _unpacked(file)
         if reader == "kineto":
-            return {"profile": kineto.read(plain, most_bytes)}
+            return {"profile": kineto.read_kineto(plain, most_bytes)}
         lines = path.endswith((".jsonl", ".ndjson", ".jsonl.gz"))
         bounded = _Bounded(plain, most_bytes)
-        return json_file.read_lines(bounded, keys) if lines else json_file.read(bounded, keys)
+        return json_file.read_json_lines(bounded, keys) if lines else json_file.read_json_keys(bounded, keys)
 
 
 def _profile(data: mmap.mmap) -> Dict[str, Any]:
     if data[:2] == b"\x1f\x8b":
-        raise Unreadable("it is compressed, and an .xplane.pb is not")
+        raise UnreadableFile("it is compressed, and an .xplane.pb is not")
     try:
-        return xplane.read(data)
+        return xplane.read_xplane(data)
     except IndexError:
         raise xplane.BrokenProfile("it ends in the middle of a number") from None
 
@@ -132,7 +132,7 @@ class _Bounded:
     def _count(self, data: bytes) -> bytes:
         self._left -= len(data)
         if self._left < 0:
-            raise Unreadable("not read: it is larger than it may be when unpacked")
+            raise UnreadableFile("not read: it is larger than it may be when unpacked")
         return data
 
     def read(self) -> bytes:
@@ -148,7 +148,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Unreadable("no plain file any more")
+            raise UnreadableFile("no plain file any more")
         yield file
 
 

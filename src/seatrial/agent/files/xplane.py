@@ -22,7 +22,7 @@ MOST_STEPS = 10_000
 MOST_EVENTS_READ = 2_000_000  # of those whose times are looked at
 MOST_PLANES = 1_000
 MOST_TEXTS = 20
-TEXT_CHARACTERS = 500
+_TEXT_CHARACTERS = 500
 EVENT_TAG, ID_TAG = 0x22, 0x08  # field 4 of a line, which has a length; field 1 of an event, which is a number
 _DEVICE = re.compile(r"/device:([A-Za-z_ ]+):(\d+)$")
 _SPACE_FIELDS = {1: "planes", 2: "errors", 3: "warnings", 4: "hostnames"}
@@ -110,8 +110,8 @@ class Plane:
                 (self.names if field.number == 4 else self.stat_names)[key] = name
 
     def _text(self, field: Field) -> str:
-        cut = min(field.end, field.start + 4 * TEXT_CHARACTERS)
-        return self._data[field.start : cut].decode("utf-8", "replace")[:TEXT_CHARACTERS]
+        cut = min(field.end, field.start + 4 * _TEXT_CHARACTERS)
+        return self._data[field.start : cut].decode("utf-8", "replace")[:_TEXT_CHARACTERS]
 
     def _entry(self, entry: Field) -> Tuple[int, str]:
         """Of a map: its key, and the name of what it holds."""
@@ -271,7 +271,7 @@ def _device_order(name: str) -> Tuple[bool, int, str]:
     return name != "/device:TPU:0", int(found.group(2)) if found else 0, name
 
 
-def read(data: Buffer) -> Dict[str, Any]:
+def read_xplane(data: Buffer) -> Dict[str, Any]:
     """Raises BrokenProfile for what is no profile. By the letter of the format an empty file is one, of nothing."""
     if len(data) == 0:
         raise BrokenProfile("the file is empty")
@@ -284,6 +284,6 @@ def read(data: Buffer) -> Dict[str, Any]:
         else:
             texts = summary.texts[_SPACE_FIELDS[field.number]]
             if len(texts) < MOST_TEXTS:
-                cut = min(field.end, field.start + 4 * TEXT_CHARACTERS)
-                texts.append(data[field.start : cut].decode("utf-8", "replace")[:TEXT_CHARACTERS])
+                cut = min(field.end, field.start + 4 * _TEXT_CHARACTERS)
+                texts.append(data[field.start : cut].decode("utf-8", "replace")[:_TEXT_CHARACTERS])
     return summary.done()

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Dict, Iterator, List, Optional, Tuple, Union
 
 from ..masking.mask import Mask
-from .long_line import LongLine, Window, host_of, plain, shown
+from .long_line import LongLine, Window, host_of, shown_text, without_escapes
 
 LINE_BYTES = 64 << 10
 GRAIN = 1 << 10
@@ -48,7 +48,7 @@ class Block:
     def text_at(self, offset: int, mask: Mask) -> str:
         """The line around `offset`, for a person."""
         start, end = self.bounds(offset)
-        return shown(self.data[:end], start, mask)
+        return shown_text(self.data[:end], start, mask)
 
     def by_host(self) -> Dict[int, "Block"]:
         """Lines of several hosts, apart, without the `[h] ` that says whose each is. A line without is host 0's."""
@@ -116,7 +116,7 @@ class Lines:
             return self._long.rest()
         if not self._rest:
             return None
-        data = plain(self._rest)
+        data = without_escapes(self._rest)
         return Block(data, data, self.lines + 1)
 
     def _parts(self, data: bytes) -> Iterator[LogPart]:
@@ -149,7 +149,7 @@ class Lines:
         self.lines += by == b"\n"
 
     def _block(self, data: bytes) -> Block:
-        visible = plain(self._without_mark(data))
+        visible = without_escapes(self._without_mark(data))
         shown = visible.replace(b"\r", b"\n") if b"\r" in visible else visible
         block = Block(shown, visible, self.lines + 1)
         self.lines += block.line_feeds

@@ -17,7 +17,7 @@ WINDOW_BYTES = 64 << 10
 OVERLAP_BYTES = 8 << 10
 BEFORE_BYTES = 256
 TEXT_BEFORE = 40  # bytes of a line that are shown before what was found in it
-TEXT_CHARACTERS = 500
+_TEXT_CHARACTERS = 500
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n\r]*(?:\x07|\x1b\\)?|[ -/]*[0-Z\\^-~])")
 _PREFIX = re.compile(rb"\[(\d{1,6})\] ?")
 RANK_BYTES = 400  # of a line: what names its rank is near its beginning
@@ -26,7 +26,7 @@ _RANK = re.compile(
 )
 
 
-def plain(data: bytes) -> bytes:
+def without_escapes(data: bytes) -> bytes:
     """As patterns see it: without what acts on a terminal."""
     return _ESCAPES.sub(b"", data) if b"\x1b" in data else data
 
@@ -44,12 +44,12 @@ def rank_of(line: bytes) -> Optional[int]:
     return None if found is None else int(found.group(found.lastindex or 0))
 
 
-def shown(data: bytes, start: int, mask: Mask) -> str:
+def shown_text(data: bytes, start: int, mask: Mask) -> str:
     """What a person sees of `data` from `start` on. A secret that begins before that is masked as a whole."""
     stream = mask.stream()
     stream.feed(data[max(0, start - WINDOW_BYTES) : start])
     text = (stream.feed(data[start:]) + stream.flush()).decode("utf-8", "replace")
-    return text if len(text) <= TEXT_CHARACTERS else text[:TEXT_CHARACTERS] + "…"
+    return text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS] + "…"
 
 
 class Window:
@@ -69,7 +69,7 @@ class Window:
     def text_at(self, offset: int, mask: Mask) -> str:
         """The line around `offset`, for a person."""
         start = max(0, offset - TEXT_BEFORE)
-        return ("…" if start + self.offset else "") + shown(self.data, start, mask)
+        return ("…" if start + self.offset else "") + shown_text(self.data, start, mask)
 
     def by_host(self) -> Dict[int, "Window"]:
         """The same window, with its host, which stands at the start of the line alone."""
@@ -99,7 +99,7 @@ class LongLine:
             piece = self._raw + data[start : start + WINDOW_BYTES]
             cut = unfinished(piece)
             self._raw = piece[cut:]
-            self._text += plain(piece[:cut])
+            self._text += without_escapes(piece[:cut])
             while len(self._text) >= self._before + WINDOW_BYTES + OVERLAP_BYTES:
                 end = self._before + WINDOW_BYTES
                 yield Window(self, self._text[: end + OVERLAP_BYTES], self._offset, self._before, end, False)
@@ -109,5 +109,5 @@ class LongLine:
 
     def rest(self) -> Window:
         """What no window had yet as its own part: the last one, when the line has ended."""
-        data = self._text + plain(self._raw)
+        data = self._text + without_escapes(self._raw)
         return Window(self, data, self._offset, self._before, len(data), True)

@@ -28,7 +28,7 @@ _UNFINISHED = re.compile(
 _CONTROL_BYTES = bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
 
 
-class Seen(Generic[AnyStr]):
+class VisibleText(Generic[AnyStr]):
     """`plain` is what is seen of `data`."""
 
     def __init__(self, data: AnyStr, unseen: Optional[Pattern[AnyStr]]) -> None:

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import Any, AnyStr, Dict, FrozenSet, Iterable, List, Pattern, Tuple
 
-from .escapes import UNSEEN, UNSEEN_TEXT, Seen, all_visible, unfinished
+from .escapes import UNSEEN, UNSEEN_TEXT, VisibleText, all_visible, unfinished
 from .words import PLACES, WORDS, texts
 
 MASK = "•••"
@@ -40,7 +40,7 @@ class Mask:
     def text(self, text: str) -> str:
         if not self._visible:
             return text
-        visible = Seen(text, UNSEEN_TEXT)
+        visible = VisibleText(text, UNSEEN_TEXT)
         return visible.replaced(_spans(self._visible, visible.plain), MASK, len(text))
 
     def data(self, value: Any, ours: Iterable[str] = ()) -> Any:
@@ -91,9 +91,9 @@ class StreamMask:
         if not self._values:
             return data
         data = self._held + data
-        visible = Seen(data, None if self._exact or all_visible(data) else UNSEEN)
+        visible = VisibleText(data, None if self._exact or all_visible(data) else UNSEEN)
         if not self._exact and unfinished(data) < len(data):
-            visible = Seen(data[: unfinished(data)], UNSEEN)
+            visible = VisibleText(data[: unfinished(data)], UNSEEN)
         keep_from = self._possible_start(visible.plain)
         spans: List[Tuple[int, int]] = []
         for start, end in _spans(self._values, visible.plain):
@@ -112,7 +112,7 @@ class StreamMask:
         held, self._held = self._held, b""
         if not self._values:
             return held
-        visible = Seen(held, None if self._exact else UNSEEN)
+        visible = VisibleText(held, None if self._exact else UNSEEN)
         if not self._exact and len(visible.plain) >= SHORTEST_START:
             return MASK.encode()
         spans = _spans(self._values, visible.plain)

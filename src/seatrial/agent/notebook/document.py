@@ -21,7 +21,7 @@ class Broken(Exception):
     """Not a notebook, or not one that can be run here."""
 
 
-def read(path: str) -> Data:
+def read_notebook(path: str) -> Data:
     """The notebook at `path`, in version 4 of the format, every source one text."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -124,7 +124,7 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def plain(text: str) -> str:
+def without_colors(text: str) -> str:
     """Text without the escapes that colour it."""
     return _ANSI.sub("", text)
 
@@ -136,7 +136,7 @@ def kept_path(files: str, path: str, name: str) -> str:
     return os.path.join(files, "notebooks", "%s.%s.ipynb" % (stem[:-6] if stem.endswith(".ipynb") else stem, name))
 
 
-def keep(notebook: Data, path: str, mask: Mask) -> Optional[str]:
+def keep_notebook(notebook: Data, path: str, mask: Mask) -> Optional[str]:
     """Write the executed notebook, whole or not at all. What went wrong, not raised: a verdict matters more."""
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

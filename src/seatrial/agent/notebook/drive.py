@@ -83,7 +83,7 @@ def main(arguments: List[str]) -> int:
                 "the runtime has no nbclient (with jupyter_client 7 or later), and there is no other Python here that "
                 "has: add nbclient to it"
             )
-        notebook = document.read(spec.path)
+        notebook = document.read_notebook(spec.path)
         document.execution(notebook)
         document.inject(notebook, spec.parameters)
         return asyncio.run(_drive(spec, notebook, notes, mask))
@@ -124,9 +124,9 @@ def missing(requires: Dict[str, List[str]]) -> str:
 
 async def _drive(spec: NotebookSpec, notebook: Dict[str, Any], notes: NotebookNotes, mask: Mask) -> int:
     """All passes. Ended from outside, it still ends the kernel and keeps what there is of the pass."""
-    from .kernel import Kernel, choose
+    from .kernel import Kernel, choose_kernel
 
-    argv, env, remark = choose(notebook, spec.python)
+    argv, env, remark = choose_kernel(notebook, spec.python)
     if remark:
         notes("kernel", message=remark)
     os.chdir(os.path.dirname(os.path.abspath(spec.path)))  # as in Jupyter: a notebook runs in its own folder
@@ -183,7 +183,7 @@ async def _one(
             verdict = {"state": "failed", "class": "error", "message": message}
             await kernel.end(now=True)
         finally:
-            trouble = document.keep(run.notebook, kept, mask)
+            trouble = document.keep_notebook(run.notebook, kept, mask)
     except Dead as dead:
         trouble = None
         memory = usage.oom_kills(spec.oom_file) > oom_before

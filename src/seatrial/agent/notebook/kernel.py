@@ -25,7 +25,7 @@ class Dead(Exception):
     """The kernel ended, or never came up."""
 
 
-def choose(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List[str], Dict[str, str], str]:
+def choose_kernel(notebook: Dict[str, Any], python: Optional[str]) -> Tuple[List[str], Dict[str, str], str]:
     """Command and variables of the kernel that this notebook gets; a remark when it is not the one that it names."""
     spec = notebook["metadata"].get("kernelspec")
     spec = spec if isinstance(spec, dict) else {}

@@ -4,22 +4,24 @@ import re
 from typing import Any, Dict, List, Optional
 
 from ..steps.probe import memory_limit
-from .document import RAISES_TAG, plain, tags
+from .document import RAISES_TAG, tags, without_colors
 
-Outcome = Dict[str, Any]
+CellOutcome = Dict[str, Any]
 OUTPUT_CHARS = 2000  # of a failed cell's printed text, to be reported with its failure
 _GPU_MEMORY = re.compile(r"(CUDA|HIP|XLA|GPU|device|ROCm|CUBLAS|cuDNN)[^\n]*out of memory|RESOURCE_EXHAUSTED", re.I)
 
 
-def failed_as(class_: str, message: str, error: str = "", traceback: str = "") -> Outcome:
+def failed_as(class_: str, message: str, error: str = "", traceback: str = "") -> CellOutcome:
     return {"state": "failed", "class": class_, "message": message, "error": error or message, "traceback": traceback}
 
 
-def passed(error: str = "", shell: Optional[List[Any]] = None) -> Outcome:
+def cell_passed(error: str = "", shell: Optional[List[Any]] = None) -> CellOutcome:
     return {"state": "passed", "class": "", "message": "", "error": error, "shell": shell or []}
 
 
-def judge(cell: Any, reply: Dict[str, Any], shown: List[Dict[str, Any]], shell: List[Any], allowed: bool) -> Outcome:
+def judge_cell(
+    cell: Any, reply: Dict[str, Any], shown: List[Dict[str, Any]], shell: List[Any], allowed: bool
+) -> CellOutcome:
     """The outcome of a cell that the kernel has replied to.
 
     An error that was shown counts even where the reply says `ok`: `%run`, `%%capture`, widgets and figures that cannot
@@ -30,17 +32,17 @@ def judge(cell: Any, reply: Dict[str, Any], shown: List[Dict[str, Any]], shell: 
     raised = _raised(reply, shown)
     error, traceback = "", ""
     if raised is not None:
-        error = plain("%s: %s" % (raised.get("ename"), raised.get("evalue")))
-        traceback = plain("\n".join(raised.get("traceback") or []))
+        error = without_colors("%s: %s" % (raised.get("ename"), raised.get("evalue")))
+        traceback = without_colors("\n".join(raised.get("traceback") or []))
     elif reply["status"] != "ok":
         error = "the kernel did not run the cell: it answered %r" % reply["status"]
     commands = "; ".join("`%s` failed with exit code %d" % (command, code) for command, code in shell)
     if not error and not shell:
-        return failed_as("error", _RAISED_NOTHING) if RAISES_TAG in tags(cell) else passed()
+        return failed_as("error", _RAISED_NOTHING) if RAISES_TAG in tags(cell) else cell_passed()
     if RAISES_TAG in tags(cell):
-        return passed(error or commands, shell)
+        return cell_passed(error or commands, shell)
     if allowed:
-        return dict(passed(error or commands, shell), allowed=True)
+        return dict(cell_passed(error or commands, shell), allowed=True)
     if not error:
         return dict(failed_as("shell", commands), shell=shell)
     message = error if not shell else "%s (before it, %s)" % (error, commands)
@@ -77,7 +79,7 @@ def error_class(source: str, raised: Dict[str, Any], error: str) -> str:
     return "error"
 
 
-def with_kills(outcome: Outcome, kills: int) -> Outcome:
+def with_kills(outcome: CellOutcome, kills: int) -> CellOutcome:
     """The outcome of a cell during which the system killed so many processes for the memory that they used."""
     if not kills or outcome["class"] == "memory":
         return outcome
@@ -89,7 +91,7 @@ def with_kills(outcome: Outcome, kills: int) -> Outcome:
             % (processes, "was" if kills == 1 else "were"),
         )
     text = (
-        out_of_memory() if outcome["class"] == "dead" else "out of memory: " + (outcome["message"] or outcome["error"])
+        memory_message() if outcome["class"] == "dead" else "out of memory: " + (outcome["message"] or outcome["error"])
     )
     return dict(outcome, message=text, error=text, **{"class": "memory"})
 
@@ -97,10 +99,10 @@ def with_kills(outcome: Outcome, kills: int) -> Outcome:
 def printed(cell: Any) -> str:
     """The end of what a cell printed: what a failed command complained of is there."""
     texts = [str(output.get("text", "")) for output in cell.outputs if output.get("output_type") == "stream"]
-    return plain("".join(texts))[-OUTPUT_CHARS:]
+    return without_colors("".join(texts))[-OUTPUT_CHARS:]
 
 
-def out_of_memory() -> str:
+def memory_message() -> str:
     """Said of a kernel that was killed for the memory that it used."""
     limit = memory_limit()
     return "out of memory: the kernel was killed" + (" at the limit of %d MiB" % (limit >> 20) if limit else "")

@@ -18,7 +18,7 @@ from ..steps.probe import memory_limit
 from . import usage
 from .document import INJECTED_TAG, SKIP_TAGS, execution, tags
 from .kernel import evaluated
-from .outcome import Outcome, failed_as, judge, out_of_memory, printed, with_kills
+from .outcome import CellOutcome, failed_as, judge_cell, memory_message, printed, with_kills
 from .setup import SETUP, TAKE
 
 node: Callable[[Any], Any] = from_dict
@@ -59,7 +59,7 @@ class KernelClient(NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
 
-def log_failure(number: int, outcome: Outcome) -> None:
+def log_failure(number: int, outcome: CellOutcome) -> None:
     """Into the log, where whoever follows it looks."""
     lines = ["", "[cell %d failed: %s]" % (number, outcome["message"] or outcome["error"])]
     sys.stdout.write("\n".join([*lines, *str(outcome.get("traceback") or "").splitlines()]) + "\n")
@@ -76,10 +76,10 @@ class NotebookPass:
         self.usage = usage.Usage(kernel.pid)
         self.deadline_s: Optional[float] = None
         self.started_s = 0.0  # of the cell that runs
-        self.failed: List[Outcome] = []
+        self.failed: List[CellOutcome] = []
         self.allowed = 0  # cells that raised, as the notebook says they may
 
-    async def run(self) -> Outcome:
+    async def run(self) -> CellOutcome:
         """Cell by cell until one fails, or all that can be run; the rest is reported as not run."""
         if self.spec.timeout_s is not None:
             self.deadline_s = time.monotonic() + self.spec.timeout_s
@@ -104,7 +104,7 @@ class NotebookPass:
         self.client.set_widgets_metadata()
         return self._verdict(ran)
 
-    async def _why_not_on(self, number: int, outcome: Outcome) -> str:
+    async def _why_not_on(self, number: int, outcome: CellOutcome) -> str:
         """After a cell that failed: why the cells behind it are not run; "" when they are."""
         if outcome["class"] == "dead":  # one that was left by exit() ends only now
             await self.kernel.end()
@@ -116,7 +116,7 @@ class NotebookPass:
             return "not run: the pass was over its limit in cell %d" % number
         return ""
 
-    def _verdict(self, ran: int) -> Outcome:
+    def _verdict(self, ran: int) -> CellOutcome:
         """Of the whole pass. Of several cells that failed it is the first; each has a note of its own."""
         if not self.failed:
             cells = "1 cell" if self.allowed == 1 else "%d cells" % self.allowed
@@ -126,10 +126,10 @@ class NotebookPass:
         message = "cell %d: %s" % (first["cell"], first["message"] or first["error"])
         return {"state": "failed", "class": first["class"], "message": message, "cells": ran, "cell": first["cell"]}
 
-    def _note(self, number: int, cell: Any, outcome: Outcome) -> None:
+    def _note(self, number: int, cell: Any, outcome: CellOutcome) -> None:
         self.notes("cell", **dict(outcome, cell=number, source=cell.source, **{"pass": self.name}))
 
-    async def _cell(self, number: int, index: int, cell: Any) -> Outcome:
+    async def _cell(self, number: int, index: int, cell: Any) -> CellOutcome:
         oom_before = usage.oom_kills(self.spec.oom_file)
         self.client.printed_chars = self.client.omitted_chars = 0
         self.client.shown = []
@@ -148,7 +148,7 @@ class NotebookPass:
         self._note(number, cell, dict(outcome, seconds=round(seconds, 4), **figures))
         return outcome
 
-    async def _execute(self, index: int, cell: Any) -> Outcome:
+    async def _execute(self, index: int, cell: Any) -> CellOutcome:
         reply: Dict[str, Any] = {}
         self.client.on_cell_executed = lambda cell, cell_index, execute_reply: reply.update(execute_reply)
         task = asyncio.ensure_future(self.client.async_execute_cell(cell, index))
@@ -164,9 +164,9 @@ class NotebookPass:
         shell = json.loads(evaluated(reply) or "[]")
         if reply["content"]["status"] != "ok":  # the kernel was not asked then
             shell = json.loads(await self.kernel.ask("", TAKE, 5.0) or "[]")
-        return judge(cell, reply["content"], self.client.shown, shell, self.allow_errors)
+        return judge_cell(cell, reply["content"], self.client.shown, shell, self.allow_errors)
 
-    async def _watch(self, task: "asyncio.Future[Any]") -> Optional[Outcome]:
+    async def _watch(self, task: "asyncio.Future[Any]") -> Optional[CellOutcome]:
         """Wait for the cell. None when it ended by itself, else what ended it."""
         wait_s, sampled_s = 0.02, time.monotonic()
         gpu_s = sampled_s - GPU_SAMPLE_S + 0.5
@@ -216,11 +216,11 @@ class NotebookPass:
         if not task.cancelled():
             task.exception()
 
-    async def _dead(self) -> Outcome:
+    async def _dead(self) -> CellOutcome:
         code = await self.kernel.exit_code()
         limit = memory_limit()
         if code == -9 and limit is not None and self.usage.peak_bytes > 0.9 * limit:
-            return failed_as("memory", out_of_memory())
+            return failed_as("memory", memory_message())
         if code is not None and code < 0:
             return failed_as("dead", "the kernel died: killed by signal %d" % -code)
         return failed_as("dead", "the kernel died: it ended with exit code %s" % code)

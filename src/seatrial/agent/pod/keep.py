@@ -17,7 +17,7 @@ import sys
 import time
 from typing import List, Optional, Tuple
 
-from ..run.out_folder import END
+from ..run.out_folder import END_FILE
 from .layout import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
 
 _POLL_S = 0.25
@@ -34,12 +34,12 @@ def main(arguments: List[str]) -> int:
         sys.stderr.write("usage: python AGENT keep SECONDS\n")
         return 2
     folders = PodFolders()
-    keep(folders, keep_s)
+    keep_files(folders, keep_s)
     end_pod(folders)
     return 0
 
 
-def keep(folders: PodFolders, keep_s: float) -> None:
+def keep_files(folders: PodFolders, keep_s: float) -> None:
     trial = Trial(folders)
     start_until_s = time.monotonic() + _START_S
     ended_s: Optional[float] = None
@@ -79,7 +79,7 @@ class Trial:
         try:
             lock = os.open(self._folders.out(LOCK), os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            return now_s if os.path.exists(self._folders.out(END)) else self._silent_s(now_s)
+            return now_s if os.path.exists(self._folders.out(END_FILE)) else self._silent_s(now_s)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return now_s

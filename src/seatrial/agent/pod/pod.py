@@ -25,11 +25,11 @@ from ..contain.sandbox import pod_sandbox
 from ..job_file import BadJobFile, JobFile, read_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
-from ..run.ending import Ending, Limits, Unready
+from ..run.ending import Ending, RunLimits, Unready
 from ..run.hardware import hardware
 from ..run.log import SEGMENTS
-from ..run.out_folder import END, OutFolder, join
-from ..run.records import RecordError, Records
+from ..run.out_folder import END_FILE, OutFolder, join_messages
+from ..run.records import RecordError, RecordsFile
 from ..run.runner import Runner
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from . import termination
@@ -84,7 +84,9 @@ class Pod:
         except Again as again:
             self._ending = again.ending
         except (OSError, RecordError) as error:
-            self._ending = self._ending._replace(message=join(self._ending.message, self._mask.text(str(error))))
+            self._ending = self._ending._replace(
+                message=join_messages(self._ending.message, self._mask.text(str(error)))
+            )
         except BaseException as error:  # noqa: BLE001 - the last place to say what broke; the process ends here
             traceback.print_exc()
             text = "the agent broke: %s: %s" % (type(error).__name__, error)
@@ -99,11 +101,11 @@ class Pod:
         self._out = OutFolder(self._folders.out(), self._mask)
         self._out.reserve_end()
         log = self._log = TeeLog(self._folders.out(), segments)
-        records: Optional[Records] = None
+        records: Optional[RecordsFile] = None
         try:
             if isinstance(job, Unready):
                 raise job
-            records = Records(self._folders.out(), self._mask)
+            records = RecordsFile(self._folders.out(), self._mask)
             self._job = job
             self._ending = self._work(records)
         except Unready as unready:
@@ -134,7 +136,7 @@ class Pod:
     def _earlier(self) -> Optional[Ending]:
         """How the first start ended, when it got to say it."""
         try:
-            with open(self._folders.out(END)) as file:
+            with open(self._folders.out(END_FILE)) as file:
                 facts = json.load(file)
             return Ending(str(facts["outcome"]), facts["code"], str(facts["message"]), int(facts["left"]))
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -149,7 +151,7 @@ class Pod:
         self._mask = Mask(job.secrets, job.steps)
         return job
 
-    def _work(self, records: Records) -> Ending:
+    def _work(self, records: RecordsFile) -> Ending:
         job, memory_bytes = self._job, self._job.memory_bytes
         self._records = records
         self._sandbox = pod_sandbox(memory_bytes, self._folders.out("oom"))
@@ -165,7 +167,7 @@ class Pod:
         ending = self._drive(job.steps, context, records, job.limits, prepare)
         problems = mask_files(self._folders.files, self._mask)
         if problems:
-            ending = Ending("infra", None, join(ending.message, problems), ending.left)
+            ending = Ending("infra", None, join_messages(ending.message, problems), ending.left)
         return ending
 
     def _env(self, host: Optional[int]) -> Dict[str, str]:
@@ -204,22 +206,22 @@ class Pod:
             endings.append(ended)
             return {}
 
-        records = Records(self._folders.volume(""), self._mask, "environment.jsonl")
+        records = RecordsFile(self._folders.volume(""), self._mask, "environment.jsonl")
         limits = self._job.limits._replace(stall_s=None)  # an installer says nothing while it fetches
         step = {"name": name, "kind": "run", "timeout_s": None}
         ending = self._drive([step], self._context(env), records, limits, lambda *_: Prepared(argv, finish=finish))
         records.close()
         self._done = []
         if ending.outcome != "exited" or not endings:
-            raise Unready(ending.outcome, join(ending.message, "while its environment was made (%s)" % name))
+            raise Unready(ending.outcome, join_messages(ending.message, "while its environment was made (%s)" % name))
         return endings[-1]
 
     def _drive(
         self,
         steps: List[Dict[str, Any]],
         context: Context,
-        records: Records,
-        limits: Limits,
+        records: RecordsFile,
+        limits: RunLimits,
         prepare: Callable[[Dict[str, Any], Context], Prepared],
     ) -> Ending:
         self._runner = Runner(

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..run.ending import Ending
 
 VARIABLE, DEFAULT = "SEATRIAL_TERMINATION", "/dev/termination-log"
-MOST_BYTES = 4096  # of a message that Kubernetes keeps
+TERMINATION_BYTES = 4096  # of a message that Kubernetes keeps
 _MESSAGE_CHARACTERS = 1000
 CODES = {"timeout": 124, "stall": 124, "cancelled": 143}
 
@@ -34,7 +34,7 @@ def message(ending: Ending, steps: Done) -> bytes:
         "wall_s": round(time.time(), 3),
     }
     data = _json(dict(facts, steps=[list(step) for step in steps]))
-    while len(data) > MOST_BYTES:
+    while len(data) > TERMINATION_BYTES:
         data = _json(facts)
         facts["message"] = facts["message"][: len(facts["message"]) // 2]
     return data

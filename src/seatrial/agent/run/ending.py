@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional
 
 
-class Limits(NamedTuple):
+class RunLimits(NamedTuple):
     run_s: Optional[float] = None
     stall_s: Optional[float] = None
     grace_s: float = 10.0

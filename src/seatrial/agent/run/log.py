@@ -15,7 +15,7 @@ from typing import Optional
 HEAD_BYTES = 4 << 20
 SEGMENT_BYTES = 1 << 20
 SEGMENTS = 4
-NAME = "log.txt"
+LOG_NAME = "log.txt"
 
 
 class Log:
@@ -24,7 +24,7 @@ class Log:
     def __init__(self, folder: str, segments: int = SEGMENTS) -> None:
         self.total_bytes = 0
         self.error = ""
-        self._path = os.path.join(folder, NAME)
+        self._path = os.path.join(folder, LOG_NAME)
         self._segments = segments
         self._number = 0  # of the segment being written; 0 is the head
         self._room = HEAD_BYTES

@@ -11,9 +11,9 @@ from ..contain.process import write_whole
 from ..masking.mask import Mask
 from .ending import Ending
 from .log import Log
-from .records import RecordError, Records
+from .records import RecordError, RecordsFile
 
-END = "end.json"
+END_FILE = "end.json"
 END_BYTES = 16 << 10  # kept free for the end, so that a full disk does not silence it
 
 
@@ -31,13 +31,13 @@ class OutFolder:
         return os.path.join(self.folder, name)
 
     def reserve_end(self) -> None:
-        self._end_fd = os.open(self.path(END + ".new"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._end_fd = os.open(self.path(END_FILE + ".new"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(self._end_fd, 0, END_BYTES)
 
-    def finish(self, ending: Ending, records: Optional[Records], log: Log) -> Dict[str, Any]:
+    def finish(self, ending: Ending, records: Optional[RecordsFile], log: Log) -> Dict[str, Any]:
         """The last record, the end of the log, end.json. What it says."""
         if log.error:
-            ending = ending._replace(message=join(ending.message, log.error))
+            ending = ending._replace(message=join_messages(ending.message, log.error))
         facts: Dict[str, Any] = {
             "outcome": ending.outcome,
             "message": self._mask.text(ending.message),
@@ -52,7 +52,7 @@ class OutFolder:
                     facts["notes_omitted"] = records.notes_omitted
                 records.last("end", **facts)
             except RecordError as error:
-                facts["message"] = join(facts["message"], str(error))
+                facts["message"] = join_messages(facts["message"], str(error))
         log.close()
         facts = dict(facts, version=1, code=ending.code, wall_s=time.time(), at_s=time.monotonic())
         self.write_end(facts)
@@ -67,9 +67,9 @@ class OutFolder:
         os.pwrite(self._end_fd, data, 0)
         os.ftruncate(self._end_fd, len(data))
         os.fsync(self._end_fd)
-        os.rename(self.path(END + ".new"), self.path(END))
+        os.rename(self.path(END_FILE + ".new"), self.path(END_FILE))
 
-    def restore(self, records: Records, log: Log) -> None:
+    def restore(self, records: RecordsFile, log: Log) -> None:
         """A job can delete or lock whatever it owns. What is needed to find it and to tell of it is put back."""
         try:
             if not os.access(self.folder, os.R_OK | os.W_OK | os.X_OK):
@@ -116,5 +116,5 @@ def _content(path: str, most_bytes: int) -> Optional[bytes]:
         os.close(fd)
 
 
-def join(*messages: str) -> str:
+def join_messages(*messages: str) -> str:
     return "; ".join(message for message in messages if message)

@@ -21,7 +21,7 @@ class RecordError(Exception):
         super().__init__("cannot write %s: %s" % (path, reason))
 
 
-class Records:
+class RecordsFile:
     """Raises RecordError once; after that only `last` still tries."""
 
     def __init__(self, folder: str, mask: Mask, name: str = _NAME) -> None:

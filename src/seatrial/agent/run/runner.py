@@ -9,14 +9,14 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
-from ..contain.process import living, send, stat, wake_and_terminate
+from ..contain.process import living, send_signal, stat, wake_and_terminate
 from ..contain.sandbox import Sandbox
 from ..masking.mask import Mask
 from ..steps.kinds import Context, Ended, Prepared, prepare
 from .child import PIPE_BYTES, Child, start
-from .ending import Ending, Limits
+from .ending import Ending, RunLimits
 from .log import Log
-from .records import RecordError, Records
+from .records import RecordError, RecordsFile
 from .samples import GpuQuery, Meter
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class Runner:
         self,
         steps: List[Dict[str, Any]],
         context: Context,
-        records: Records,
+        records: RecordsFile,
         log: Log,
         sandbox: Sandbox,
-        limits: Limits,
+        limits: RunLimits,
         keep_folder: Optional[Callable[[], None]] = None,
         prepare: Callable[[Dict[str, Any], Context], Prepared] = prepare,
         keep_s: float = WATCH_FOLDER_S,
@@ -394,7 +394,7 @@ class Runner:
             if there == self._sandbox.members():
                 self._sandbox.kill(there)
             else:
-                send(there, signal.SIGKILL)
+                send_signal(there, signal.SIGKILL)
             self._turn(0.02)
             self._reap()
         self._sandbox.cgroup.allow()

@@ -14,7 +14,7 @@ import subprocess
 from typing import Any, Dict, List, Optional, Set
 
 from ..contain.cgroup import Cgroup
-from ..contain.process import living, send
+from ..contain.process import living, send_signal
 from ..contain.sandbox import Sandbox
 from ..job_file import JobFile
 from ..run.ending import Ending
@@ -48,7 +48,7 @@ class ContainerSandbox(Sandbox):
         return living(self.cgroup.members() - {self._idle, os.getpid()})
 
     def kill(self, pids: Set[int]) -> None:
-        send(pids, 9)
+        send_signal(pids, 9)
 
 
 _FIND = 'path=$(command -v "$1") || exit 1; echo "$path"; "$path" --version 2>&1 </dev/null | head -n 1'

@@ -17,7 +17,7 @@ from ..job_file import BadJobFile, read_file
 from ..masking.mask import Mask
 from ..run.hardware import hardware
 from ..run.log import Log
-from ..run.records import Records
+from ..run.records import RecordsFile
 from ..run.runner import Runner
 from ..steps.kinds import Context, agent_path
 
@@ -44,7 +44,7 @@ def main(arguments: List[str]) -> int:
         return 2
     become_subreaper()
     counted = oom_file()
-    records = Records(folders.out, Mask(job.secrets, job.steps))
+    records = RecordsFile(folders.out, Mask(job.secrets, job.steps))
     context = Context(
         work=folders.work,
         files=folders.files,

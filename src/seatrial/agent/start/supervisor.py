@@ -28,8 +28,8 @@ from ..masking.mask import Mask
 from ..run.ending import Ending
 from ..run.hardware import hardware
 from ..run.log import Log
-from ..run.out_folder import OutFolder, join
-from ..run.records import RecordError, Records
+from ..run.out_folder import OutFolder, join_messages
+from ..run.records import RecordError, RecordsFile
 from ..run.runner import Runner
 from ..steps.kinds import Context, Prepared, agent_path, prepare
 
@@ -86,9 +86,9 @@ class Supervisor:
         group = cgroup.Cgroup(self._identity["cgroups"])
         memory_bytes = self._job.memory_bytes
         log = Log(self._folder, self._job.log_segments)
-        records: Optional[Records] = None
+        records: Optional[RecordsFile] = None
         try:
-            records = Records(self._folder, self._mask)
+            records = RecordsFile(self._folder, self._mask)
             if self._job.container is not None:
                 ending = self._run_container(self._job.container, records, log)
             else:
@@ -99,19 +99,19 @@ class Supervisor:
             ending = Ending("infra", None, str(error))
         stuck = group.remove()
         if stuck:
-            ending = ending._replace(message=join(ending.message, "cannot remove %s" % ", ".join(stuck)))
+            ending = ending._replace(message=join_messages(ending.message, "cannot remove %s" % ", ".join(stuck)))
         self._out.finish(ending, records, log)
 
-    def _run(self, sandbox: Sandbox, records: Records, log: Log) -> Ending:
+    def _run(self, sandbox: Sandbox, records: RecordsFile, log: Log) -> Ending:
         self._begin(records)
         readiness = self._readiness(records)
         return self._drive(self._job.steps, sandbox, records, log, prepare, self._job.env, readiness)
 
-    def _begin(self, records: Records) -> None:
+    def _begin(self, records: RecordsFile) -> None:
         gpus = self._job.env.get("CUDA_VISIBLE_DEVICES")
         records.begin(hardware(self._job.cpus, self._job.memory_bytes, gpus))
 
-    def _readiness(self, records: Records, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
+    def _readiness(self, records: RecordsFile, listens: Optional[Callable[[int], bool]] = None) -> Optional[Readiness]:
         """Found from here, also for a container: the port is asked where others will ask it."""
         ready = self._job.ready
         if ready is None:
@@ -121,7 +121,7 @@ class Supervisor:
         gate = None if listens is None else functools.partial(listens, ready.number)
         return Readiness(ready.number, ready.path, functools.partial(records.write, "ready"), gate)
 
-    def _run_container(self, spec: Dict[str, Any], records: Records, log: Log) -> Ending:
+    def _run_container(self, spec: Dict[str, Any], records: RecordsFile, log: Log) -> Ending:
         from .container import Container, ContainerError
 
         container = Container(self._job, spec)
@@ -134,7 +134,7 @@ class Supervisor:
                     self._job.steps, sandbox, records, log, container.prepare, container.env, readiness
                 )
             else:
-                unrecorded = Records(container.out, self._mask, "outer.jsonl")
+                unrecorded = RecordsFile(container.out, self._mask, "outer.jsonl")
                 whole = container.only_step()
                 ending = container.ending(
                     self._drive(whole, sandbox, unrecorded, log, container.prepare_agent, container.env, readiness)
@@ -144,14 +144,14 @@ class Supervisor:
         try:
             container.remove()
         except ContainerError as error:
-            ending = ending._replace(message=join(ending.message, str(error)))
+            ending = ending._replace(message=join_messages(ending.message, str(error)))
         return ending
 
     def _drive(
         self,
         steps: List[Dict[str, Any]],
         sandbox: Sandbox,
-        records: Records,
+        records: RecordsFile,
         log: Log,
         prepare: Callable[[Dict[str, Any], Context], Prepared],
         env: Dict[str, str],
@@ -179,7 +179,7 @@ class Supervisor:
         ending = self._runner.run()
         problems = mask_files(self._folders.files, self._mask)
         if problems:
-            ending = Ending("infra", None, join(ending.message, problems), ending.left)
+            ending = Ending("infra", None, join_messages(ending.message, problems), ending.left)
         return ending
 
     def _cancel(self) -> None:

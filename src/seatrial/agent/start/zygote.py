@@ -57,7 +57,7 @@ def main(arguments: List[str]) -> int:
             for line in lines:
                 request = json.loads(line)
                 try:
-                    job = job_file.read(request["job"], {})
+                    job = job_file.read_job_file(request["job"], {})
                     job.in_folders()
                     waiting[_fork(request["id"], job, reader, writer)] = request["id"]
                 except job_file.BadJobFile as error:

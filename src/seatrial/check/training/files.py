@@ -24,20 +24,20 @@ class FilesExpected(msgspec.Struct, frozen=True):
     reader: str = ""  # that each must be read with
 
 
-class TimeWindow(msgspec.Struct, frozen=True):
+class JobWindow(msgspec.Struct, frozen=True):
     """When the job ran, by the wall clock."""
 
     start_s: float
     end_s: float | None
 
 
-def job_window(observation: Observation) -> TimeWindow | None:
+def job_window(observation: Observation) -> JobWindow | None:
     times = {stage.stage: stage for stage in observation.stages}
     start, end = times.get(Stage.STARTED), times.get(Stage.FINISHED)
     if start is None:
         return None
     slack_s = CLOCKS_S + start.uncertainty_s
-    return TimeWindow(start.wall_s - slack_s, end.wall_s + CLOCKS_S + end.uncertainty_s if end else None)
+    return JobWindow(start.wall_s - slack_s, end.wall_s + CLOCKS_S + end.uncertainty_s if end else None)
 
 
 def entry_files(observed: ObservedStep, name: str) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def check_files(
     ended: Exit,
     name: str,
     expected: FilesExpected,
-    window: TimeWindow | None,
+    window: JobWindow | None,
     hosts: Iterable[str] = (),
 ) -> list[Finding]:
     """A finding for each thing that is asked. `hosts`: folders of hosts that any entry has files in."""
@@ -133,7 +133,7 @@ def _size(step: str, files: list[dict[str, Any]], wanted: Threshold) -> Finding:
     return Finding(step, "size", Verdict.PASSED, message=f"{min(size for _, size in sizes):,} bytes or more")
 
 
-def _fresh(step: str, files: list[dict[str, Any]], window: TimeWindow | None) -> Finding:
+def _fresh(step: str, files: list[dict[str, Any]], window: JobWindow | None) -> Finding:
     if window is None:
         return Finding(step, "fresh", Verdict.SKIPPED, message="not known: the times of the job are missing")
     wrong = []

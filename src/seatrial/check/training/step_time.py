@@ -15,7 +15,7 @@ from seatrial.check.training.log_values import LogValue, LogValues, log_values
 from seatrial.job import Finding, ObservedStep, count
 
 FIRST = 2  # steps that are left out in any case, where enough others stay
-LEAST = 3  # steps that stay
+LEAST_STEPS = 3  # steps that stay
 FAR = 0.10  # above the steady median by this share, and by SPREADS of its spread, is not steady yet
 SPREADS = 6.0
 _MAD_TO_SIGMA = 1.4826
@@ -38,9 +38,9 @@ def warmup(values: Sequence[float]) -> int:
     Compiling makes a first step 9 to 100 times as long as the others, and the next ones may be longer too. At most half
     of the values are left out, and LEAST of them stay."""
     count = len(values)
-    most = min(count // 2, count - LEAST)
+    most = min(count // 2, count - LEAST_STEPS)
     if most <= 0:
-        return 1 if count == LEAST and values[0] > 2 * max(values[1:]) else 0
+        return 1 if count == LEAST_STEPS and values[0] > 2 * max(values[1:]) else 0
     steady = values[count // 2 :]
     center = median(steady)
     spread = _MAD_TO_SIGMA * median(abs(value - center) for value in steady)

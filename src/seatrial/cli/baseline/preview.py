@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.web.site import Change
+from seatrial.web.site import ProposedChange
 
 if TYPE_CHECKING:
     from seatrial.baseline.file_change import FileChange
@@ -23,7 +23,7 @@ class RecenterPreview:
         self._history = history
         self._options = options  # of the command, so that it is about the same runs
 
-    def __call__(self, suite_path: str, benchmark: str, metric: str) -> Change | None:
+    def __call__(self, suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
         """None for a figure that no baseline file has an entry of, and for a suite that is not here."""
         from seatrial.baseline.edit import Refused
         from seatrial.baseline.file_change import CannotWrite
@@ -44,8 +44,8 @@ class RecenterPreview:
         except NoBaseline:
             return None
         except (SuiteError, PlanError, Refused, CannotEdit, CannotWrite) as error:
-            return Change(command, refused=str(error))
-        return Change(command, changed.diff) if changed is not None else None
+            return ProposedChange(command, refused=str(error))
+        return ProposedChange(command, changed.diff) if changed is not None else None
 
     def _changed(self, suite: "Suite", plan: "Plan", benchmark: str, metric: str) -> "FileChange | None":
         from seatrial.baseline import new_bounds, selection

@@ -28,7 +28,7 @@ def checked_out(out: str) -> str:
     return out if remote.is_address(out) else str(Path(out).absolute())
 
 
-def begin_copy(folder: "RunFolder", out: str) -> None:
+def begin_copy_or_fail(folder: "RunFolder", out: str) -> None:
     from seatrial.job import ExitCode
     from seatrial.record import remote
 

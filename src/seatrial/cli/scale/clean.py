@@ -38,7 +38,7 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
 
 
 async def _clean(client: "Kubernetes", begun: "BegunSubmission") -> bool:
-    from seatrial.drive.runai.submit import clean as clean_all
+    from seatrial.drive.runai.submit import remove_workloads
 
     resource = await client.discovery.of_kind(begun.api_version, begun.kind)
-    return await clean_all(client, resource, begun.run)
+    return await remove_workloads(client, resource, begun.run)

@@ -33,10 +33,9 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
     Exit code 1: a bound is broken, or one of them did not measure what it was meant to.
     """
-    from seatrial.drive.scale.merge import merge as merge_all
-    from seatrial.drive.scale.merge import read_shard
+    from seatrial.drive.scale.merge import merge_shards, read_shard
     from seatrial.job import Unreadable
-    from seatrial.job.scale import broken_bounds
+    from seatrial.job.scale import broken_scale_bounds
 
     wanted = _bounds(bounds)
     folder = find(runs, run)
@@ -45,11 +44,11 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
     if not works:
         fail(f"{folder.run} has no scale trial that wrote what could be merged")
     try:
-        merged = merge_all(read_shard(_files(folder, cell), work) for cell, work in works.items())
+        merged = merge_shards(read_shard(_files(folder, cell), work) for cell, work in works.items())
     except (Unreadable, ValueError) as error:
         fail(f"these trials cannot be merged: {error}; choose some with --select")
     doubts = _doubts(folder, cells)
-    broken = broken_bounds(wanted, merged.whole, merged.stages)
+    broken = broken_scale_bounds(wanted, merged.whole, merged.stages)
     if as_json:
         print_json(
             {"drivers": len(works), "whole": merged.whole, "stages": merged.stages, "broken": broken, "doubts": doubts}
@@ -61,11 +60,11 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
 
 def _bounds(given: tuple[str, ...]) -> "tuple[FixedBound, ...]":
-    from seatrial.trial.scale.model import NONE, parse_bound
+    from seatrial.trial.scale.model import NONE, parse_scale_bound
 
     try:
         wanted = {**NONE, **dict(one.partition("=")[::2] for one in given)}
-        return tuple(parse_bound(name, value) for name, value in wanted.items())
+        return tuple(parse_scale_bound(name, value) for name, value in wanted.items())
     except ValueError as error:
         fail(f"--bound: {error}")
 

@@ -60,10 +60,10 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 def _print(joined: "Joined", rows: "list[Row]", plot_type: str) -> None:
     from collections import Counter
 
-    from seatrial.report.runai.plot import caption, shown
+    from seatrial.report.runai.plot import caption, shown_milestones
     from seatrial.report.runai.times import figures_of
 
-    for milestone in shown(rows, plot_type):
+    for milestone in shown_milestones(rows, plot_type):
         figures = figures_of(rows, milestone.name)
         click.echo(f"{milestone.name} from {milestone.reference} ({figures.count}): {caption(figures)}")
     states = Counter(row.state for row in joined.rows)

@@ -30,7 +30,7 @@ def sample(
     import msgspec
 
     from seatrial.drive.runai.backend import BackendError, backend_times
-    from seatrial.drive.runai.sample import look, sampled
+    from seatrial.drive.runai.sample import sampled, take_snapshot
     from seatrial.job.runai import SAMPLED_FILE
     from seatrial.record import write_whole
 
@@ -41,7 +41,7 @@ def sample(
         known = backend_times(backend, project, workload_type, backend_cluster) if backend else {}
     except BackendError as error:
         fail(f"the database of the control plane cannot be used: {error}; without --backend its times are left out", 3)
-    seen = on_cluster(kubeconfig, context, place, 8, lambda client: look(client, workload_type, events, known))
+    seen = on_cluster(kubeconfig, context, place, 8, lambda client: take_snapshot(client, workload_type, events, known))
     found = sampled(seen)
     write_whole(folder / SAMPLED_FILE, msgspec.json.format(msgspec.json.encode(found), indent=4) + b"\n")
     for remark in seen.remarks:

@@ -102,7 +102,7 @@ async def _submitted(
 
     import msgspec
 
-    from seatrial.drive.runai.submit import submit as submit_all
+    from seatrial.drive.runai.submit import submit_workloads
     from seatrial.job.runai import SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
     from seatrial.record import write_whole
 
@@ -123,7 +123,7 @@ async def _submitted(
     def progress(text: str) -> None:
         click.echo(text, err=True)
 
-    done = await submit_all(client, waves, begin, lambda all_: write(SUBMITTED_FILE, all_), stopping, progress)
+    done = await submit_workloads(client, waves, begin, lambda all_: write(SUBMITTED_FILE, all_), stopping, progress)
     return done, stopping.is_set()
 
 

@@ -36,7 +36,7 @@ class WorkloadSpec(ObjectPart, frozen=True):
     name: Value | None = None
 
 
-class Workload(Object, frozen=True):
+class WorkloadObject(Object, frozen=True):
     spec: WorkloadSpec | None = None
 
     @property
@@ -53,12 +53,12 @@ class Condition(ObjectPart, frozen=True):
     last_transition_time: str | None = None
 
 
-class PodStatus(ObjectPart, frozen=True):
+class _PodStatus(ObjectPart, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
 class WorkloadPod(Object, frozen=True):
-    status: PodStatus | None = None
+    status: _PodStatus | None = None
 
     @property
     def decision(self) -> Condition | None:
@@ -94,7 +94,7 @@ class Happened(Object, frozen=True):
         """As exactly as it is known: its own time has microseconds, its name nanoseconds, its first time seconds."""
         if self.event_time:
             return self.event_time
-        first_s = seconds_of(self.first_timestamp)
+        first_s = epoch_seconds(self.first_timestamp)
         named = _EVENT_NAME.search(self.metadata.name)
         if named and first_s is not None:
             at_s = int(named[1], 16) / 1e9
@@ -116,7 +116,7 @@ def names_within(name: str) -> Iterator[str]:
             yield "-".join(parts[start : start + length])
 
 
-def seconds_of(text: str | None) -> float | None:
+def epoch_seconds(text: str | None) -> float | None:
     """Since the epoch; None for what is no time."""
     try:
         at = datetime.fromisoformat(text or "")

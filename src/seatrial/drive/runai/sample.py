@@ -17,11 +17,11 @@ from seatrial.drive.runai.objects import (
     WORKLOAD_KINDS,
     Condition,
     Happened,
-    Workload,
+    WorkloadObject,
     WorkloadPod,
+    epoch_seconds,
     names_within,
     owner_by,
-    seconds_of,
 )
 from seatrial.job.runai import NAMESPACE_PREFIX, SampledWorkload
 from seatrial.kubernetes import EVENTS, PODS, Forbidden, Kubernetes, Object, Resource, UnknownKind
@@ -31,10 +31,10 @@ _EVICTOR = re.compile(r"(?:preempted|reclaimed) by (?:higher priority )?(?:job|w
 _EXACT_S = 2.0  # an event belongs to the transition whose second it is near to
 
 
-class Seen(msgspec.Struct, frozen=True):
+class NamespaceSnapshot(msgspec.Struct, frozen=True):
     """Everything of one namespace, as one look found it."""
 
-    workloads: list[Workload]
+    workloads: list[WorkloadObject]
     jobs: list[Object]
     pods: list[WorkloadPod]
     groups: list[Object]
@@ -44,7 +44,9 @@ class Seen(msgspec.Struct, frozen=True):
     remarks: tuple[str, ...] = ()  # what could not be read, and what follows
 
 
-async def look(client: Kubernetes, workload_type: str, events: bool, backend: Mapping[str, str]) -> Seen:
+async def take_snapshot(
+    client: Kubernetes, workload_type: str, events: bool, backend: Mapping[str, str]
+) -> NamespaceSnapshot:
     """Raises KubernetesError for what no sample can be without."""
     remarks = []
     workloads = await client.discovery.of_kind(WORKLOAD_API, WORKLOAD_KINDS[workload_type])
@@ -59,8 +61,8 @@ async def look(client: Kubernetes, workload_type: str, events: bool, backend: Ma
             happened = [one async for one in client.list(EVENTS, Happened)]
         except Forbidden as error:
             remarks.append(f"without events there are no times of evictions, of volumes and below a second: {error}")
-    return Seen(
-        [one async for one in client.list(workloads, Workload)],
+    return NamespaceSnapshot(
+        [one async for one in client.list(workloads, WorkloadObject)],
         [one async for one in client.list(jobs)],
         [one async for one in client.list(PODS, WorkloadPod)],
         [one async for one in client.list(groups)] if groups else [],
@@ -80,7 +82,7 @@ async def _pod_groups(client: Kubernetes) -> Resource | None:
     return None
 
 
-def sampled(seen: Seen) -> list[SampledWorkload]:
+def sampled(seen: NamespaceSnapshot) -> list[SampledWorkload]:
     """Each workload of the namespace once, in the order in which they were made. Pure."""
     pods, groups = defaultdict[str, list[WorkloadPod]](list), dict[str, Object]()
     for pod in seen.pods:
@@ -149,21 +151,21 @@ class _Happenings:
             return None, None
         times = [self._exactly(one, uid) for one, uid in found]
         decision = "scheduled" if all(one.status == "True" for one, _ in found) else "unschedulable"
-        return max(times, key=lambda text: seconds_of(text) or 0.0), decision
+        return max(times, key=lambda text: epoch_seconds(text) or 0.0), decision
 
     def _exactly(self, decision: Condition, uid: str) -> str | None:
         """The scheduler's own event of the same transition has microseconds."""
-        at_s = seconds_of(decision.last_transition_time)
+        at_s = epoch_seconds(decision.last_transition_time)
         reason = "Scheduled" if decision.status == "True" else "FailedScheduling"
         for event in self._of_pods.get((uid, reason), ()):
-            event_s = seconds_of(event)
+            event_s = epoch_seconds(event)
             if at_s is not None and event_s is not None and abs(event_s - at_s) <= _EXACT_S:
                 return event
         return decision.last_transition_time
 
 
 def _earliest(found: dict[str, str], name: str, at: str) -> None:
-    if name and (name not in found or (seconds_of(at) or 0.0) < (seconds_of(found[name]) or 0.0)):
+    if name and (name not in found or (epoch_seconds(at) or 0.0) < (epoch_seconds(found[name]) or 0.0)):
         found[name] = at
 
 

@@ -49,7 +49,7 @@ def _selector(run: str) -> str:
     return names.selector(run=names.label_value(run), part=WORKLOAD)
 
 
-async def submit(
+async def submit_workloads(
     client: Kubernetes,
     waves: Waves,
     begin: Callable[[], None],
@@ -81,7 +81,7 @@ async def submit(
     return done
 
 
-async def clean(client: Kubernetes, resource: Resource, run: str) -> bool:
+async def remove_workloads(client: Kubernetes, resource: Resource, run: str) -> bool:
     """Removes all workloads of a run by their label; whether nothing is left."""
     until_s = time.monotonic() + CLEAN_S
     while time.monotonic() < until_s:

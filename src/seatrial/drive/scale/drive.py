@@ -19,7 +19,7 @@ from seatrial.drive.driver import Driver, DriverError, wait_for
 from seatrial.drive.scale.audit import use_audit
 from seatrial.drive.scale.on_cluster import cluster_place
 from seatrial.drive.scale.place import WorkloadTarget
-from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.plan import PlannedWorkload, SubmissionPlan
 from seatrial.drive.scale.processes import ProcessPlace, begin_anew
 from seatrial.drive.scale.stages import (
     Arrived,
@@ -31,7 +31,7 @@ from seatrial.drive.scale.stages import (
     whole_of,
 )
 from seatrial.drive.scale.submit import SubmissionRecords, Submitter
-from seatrial.drive.search import Try, search
+from seatrial.drive.search import Try, search_rate
 from seatrial.job.followed import CREATED, SCHEDULED, STAGES
 from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import (
@@ -47,7 +47,7 @@ from seatrial.job.scale import (
     Submission,
     TriedRate,
     WholeScale,
-    broken_bounds,
+    broken_scale_bounds,
     doubts_of,
 )
 
@@ -60,7 +60,7 @@ BESIDE_AT_ONCE = 64  # requests for what is in no figure
 
 async def drive(driver: Driver) -> None:
     work = driver.work_as(ScaleWork)
-    kind, plan = driver.peer.kind if driver.peer else "none", Plan(work)
+    kind, plan = driver.peer.kind if driver.peer else "none", SubmissionPlan(work)
     if kind == "kubernetes":
         async with cluster_place(driver, work, plan) as place:
             await _Scale(driver, work, plan, place).run()
@@ -72,7 +72,7 @@ async def drive(driver: Driver) -> None:
 
 
 class _Scale:
-    def __init__(self, driver: Driver, work: ScaleWork, plan: Plan, place: WorkloadTarget) -> None:
+    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, place: WorkloadTarget) -> None:
         self._driver, self._work, self._plan, self._place = driver, work, plan, place
         self._submitted = SubmissionRecords(driver.files / SUBMITTED, Submission)
         self._deleted = SubmissionRecords(driver.files / DELETED_FILE, Deletion)
@@ -110,7 +110,7 @@ class _Scale:
         if work.fill is not None:
             await self._beside("fill", plan.fill, work.fill, work.until)
 
-    async def _beside(self, name: str, planned: Sequence[Planned], beside: Beside, stage: str) -> None:
+    async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: Beside, stage: str) -> None:
         async with self._telling(name, planned):
             await self._submitter.closed_loop(planned, BESIDE_AT_ONCE)
         there = await self._wait(planned, stage, beside.within_s)
@@ -152,17 +152,17 @@ class _Scale:
             if problem := await place.clean(planned[0].phase):
                 raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
             doubt = "; ".join(doubts_of(whole, find.bounds))
-            found = Try(rate, broken_bounds(find.bounds, whole, stages), doubt, (whole, stages))
+            found = Try(rate, broken_scale_bounds(find.bounds, whole, stages), doubt, (whole, stages))
             tried.append(TriedRate(rate, whole.rate, found.broken, doubt))
             return found
 
-        done = await search(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
+        done = await search_rate(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
         self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tried, done.low, done.high, done.doubt)))
         if done.holds or done.tries:
             self._report(*(done.holds or done.tries[-1].result))
 
     @contextlib.asynccontextmanager
-    async def _telling(self, what: str, planned: Sequence[Planned]) -> AsyncIterator[None]:
+    async def _telling(self, what: str, planned: Sequence[PlannedWorkload]) -> AsyncIterator[None]:
         async def tell() -> None:
             while True:
                 self._driver.progress(f"{len(self._of(planned)):,} of {len(planned):,} {what} submitted")
@@ -174,13 +174,13 @@ class _Scale:
         finally:
             telling.cancel()
 
-    def _of(self, planned: Sequence[Planned]) -> dict[int, Submission]:
+    def _of(self, planned: Sequence[PlannedWorkload]) -> dict[int, Submission]:
         every = self._submitted.all
         return {one.number: every[one.number] for one in planned if one.number in every}
 
     # ---- how far it has come
 
-    async def _settle(self, planned: Sequence[Planned], first_lag: int = 0) -> float:
+    async def _settle(self, planned: Sequence[PlannedWorkload], first_lag: int = 0) -> float:
         """Until all have come as far as they should, or their time is over; when that was. However soon that is, how
         late the watch is has been measured by then, if it can be."""
         await self._wait(planned, self._work.until, self._work.settle_s)
@@ -190,7 +190,7 @@ class _Scale:
                 break
         return end_s
 
-    async def _wait(self, planned: Sequence[Planned], stage: str, within_s: float) -> set[int]:
+    async def _wait(self, planned: Sequence[PlannedWorkload], stage: str, within_s: float) -> set[int]:
         until_s = time.monotonic() + within_s
         made = {number for number, one in self._of(planned).items() if one.acknowledged_s is not None}
         made -= set(self._deleted.all)
@@ -204,7 +204,7 @@ class _Scale:
     # ---- what was seen
 
     def _figures(
-        self, planned: Sequence[Planned], end_s: float, first_lag: int
+        self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
     ) -> tuple[WholeScale, list[StageFigures]]:
         work, lags, stages = self._work, self._place.lags()[first_lag:], []
         submissions = self._of(planned)

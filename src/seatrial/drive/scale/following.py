@@ -11,7 +11,7 @@ import msgspec
 
 from seatrial.drive.driver import DriverError
 from seatrial.drive.scale.watch import FAILED, SYNCED, Watched, WatchWork
-from seatrial.job.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Followed, root
+from seatrial.job.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Followed, follow_root
 from seatrial.kubernetes import PODS, Kubernetes, Resource, Right, UnknownKind
 from seatrial.target.kubernetes.manifest.marks import pod_metadata
 
@@ -40,7 +40,7 @@ async def followed_on(
     roots = {*roots}
     found = {PODS: Watched(PODS, pods)}  # also where pods are the workloads themselves: their stages are these
     for resource in roots - {PODS}:
-        found[resource] = Watched(resource, root(resource.api_version, resource.kind), root=True)
+        found[resource] = Watched(resource, follow_root(resource.api_version, resource.kind), root=True)
     for one in named:
         resource = await client.discovery.of_kind(one.api_version, one.kind)
         found[resource] = Watched(resource, one, root=resource in roots)

@@ -27,7 +27,7 @@ VERBS = ("POST", "GET", "LIST", "PATCH", "PUT", "DELETE")
 TOO_MANY = "429"
 
 
-class Sample(msgspec.Struct, frozen=True):
+class CounterSample(msgspec.Struct, frozen=True):
     """Counters since the server began, at one time."""
 
     at_s: float
@@ -38,16 +38,16 @@ class Sample(msgspec.Struct, frozen=True):
     queue: int | None
 
 
-class Health:
+class ServerHealth:
     def __init__(self) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[CounterSample] = []
         self.problem = ""  # why there are none
 
 
 @contextlib.asynccontextmanager
-async def measured_health(client: Kubernetes) -> AsyncIterator[Health]:
+async def measured_health(client: Kubernetes) -> AsyncIterator[ServerHealth]:
     """Sampled while the block is open, until the server refuses, and once at its end."""
-    health = Health()
+    health = ServerHealth()
     try:
         async with in_background(_measure(client, health)):
             yield health
@@ -57,14 +57,14 @@ async def measured_health(client: Kubernetes) -> AsyncIterator[Health]:
                 await asyncio.wait_for(_sample(client, health), _EVERY_S)
 
 
-async def _measure(client: Kubernetes, health: Health) -> None:
+async def _measure(client: Kubernetes, health: ServerHealth) -> None:
     again = True
     while again:
         again = await _sample(client, health)
         await asyncio.sleep(_EVERY_S)
 
 
-async def _sample(client: Kubernetes, health: Health) -> bool:
+async def _sample(client: Kubernetes, health: ServerHealth) -> bool:
     """Whether there is a point in asking again."""
     try:
         asked = ApiRequest("get", bare_path="/metrics")
@@ -77,7 +77,7 @@ async def _sample(client: Kubernetes, health: Health) -> bool:
     return True
 
 
-def read_sample(text: bytes, at_s: float) -> Sample:
+def read_sample(text: bytes, at_s: float) -> CounterSample:
     latency: dict[str, dict[float, float]] = {}
     rejected, too_many, in_flight, queue = 0.0, 0.0, 0.0, None
     sizes: list[float] = []
@@ -103,7 +103,7 @@ def read_sample(text: bytes, at_s: float) -> Sample:
         else:
             sizes.append(value)
     size = int(max(sizes)) if sizes else None
-    return Sample(
+    return CounterSample(
         at_s, latency, int(max(rejected, too_many)), int(in_flight), size, None if queue is None else int(queue)
     )
 
@@ -115,7 +115,7 @@ def _number(text: bytes) -> float:
         return math.nan
 
 
-def at_time(samples: Sequence[Sample], from_s: float, to_s: float) -> dict[str, Any]:
+def at_time(samples: Sequence[CounterSample], from_s: float, to_s: float) -> dict[str, Any]:
     """What a point of health says of a stretch: of the last sample in it, since the one before."""
     at = max((place for place, one in enumerate(samples) if from_s <= one.at_s < to_s), default=None)
     if at is None:

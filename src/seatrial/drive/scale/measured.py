@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.drive.scale.health import Sample, at_time
+from seatrial.drive.scale.health import CounterSample, at_time
 from seatrial.drive.scale.stages import share_of
 from seatrial.job import Unreadable, decode
 from seatrial.job.measured import HealthPoint
@@ -18,7 +18,7 @@ _MOST_POINTS = 120
 LEAST_S = 1.0
 
 
-class Line(msgspec.Struct, frozen=True):
+class StampsLine(msgspec.Struct, frozen=True):
     """A line of the file of stamps that is no stamp."""
 
     at_s: float
@@ -28,21 +28,21 @@ class Line(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
-def read_lines(path: Path) -> list[Line]:
+def read_lines(path: Path) -> list[StampsLine]:
     found = []
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_bytes().split(b"\n")[:-1]:
             if not line.startswith(b'{"workload"'):
                 with contextlib.suppress(Unreadable):
-                    found.append(decode(line, Line))
+                    found.append(decode(line, StampsLine))
     return found
 
 
-def loop_lag_s(lines: Iterable[Line]) -> float:
+def loop_lag_s(lines: Iterable[StampsLine]) -> float:
     return share_of(sorted(line.loop_s for line in lines if line.loop_s is not None), 0.99)
 
 
-def gaps(lines: Iterable[Line]) -> tuple[int, float]:
+def gaps(lines: Iterable[StampsLine]) -> tuple[int, float]:
     """How many, and how long in all."""
     found = [line.at_s - line.gap_s for line in lines if line.gap_s is not None]
     return len(found), sum(found)
@@ -51,8 +51,8 @@ def gaps(lines: Iterable[Line]) -> tuple[int, float]:
 def health_points(
     submissions: Mapping[int, Submission],
     lags: Sequence[tuple[float, float]],
-    lines: Sequence[Line],
-    samples: Sequence[Sample],
+    lines: Sequence[StampsLine],
+    samples: Sequence[CounterSample],
     end_s: float,
 ) -> list[HealthPoint]:
     """`lags` are (when, how late); all on one axis, in at most so many stretches."""

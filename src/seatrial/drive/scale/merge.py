@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from seatrial.drive.scale.measured import Line
-from seatrial.drive.scale.plan import Plan
+from seatrial.drive.scale.measured import StampsLine
+from seatrial.drive.scale.plan import SubmissionPlan
 from seatrial.drive.scale.stages import (
     Reached,
     rate_of,
@@ -23,7 +23,7 @@ from seatrial.drive.scale.stages import (
     stage_figures,
     whole_of,
 )
-from seatrial.drive.scale.submit import read_records
+from seatrial.drive.scale.submit import read_whole_lines
 from seatrial.job import Unreadable, decode
 from seatrial.job.scale import (
     DELETED_FILE,
@@ -57,10 +57,10 @@ class Merged(msgspec.Struct, frozen=True):
 
 def read_shard(files: Path, work: ScaleWork) -> Shard:
     """`files` is the folder that a driver wrote its files into. Raises Unreadable."""
-    plan = Plan(work)
+    plan = SubmissionPlan(work)
     measured = {one.number for one in (*plan.measured, *plan.churned)}
-    submissions = {one.number: one for one in read_records(files / SUBMITTED, Submission) if one.number in measured}
-    deletions = list(read_records(files / DELETED_FILE, Deletion))
+    submissions = {one.number: one for one in read_whole_lines(files / SUBMITTED, Submission) if one.number in measured}
+    deletions = list(read_whole_lines(files / DELETED_FILE, Deletion))
     stamps = read_stamps(files / STAMPS)
     times = [one.acknowledged_s or one.sent_s or one.intended_s for one in submissions.values()]
     end_s = max([*times, *(one.at_s for one in stamps), _last_s(files / STAMPS)], default=0.0)
@@ -74,11 +74,11 @@ def _last_s(stamps: Path) -> float:
         file.seek(max(0, stamps.stat().st_size - _END_BYTES))
         for line in reversed(file.read().split(b"\n")[:-1]):
             with contextlib.suppress(Unreadable):
-                return decode(line, Line).at_s
+                return decode(line, StampsLine).at_s
     return 0.0
 
 
-def merge(shards: Iterable[Shard]) -> Merged:
+def merge_shards(shards: Iterable[Shard]) -> Merged:
     """One after the other, so that the stamps of one alone are in memory. Raises ValueError for drivers that were to
     bring their workloads to different stages."""
     submissions: dict[int, Submission] = {}
@@ -86,7 +86,7 @@ def merge(shards: Iterable[Shard]) -> Merged:
     reached = Reached({}, set())
     rates, offered, numbers, planned, untils = [], [], 0, 0, set()
     for shard in shards:
-        plan, own, end_s = Plan(shard.work), shard.submissions, shard.end_s
+        plan, own, end_s = SubmissionPlan(shard.work), shard.submissions, shard.end_s
         numbered = {number: numbers + place for place, number in enumerate(plan.all)}
         numbers += len(numbered)
         submissions |= {numbered[number]: _moved(one, end_s) for number, one in own.items()}

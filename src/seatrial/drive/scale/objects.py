@@ -4,18 +4,18 @@ from typing import Any, cast
 
 import msgspec
 
-from seatrial.job.followed import Followed, Rule, segments
+from seatrial.job.followed import Followed, ReachedWhen, segments
 from seatrial.kubernetes import Meta, Object, ObjectPart
 
 MAPS = ("annotations", "labels")
 
 
-class Owner(ObjectPart, frozen=True, gc=False):
+class OwnerReference(ObjectPart, frozen=True, gc=False):
     uid: str = ""
 
 
 class OwnedMeta(Meta, frozen=True, gc=False):
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class AnnotatedMeta(OwnedMeta, frozen=True, gc=False):
@@ -80,7 +80,7 @@ def value_at(thing: Any, path: str) -> str:
 PYTHON_NAMES = {"creationTimestamp": "creation_timestamp", "deletionTimestamp": "deletion_timestamp"}
 
 
-def shows(rule: Rule, found: Object) -> bool:
+def shows(rule: ReachedWhen, found: Object) -> bool:
     """Whether this state of an object shows that the rule's stage was reached."""
     if not rule.path:
         return True
@@ -88,5 +88,5 @@ def shows(rule: Rule, found: Object) -> bool:
     return bool(have) and (not rule.values or have in rule.values)
 
 
-def caused_by(rule: Rule, found: Object) -> str:
+def caused_by(rule: ReachedWhen, found: Object) -> str:
     return next(filter(None, (value_at(found, path) for path in rule.by)), "")

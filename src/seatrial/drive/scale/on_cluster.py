@@ -18,14 +18,14 @@ from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.scale.canary import Canary
 from seatrial.drive.scale.clock import ServerClock, agreements, measured_clock
 from seatrial.drive.scale.following import Following, followed_on, pods_labelled, watching
-from seatrial.drive.scale.health import Health, measured_health
+from seatrial.drive.scale.health import ServerHealth, measured_health
 from seatrial.drive.scale.measured import gaps, health_points, loop_lag_s, read_lines
 from seatrial.drive.scale.place import NotMade
-from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.plan import PlannedWorkload, SubmissionPlan
 from seatrial.drive.scale.preflight import Asked, asked_of, limits_of
 from seatrial.drive.scale.stages import read_stamps
 from seatrial.drive.scale.watch import WatchWork
-from seatrial.job.measured import Limits, MeasuredScale
+from seatrial.job.measured import ClusterLimits, MeasuredScale
 from seatrial.job.scale import (
     NAME,
     NUMBER,
@@ -61,7 +61,7 @@ AHEAD_S = 0.1  # of arrivals at a rate, for which connections are opened before 
 
 
 @contextlib.asynccontextmanager
-async def cluster_place(driver: Driver, work: ScaleWork, plan: Plan) -> AsyncIterator["ClusterPlace"]:
+async def cluster_place(driver: Driver, work: ScaleWork, plan: SubmissionPlan) -> AsyncIterator["ClusterPlace"]:
     """Raises DriverError when the cluster cannot be used."""
     assert driver.peer is not None
     options = KubernetesOptions.model_validate(driver.peer.options)
@@ -98,7 +98,7 @@ class ClusterPlace:
         self,
         driver: Driver,
         work: ScaleWork,
-        plan: Plan,
+        plan: SubmissionPlan,
         client: Kubernetes,
         mine: dict[str, Belongings],
         options: KubernetesOptions,
@@ -109,7 +109,7 @@ class ClusterPlace:
         self._resources: dict[str, Resource] = {}  # by class
         self._manifests: dict[tuple[str, str], bytes] = {}  # by class and namespace
         self._canary: Canary | None = None
-        self._following, self._clock, self._health = Following((), ()), ServerClock(), Health()
+        self._following, self._clock, self._health = Following((), ()), ServerClock(), ServerHealth()
 
     async def check(self) -> None:
         await self.prepare()
@@ -141,7 +141,7 @@ class ClusterPlace:
             raise DriverError(
                 f"{len(missing)} rights are missing: {listed}; docs/scale.md has the Role that grants them"
             )
-        self._driver.note("preflight", **msgspec.to_builtins(Limits(limits)))
+        self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
 
     def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
         """With a label on the workload and on its pods that says which one it is."""
@@ -153,7 +153,7 @@ class ClusterPlace:
             metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
         return made
 
-    async def _try(self, one: Planned) -> None:
+    async def _try(self, one: PlannedWorkload) -> None:
         try:
             await self._create(one, dry_run=True)
         except AlreadyExists:
@@ -162,15 +162,15 @@ class ClusterPlace:
             what = self._resources[one.of.name].kind
             raise DriverError(f"the server refuses such a {what} ({one.of.name}): {target_error(error)}") from error
 
-    async def _create(self, one: Planned, **how: Any) -> None:
+    async def _create(self, one: PlannedWorkload, **how: Any) -> None:
         resource, name = self._resources[one.of.name], self._name(one)
         body = _render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number, one.phase)
         await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
 
-    def _name(self, one: Planned) -> str:
+    def _name(self, one: PlannedWorkload) -> str:
         return f"{self._work.prefix}-{one.number}"
 
-    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None:
+    async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
         try:
             await self._create(one, attempts=attempts)
         except AlreadyExists:
@@ -178,7 +178,7 @@ class ClusterPlace:
         except KubernetesError as error:
             raise NotMade(str(error)) from error
 
-    async def delete(self, one: Planned) -> None:
+    async def delete(self, one: PlannedWorkload) -> None:
         resource = self._resources[one.of.name]
         try:
             await self._client.delete(resource, self._name(one), namespace=one.namespace or None, grace_s=0)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from seatrial.drive.scale.plan import Planned
+from seatrial.drive.scale.plan import PlannedWorkload
 from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import Stamp, Submission
 from seatrial.kubernetes import RequestAttempt
@@ -25,9 +25,9 @@ class WorkloadTarget(Protocol):
 
     def watching(self) -> AbstractAsyncContextManager[None]: ...
 
-    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None: ...
+    async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None: ...
 
-    async def delete(self, one: Planned) -> None: ...
+    async def delete(self, one: PlannedWorkload) -> None: ...
 
     def lags(self) -> list[float]:
         """How late stages were seen, in seconds: measured again and again while it watched."""

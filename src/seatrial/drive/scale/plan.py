@@ -7,20 +7,20 @@ from typing import NamedTuple
 from seatrial.job.scale import BACKGROUND, CHURN, FILL, MEASURED, Beside, ScaleWork, WorkloadClass
 
 
-class Planned(NamedTuple):
+class PlannedWorkload(NamedTuple):
     number: int
     phase: str
     of: WorkloadClass
     namespace: str  # empty: the target's own
 
 
-class Plan:
+class SubmissionPlan:
     """Numbers are given once, in the order of the phases: no two workloads of an attempt share one."""
 
     def __init__(self, work: ScaleWork) -> None:
         self._work = work
         self._next = 0
-        self.all: dict[int, Planned] = {}
+        self.all: dict[int, PlannedWorkload] = {}
         self.background = self._beside(BACKGROUND, work.background)
         self.fill = self._beside(FILL, work.fill)
         self.measured = self._make(MEASURED, 0 if work.find else work.count, work.classes)
@@ -32,38 +32,41 @@ class Plan:
         beside = [one.of for one in (self._work.background, self._work.fill) if one and one.of]
         return [*self._work.classes, *beside]
 
-    def round(self, number: int) -> list[Planned]:
+    def round(self, number: int) -> list[PlannedWorkload]:
         """The workloads of one rate of a search."""
         return self._make(f"round-{number}", self._work.count, self._work.classes)
 
-    def samples(self) -> list[Planned]:
+    def samples(self) -> list[PlannedWorkload]:
         """One of each class for each of its namespaces."""
-        return [Planned(0, MEASURED, of, namespace) for of in self.classes for namespace in self._namespaces(of)]
+        return [
+            PlannedWorkload(0, MEASURED, of, namespace) for of in self.classes for namespace in self._namespaces(of)
+        ]
 
     def _namespaces(self, of: WorkloadClass) -> tuple[str, ...]:
         """Those of the trial, else that of the template."""
         return self._work.namespaces or ((of.manifest.get("metadata") or {}).get("namespace", ""),)
 
-    def replacements(self) -> list[tuple[Planned, Planned]]:
+    def replacements(self) -> list[tuple[PlannedWorkload, PlannedWorkload]]:
         """What churn deletes, the oldest first, and what it makes in its place."""
         return list(zip([*self.measured, *self.churned], self.churned, strict=False))
 
     def pods(self) -> dict[int, int]:
         return {number: one.of.pods for number, one in self.all.items()}
 
-    def _beside(self, phase: str, beside: Beside | None) -> list[Planned]:
+    def _beside(self, phase: str, beside: Beside | None) -> list[PlannedWorkload]:
         if beside is None:
             return []
         return self._make(phase, beside.count, (beside.of,) if beside.of else self._work.classes)
 
-    def _make(self, phase: str, count: int, classes: Sequence[WorkloadClass]) -> list[Planned]:
+    def _make(self, phase: str, count: int, classes: Sequence[WorkloadClass]) -> list[PlannedWorkload]:
         """By weight and by chance; a phase has a chance of its own, so that one more changes no other."""
         chance = random.Random(f"{self._work.seed} {phase}")
         chosen = chance.choices(classes, [one.weight for one in classes], k=count)
         first, self._next = self._next, self._next + count
         among = {of.name: self._namespaces(of) for of in classes}
         made = [
-            Planned(first + at, phase, of, among[of.name][at % len(among[of.name])]) for at, of in enumerate(chosen)
+            PlannedWorkload(first + at, phase, of, among[of.name][at % len(among[of.name])])
+            for at, of in enumerate(chosen)
         ]
         self.all.update((one.number, one) for one in made)
         return made

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.drive.scale.plan import Planned
+from seatrial.drive.scale.plan import PlannedWorkload
 from seatrial.job.figure import figure_text
 from seatrial.job.measured import Limit
 from seatrial.kubernetes import (
@@ -249,7 +249,7 @@ def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list
     return told
 
 
-def asked_of(planned: Sequence[Planned], resources: Mapping[str, Resource]) -> Asked:
+def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Resource]) -> Asked:
     """Of these workloads together; `resources` by class. Pure."""
     counts = Counter(one.of.name for one in planned)
     classes = {one.of.name: one.of for one in planned}

@@ -19,7 +19,7 @@ import msgspec
 
 from seatrial.drive.driver import Driver, DriverError
 from seatrial.drive.scale.measured import health_points
-from seatrial.drive.scale.plan import Plan, Planned
+from seatrial.drive.scale.plan import PlannedWorkload, SubmissionPlan
 from seatrial.job.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
 from seatrial.job.measured import MeasuredScale
 from seatrial.job.scale import DELETED_FILE, STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
@@ -37,14 +37,14 @@ def begin_anew(driver: Driver) -> None:
 
 
 class _Waiting(msgspec.Struct):
-    one: Planned
+    one: PlannedWorkload
     refused: bool = False  # it was looked at, and did not fit
 
 
 class ProcessPlace:
     """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
 
-    def __init__(self, driver: Driver, work: ScaleWork, plan: Plan) -> None:
+    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan) -> None:
         self._driver, self._plan = driver, plan
         self._mark = f"{_MARK}={work.prefix}".encode()
         self._environment = {**os.environ, _MARK: work.prefix}
@@ -93,7 +93,7 @@ class ProcessPlace:
 
     # ---- what is asked for
 
-    async def create(self, one: Planned, attempts: list[RequestAttempt]) -> None:
+    async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
         now_s = time.monotonic()
         attempts.append(RequestAttempt(now_s, now_s, now_s, now_s, 201))
         self._queue[one.number] = _Waiting(one)
@@ -102,7 +102,7 @@ class ProcessPlace:
             self._stamp(one.number, pod, POD_CREATED)
         self._wake.set()
 
-    async def delete(self, one: Planned) -> None:
+    async def delete(self, one: PlannedWorkload) -> None:
         if self._queue.pop(one.number, None) is not None:
             self._stamp(one.number, 0, DELETED)
         for pid in list(self._running.get(one.number, ())):
@@ -125,7 +125,7 @@ class ProcessPlace:
                     waiting.refused = True
                     self._stamp(number, 0, UNSCHEDULABLE)
 
-    async def _start(self, one: Planned) -> None:
+    async def _start(self, one: PlannedWorkload) -> None:
         each = _places(one.of)
         self._free -= each * one.of.pods
         for pod in range(one.of.pods):
@@ -148,7 +148,7 @@ class ProcessPlace:
             return os.posix_spawnp(command[0], command, self._environment)
         return None
 
-    def _follow(self, one: Planned, pod: int, pid: int) -> None:
+    def _follow(self, one: PlannedWorkload, pod: int, pid: int) -> None:
         fd, loop = os.pidfd_open(pid), asyncio.get_running_loop()
 
         def ended() -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from seatrial.drive.scale.objects import caused_by, shows, value_at
-from seatrial.job.followed import STAGES, Followed, Rule
+from seatrial.job.followed import STAGES, Followed, ReachedWhen
 from seatrial.job.scale import CANARY, WORKLOAD_LABEL, Stamp
 from seatrial.kubernetes import DELETED, WatchEvent
 
@@ -25,7 +25,7 @@ _ALL = (1 << _SHIFT) - 1
 class _Seen(NamedTuple):
     """An event, with since when its watch was blind before it."""
 
-    feed: "Feed"
+    feed: "StampFeed"
     event: "WatchEvent[Any]"
     since_s: float | None
 
@@ -72,7 +72,7 @@ class Stamps:
                 feed.record(event, since_s)
 
 
-class Feed:
+class StampFeed:
     """What one watch gives: one kind of objects in one namespace."""
 
     def __init__(self, stamps: Stamps, followed: Followed, root: bool, blind_since_s: float | None) -> None:
@@ -146,7 +146,7 @@ class Feed:
         return None, [uid for uid in owners if uid]
 
     def _reach(
-        self, number: int, uid: str, found: Any, rules: tuple[Rule, ...], at_s: float, since_s: float | None
+        self, number: int, uid: str, found: Any, rules: tuple[ReachedWhen, ...], at_s: float, since_s: float | None
     ) -> None:
         bits = self._stamps.known.get(uid, 0) & _ALL
         for rule in rules:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from seatrial.drive.scale.place import NotMade, WorkloadTarget
-from seatrial.drive.scale.plan import Planned
+from seatrial.drive.scale.plan import PlannedWorkload
 from seatrial.job import Unreadable, decode
 from seatrial.job.scale import Deletion, Submission, Tried
 from seatrial.kubernetes import RequestAttempt
@@ -30,7 +30,7 @@ class SubmissionRecords(Generic[_T]):
     """A file with a line for each workload, and what earlier lives of the driver wrote there."""
 
     def __init__(self, path: Path, kind: type[_T]) -> None:
-        self.all: dict[int, _T] = {one.number: one for one in read_records(path, kind)}
+        self.all: dict[int, _T] = {one.number: one for one in read_whole_lines(path, kind)}
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, record: _T) -> None:
@@ -41,7 +41,7 @@ class SubmissionRecords(Generic[_T]):
         os.close(self._fd)
 
 
-def read_records(path: Path, kind: type[_T]) -> Iterator[_T]:
+def read_whole_lines(path: Path, kind: type[_T]) -> Iterator[_T]:
     try:
         lines = path.read_bytes().split(b"\n")[:-1]  # a last line without its end was not whole when we were killed
     except FileNotFoundError:
@@ -65,7 +65,7 @@ class Submitter:
     ) -> None:
         self._place, self._submitted, self._deleted, self._stopping = place, submitted, deleted, stopping
 
-    async def open_loop(self, planned: Sequence[Planned], offsets: Sequence[float], start_s: float) -> None:
+    async def open_loop(self, planned: Sequence[PlannedWorkload], offsets: Sequence[float], start_s: float) -> None:
         pairs = zip(planned, offsets, strict=True)
         missing = [(one, at_s) for one, at_s in pairs if one.number not in self._submitted.all]
         begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
@@ -78,7 +78,7 @@ class Submitter:
                     await asyncio.sleep(0)  # so that those of a burst are sent while the others are made
 
     async def closed_loop(
-        self, planned: Sequence[Planned], in_flight: int, done: Callable[[], Set[int]] | None = None
+        self, planned: Sequence[PlannedWorkload], in_flight: int, done: Callable[[], Set[int]] | None = None
     ) -> None:
         """At most so many that are not `done`; without that, that are not acknowledged."""
         going: set[int] = set()
@@ -95,7 +95,7 @@ class Submitter:
                 going.add(one.number)
                 group.create_task(self._submit(one, time.monotonic()))
 
-    async def waves(self, planned: Sequence[Planned], at_once: int, delay_s: float) -> None:
+    async def waves(self, planned: Sequence[PlannedWorkload], at_once: int, delay_s: float) -> None:
         """So many together; the next ones so long after the slowest answer. The last wave has what is left."""
         missing = self._missing(planned)
         for first in range(0, len(missing), at_once):
@@ -105,7 +105,9 @@ class Submitter:
                 for one in missing[first : first + at_once]:
                     group.create_task(self._submit(one, time.monotonic()))
 
-    async def churn(self, pairs: Sequence[tuple[Planned, Planned]], rate: float, start_s: float) -> None:
+    async def churn(
+        self, pairs: Sequence[tuple[PlannedWorkload, PlannedWorkload]], rate: float, start_s: float
+    ) -> None:
         """Deletes the first of each pair and makes the second, at its time."""
         missing = [(old, new) for old, new in pairs if new.number not in self._submitted.all]
         async with asyncio.TaskGroup() as group:
@@ -116,10 +118,10 @@ class Submitter:
                 group.create_task(self._delete(old, at_s))
                 group.create_task(self._submit(new, at_s))
 
-    def _missing(self, planned: Sequence[Planned]) -> list[Planned]:
+    def _missing(self, planned: Sequence[PlannedWorkload]) -> list[PlannedWorkload]:
         return [one for one in planned if one.number not in self._submitted.all]
 
-    async def _submit(self, one: Planned, intended_s: float) -> None:
+    async def _submit(self, one: PlannedWorkload, intended_s: float) -> None:
         attempts: list[RequestAttempt] = []
         problem = ""
         try:
@@ -145,7 +147,7 @@ class Submitter:
             )
         )
 
-    async def _delete(self, one: Planned, intended_s: float) -> None:
+    async def _delete(self, one: PlannedWorkload, intended_s: float) -> None:
         try:
             await self._place.delete(one)
             self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.drive.scale.objects import form_of
-from seatrial.drive.scale.stamps import Feed, Stamps
+from seatrial.drive.scale.stamps import StampFeed, Stamps
 from seatrial.job import decode
 from seatrial.job.followed import Followed
 from seatrial.kubernetes import PODS, Kubernetes, KubernetesError, Resource, load_access
@@ -48,7 +48,7 @@ async def _follow(work: WatchWork) -> None:
     waiting = {(one.resource, namespace) for one in work.watched for namespace in work.namespaces}
 
     async def follow_one(one: Watched, namespace: str) -> None:
-        feed = Feed(stamps, one.followed, one.root, work.blind_since_s)
+        feed = StampFeed(stamps, one.followed, one.root, work.blind_since_s)
         form = form_of(one.followed, annotated=one.resource == PODS)  # the canary is a pod
         labels = work.selector if one.followed.labelled else ""
         chosen = {"namespace": namespace, "labels": labels, "fields": one.followed.fields}

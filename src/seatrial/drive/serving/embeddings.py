@@ -26,7 +26,7 @@ class _Vectors(msgspec.Struct):
     data: list[_Vector]
 
 
-class Source(Protocol):
+class EmbeddingSource(Protocol):
     """What has the embedding of a text."""
 
     async def vector(self, text: str) -> Sequence[float]:
@@ -38,7 +38,7 @@ class Source(Protocol):
 class Embedder:
     """Each text is asked for once."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: EmbeddingSource) -> None:
         self._source = source
         self._known: dict[str, asyncio.Task[Sequence[float]]] = {}
 
@@ -59,10 +59,10 @@ class Embedder:
 
 
 def make_embedder(place: Embeddings, token: str) -> Embedder:
-    return Embedder(LocalModel(place.local) if place.local else Endpoint(place, token))
+    return Embedder(LocalModel(place.local) if place.local else EmbeddingEndpoint(place, token))
 
 
-class Endpoint:
+class EmbeddingEndpoint:
     def __init__(self, place: Embeddings, token: str) -> None:
         self._url = f"{place.url.rstrip('/')}/v1/embeddings"
         self._model = place.model

@@ -26,7 +26,7 @@ from seatrial.record.history.schema import Session
 from seatrial.record.history.sqlite import SqliteDatabase
 from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 
 _LAST = 20  # attempts of a cell that its expected duration is taken from
 
@@ -36,9 +36,9 @@ class Database(Protocol):
 
     place: str
 
-    def read(self, use: Callable[[Session], Answer], empty: Answer) -> Answer: ...
+    def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer: ...
 
-    def write(self, use: Callable[[Session], Answer]) -> Answer: ...
+    def write(self, use: Callable[[Session], _Answer]) -> _Answer: ...
 
 
 def open_history(place: str | Path) -> "History":
@@ -64,7 +64,7 @@ class History:
 
         def write(session: Session) -> None:
             for results in runs:
-                writing.add(session, results)
+                writing.write_run(session, results)
 
         self._database.write(write)
 
@@ -81,7 +81,7 @@ class History:
         if metric and label != ACCEPTED:
             raise ValueError(f"{label!r} is about a benchmark, not about its figure {metric!r} alone")
         mark = Mark(key(run), key(benchmark or ""), label, text(reason), text(by), at_s, key(metric or ""))
-        self._database.write(lambda session: writing.mark(session, mark))
+        self._database.write(lambda session: writing.add_mark(session, mark))
 
     def durations(self, hashes: Iterable[str] | None = None) -> dict[str, float]:
         """Seconds that each cell is expected to take: the median of its last 20 attempts that ended as they should.
@@ -108,13 +108,13 @@ class History:
         """The series that fit all that is given, in the order of their names; of each the `last` points."""
         wanted = _wanted(trial=trial, benchmark=benchmark, metric=metric, fingerprint=fingerprint)
         return self._database.read(
-            lambda session: reading.with_points(session, reading.names(session, wanted, None, False), last), []
+            lambda session: reading.with_points(session, reading.series_names(session, wanted, None, False), last), []
         )
 
     def names(self, trial: str | None = None, run: str | None = None, judged: bool = False) -> list[Series]:
         """Series without their points: of a trial, of those that a run added to; only those with a `better`."""
         wanted, of_run = _wanted(trial=trial), None if run is None else key(run)
-        return self._database.read(lambda session: reading.names(session, wanted, of_run, judged), [])
+        return self._database.read(lambda session: reading.series_names(session, wanted, of_run, judged), [])
 
     def filled(self, names: list[Series], last: int | None = None, window: TimeWindow = ALWAYS) -> list[Series]:
         """These series with their `last` points in the window. One that has none there is left out."""
@@ -175,11 +175,11 @@ class History:
 
     def alarms(self) -> list[Alarm]:
         """Every `slower` and `faster` that a run gave, oldest first, with what a person said of it."""
-        return self._database.read(reading.alarms, [])
+        return self._database.read(reading.read_alarms, [])
 
     def marks(self) -> list[Mark]:
         """All that people ever said, oldest first."""
-        return self._database.read(reading.marks, [])
+        return self._database.read(reading.read_marks, [])
 
 
 def _wanted(**which: str | None) -> dict[str, str]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from seatrial.job import Unreadable
 from seatrial.record.history.error import HIDDEN, HistoryError, place_text
-from seatrial.record.history.schema import MIGRATIONS, VERSION, Session, newer, statements
+from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
 
 if TYPE_CHECKING:
     import psycopg
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 
 _PATIENCE_S = 60.0  # how long a writer waits for the others
 _CONNECT_S = 10
@@ -66,29 +66,29 @@ class PostgresDatabase:
         self.place = place_text(url)
         self._parameters: dict[str, Any] | None = None
 
-    def read(self, use: Callable[[Session], Answer], empty: Answer) -> Answer:
+    def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
         """What `use` finds in one state of the database; `empty` when there is none yet."""
         return self._patiently(lambda connection: self._read(connection, use, empty))
 
-    def write(self, use: Callable[[Session], Answer]) -> Answer:
+    def write(self, use: Callable[[Session], _Answer]) -> _Answer:
         """All that `use` does, or nothing of it."""
         return self._patiently(lambda connection: self._write(connection, use))
 
     def _read(
-        self, connection: "psycopg.Connection[tuple[Any, ...]]", use: Callable[[Session], Answer], empty: Answer
-    ) -> Answer:
+        self, connection: "psycopg.Connection[tuple[Any, ...]]", use: Callable[[Session], _Answer], empty: _Answer
+    ) -> _Answer:
         version = self._version(connection)
         if version is None:
             return empty
-        if version < VERSION:
+        if version < SCHEMA_VERSION:
             self._migrate(connection)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             connection.execute("SET LOCAL search_path = seatrial")
             return use(PostgresSession(connection))
 
-    def _write(self, connection: "psycopg.Connection[tuple[Any, ...]]", use: Callable[[Session], Answer]) -> Answer:
-        if (self._version(connection) or 0) < VERSION:
+    def _write(self, connection: "psycopg.Connection[tuple[Any, ...]]", use: Callable[[Session], _Answer]) -> _Answer:
+        if (self._version(connection) or 0) < SCHEMA_VERSION:
             self._migrate(connection)
         with connection.transaction():
             connection.execute("SET LOCAL search_path = seatrial")
@@ -102,7 +102,7 @@ class PostgresDatabase:
             return None
         found = connection.execute("SELECT max(number) FROM seatrial.version").fetchone()
         version = int(found[0] or 0) if found else 0
-        if version > VERSION:
+        if version > SCHEMA_VERSION:
             raise HistoryError(self.place, newer(version), "Upgrade Seatrial, or use another history.")
         return version
 
@@ -117,14 +117,14 @@ class PostgresDatabase:
                     connection.execute("CREATE SCHEMA seatrial")
                 connection.execute("CREATE TABLE seatrial.version (number INTEGER PRIMARY KEY)")
             connection.execute("SET LOCAL search_path = seatrial")
-            for number in range(version or 0, VERSION):
+            for number in range(version or 0, SCHEMA_VERSION):
                 for statement in statements(MIGRATIONS[number].postgres):
                     connection.execute(statement.encode())
                 if everywhere := MIGRATIONS[number].everywhere:
                     everywhere(PostgresSession(connection))
                 connection.execute("INSERT INTO seatrial.version VALUES (%s)", (number + 1,))
 
-    def _patiently(self, use: "Callable[[psycopg.Connection[tuple[Any, ...]]], Answer]") -> Answer:
+    def _patiently(self, use: "Callable[[psycopg.Connection[tuple[Any, ...]]], _Answer]") -> _Answer:
         """Connect, use, disconnect; again when another writer was in the way."""
         psycopg = self._driver()
         until = time.monotonic() + _PATIENCE_S

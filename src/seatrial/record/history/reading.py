@@ -115,7 +115,7 @@ def durations(session: Session, hashes: list[str] | None, last: int) -> dict[str
     return found
 
 
-def names(session: Session, wanted: dict[str, str], run: str | None, judged: bool) -> list[Series]:
+def series_names(session: Session, wanted: dict[str, str], run: str | None, judged: bool) -> list[Series]:
     """The series that fit, without their points."""
     conditions = [f"{column} = ?" for column in wanted]
     values = [*wanted.values()]
@@ -242,7 +242,7 @@ def _points(rows: list[tuple[Any, ...]], series: Series, all_marks: _Marks, comm
     return made
 
 
-def marks(session: Session) -> list[Mark]:
+def read_marks(session: Session) -> list[Mark]:
     rows = session.execute(
         "SELECT run, benchmark, word, reason, said_by, at_s, metric FROM marks ORDER BY at_s, run, benchmark, metric"
     )
@@ -253,7 +253,7 @@ def _read_marks(session: Session) -> _Marks:
     """The last mark of a run's benchmark counts; a mark of the whole run is one of each of them."""
     judged: dict[str, dict[str, Mark]] = {}
     accepted: dict[str, dict[tuple[str, str], Mark]] = {}
-    for mark in marks(session):
+    for mark in read_marks(session):
         if mark.label == ACCEPTED:
             accepted.setdefault(mark.run, {})[mark.benchmark, mark.metric] = mark
             continue
@@ -283,7 +283,7 @@ def _levels(session: Session, acceptance: list[Mark]) -> dict[tuple[str, str], l
     return found
 
 
-def alarms(session: Session) -> list[Alarm]:
+def read_alarms(session: Session) -> list[Alarm]:
     all_marks = _read_marks(session)
     found: dict[tuple[str, str, str, str], Alarm] = {}  # repeats of a cell raise one alarm
     for run, at_s, benchmark, fingerprint, verdict, why, commit in session.execute(_ALARMS):

@@ -198,7 +198,7 @@ MIGRATIONS = (
     Migration(_VERSION_5, _VERSION_5),
     Migration(_VERSION_6, _VERSION_6, everywhere=_number_cells),
 )
-VERSION = len(MIGRATIONS)
+SCHEMA_VERSION = len(MIGRATIONS)
 
 
 def statements(script: str) -> list[str]:
@@ -206,4 +206,4 @@ def statements(script: str) -> list[str]:
 
 
 def newer(version: int) -> str:
-    return f"it was written by a newer Seatrial (version {version}, this one knows {VERSION})"
+    return f"it was written by a newer Seatrial (version {version}, this one knows {SCHEMA_VERSION})"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.job import Unreadable
 from seatrial.record.history.error import HistoryError
-from seatrial.record.history.schema import MIGRATIONS, VERSION, Session, newer, statements
+from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
 
 if TYPE_CHECKING:
     import sqlite3
 
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 
 _PATIENCE_S = 60.0  # how long a writer waits for the others
 
@@ -37,20 +37,20 @@ class SqliteDatabase:
         self._path = path
         self.place = str(path)
 
-    def read(self, use: Callable[[Session], Answer], empty: Answer) -> Answer:
+    def read(self, use: Callable[[Session], _Answer], empty: _Answer) -> _Answer:
         """What `use` finds in one state of the database; `empty` when there is none yet."""
         with self._errors():
             if not self._path.exists():
                 return empty
             return self._patiently("BEGIN", use)
 
-    def write(self, use: Callable[[Session], Answer]) -> Answer:
+    def write(self, use: Callable[[Session], _Answer]) -> _Answer:
         """All that `use` does, or nothing of it."""
         with self._errors():
             self._path.parent.mkdir(parents=True, exist_ok=True)
             return self._patiently("BEGIN IMMEDIATE", use)
 
-    def _patiently(self, begin: str, use: Callable[[Session], Answer]) -> Answer:
+    def _patiently(self, begin: str, use: Callable[[Session], _Answer]) -> _Answer:
         """Open, use, close; again while others hold it. SQLite's own waiting does not cover every lock, so we wait."""
         import sqlite3
 
@@ -84,11 +84,11 @@ class SqliteDatabase:
 
     def _prepare(self, connection: "sqlite3.Connection") -> None:
         """Bring the database to our version. Two processes may try at once: it is read again under the lock."""
-        if self._version(connection) != VERSION:
+        if self._version(connection) != SCHEMA_VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
             session = SqliteSession(connection)
-            for number in range(self._version(connection), VERSION):
+            for number in range(self._version(connection), SCHEMA_VERSION):
                 for statement in statements(MIGRATIONS[number].sqlite):
                     connection.execute(statement)
                 for also in (MIGRATIONS[number].also, MIGRATIONS[number].everywhere):
@@ -100,7 +100,7 @@ class SqliteDatabase:
 
     def _version(self, connection: "sqlite3.Connection") -> int:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        if version > VERSION:
+        if version > SCHEMA_VERSION:
             raise HistoryError(self.place, newer(version), "Upgrade Seatrial, or use another history.")
         return version
 

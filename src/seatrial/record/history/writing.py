@@ -11,7 +11,7 @@ from seatrial.record.history.schema import Session, benchmark_of
 _Row = tuple[Any, ...]
 
 
-def add(session: Session, results: RunResults) -> None:
+def write_run(session: Session, results: RunResults) -> None:
     run = key(results.run)
     session.execute("DELETE FROM runs WHERE run = ?", (run,))
     session.execute(
@@ -59,7 +59,7 @@ def add(session: Session, results: RunResults) -> None:
     session.many("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", list(points.values()))
 
 
-def mark(session: Session, new: Mark) -> None:
+def add_mark(session: Session, new: Mark) -> None:
     session.execute(
         "INSERT INTO marks (run, benchmark, metric, at_s, word, reason, said_by) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (run, benchmark, metric, at_s)"

@@ -10,7 +10,7 @@ from seatrial.report.news import newly_bad
 from seatrial.report.summary import causes_sentence, headline_of, summarize
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import count, duration_text, fit, one_line
-from seatrial.report.trend.describe import figure_text
+from seatrial.report.trend.describe import figure_or_open
 from seatrial.report.trend.scale import Scale, bound_levels
 from seatrial.report.trend.series import SeriesView, read_series
 
@@ -20,7 +20,7 @@ LINE = 18  # height of a row of the grid
 LABEL_WIDTH = 220
 CHARACTER = 6.6  # about the width of one
 LEAST_CELL, MOST_CELL = 12.0, 96.0
-MOST_ROWS = 60  # of all grids together; a picture is looked at, not searched
+GRID_ROWS = 60  # of all grids together; a picture is looked at, not searched
 _MOST_FIGURES = 12
 SPARK_WIDTH, SPARK_HEIGHT = 300, 22
 
@@ -47,7 +47,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Spark:
+class PictureSpark:
     y: float
     name: str
     last: str
@@ -63,7 +63,7 @@ class _Sheet:
         self.y = float(_MARGIN)
         self.boxes: list[Box] = []
         self.labels: list[Label] = []
-        self.sparks: list[Spark] = []
+        self.sparks: list[PictureSpark] = []
 
     def write(self, text: str, kind: str, x: float = _MARGIN, columns: int = 140) -> None:
         self.labels.append(Label(x, self.y + 12, fit(one_line(text), columns), kind))
@@ -96,7 +96,7 @@ def render_svg(results: RunResults, folder: Path) -> str:
 
 def _grids(sheet: _Sheet, results: RunResults) -> None:
     cells = {cell.id: cell for cell in results.cells}
-    left = MOST_ROWS
+    left = GRID_ROWS
     hidden = 0
     for matrix in matrices(results.cells, results.holes, results.axes):
         bad = {row for (row, _), id_ in matrix.cells.items() if id_ in cells and not cells[id_].verdict.good}
@@ -159,7 +159,7 @@ def _figures(sheet: _Sheet, folder: Path) -> None:
         sheet.write(f"… and {count(more, 'more figure')}: all are in report.html", "note")
 
 
-def _spark(view: SeriesView, y: float) -> Spark:
+def _spark(view: SeriesView, y: float) -> PictureSpark:
     scale = Scale(view)
 
     def height(value: float) -> float:
@@ -171,4 +171,4 @@ def _spark(view: SeriesView, y: float) -> Spark:
     levels = sorted(height(level) for level in bound_levels(view).values() if scale.shows(level))
     band = (levels[0], levels[1] - levels[0]) if len(levels) == 2 else None
     name = fit(one_line(view.name), 68)
-    return Spark(y, name, figure_text(view.points[-1].value, view.unit), points, band, bool(view.regression))
+    return PictureSpark(y, name, figure_or_open(view.points[-1].value, view.unit), points, band, bool(view.regression))

@@ -86,11 +86,11 @@ def notify(url: str, results: RunResults, secret: str, pauses_s: Sequence[float]
         if not why:
             return
         if not again or pause_s is None:
-            raise NotNotified(f"{host_of(url)} was not notified: {why}")
+            raise NotNotified(f"{shown_host(url)} was not notified: {why}")
         time.sleep(pause_s)
 
 
-def host_of(url: str) -> str:
+def shown_host(url: str) -> str:
     """What may be shown of the address."""
     found = urlsplit(url)
     return f"{found.scheme}://{one_line(found.hostname or '')}"

@@ -10,7 +10,7 @@ from seatrial.report.trend.describe import (
     change_text,
     commit_text,
     date_text,
-    figure_text,
+    figure_or_open,
     left_out_text,
     one_day,
     percent_text,
@@ -89,7 +89,7 @@ class FigureGroup:
 
 
 @dataclass(frozen=True)
-class Figures:
+class FigurePanel:
     groups: list[FigureGroup]  # those that need somebody first
     more: list[FigureGroup]  # that are not in sight at once
     period: str
@@ -102,7 +102,7 @@ class Figures:
         return [line for group in (*self.groups, *self.more) for line in group.lines]
 
 
-def run_figures(results: RunResults, made: RunSeries) -> Figures:
+def run_figures(results: RunResults, made: RunSeries) -> FigurePanel:
     cells: dict[str, CellResult] = {}
     for cell in results.cells:
         cells.setdefault(cell.benchmark, cell)
@@ -118,7 +118,7 @@ def run_figures(results: RunResults, made: RunSeries) -> Figures:
     timed = one_day(made.series)
     moved = [change_group_text(group, timed) for group in made.together[:_MOST_GROUPS]]
     precision = precision_text(made.precision) if made.precision else ""
-    return Figures(shown, made_groups, _period(made.series), moved, made.left_out, precision)
+    return FigurePanel(shown, made_groups, _period(made.series), moved, made.left_out, precision)
 
 
 def _period(views: list[SeriesView]) -> str:
@@ -173,7 +173,7 @@ def _line(number: int, view: SeriesView, axes: list[str], cell: CellResult | Non
         key=f"figure/{number}",
         name=" · ".join(named) or view.benchmark,
         cell=cell.hash if cell else "",
-        last=figure_text(last, view.unit),
+        last=figure_or_open(last, view.unit),
         off=_off(view),
         state=state,
         gauge=gauge,
@@ -194,7 +194,7 @@ def _better(view: SeriesView) -> bool:
 
 def _range(view: SeriesView) -> str:
     values = [point.value for point in view.points]
-    return f"{figure_text(min(values), view.unit)} to {figure_text(max(values), view.unit)}"
+    return f"{figure_or_open(min(values), view.unit)} to {figure_or_open(max(values), view.unit)}"
 
 
 def _since(change: LevelChange, timed: bool) -> str:

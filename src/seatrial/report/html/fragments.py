@@ -12,24 +12,24 @@ BLOCK_CHARACTERS = 200_000  # about what is inflated to show one piece: pieces b
 
 
 @dataclass(frozen=True)
-class Block:
+class _Block:
     first: str  # key of its first piece
     data: str  # deflated, base64
 
 
-def pack(pieces: Iterable[tuple[str, str]]) -> list[Block]:
+def pack(pieces: Iterable[tuple[str, str]]) -> list[_Block]:
     """Blocks of (key, markup)."""
-    blocks: list[Block] = []
+    blocks: list[_Block] = []
     first, size = "", 0
     held: list[str] = []
     for key, markup in sorted(pieces):
         if held and size + len(markup) > BLOCK_CHARACTERS:
-            blocks.append(Block(first, deflate("".join(held))))
+            blocks.append(_Block(first, deflate("".join(held))))
             held, size = [], 0
         first = first if held else key
         held.append(markup)
         size += len(markup)
-    return [*blocks, Block(first, deflate("".join(held)))] if held else blocks
+    return [*blocks, _Block(first, deflate("".join(held)))] if held else blocks
 
 
 def deflate(text: str) -> str:

@@ -18,7 +18,7 @@ from seatrial.report.text import shorten, strip_controls
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
+_MOST_BYTES = 64 * 1024 * 1024  # of a notebook that is read at all
 _MOST_TEXT = 100_000  # characters of one output
 MOST_IMAGE = 8 * 1024 * 1024  # characters of one image's data
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]+")
@@ -61,8 +61,8 @@ class NotebookError(Exception):
 def render_file(path: Path) -> str:
     """The page of the notebook at `path`. Raises NotebookError for what is not one."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise NotebookError(path, f"it is larger than {MOST_BYTES // 1024 // 1024} MiB")
+        if path.stat().st_size > _MOST_BYTES:
+            raise NotebookError(path, f"it is larger than {_MOST_BYTES // 1024 // 1024} MiB")
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise NotebookError(path, error.strerror or str(error)) from error

@@ -15,7 +15,7 @@ from seatrial.job import Cause, CellResult, RunResults
 from seatrial.report.cases import RUNGS, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.html.causes import Thumbnail, cause_lines, sentence, thumbnail
-from seatrial.report.html.figures import FigureLine, Figures, figure_facts, run_figures
+from seatrial.report.html.figures import FigureLine, FigurePanel, figure_facts, run_figures
 from seatrial.report.html.fragments import pack
 from seatrial.report.html.grid import TrialGrid, trial_grids, trial_lists, worst_first
 from seatrial.report.html.inspector import CellInspector, Packages, inspect_cause, inspect_cell
@@ -150,7 +150,7 @@ class RunPage:
         return {trial: one for trial, one in made.items() if one is not None}
 
     @cached_property
-    def figures(self) -> Figures | None:
+    def figures(self) -> FigurePanel | None:
         """What the history said of the run's figures."""
         from seatrial.report.trend.series import read_series
 

@@ -19,7 +19,7 @@ _HERE = Path(__file__).parent
 
 
 @cache
-def environment() -> "jinja2.Environment":
+def report_templates() -> "jinja2.Environment":
     """One for all pages; a template is compiled once."""
     import jinja2
 
@@ -45,7 +45,7 @@ def _harmless(value: Any) -> Any:
 
 
 def render(name: str, **values: Any) -> str:
-    made: str = environment().get_template(name).render(**values)
+    made: str = report_templates().get_template(name).render(**values)
     return made
 
 
@@ -57,7 +57,7 @@ def macro(template: str, name: str) -> Callable[..., str]:
 
 @cache
 def _module(template: str) -> Any:
-    return environment().get_template(template).module
+    return report_templates().get_template(template).module
 
 
 @cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.report.runai.table import seconds_text
-from seatrial.report.runai.times import MILESTONES, TOTALS, Figures, Milestone, Row, figures_of
+from seatrial.report.runai.times import MILESTONES, TOTALS, Milestone, MilestoneFigures, Row, figures_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ _DPI = 100
 BINS = 10
 
 
-def shown(rows: Sequence[Row], plot: str) -> list[Milestone]:
+def shown_milestones(rows: Sequence[Row], plot: str) -> list[Milestone]:
     """The milestones of a plot: of those that happen to some workloads only, the ones that did."""
     chosen = TOTALS if plot == GENERAL else [one for one in MILESTONES if one not in TOTALS]
     return [one for one in chosen if not one.sometimes or any(one.name in row.deltas for row in rows)]
@@ -30,7 +30,7 @@ def shown(rows: Sequence[Row], plot: str) -> list[Milestone]:
 
 def draw(rows: Sequence[Row], plot: str, path: Path) -> None:
     """Raises ModuleNotFoundError without matplotlib. `rows` must not be empty."""
-    milestones = shown(rows, plot)
+    milestones = shown_milestones(rows, plot)
     figure = _general(rows, milestones) if plot == GENERAL else _detailed(rows, milestones)
     figure.savefig(path, dpi=_DPI, format="png", metadata={"Software": "seatrial"})
 
@@ -122,7 +122,7 @@ def _histogram(axis: Axes, rows: Sequence[Row], name: str) -> None:
     axis.set_ylabel("jobs")
 
 
-def caption(figures: Figures) -> str:
+def caption(figures: MilestoneFigures) -> str:
     """The average that their tool prints, and what it hides."""
     average = "none" if figures.average is None else f"{figures.average:.2f} seconds"
     quantiles = [f"p{share * 100:g} {between(lower, upper)}" for share, lower, upper in figures.quantiles]

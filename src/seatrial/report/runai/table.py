@@ -11,7 +11,7 @@ from typing import TypeVar
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
 from seatrial.job.runai import SAMPLED_FILE, SUBMITTED_FILE, SampledWorkload, SubmittedWorkload
-from seatrial.report.runai.times import MILESTONES, Joined, Row, join, parse_moment
+from seatrial.report.runai.times import MILESTONES, Joined, Row, join_samples, parse_moment
 
 # Beside each field the header that it has; where their tool had two of one name, the first is named otherwise.
 INFO = (
@@ -43,7 +43,7 @@ def read_folder(folder: Path) -> Joined:
     submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "seatrial scale submit writes it")
     sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "seatrial scale sample writes it")
     try:
-        return join(submitted, sampled)
+        return join_samples(submitted, sampled)
     except Unreadable as error:
         raise BadFile(f"{folder}: {error}") from None
 

@@ -22,7 +22,7 @@ _MOST_S = 4e9  # in the year 2096
 DONE, UNFINISHED, NOT_SEEN, REFUSED, ERROR = "done", "unfinished", "not sampled", "refused", "erroneous times"
 
 
-class Moment(msgspec.Struct, frozen=True):
+class TimeRange(msgspec.Struct, frozen=True):
     """Some instant between the two, in seconds since the epoch."""
 
     earliest_s: float
@@ -96,7 +96,7 @@ class Joined(msgspec.Struct, frozen=True):
     strangers: list[str]  # sampled, but submitted by nobody known
 
 
-def parse_moment(text: str) -> Moment:
+def parse_moment(text: str) -> TimeRange:
     """Raises Unreadable. Without a zone it is UTC, as both files have it."""
     try:
         at = datetime.fromisoformat(text.strip())
@@ -105,10 +105,10 @@ def parse_moment(text: str) -> Moment:
         at_s = math.nan
     if not 0 <= at_s < _MOST_S:
         raise Unreadable(f"{text[:60]!r} is no time such as 2024-09-08T13:40:34Z")
-    return Moment(at_s, at_s if "." in text or "," in text else at_s + 1.0)
+    return TimeRange(at_s, at_s if "." in text or "," in text else at_s + 1.0)
 
 
-def join(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> Joined:
+def join_samples(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> Joined:
     """Raises Unreadable, with the workload whose time it is."""
     looked_s = _last_look(submitted, sampled)
     found = {(one.job_name, one.project_name): one for one in sampled}
@@ -127,7 +127,7 @@ def _last_look(submitted: Sequence[SubmittedWorkload], sampled: Sequence[Sampled
     return max((one.latest_s for one in every), default=0.0)
 
 
-def _moment(name: str, text: str) -> Moment:
+def _moment(name: str, text: str) -> TimeRange:
     try:
         return parse_moment(text)
     except Unreadable as error:
@@ -137,7 +137,7 @@ def _moment(name: str, text: str) -> Moment:
 def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s: float) -> Row:
     sent = _moment(submitted.job_name, submitted.submit_timestamp)
     known = _without_filled(sampled) if sampled else SampledWorkload(submitted.job_name, "", "")
-    moments: dict[str, Moment | None] = {SUBMISSION: sent}
+    moments: dict[str, TimeRange | None] = {SUBMISSION: sent}
     for name, field in _FIELDS.items():
         text = getattr(known, field)
         moments[name] = _moment(submitted.job_name, text) if text else None
@@ -158,7 +158,7 @@ def _without_filled(sampled: SampledWorkload) -> SampledWorkload:
     return replace(sampled, **empty)
 
 
-def _delta(since: Moment | None, at: Moment | None, looked_s: float) -> Delta:
+def _delta(since: TimeRange | None, at: TimeRange | None, looked_s: float) -> Delta:
     if since is None:
         return Delta(None, 0.0, None)
     if at is None:
@@ -174,7 +174,7 @@ def _delta(since: Moment | None, at: Moment | None, looked_s: float) -> Delta:
 def _state(
     submitted: SubmittedWorkload,
     sampled: SampledWorkload | None,
-    moments: dict[str, Moment | None],
+    moments: dict[str, TimeRange | None],
     deltas: dict[str, Delta],
 ) -> str:
     if submitted.error:
@@ -189,7 +189,7 @@ def _state(
     return UNFINISHED if any(one.value is None for one in deltas.values()) else DONE
 
 
-class Figures(msgspec.Struct, frozen=True):
+class MilestoneFigures(msgspec.Struct, frozen=True):
     """Of one milestone over many workloads. A quantile lies between two bounds; None: above the first."""
 
     count: int
@@ -198,7 +198,7 @@ class Figures(msgspec.Struct, frozen=True):
     quantiles: list[tuple[float, float, float | None]]  # share, lower, upper
 
 
-def figures_of(rows: Sequence[Row], milestone: str) -> Figures:
+def figures_of(rows: Sequence[Row], milestone: str) -> MilestoneFigures:
     deltas = [row.deltas[milestone] for row in rows if milestone in row.deltas]
     happened = [one.value is not None for one in deltas]
     values = [one.value for one in deltas if one.value is not None]
@@ -209,4 +209,6 @@ def figures_of(rows: Sequence[Row], milestone: str) -> Figures:
         (low.share, longest if low.value is None else low.value, high.value)
         for low, high in zip(quantiles(lowers, happened, _SHARES), quantiles(uppers, happened, _SHARES), strict=True)
     ]
-    return Figures(len(deltas), happened.count(False), math.fsum(values) / len(values) if values else None, bounds)
+    return MilestoneFigures(
+        len(deltas), happened.count(False), math.fsum(values) / len(values) if values else None, bounds
+    )

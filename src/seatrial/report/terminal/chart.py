@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.report.trend.describe import figure_text
+from seatrial.report.trend.describe import figure_or_open
 from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
 from seatrial.report.trend.series import SeriesView
 
@@ -61,8 +61,8 @@ def terminal_chart(view: SeriesView, columns: int, ascii_only: bool) -> Terminal
     across, fine = (1, 1) if ascii_only else (2, 4)
     levels = {side: level for side, level in bound_levels(view).items() if scale.shows(level)}
     ladder = _Ladder(scale, levels, _ROWS, fine)
-    label_of = {0: figure_text(scale.high), _ROWS - 1: figure_text(scale.low)}
-    label_of |= {ladder.row_of[side]: figure_text(level) for side, level in levels.items()}
+    label_of = {0: figure_or_open(scale.high), _ROWS - 1: figure_or_open(scale.low)}
+    label_of |= {ladder.row_of[side]: figure_or_open(level) for side, level in levels.items()}
     label = max(len(text) for text in label_of.values())
     width = max(8, columns - label - 2)
     places = _places(len(view.points), width * across)

@@ -11,7 +11,7 @@ from seatrial.report.trend.describe import (
     change_text,
     commit_text,
     date_text,
-    figure_text,
+    figure_or_open,
     left_out_text,
     one_day,
     percent_text,
@@ -78,7 +78,7 @@ def _one(view: SeriesView, columns: int, ascii_only: bool) -> list[Line]:
     lines: list[Line] = [
         [(one_line(view.benchmark), "bold"), (f"  {series_title(view)}", "")],
         [
-            (f"{figure_text(points[-1].value, view.unit)} last, ", ""),
+            (f"{figure_or_open(points[-1].value, view.unit)} last, ", ""),
             (f"{points_text(points)}, {period_text(points[0].at_s, points[-1].at_s)}{hardware}", "dim"),
         ],
     ]
@@ -139,7 +139,7 @@ def _list(views: Sequence[SeriesView], columns: int, ascii_only: bool) -> list[L
             else "no change"
         )
         spark = sparkline(values, 16, ascii_only) if len({point.run for point in view.points}) > 1 else ""
-        shown = pad(figure_text(values[-1], view.unit), 12)
+        shown = pad(figure_or_open(values[-1], view.unit), 12)
         lines.append(
             [(f"  {pad(fit(one_line(view.name), name), name)}  ", ""), (f"{spark}  " if spark else "", "cyan")]
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole
-from seatrial.report.matrix import Labels, Placed, matrices
+from seatrial.report.matrix import AxisLabels, Placed, matrices
 from seatrial.report.symbols import to_ascii
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines
 from seatrial.report.terminal.plain import Plain
@@ -37,11 +37,11 @@ class Watching(Protocol):
 
 
 @contextlib.contextmanager
-def watching(
+def live_view(
     cells: Sequence[Placed],
     holes: Iterable[Hole] = (),
     expected: Mapping[str, float] | None = None,
-    labels: Labels | None = None,
+    labels: AxisLabels | None = None,
 ) -> Iterator[Watching]:
     """Show a run on standard output until the block ends. Nothing that fails in showing reaches the run.
 
@@ -64,7 +64,7 @@ class Board:
         cells: Sequence[Placed],
         holes: Iterable[Hole] = (),
         expected: Mapping[str, float] | None = None,
-        labels: Labels | None = None,
+        labels: AxisLabels | None = None,
     ) -> None:
         self._matrices = matrices(cells, holes, labels)
         self._where = {

@@ -10,7 +10,7 @@ from typing import TextIO
 from seatrial.report.matrix import Placed
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.terminal.lines import Line, is_ascii, paint, wants_colour
-from seatrial.report.terminal.tally import AGAIN, VERDICTS, Tally
+from seatrial.report.terminal.tally import AGAIN, VERDICT_WORDS, Tally
 from seatrial.report.text import duration_text, one_line, rough_duration_text
 
 _SILENCE_S = 60.0  # without a line, after which one says how far the run is
@@ -49,7 +49,7 @@ class Plain:
             return
         again = cell in self._tally.ended
         self._tally.take(cell, state, why, at_s)
-        if state in VERDICTS:
+        if state in VERDICT_WORDS:
             if not again:
                 self._write(self._finished(cell, state, why))
         elif state in AGAIN or (state == "waiting" and self._new_reason(why)):

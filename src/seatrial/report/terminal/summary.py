@@ -20,8 +20,8 @@ from seatrial.report.summary import (
     causes_sentence,
     describe_attempts,
     finding_title,
-    open_regressions,
     recent_changes,
+    regressions_of_run,
     rerun_command,
     summarize,
     told_in_short,
@@ -247,7 +247,7 @@ def _news(results: RunResults, columns: int) -> list[Line]:
 
 def _moved(folder: Path, columns: int) -> list[Line]:
     lines = [line for sentence in recent_changes(folder) for line in _wrapped(sentence, columns)]
-    regressions = open_regressions(folder)
+    regressions = regressions_of_run(folder)
     lines += [line for text in regressions[:_MOST_LINES] for line in _wrapped(text, columns, "yellow")]
     lines += _rest(len(regressions))
     return [[("what moved", "bold")], *lines, []] if lines else []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from seatrial.job import Verdict
 from seatrial.report.text import one_line
 
-VERDICTS = frozenset(verdict.value for verdict in Verdict)
+VERDICT_WORDS = frozenset(verdict.value for verdict in Verdict)
 AGAIN = ("retrying", "confirming")
 
 
@@ -34,7 +34,7 @@ class Tally:
     def take(self, cell: str, state: str, progress: str, at_s: float) -> None:
         """A change of a cell. It counts anew when it runs: what came before is not its own."""
         self.state[cell] = state
-        if state in VERDICTS:
+        if state in VERDICT_WORDS:
             began = self.running.pop(cell, None)
             if began is not None or cell not in self.ended:
                 self.ended[cell] = at_s - began.began_s if began else None
@@ -67,7 +67,7 @@ class Tally:
         usual = median(known)
         rest = []
         for cell, state in self.state.items():
-            if state not in VERDICTS:
+            if state not in VERDICT_WORDS:
                 running = self.running.get(cell)
                 had_s = now_s - running.began_s if running and not running.waits else 0.0
                 rest.append(max(0.0, self._expected.get(cell, usual) - had_s))

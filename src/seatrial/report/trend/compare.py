@@ -296,9 +296,9 @@ def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> di
 
 
 def _one_level(series: Series, points: list[Any]) -> list[float]:
-    from seatrial.stats.clean import clean
+    from seatrial.stats.clean import clean_series
 
-    used = clean(past_values(points), cast(Any, series.better or "lower")).used
+    used = clean_series(past_values(points), cast(Any, series.better or "lower")).used
     return [points[index].value for index in used]
 
 

@@ -3,8 +3,7 @@
 import time
 from collections.abc import Iterable, Sequence
 
-from seatrial.job import Bound, BoundState, pair_text
-from seatrial.job import figure_text as digits
+from seatrial.job import Bound, BoundState, figure_text, pair_text
 from seatrial.record.history import Point
 from seatrial.report.text import count, one_line
 from seatrial.report.trend.series import ChangeGroup, LevelChange, Precision, SeriesView
@@ -13,10 +12,10 @@ _MOST_NAMES = 4
 _MOST_RUNS = 3
 
 
-def figure_text(value: float | None, unit: str = "") -> str:
+def figure_or_open(value: float | None, unit: str = "") -> str:
     if value is None:
         return "open"
-    return digits(value, one_line(unit))
+    return figure_text(value, one_line(unit))
 
 
 def date_text(at_s: float | None, timed: bool = False) -> str:

@@ -21,7 +21,7 @@ from seatrial.suite.cases.response import ERROR, read_answer, read_error
 from seatrial.suite.yaml.problem import Problem, SuiteError
 from seatrial.suite.yaml.source import FileLimits, Node, Source, read_text
 
-LIMITS = FileLimits("case", 256 << 20, 20_000_000, "split it: `cases` takes several files", "split it")
+CASE_LIMITS = FileLimits("case", 256 << 20, 20_000_000, "split it: `cases` takes several files", "split it")
 _CASE = ("name", "request_type", "skip_check", "single_shard_only", "tags", "request", "response", "error")
 
 
@@ -83,17 +83,17 @@ def _answered(cases: tuple[Case, ...], file: CaseFile, unanswered: bool) -> tupl
 
 
 def read_case_file(path: Path, unanswered: bool = False, answers: bool = False) -> CaseFile:
-    text = read_text(path, limits=LIMITS)
+    text = read_text(path, limits=CASE_LIMITS)
     with _no_garbage():
         try:
             return _quickly(str(path), text, unanswered, answers)
         except NotQuick:
-            return cases_of(Source(str(path), text, limits=LIMITS), unanswered, answers)
+            return cases_of(Source(str(path), text, limits=CASE_LIMITS), unanswered, answers)
 
 
 def _quickly(file: str, text: str, unanswered: bool, answers: bool) -> CaseFile:
     """Raises NotQuick where anything is wrong with the file, or unusual."""
-    source = Source(file, "", limits=LIMITS)
+    source = Source(file, "", limits=CASE_LIMITS)
     reading = _Reading(source, Dialect.TESTER, unanswered, answers)
     cases = []
     for node, answer in quick_cases(source, text):

@@ -20,7 +20,7 @@ from seatrial.job.generation import (
     Tokenization,
 )
 from seatrial.suite.cases.fields import camel
-from seatrial.suite.cases.read import LIMITS, CaseFile, Dialect, cases_of
+from seatrial.suite.cases.read import CASE_LIMITS, CaseFile, Dialect, cases_of
 from seatrial.suite.yaml.document import CannotEdit, Document, check_data
 from seatrial.suite.yaml.problem import SuiteError
 from seatrial.suite.yaml.render import Indent, Tall, block_item
@@ -207,7 +207,7 @@ def recorded(source: Source, file: CaseFile, answers: Mapping[int, Answer]) -> s
         wanted[index] = {
             key: value for key, value in wanted[index].items() if key not in ("response", "error")
         } | values
-    after = Source(source.file, document.apply(), limits=LIMITS)
+    after = Source(source.file, document.apply(), limits=CASE_LIMITS)
     check_data(after, wanted)
     try:
         cases_of(after, unanswered=True, answers=True)
@@ -226,13 +226,13 @@ def recorded_answers(source: Source, answers: Mapping[str, Answer], dialect: Dia
         file = cases_of(source, unanswered=True, answers=True)
         known = {case.name: index for index, case in enumerate(file.cases)}
         text = recorded(source, file, {known[name]: one for name, one in answers.items() if name in known})
-        wanted = Source(source.file, text, limits=LIMITS).data
+        wanted = Source(source.file, text, limits=CASE_LIMITS).data
     for name, one in answers.items():
         if name not in known:
             item = Tall({"name": name} | _expected(one, dialect))
             text += ("" if not text or text.endswith("\n") else "\n") + "\n".join(block_item(item, 0, Indent())) + "\n"
             wanted.append(dict(item))
-    after = Source(source.file, text, limits=LIMITS)
+    after = Source(source.file, text, limits=CASE_LIMITS)
     check_data(after, wanted)
     return text
 

@@ -1,6 +1,6 @@
 """tgis-tester's own configuration: read, checked by rules, and made into a suite."""
 
 from seatrial.suite.tgis_tester.config import TesterFile, read_tester_config
-from seatrial.suite.tgis_tester.write import suite_of
+from seatrial.suite.tgis_tester.write import suite_from_tester
 
-__all__ = ["TesterFile", "read_tester_config", "suite_of"]
+__all__ = ["TesterFile", "read_tester_config", "suite_from_tester"]

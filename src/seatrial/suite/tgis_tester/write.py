@@ -25,7 +25,7 @@ _SCRATCH = {"home-tgis": "/home/tgis", "home-vllm": "/home/vllm", "tmp": "/tmp"}
 _A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
-def suite_of(file: TesterFile, beside: Path, command: str | None = None) -> Imported:
+def suite_from_tester(file: TesterFile, beside: Path, command: str | None = None) -> Imported:
     """The suite as text, for the folder `beside`; `command` starts the server in its image."""
     made = _Suite(file, beside.absolute(), command)
     data = {

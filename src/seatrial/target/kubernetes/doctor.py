@@ -31,7 +31,7 @@ from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.watch.feeds import NodeObject
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
-PATIENCE_S = 10.0
+_PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
 _SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
@@ -43,7 +43,7 @@ async def examine_cluster(options: KubernetesOptions) -> list[Remark]:
         access = replace(access, namespace=options.namespace or access.namespace)
     except KubernetesError as error:
         return [Remark(RemarkLevel.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
-    async with Kubernetes(access, patience_s=PATIENCE_S) as client:
+    async with Kubernetes(access, patience_s=_PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()

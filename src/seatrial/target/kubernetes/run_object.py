@@ -49,12 +49,12 @@ WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
 MakeConfigs = Callable[[str, bytes, dict[str, Any], str], list[dict[str, Any]]]
 
 
-class AnnotatedMeta(Meta, frozen=True, gc=False):
+class RunMeta(Meta, frozen=True, gc=False):
     annotations: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class Annotated(Object, frozen=True, gc=False):
-    metadata: AnnotatedMeta = AnnotatedMeta()
+    metadata: RunMeta = RunMeta()
 
 
 class _Spec(ObjectPart, frozen=True, gc=False):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from seatrial.job import Outcome
-from seatrial.target.local.variables import marks
+from seatrial.target.local.variables import job_marks
 from seatrial.target.protocol import TargetError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def container_request(
         "create": [*create, image.name],
         "remove": _remove(image.engine),
         "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
-        "values": {**passed, **job.env, **own, **marks(submission)},
+        "values": {**passed, **job.env, **own, **job_marks(submission)},
         "secret_values": dict(secrets),
         "python": image.python,
     }

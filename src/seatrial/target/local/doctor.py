@@ -31,7 +31,7 @@ groups.remove()
 _GPU_QUERY = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
 
 
-async def examine(state: Path, cache: Path, engine: str | None) -> list[Remark]:
+async def examine_machine(state: Path, cache: Path, engine: str | None) -> list[Remark]:
     """Of a local target with these folders; `engine` is what it is to run images with."""
     asked = await asyncio.gather(
         _folder("folder of jobs", state, "state"),

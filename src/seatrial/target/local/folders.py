@@ -18,7 +18,7 @@ from seatrial.target.job_files import make_accessible
 from seatrial.target.protocol import TargetError
 
 _T = TypeVar("_T")
-MOST_BYTES = 64 << 20  # of a file that says what a job is or how it ended
+_MOST_BYTES = 64 << 20  # of a file that says what a job is or how it ended
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 
 
@@ -121,7 +121,7 @@ class JobFolder:
 
     def _read(self, name: str, kind: type[_T]) -> _T | None:
         try:
-            return decode(read_regular(self._name(name), MOST_BYTES), kind)
+            return decode(read_regular(self._name(name), _MOST_BYTES), kind)
         except (OSError, Unreadable):
             return None
 

@@ -12,7 +12,7 @@ from seatrial.target.local.processes import ask
 from seatrial.target.local.reservations import locked, submissions_of_others
 from seatrial.target.protocol import TargetError
 
-LOCK = "gpus.lock"
+_LOCK = "gpus.lock"
 LOOK_AGAIN_S = 0.5  # for one that a job has given back
 _QUERY = ("--query-gpu=index,uuid", "--format=csv,noheader")
 
@@ -57,7 +57,7 @@ def visible(gpus: Sequence[LocalGpu], variables: Mapping[str, str]) -> list[Loca
     return found
 
 
-def choose(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: str) -> list[int]:
+def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: str) -> list[int]:
     """So many that no other job has; all, where the machine has fewer. Raises GpusTaken. The lock is held."""
     taken = {index for submission in submissions_of_others(folder, host) for index in submission.gpus}
     free = [gpu.index for gpu in gpus if gpu.index not in taken]
@@ -68,7 +68,7 @@ def choose(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: str) -
 
 
 def locked_gpus(folder: JobFolder) -> AbstractContextManager[None]:
-    return locked(folder.path.parent.parent.parent / LOCK)
+    return locked(folder.path.parent.parent.parent / _LOCK)
 
 
 def gpu_variables(submission: JobSubmission) -> dict[str, str]:

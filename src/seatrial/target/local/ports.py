@@ -12,7 +12,7 @@ from seatrial.target.local.reservations import locked, submissions_of_others
 from seatrial.target.protocol import TargetError
 
 FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes
-LOCK = "ports.lock"
+_LOCK = "ports.lock"
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
@@ -25,7 +25,7 @@ def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission
     if not names:
         yield {}
         return
-    with locked(folder.path.parent.parent.parent / LOCK):
+    with locked(folder.path.parent.parent.parent / _LOCK):
         others = submissions_of_others(folder, submission.host)
         taken = {number for other in others for number in other.ports.values()}
         if before is not None and list(before.ports) == names and _all_free(before.ports.values(), taken):

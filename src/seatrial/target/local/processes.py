@@ -10,7 +10,7 @@ import signal
 from seatrial.job.process import boot_id, process_start
 from seatrial.target.local.folders import ProcessIdentity
 
-PATIENCE_S = 20.0  # for a program that is asked what it is
+_PATIENCE_S = 20.0  # for a program that is asked what it is
 _MESSAGE_CHARACTERS = 500
 
 
@@ -50,12 +50,12 @@ async def gone(descriptor: int, within_s: float) -> bool:
 
 def wake(identity: ProcessIdentity) -> None:
     """Let a supervisor that was stopped (SIGSTOP) go on: it sees no other signal before."""
-    descriptor = send(identity, signal.SIGCONT)
+    descriptor = signal_supervisor(identity, signal.SIGCONT)
     if descriptor is not None:
         os.close(descriptor)
 
 
-def send(identity: ProcessIdentity, number: signal.Signals) -> int | None:
+def signal_supervisor(identity: ProcessIdentity, number: signal.Signals) -> int | None:
     """Signal the supervisor; a pidfd to wait for its end by, or None when it was gone already."""
     descriptor = open_process(identity)
     if descriptor is None:
@@ -82,13 +82,13 @@ async def ask(program: str, *arguments: str) -> tuple[int, str]:
     except OSError as error:
         return 127, str(error.strerror or error)
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(_PATIENCE_S):
             out, error_text = await process.communicate()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         await process.wait()
-        return 124, f"it does not answer within {PATIENCE_S:g} s"
+        return 124, f"it does not answer within {_PATIENCE_S:g} s"
     code = process.returncode or 0
     text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
     return code, text if code == 0 else text[-_MESSAGE_CHARACTERS:] or f"exit code {code}"

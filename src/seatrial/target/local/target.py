@@ -31,12 +31,12 @@ from seatrial.target.local.folders import (
     job_path,
     state_folder,
 )
-from seatrial.target.local.gpus import LOOK_AGAIN_S, GpusTaken, LocalGpu, choose, gpus_of_machine, locked_gpus
+from seatrial.target.local.gpus import LOOK_AGAIN_S, GpusTaken, LocalGpu, choose_gpus, gpus_of_machine, locked_gpus
 from seatrial.target.local.job_file import job_file
 from seatrial.target.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
 from seatrial.target.local.options import LocalOptions
 from seatrial.target.local.ports import reserved
-from seatrial.target.local.processes import alive, gone, send, wake
+from seatrial.target.local.processes import alive, gone, signal_supervisor, wake
 from seatrial.target.local.watcher import Watcher
 from seatrial.target.local.zygote import Zygote
 from seatrial.target.protocol import Endpoint, Found, Remark, TargetError
@@ -90,7 +90,7 @@ class LocalTarget:
         _check(job)  # (11)
 
     async def examine(self) -> builtins.list[Remark]:
-        return await doctor.examine(self._state, self._cache, self._options.engine)
+        return await doctor.examine_machine(self._state, self._cache, self._options.engine)
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
         folder = JobFolder(job_path(self._state, job.run, job.name))
@@ -304,7 +304,7 @@ class LocalTarget:
         submission = folder.submission()
         within_s = _FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
         for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, _FORCE_S)):
-            descriptor = send(identity, number)
+            descriptor = signal_supervisor(identity, number)
             wake(identity)
             if descriptor is None or await gone(descriptor, wait_s):
                 return
@@ -347,7 +347,7 @@ def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]
     before = folder.submission() if submission.job.ports else None
     with locked_gpus(folder) if gpus else contextlib.nullcontext():
         if gpus:
-            given = choose(gpus, submission.job.resources.gpu.count, folder, submission.host)
+            given = choose_gpus(gpus, submission.job.resources.gpu.count, folder, submission.host)
             submission = msgspec.structs.replace(submission, gpus=given)
         folder.make(submission)
         with reserved(folder, submission, before) as ports:

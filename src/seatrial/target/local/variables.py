@@ -28,7 +28,7 @@ def job_environment(
     job = submission.job
     if job.environment.seatrial:  # our own program, which reaches targets as this process does
         return {
-            **os.environ, "TMPDIR": str(folder / "tmp"), **job.env, **secrets, **marks(submission),
+            **os.environ, "TMPDIR": str(folder / "tmp"), **job.env, **secrets, **job_marks(submission),
             "SEATRIAL_FILES": str(folder / "files"),
         }  # fmt: skip
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
@@ -40,7 +40,7 @@ def job_environment(
         **({"VIRTUAL_ENV": str(virtual_env)} if virtual_env else {}),
         **gpu_variables(submission),
     }
-    return {**passed, **own, **job.env, **secrets, **marks(submission), "SEATRIAL_FILES": str(folder / "files")}
+    return {**passed, **own, **job.env, **secrets, **job_marks(submission), "SEATRIAL_FILES": str(folder / "files")}
 
 
 def machine_path() -> str:
@@ -53,7 +53,7 @@ def machine_path() -> str:
     return os.pathsep.join(folder for folder in folders if os.path.realpath(folder) != own)
 
 
-def marks(submission: JobSubmission) -> dict[str, str]:
+def job_marks(submission: JobSubmission) -> dict[str, str]:
     """By these its processes are found, whatever became of who started them; and by these they learn their ports."""
     job = submission.job
     return {

@@ -15,7 +15,7 @@ from seatrial.target.local.processes import open_process
 from seatrial.target.progress import Progress
 from seatrial.target.protocol import TargetError
 
-UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
+_UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
 CLOCK_SET_S = 86400.0
 PROGRESS_S = 0.25
 _READ_BYTES = 1 << 20
@@ -106,7 +106,7 @@ class Watcher:
 
     async def _lost(self, watched: _Watched) -> None:
         """The supervisor was killed: end what it watched over, then say that the end is not known."""
-        identity, message = watched.identity, f"its supervisor was killed; {UNSEEN}"
+        identity, message = watched.identity, f"its supervisor was killed; {_UNSEEN}"
         if identity.boot_id != boot_id():
             message = "the machine was started anew while it ran"
         elif not watched.folder.path.exists():

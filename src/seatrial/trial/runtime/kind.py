@@ -10,7 +10,7 @@ from seatrial.suite import Cell, find_notebooks, names_several, substitute
 from seatrial.trial.job import make_job, only_part, workspace_inputs
 from seatrial.trial.protocol import MISSING, Judgement
 from seatrial.trial.runtime.model import RuntimeTrial
-from seatrial.trial.runtime.steps import BESIDE, NOTEBOOKS, notebook_path, notebooks_of, plan_steps
+from seatrial.trial.runtime.steps import BESIDE_SUITE, NOTEBOOKS, notebook_path, notebooks_of, plan_steps
 
 
 class RuntimeKind:
@@ -37,7 +37,7 @@ class RuntimeKind:
                 several[path] = found
             if not found and not (workspace and workspace.git):
                 missing.append(f"there is no notebook {path} in {folder or cell.directory}")
-        gathered = {NOTEBOOKS: several, BESIDE: beside if workspace else [], MISSING: missing}
+        gathered = {NOTEBOOKS: several, BESIDE_SUITE: beside if workspace else [], MISSING: missing}
         return {key: value for key, value in gathered.items() if value}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
@@ -65,7 +65,7 @@ def _inputs(cell: Cell) -> list[Input]:
     workspace = cell.runtime.workspace if cell.runtime else None
     notebooks = notebooks_of(cell)
     if workspace:
-        notebooks = tuple(one for one in notebooks if one.path in cell.gathered.get(BESIDE, ()))
+        notebooks = tuple(one for one in notebooks if one.path in cell.gathered.get(BESIDE_SUITE, ()))
     beside = [Input(str(cell.directory / one.path), notebook_path(one), required=False) for one in notebooks]
     return [*workspace_inputs(cell, workspace), *beside]
 

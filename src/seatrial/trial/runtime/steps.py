@@ -16,7 +16,7 @@ from seatrial.check import (
 )
 from seatrial.job import Step
 from seatrial.suite import Cell, Machine, Notebook, substitute
-from seatrial.trial.planned import Planned, plan_workspace
+from seatrial.trial.planned import PlannedStep, plan_workspace
 from seatrial.trial.runtime.model import Facts, RuntimeTrial
 
 # What a step that hangs may take of a job's time, where the suite sets no limit of its own.
@@ -24,11 +24,11 @@ COMMAND_S = 30.0
 IMPORT_S = 900.0
 FACTS_S = 300.0
 NOTEBOOKS = "notebooks"  # in what is gathered: by folder or glob, what it names,
-BESIDE = "beside"  # and those that are beside the suite, of a cell that has a workspace
+BESIDE_SUITE = "beside"  # and those that are beside the suite, of a cell that has a workspace
 PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
 
 
-def plan_steps(cell: Cell) -> tuple[Planned, ...]:
+def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
     """In the order in which they run. The workspace is first, because the others may need what is in it."""
     model = cell.model
     assert isinstance(model, RuntimeTrial)
@@ -43,7 +43,7 @@ def plan_steps(cell: Cell) -> tuple[Planned, ...]:
     )
 
 
-def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Planned]:
+def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[PlannedStep]:
     """Unless the trial says so, facts are left out only where nothing but `run` is asked of an undeclared machine."""
     machine = cell.machine
     declares = any(part is not None for part in (machine.cpu, machine.memory_bytes, machine.gpu))
@@ -53,7 +53,9 @@ def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[Pla
     if wanted is False:
         return
     declared = declared_of(machine, wanted if isinstance(wanted, Facts) else Facts())
-    yield Planned(Step("facts", "facts", {}, FACTS_S), lambda observed, ended: check_facts(observed, ended, declared))
+    yield PlannedStep(
+        Step("facts", "facts", {}, FACTS_S), lambda observed, ended: check_facts(observed, ended, declared)
+    )
 
 
 def declared_of(machine: Machine, wanted: Facts) -> Declared:
@@ -66,23 +68,23 @@ def declared_of(machine: Machine, wanted: Facts) -> Declared:
     )
 
 
-def _command(command: str) -> Planned:
+def _command(command: str) -> PlannedStep:
     step = Step(f"command {command}", "command", {"command": command}, COMMAND_S)
-    return Planned(step, lambda observed, ended: [check_command(observed, ended)])
+    return PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
 
 
-def _import(module: str, version: str) -> Planned:
+def _import(module: str, version: str) -> PlannedStep:
     step = Step(f"import {module}", "import", {"module": module}, IMPORT_S)
-    return Planned(step, lambda observed, ended: [check_import(observed, ended, version)])
+    return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, version)])
 
 
-def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[Planned]:
+def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[PlannedStep]:
     for one in model.run_checks:
         expected = RunExpected(
             one.exit, substitute(one.contains, cell), substitute(one.matches, cell), substitute(one.never, cell)
         )
         step = Step(substitute(one.step, cell), "run", {"command": substitute(one.command, cell)}, one.timeout_s)
-        yield Planned(step, partial(check_run, expected=expected))
+        yield PlannedStep(step, partial(check_run, expected=expected))
 
 
 def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
@@ -110,7 +112,7 @@ def notebook_path(notebook: Notebook) -> str:
     return str(PurePosixPath(*parts)) if parts else str(path)
 
 
-def _notebook(cell: Cell, notebook: Notebook) -> Planned:
+def _notebook(cell: Cell, notebook: Notebook) -> PlannedStep:
     path = notebook_path(notebook)
     args: dict[str, Any] = {
         "path": path,
@@ -126,4 +128,4 @@ def _notebook(cell: Cell, notebook: Notebook) -> Planned:
     if notebook.timeout_s is not None:  # rerun and restart bring a fresh pass with them
         limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
     step = Step(f"notebook {notebook.path}", "notebook", args, limit_s)
-    return Planned(step, check_notebook)
+    return PlannedStep(step, check_notebook)

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from seatrial.job.followed import STAGES, Followed, Rule, segments
+from seatrial.job.followed import STAGES, Followed, ReachedWhen, segments
 from seatrial.suite import Model, Text
 
 
@@ -41,6 +41,7 @@ class FollowedKind(Model):
 
     def work(self) -> Followed:
         rules = tuple(
-            Rule(one.stage, one.path or "", one.values, one.stamp or "", one.failed, one.by) for one in self.stages
+            ReachedWhen(one.stage, one.path or "", one.values, one.stamp or "", one.failed, one.by)
+            for one in self.stages
         )
         return Followed(self.api_version, self.kind, rules, self.labels, own=rules)

@@ -13,7 +13,7 @@ from seatrial.trial import bounds
 from seatrial.trial.arrivals import Rate
 from seatrial.trial.job import DriverPlace
 from seatrial.trial.scale.follow import FollowedKind
-from seatrial.trial.scale.phases import Background, ChurnModel, Fill, Machine, ScaleArrivals
+from seatrial.trial.scale.phases import Background, ChurnModel, Fill, LocalMachine, ScaleArrivals
 from seatrial.trial.scale.workload_model import MixedWorkload, Workload
 
 NONE = {"failed": 0, "unfinished": 0}  # unless bounds say otherwise
@@ -26,11 +26,11 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PART = re.compile(r"p(50|90|95|99)")
 
 
-def parse_bound(name: str, value: Any, classes: Collection[str] = ()) -> FixedBound:
+def parse_scale_bound(name: str, value: Any, classes: Collection[str] = ()) -> FixedBound:
     """Of `scheduled.p99: 30s`, `gangs.scheduled.p99: 60s`, `failed: 0`, `rate: ">=45"`."""
     durations = [*STAGES, *(f"{one}.{stage}" for one in classes for stage in STAGES)]
     choice = "{0}.p50, {0}.p90, {0}.p95 or {0}.p99"
-    return bounds.parse_bound(name, value, bounds.Figures("a scale trial", durations, _COUNTS, _PART, choice))
+    return bounds.parse_bound(name, value, bounds.KnownFigures("a scale trial", durations, _COUNTS, _PART, choice))
 
 
 class ScaleTrial(TrialModel):
@@ -47,7 +47,7 @@ class ScaleTrial(TrialModel):
     background: Background | None = Field(None, description="Workloads that find no place, made before all others.")
     fill: Fill | None = Field(None, description="Workloads that are there before the measured ones, in no figure.")
     churn: ChurnModel | None = Field(None, description="Replaces the oldest by new ones, once the others have come.")
-    local: Machine = Field(Machine(), description="On a target of kind local, where workloads are processes.")
+    local: LocalMachine = Field(LocalMachine(), description="On a target of kind local, where workloads are processes.")
     find: Literal["limit"] | None = Field(
         None, description="limit: search the highest rate that keeps the bounds, from that of `arrivals`."
     )
@@ -122,7 +122,7 @@ class ScaleTrial(TrialModel):
 
     def scale_bounds(self) -> tuple[FixedBound, ...]:
         given = {**NONE, **SLOS.get(self.slo or "", {}), **self.bounds}
-        return tuple(parse_bound(name, value, self.workloads) for name, value in given.items())
+        return tuple(parse_scale_bound(name, value, self.workloads) for name, value in given.items())
 
     def every_workload(self) -> dict[tuple[str, ...], Workload]:
         """By its place in the suite."""

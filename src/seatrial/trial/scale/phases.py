@@ -58,7 +58,7 @@ class Background(Model):
     )
 
 
-class Machine(Model):
+class LocalMachine(Model):
     """Of a target of kind local, where workloads are processes."""
 
     places: _Count | None = Field(None, description="How many processes run at once; default: as many as CPUs.")

@@ -12,7 +12,7 @@ from seatrial.job.serving import Ask, ServingWork, asks_of
 from seatrial.suite import Cell, substitute
 from seatrial.trial.serving.ended import EndCause, trouble_of
 from seatrial.trial.serving.gathered import asked_cases, planned_cases
-from seatrial.trial.serving.parts import model_of
+from seatrial.trial.serving.parts import serving_model
 from seatrial.trial.serving.records import DriverRecords
 
 _NOT_ASKED, _ANSWERED = {"agreement": "not_asked"}, {"agreement": "answered"}
@@ -29,12 +29,12 @@ def check_cases(
         answer = records.answers.get(ask.thing)
         if answer is None:
             yield _unanswered(case, ask, records, cause)
-        elif answer.failure is not None and not _is_an_answer(answer.failure, case, model_of(cell).purpose):
+        elif answer.failure is not None and not _is_an_answer(answer.failure, case, serving_model(cell).purpose):
             found = trouble_of(answer.failure, cause, server)
             yield Finding(case_step(case), ask.way, found.verdict, found.class_, found.text)
         else:
             answered.append(Answered(case, ask.way, answer, ask.thing))
-    if model_of(cell).purpose == "compare":
+    if serving_model(cell).purpose == "compare":
         yield from check_answers(answered, _with_similarities(comparing_of(cell), answered, records), work.protocol)
     else:
         for one in answered:
@@ -63,7 +63,7 @@ def _with_similarities(comparing: Comparing, answered: list[Answered], records: 
 
 
 def comparing_of(cell: Cell) -> Comparing:
-    compare = model_of(cell).compare
+    compare = serving_model(cell).compare
     known = cell.gathered.get("tolerance")
     tolerance = convert(known, Tolerance) if known else tolerance_for(substitute(compare.precision, cell))
     return Comparing(compare.rule, tolerance, compare.similarity)

@@ -3,7 +3,7 @@
 import msgspec
 
 from seatrial.check import check_job, check_workspace
-from seatrial.check.ended import VERDICTS, describe_exit
+from seatrial.check.ended import OUTCOME_VERDICTS, describe_exit
 from seatrial.check.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict, figure_text
 from seatrial.job.generation import Failure, Trouble
@@ -44,7 +44,7 @@ def _ended_by_itself(server: Observation) -> EndCause:
     step = next((step for step in server.steps if step.name == SERVER), None)
     if step is not None and step.outcome not in (None, Outcome.EXITED):
         ended = Exit(step.outcome, step.code, step.signal)
-        return EndCause(VERDICTS[step.outcome], step.outcome.value, f"the server {describe_exit(ended)}")
+        return EndCause(OUTCOME_VERDICTS[step.outcome], step.outcome.value, f"the server {describe_exit(ended)}")
     return EndCause(Verdict.FAILED, SERVER, f"the server ended by itself, with exit code {server.exit.code}")
 
 
@@ -79,7 +79,7 @@ def cause_of_silence(
         if server.exit.outcome is Outcome.EXITED:
             return _ended_by_itself(server)
         outcome = server.exit.outcome
-        return EndCause(VERDICTS[outcome], outcome.value, f"the server {describe_exit(server.exit)}")
+        return EndCause(OUTCOME_VERDICTS[outcome], outcome.value, f"the server {describe_exit(server.exit)}")
     if driver.exit.outcome is Outcome.CANCELLED or (server and server.exit.outcome is Outcome.CANCELLED):
         return EndCause(Verdict.SKIPPED, Outcome.CANCELLED.value, "cancelled before it was answered")
     if records.gone:
@@ -88,7 +88,7 @@ def cause_of_silence(
         return _unready(records.unready, own=server is not None)
     if driver.exit.outcome is not Outcome.EXITED:
         outcome = driver.exit.outcome
-        return EndCause(VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
+        return EndCause(OUTCOME_VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
     if step.code:
         return EndCause(Verdict.INFRA, DRIVER, "the driver could not go on")
     return EndCause(Verdict.INFRA, Outcome.LOST.value, "the driver has no record of it")

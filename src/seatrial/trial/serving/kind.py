@@ -16,7 +16,7 @@ from seatrial.trial.serving.gathered import asked_cases, gather_cases, planned_c
 from seatrial.trial.serving.load import check_load
 from seatrial.trial.serving.model import ServingTrial
 from seatrial.trial.serving.parts import SERVER, parts_of, work_of
-from seatrial.trial.serving.records import read_records
+from seatrial.trial.serving.records import driver_records
 
 
 class ServingKind:
@@ -37,7 +37,7 @@ class ServingKind:
         """Every case has its findings, whatever became of server and driver."""
         server, driver = observed.get(SERVER), observed[DRIVER]
         step = next(iter(driver.steps), ObservedStep(DRIVER, "drive"))
-        records = read_records(step)
+        records = driver_records(step)
         cause = cause_of_silence(server, driver, step, records)
         findings = check_server(server) if server is not None else []
         findings += check_driver(driver, step, server)

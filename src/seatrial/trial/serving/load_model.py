@@ -11,7 +11,7 @@ from seatrial.suite import Duration, Model, Text, has_placeholder
 from seatrial.trial import bounds
 from seatrial.trial.arrivals import ArrivalsModel
 
-_FIGURES = bounds.Figures(
+_FIGURES = bounds.KnownFigures(
     "a load", LATENCIES, COUNTS, re.compile(r"p\d{1,2}(\.\d+)?|mean|max"), "{0}.p99, {0}.mean or {0}.max"
 )
 
@@ -49,7 +49,7 @@ class LoadLengths(Model):
     output: Range = Field(description="Tokens of each answer.")
 
 
-def parse_bound(name: str, value: Any) -> LoadBound:
+def parse_load_bound(name: str, value: Any) -> LoadBound:
     """Of `ttft.p99: 500ms`, `errors: 0`, `goodput: ">=95%"`."""
     return LoadBound(*msgspec.structs.astuple(bounds.parse_bound(name, value, _FIGURES)))
 
@@ -82,7 +82,7 @@ class Load(Model):
     @classmethod
     def _bounds(cls, bounds: dict[str, Any]) -> dict[str, Any]:
         for name, value in bounds.items():
-            parse_bound(name, value)
+            parse_load_bound(name, value)
         return {"errors": 0, **bounds} if "error_share" not in bounds else bounds
 
     @model_validator(mode="after")
@@ -109,7 +109,7 @@ class Load(Model):
             lengths=Lengths(self.lengths.input, self.lengths.output) if self.lengths else None,
             request_s=self.request_s,
             lag_s=self.lag_s,
-            bounds=tuple(parse_bound(name, value) for name, value in self.bounds.items()),
+            bounds=tuple(parse_load_bound(name, value) for name, value in self.bounds.items()),
             metrics=metrics,
             metrics_port=metrics_port,
             peak=self.find == "peak",

@@ -29,14 +29,14 @@ HEALTH_PORT, METRICS_PORT = "health", "metrics"
 CA = "ca.pem"  # in the work folder of the driver
 
 
-def model_of(cell: Cell) -> ServingTrial:
+def serving_model(cell: Cell) -> ServingTrial:
     assert isinstance(cell.model, ServingTrial)
     return cell.model
 
 
 def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
     """A server that is there already is no part: then the driver is all there is."""
-    model = model_of(cell)
+    model = serving_model(cell)
     job = make_job(cell, run, attempt, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
     driver = Part(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
     if model.server.url is not None:
@@ -46,7 +46,7 @@ def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
 
 
 def _server(cell: Cell, job: Job) -> Job:
-    model = model_of(cell)
+    model = serving_model(cell)
     server = model.server
     ready = server.ready
     ports = _ports(cell)
@@ -67,17 +67,17 @@ def _server(cell: Cell, job: Job) -> Job:
 
 
 def _health(cell: Cell) -> tuple[int | None, str]:
-    return port_and_path(substitute(model_of(cell).server.ready.http, cell) or "")
+    return port_and_path(substitute(serving_model(cell).server.ready.http, cell) or "")
 
 
 def _metrics(cell: Cell) -> tuple[int | None, str]:
-    load = model_of(cell).load
+    load = serving_model(cell).load
     return port_and_path(substitute(load.metrics, cell) if load else "")
 
 
 def _ports(cell: Cell) -> dict[str, int]:
     """By name: where requests go, and where readiness and the server's own figures are, if that is elsewhere."""
-    ports = {SERVER_PORT: model_of(cell).server.port}
+    ports = {SERVER_PORT: serving_model(cell).server.port}
     for name, number in ((HEALTH_PORT, _health(cell)[0]), (METRICS_PORT, _metrics(cell)[0])):
         if number is not None and number not in ports.values():
             ports[name] = number
@@ -86,7 +86,7 @@ def _ports(cell: Cell) -> dict[str, int]:
 
 def _load(cell: Cell) -> LoadWork | None:
     """A server of TGIS has its figures where its health is, for its own port speaks gRPC alone."""
-    model = model_of(cell)
+    model = serving_model(cell)
     if model.load is None or model.purpose != "compare":
         return None
     number, path = _metrics(cell)
@@ -108,7 +108,7 @@ def _longer(limits: Limits, ready_s: float) -> Limits:
 
 def _driver(cell: Cell, job: Job) -> Job:
     """Without the server's variables: it needs none of them."""
-    model = model_of(cell)
+    model = serving_model(cell)
     embeddings = model.compare.embeddings
     tls = model.server.tls
     tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
@@ -125,7 +125,7 @@ def _driver(cell: Cell, job: Job) -> Job:
 
 def work_of(cell: Cell) -> ServingWork:
     """What the driver of this cell is given to do."""
-    model = model_of(cell)
+    model = serving_model(cell)
     server = model.server
     embeddings = model.compare.embeddings if model.purpose == "compare" else None
     return ServingWork(
@@ -158,7 +158,7 @@ def _question(case: Case, with_texts: bool) -> Question:
 
 
 def _tls(cell: Cell) -> Tls | None:
-    tls = model_of(cell).server.tls
+    tls = serving_model(cell).server.tls
     if tls is None:
         return None
     return Tls(ca=CA if tls.ca else "", name=substitute(tls.name, cell) or "", verify=tls.verify)

@@ -15,13 +15,13 @@ from seatrial.job.serving import Ask, asks_of
 from seatrial.suite import Cell, substitute
 from seatrial.suite.cases import Dialect, cases_of, recorded_answers
 from seatrial.suite.cases import recorded as recorded_cases
-from seatrial.suite.cases.read import LIMITS
+from seatrial.suite.cases.read import CASE_LIMITS
 from seatrial.suite.yaml.document import CannotEdit
 from seatrial.suite.yaml.source import Source, read_source
 from seatrial.trial.job import DRIVER
 from seatrial.trial.serving.gathered import asked_cases, planned_cases
-from seatrial.trial.serving.parts import model_of, work_of
-from seatrial.trial.serving.records import read_records
+from seatrial.trial.serving.parts import serving_model, work_of
+from seatrial.trial.serving.records import driver_records
 
 NEW_ANSWERS = "# What `seatrial record` was answered, by the names of the cases.\n"
 _OF_THE_SERVER = ("429", "500", "502", "503", "504", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN")
@@ -37,7 +37,7 @@ class CaseAnswers(msgspec.Struct, frozen=True):
 def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnswers]:
     """Of all cases that were asked; of those that have no answer, none."""
     step = next(iter(observed[DRIVER].steps), ObservedStep(DRIVER, "drive"))
-    found = read_records(step).answers
+    found = driver_records(step).answers
     by_case: dict[int, list[tuple[Ask, Answer]]] = {}
     for ask in asks_of(work_of(cell)):
         if ask.thing in found:
@@ -63,7 +63,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 def recording_by(cell: Cell) -> Comparing:
     """How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest."""
-    precision = substitute(model_of(cell).compare.precision, cell)
+    precision = substitute(serving_model(cell).compare.precision, cell)
     try:
         return Comparing(AnswerRule.NEAR_TIE, tolerance_for(precision))
     except KeyError:
@@ -110,17 +110,17 @@ def new_texts(cell: Cell, paths: Sequence[Path], recorded: Sequence[Recorded]) -
     """The texts of the files with what is recorded in them: the file of answers of a trial that has one, else its case
     files. Raises SuiteError and CannotEdit."""
     by_name = {one.case.name: one.answer for one in recorded if one.answer is not None}
-    model = model_of(cell)
+    model = serving_model(cell)
     if model.answers is not None:
         (path,) = paths
-        source = read_source(path, limits=LIMITS) if path.exists() else Source(str(path), "", limits=LIMITS)
+        source = read_source(path, limits=CASE_LIMITS) if path.exists() else Source(str(path), "", limits=CASE_LIMITS)
         if not source.text:
-            source = Source(str(path), NEW_ANSWERS, limits=LIMITS)
+            source = Source(str(path), NEW_ANSWERS, limits=CASE_LIMITS)
         return {path: recorded_answers(source, by_name, Dialect.TESTER)}
     names = iter([planned.case for planned in planned_cases(cell)])
     texts = {}
     for path in paths:
-        source = read_source(path, limits=LIMITS)
+        source = read_source(path, limits=CASE_LIMITS)
         file = cases_of(source, unanswered=True)
         cases = [next(names, None) for _ in file.cases]
         if [case and case.request for case in cases] != [case.request for case in file.cases]:

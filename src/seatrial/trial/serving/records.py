@@ -27,7 +27,7 @@ class DriverRecords(msgspec.Struct):
     gone: str = ""  # why nothing was asked any more
 
 
-def read_records(step: ObservedStep) -> DriverRecords:
+def driver_records(step: ObservedStep) -> DriverRecords:
     found = DriverRecords()
     pieces: dict[str, list[str]] = {}
     for note in step.notes:

@@ -12,7 +12,7 @@ from typing import Any
 from seatrial.check.training.log_values import hosts_text, log_values
 from seatrial.job import Observation
 
-MOST_BYTES = 4 << 20  # the plan keeps it
+_MOST_BYTES = 4 << 20  # the plan keeps it
 _NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
 
 
@@ -24,8 +24,8 @@ def read_curve(path: Path) -> dict[int, float]:
     """JSON: `{"0": 5.5, "10": 4.2}`, `[[0, 5.5], [10, 4.2]]` or `[5.5, 4.2]`, a value for each step from 0.
     CSV: step and loss in the first two columns, or in columns of those names."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise CurveError(f"{path} is larger than {MOST_BYTES >> 20} MiB, which no curve needs to be")
+        if path.stat().st_size > _MOST_BYTES:
+            raise CurveError(f"{path} is larger than {_MOST_BYTES >> 20} MiB, which no curve needs to be")
         text = path.read_text("utf-8-sig")
     except OSError as error:
         raise CurveError(f"the recorded curve cannot be read: {path}: {error.strerror}") from None

@@ -23,7 +23,15 @@ from seatrial.trial.training.curve import CurveError, read_curve
 from seatrial.trial.training.exhibits import training_exhibits
 from seatrial.trial.training.model import Files, Metric, TrainingTrial
 from seatrial.trial.training.pattern import fill_pattern
-from seatrial.trial.training.steps import FILES, TRAIN, artifacts_of, log_name, metric_entry, model_of, plan_job_steps
+from seatrial.trial.training.steps import (
+    FILES,
+    TRAIN,
+    artifacts_of,
+    log_name,
+    metric_entry,
+    plan_job_steps,
+    training_model,
+)
 
 _STEP_TIME = "step_time"
 ARTIFACTS = "SEATRIAL_ARTIFACTS"  # tells the job where its files are looked for
@@ -35,7 +43,7 @@ class TrainingKind:
 
     def gather(self, cell: Cell) -> dict[str, Any]:
         """The recorded curve, so that a run is judged by what there was when it was planned."""
-        loss = model_of(cell).loss
+        loss = training_model(cell).loss
         if loss is None or loss.curve is None:
             return {}
         try:
@@ -44,17 +52,17 @@ class TrainingKind:
             return {"curve_error": str(error)}
 
     def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
-        inputs = workspace_inputs(cell, model_of(cell).workspace_of(cell.runtime))
+        inputs = workspace_inputs(cell, training_model(cell).workspace_of(cell.runtime))
         job = make_job(cell, run, attempt, (), inputs)
         artifacts = artifacts_of(cell, job.name)
         env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
         steps = tuple(plan_job_steps(cell, artifacts))
-        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=model_of(cell).hosts))
+        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=training_model(cell).hosts))
 
     def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
         """Every check has its finding, whatever became of the job."""
         observation = observed["job"]
-        model = model_of(cell)
+        model = training_model(cell)
         step_by_name = {step.name: step for step in observation.steps}
         window = job_window(observation)
         findings = check_job(observation)

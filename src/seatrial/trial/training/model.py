@@ -17,7 +17,7 @@ from pydantic import (
 
 from seatrial.job import Better
 from seatrial.suite import DeclaredFigure, Duration, Model, Need, Requirement, Runtime, Text, TrialModel, Workspace
-from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME, problem
+from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME_PATTERN, problem
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _NAMED = re.compile(r"[A-Za-z0-9_][\w.+-]*")
@@ -122,7 +122,9 @@ class Steps(Model):
     pattern: FigurePattern = Field(STEP, description="Regular expression; its first group is the number of the step.")
     count: Amount | None = Field(None, description="How many steps the log must report.", examples=[">=15"])
     last: Amount | None = Field(None, description="What the highest number of a step must be.", examples=[">=40"])
-    time: FigurePattern = Field(STEP_TIME, description="Regular expression; its first group is the time of a step.")
+    time: FigurePattern = Field(
+        STEP_TIME_PATTERN, description="Regular expression; its first group is the time of a step."
+    )
     unit: Literal["s", "ms", "us"] = Field("s", description="Unit of that time.")
 
 

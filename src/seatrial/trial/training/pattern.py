@@ -23,7 +23,7 @@ _STEP_TIME = r"tep[ _]time(?<=[sS]tep.time)(?<![\w/.-][sS]tep.time)"
 _AROUND = r"(?:tensor|[aA]rray|np\.float\d+)\("
 LOSS = rf"{_LOSS}['\"]?(?:\s*[:=]\s*['\"\[(]*|\s+)(?:{_AROUND}\[*)?({_NUMBER})"
 STEP = rf"{_STEP}['\"]?\s*[:=#]?\s*(\d+)(?![\d.])"
-STEP_TIME = rf"{_STEP_TIME}['\"]?\s*[:=]\s*({_NUMBER})(?![\d.eE+-]|\s*(?:ms|us|µs|ns|min))"
+STEP_TIME_PATTERN = rf"{_STEP_TIME}['\"]?\s*[:=]\s*({_NUMBER})(?![\d.eE+-]|\s*(?:ms|us|µs|ns|min))"
 
 
 def problem(pattern: str, group: bool = False) -> str:
@@ -57,10 +57,10 @@ def _escaped(value: Any) -> Any:
 
 def for_agent(pattern: str) -> dict[str, str]:
     """A pattern as the agent takes it."""
-    return {"pattern": pattern, "literal": literal(pattern)}
+    return {"pattern": pattern, "literal": longest_literal(pattern)}
 
 
-def literal(pattern: str) -> str:
+def longest_literal(pattern: str) -> str:
     """The longest text that every match of the pattern contains; the agent looks for it first, which is quick.
 
     Empty where there is none to be had, which is always right."""

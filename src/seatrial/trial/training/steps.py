@@ -13,12 +13,12 @@ TRAIN = "train"
 FILES = "files"
 FILES_S = 900.0  # to look for files and read them, when training is over
 # What the agent reads of one file at the most. Real profiles are of 0.2 to 100 MB.
-MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 2 << 30, "": 1 << 62}
+_MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 2 << 30, "": 1 << 62}
 WORK, KEPT = ".", "files"  # the agent's names for the work folder and for the folder of files that are kept
 
 
 def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
-    model = model_of(cell)
+    model = training_model(cell)
     yield from (planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime)))
     args = {"command": substitute(model.command, cell), "hosts": model.hosts, **reading(cell)}
     if model.log.hosts == "any":
@@ -29,14 +29,14 @@ def plan_job_steps(cell: Cell, artifacts: str | None) -> Iterator[Step]:
         yield Step(FILES, "files", {"roots": [artifacts] if artifacts else [WORK, KEPT], "entries": entries}, FILES_S)
 
 
-def model_of(cell: Cell) -> TrainingTrial:
+def training_model(cell: Cell) -> TrainingTrial:
     assert isinstance(cell.model, TrainingTrial)
     return cell.model
 
 
 def reading(cell: Cell) -> dict[str, Any]:
     """What the agent looks for in the log, and what makes it end the job."""
-    model = model_of(cell)
+    model = training_model(cell)
     values = {"step": model.steps.pattern, "step_time": model.steps.time}
     if model.loss is not None:
         values["loss"] = model.loss.pattern
@@ -54,7 +54,7 @@ def reading(cell: Cell) -> dict[str, Any]:
 def artifacts_of(cell: Cell, job: str) -> str | None:
     """Where the job's files are looked for. A place that outlives the job has a folder for each, so that no job finds
     what another one left."""
-    artifacts = model_of(cell).artifacts
+    artifacts = training_model(cell).artifacts
     if artifacts is None:
         return None
     place: str = substitute(artifacts, cell)
@@ -63,7 +63,7 @@ def artifacts_of(cell: Cell, job: str) -> str | None:
 
 def file_entries(cell: Cell) -> dict[str, dict[str, Any]]:
     """What is looked for, by name: the entries of `files`, and a file for each metric that is in one."""
-    model = model_of(cell)
+    model = training_model(cell)
     entries = {name: _entry(cell, files) for name, files in model.files.items()}
     for name, metric in model.metrics.items():
         if metric.file is not None:
@@ -83,7 +83,7 @@ def log_name(name: str) -> str:
 
 def _entry(cell: Cell, files: Files) -> dict[str, Any]:
     reader = files.valid or ""
-    return {"match": substitute(files.match, cell), "reader": reader, "keys": [], "most_bytes": MOST_BYTES[reader]}
+    return {"match": substitute(files.match, cell), "reader": reader, "keys": [], "most_bytes": _MOST_BYTES[reader]}
 
 
 def _metric(cell: Cell, metric: Metric) -> dict[str, Any]:
@@ -91,5 +91,5 @@ def _metric(cell: Cell, metric: Metric) -> dict[str, Any]:
         "match": substitute(metric.file, cell),
         "reader": "json",
         "keys": [substitute(metric.key, cell)],
-        "most_bytes": MOST_BYTES["json"],
+        "most_bytes": _MOST_BYTES["json"],
     }

@@ -4,7 +4,7 @@ from seatrial.job import RunResults
 from seatrial.record.history import HistoryError, Series
 from seatrial.report.results import ResultsError
 from seatrial.report.trend.compare import RunPair
-from seatrial.report.trend.describe import figure_text, percent_text
+from seatrial.report.trend.describe import figure_or_open, percent_text
 from seatrial.web.confine import NotThere, run_folder
 from seatrial.web.links import Links
 from seatrial.web.pages.run import kept_results
@@ -35,7 +35,7 @@ def difference(site: Site, names: str) -> Page:
         same=len(found.figures) - len(moved),
         wrong=wrong,
         most=_MOST_ROWS,
-        figure_text=figure_text,
+        figure_text=figure_or_open,
         percent_text=percent_text,
         hashes={cell.benchmark or cell.id: cell.hash for cell in second.cells},
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seatrial.record.history import IMPORTED, Point, Series
 from seatrial.report.trend.describe import (
     change_text,
-    figure_text,
+    figure_or_open,
     left_out_text,
     one_day,
     period_text,
@@ -20,7 +20,7 @@ from seatrial.web.confine import NotThere
 from seatrial.web.links import Links, slug
 from seatrial.web.pages.nights import night_of_time
 from seatrial.web.render import Page, page
-from seatrial.web.site import Change, Site
+from seatrial.web.site import ProposedChange, Site
 
 WIDTH, HEIGHT, PAD = 1000, 180, 8
 _ROWS = 40  # points in the table
@@ -40,7 +40,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class Chart:
+class FigureChart:
     """In the SVG's own units."""
 
     dots: str  # a path
@@ -54,7 +54,7 @@ class Chart:
 @dataclass(frozen=True)
 class FigureView:
     view: SeriesView
-    chart: Chart
+    chart: FigureChart
     title: str
     text: str
     bound: str
@@ -80,7 +80,7 @@ def figure(site: Site, benchmark: str, metric: str) -> Page:
         alarms=len(alarms),
         marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-_MOST_MARKS:][::-1]],
         change=_recenter(site, first),
-        figure_text=figure_text,
+        figure_text=figure_or_open,
         is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
         night=night_of_time,
     )
@@ -114,7 +114,7 @@ def _view(series: Series) -> FigureView:
     )
 
 
-def _chart(view: SeriesView) -> Chart:
+def _chart(view: SeriesView) -> FigureChart:
     scale = Scale(view)
     step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
 
@@ -123,7 +123,7 @@ def _chart(view: SeriesView) -> Chart:
 
     placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
     marked = [
-        Dot(*placed[index], _state(point), f"{point.run}: {figure_text(point.value, view.unit)}, {_said(point)}")
+        Dot(*placed[index], _state(point), f"{point.run}: {figure_or_open(point.value, view.unit)}, {_said(point)}")
         for index, point in enumerate(view.points)
         if _state(point)
     ]
@@ -134,13 +134,13 @@ def _chart(view: SeriesView) -> Chart:
         band = (top, round(max(1.0, bottom - top), 1))
     changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
     values = [point.value for point in view.points]
-    return Chart(
+    return FigureChart(
         "".join(f"M{x:g} {height:g}h0" for x, height in placed),
         band,
         changes,
         marked,
-        figure_text(max(values), view.unit),
-        figure_text(min(values), view.unit),
+        figure_or_open(max(values), view.unit),
+        figure_or_open(min(values), view.unit),
     )
 
 
@@ -159,7 +159,7 @@ def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> t
     return point, [shlex.join([*about, f"--{mark}", "--reason", "why"]) for mark in marks]
 
 
-def _recenter(site: Site, view: SeriesView) -> Change | None:
+def _recenter(site: Site, view: SeriesView) -> ProposedChange | None:
     """Of a level that is another one than that of the bounds: what accepting it would change."""
     if not view.better or not (view.regression or unjudged_alarms(view.points)):
         return None

@@ -18,7 +18,7 @@ from seatrial.web.follow import FollowedRun, read_once
 from seatrial.web.links import Links, address
 from seatrial.web.live import LiveRun
 from seatrial.web.pages.nights import MOST_IMPORTED, is_night, night_of
-from seatrial.web.render import Page, environment, page, part
+from seatrial.web.render import Page, page, part, web_templates
 from seatrial.web.site import Site
 
 MOST_FAILING = 60  # that are listed while a run goes on
@@ -58,7 +58,7 @@ def report(site: Site, folder: RunFolder) -> Page:
     style, script = asset("page.css"), asset("page.js")
     policy = content_policy(style, script, fetches=links.live)
     html = (
-        environment()
+        web_templates()
         .get_template("served_run.html.j2")
         .render(
             **made.overview(),

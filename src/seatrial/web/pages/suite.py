@@ -22,7 +22,7 @@ _MOST_ROWS = 400
 
 
 @dataclass(frozen=True)
-class CellRow:
+class CellStrip:
     id: str
     hash: str  # that it had last
     strip: Markup
@@ -32,7 +32,7 @@ class CellRow:
 
 def suite(site: Site, name: str, before: str = "") -> Page:
     name = known_suite(site, name)
-    found = suite_runs(site, name, before)
+    found = shown_runs(site, name, before)
     if before and not found:
         raise NotThere(f"The suite {name!r} has no run that is older than {before[:200]!r}.")
     rows, runs = strip_rows(site, name, found[-_RUNS_SHOWN:])
@@ -63,7 +63,7 @@ def known_suite(site: Site, name: str) -> str:
     raise NotThere(f"The history has no suite {name!r}. There are: {', '.join(sorted(known)[:20]) or 'none yet'}.")
 
 
-def suite_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
+def shown_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
     """Those that are shown, and one more where there is one."""
     if name != IMPORTED:
         return site.history.suite_runs(name, _RUNS_SHOWN + 1, before)
@@ -71,7 +71,7 @@ def suite_runs(site: Site, name: str, before: str) -> list[SuiteRun]:
     return [one for one in found if not before or one.run < before][-_RUNS_SHOWN - 1 :]
 
 
-def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellRow], list[SuiteRun]]:
+def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellStrip], list[SuiteRun]]:
     """Of the cells of the last run first those with trouble; and the runs that were read."""
     column = {run.run: run.run for run in runs}
     if name == IMPORTED:
@@ -87,10 +87,10 @@ def strip_rows(site: Site, name: str, runs: list[SuiteRun]) -> tuple[list[CellRo
     return [row for _, _, row in made], shown
 
 
-def _row(id_: str, of: dict[str, RunCell], runs: list[str]) -> CellRow:
+def _row(id_: str, of: dict[str, RunCell], runs: list[str]) -> CellStrip:
     newest = next((of[run] for run in reversed(runs) if run in of), next(iter(of.values())))
     strip = Markup("").join(_mark(of[run].verdict, of[run].flaky) if run in of else _mark("", False) for run in runs)
-    return CellRow(one_line(id_), newest.hash, strip, share_text(list(of.values())), not Verdict(newest.verdict).good)
+    return CellStrip(one_line(id_), newest.hash, strip, share_text(list(of.values())), not Verdict(newest.verdict).good)
 
 
 def share_text(cells: list[RunCell]) -> str:

@@ -9,20 +9,20 @@ from seatrial.job.load import LATENCIES, QUANTILES, LoadBound, LoadSummary, Load
 WARMUP_SHARE = 4  # at most one in so many of the requests
 
 
-def summarize(
+def summarize_load(
     load: LoadWork, timed: Sequence[Timed], cpu_s: float, most_in_flight: int, cut: bool, again: bool
 ) -> LoadSummary:
     """In the order in which they were to begin."""
     import numpy as np
 
     good = [one for one in timed if not one.error]
-    warm = warmup([own_latency(one) for one in good])
+    warm = warmup_requests([own_latency(one) for one in good])
     counted = good[warm:]
     values: dict[str, list[float]] = {
         "lag": [one.begun_s - one.intended_s for one in timed],
         "ttft": [one.stamps[0] - one.begun_s for one in counted if one.stamps],
         "first_byte": [one.first_byte_s - one.begun_s for one in counted if one.first_byte_s is not None],
-        "itl": [gap for one in counted for gap in gaps(one)],
+        "itl": [gap for one in counted for gap in token_gaps(one)],
         "tpot": [own for one in counted if (own := tpot(one)) is not None],
         "e2e": [one.end_s - one.begun_s for one in counted],
     }
@@ -65,7 +65,7 @@ def own_latency(one: Timed) -> float:
     return (one.stamps[0] if one.stamps else one.end_s) - one.begun_s
 
 
-def warmup(values: Sequence[float]) -> int:
+def warmup_requests(values: Sequence[float]) -> int:
     """How many of the first took longer than every one of the second half: what compiles or fills caches at first. Of a
     load that gets slower there are none."""
     later = max(values[len(values) // 2 :], default=0.0)
@@ -73,7 +73,7 @@ def warmup(values: Sequence[float]) -> int:
     return next((place for place in range(most) if values[place] <= later), most)
 
 
-def gaps(one: Timed) -> list[float]:
+def token_gaps(one: Timed) -> list[float]:
     """Between tokens. Those that came together share the time since the ones before; how far the first ones that came
     together were apart cannot be told."""
     found: list[float] = []

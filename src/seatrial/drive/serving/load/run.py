@@ -9,7 +9,7 @@ from typing import Any
 from seatrial.drive.arrivals import offsets
 from seatrial.drive.driver import Driver
 from seatrial.drive.serving.client import Client
-from seatrial.drive.serving.load.figures import summarize
+from seatrial.drive.serving.load.figures import summarize_load
 from seatrial.drive.serving.load.prompts import requests_of
 from seatrial.drive.serving.load.requests import Timed, make_sender
 from seatrial.job.load import LoadSummary, LoadWork
@@ -44,7 +44,7 @@ async def run_load(
     for one in timed:
         if not one.end_s:  # the driver was told to end before its answer had come
             one.end_s, one.error = time.monotonic(), CUT
-    return summarize(load, timed, cpu_s, offering.most_in_flight, cut, again), timed
+    return summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again), timed
 
 
 class Offering:

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from seatrial.drive.driver import Driver
-from seatrial.drive.search import Try, search
+from seatrial.drive.search import Try, search_rate
 from seatrial.drive.serving.client import Client
 from seatrial.drive.serving.load.requests import Timed
 from seatrial.drive.serving.load.run import run_load
 from seatrial.drive.serving.load.scrape import scraping
-from seatrial.job.load import LOAD, LoadSummary, LoadWork, broken_bounds
+from seatrial.job.load import LOAD, LoadSummary, LoadWork, broken_load_bounds
 from seatrial.job.serving import ServingWork
 
 REQUESTS = "load-requests.jsonl"
@@ -44,12 +44,12 @@ async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Cli
         summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
         write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
         doubt = "the driver was late" if summary.lag_s > load.lag_s else ""
-        tried = Try(rate, broken_bounds(load.bounds, summary), doubt, summary)
+        tried = Try(rate, broken_load_bounds(load.bounds, summary), doubt, summary)
         small = msgspec.structs.replace(summary, series=[])
         stages.append({"rate": rate, "broken": tried.broken, "doubt": doubt, "summary": small})
         return tried
 
-    found = await search(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
+    found = await search_rate(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
     return {
         "stages": stages,
         "peak": found.low,

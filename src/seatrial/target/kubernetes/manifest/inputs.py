@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from seatrial.job import Input, Outcome
 from seatrial.target.protocol import TargetError
 
-MOST_BYTES = 16 << 20  # packed: what a cluster's database can be burdened with
+INPUT_BYTES = 16 << 20  # packed: what a cluster's database can be burdened with
 MOST_UNPACKED_BYTES = 1 << 30
 # Zip files, and so wheels, know nothing before 1980. One time for all: the same files give the same archive.
 _TIME_S = 315_619_200
@@ -50,8 +50,8 @@ class _Bounded(io.BytesIO):
 
     def write(self, data: object) -> int:
         written = super().write(data)  # type: ignore[arg-type]
-        if self.tell() > MOST_BYTES:
-            raise _too_much(f"more than {MOST_BYTES >> 20} MiB packed")
+        if self.tell() > INPUT_BYTES:
+            raise _too_much(f"more than {INPUT_BYTES >> 20} MiB packed")
         return written
 
 

@@ -56,7 +56,7 @@ def make(
     metadata["ownerReferences"] = [dict(run_owner)]
     secret, service = _secret(job, namespace, secrets), _service(job, namespace, hosts)
     return JobObjects(
-        root=marked(workload.root(job, options, metadata, template), options),
+        root=marked(workload.root_object(job, options, metadata, template), options),
         config=marked(_config(job, namespace, bool(inputs)), options),
         secret=marked(secret, options) if secret else None,
         service=marked(service, options) if service else None,

@@ -28,7 +28,9 @@ def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
 RELEASE = {"spec": {"suspend": False}}
 
 
-def root(job: Job, options: KubernetesOptions, metadata: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
+def root_object(
+    job: Job, options: KubernetesOptions, metadata: dict[str, Any], template: dict[str, Any]
+) -> dict[str, Any]:
     resource = root_resource(options)
     make = _job_set if options.workload == "jobset" else _job
     if options.queue is not None:  # from the start: a policy may demand it of every Job
