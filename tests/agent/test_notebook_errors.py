@@ -77,10 +77,14 @@ def test_a_notebook_that_keeps_going_runs_and_judges_every_cell(runner: StepRunn
 
 def test_it_goes_on_after_a_cell_over_its_limit_but_not_over_that_of_the_pass(runner: StepRunner) -> None:
     endless = "import time\nwhile True: time.sleep(0.01)"
-    driven = runner.cells(endless, "print('on')", keep_going=True, cell_timeout_s=0.3)
-    assert driven.cells()[0]["class"] == "timeout"
-    assert driven.cells()[1]["state"] != "skipped"  # the limit is for it, too, and a busy machine may not keep it
-    driven = runner.cells(endless, "print('on')", keep_going=True, timeout_s=0.3)
+    for limit in ("cell_timeout_s", "timeout_s"):
+        for _ in range(5):
+            driven = runner.cells(endless, "print('on')", keep_going=True, **{limit: 0.3})
+            if "was killed" not in driven.cells()[0]["message"]:  # a busy machine may not heed the interrupt in time
+                break
+        assert driven.cells()[0]["class"] == "timeout"
+        if limit == "cell_timeout_s":  # it is for the next one, too, and a busy machine may not keep it
+            assert driven.cells()[1]["state"] != "skipped"
     assert [cell["state"] for cell in driven.cells()] == ["failed", "skipped"]
     assert driven.cells()[1]["message"] == "not run: the pass was over its limit in cell 1"
 

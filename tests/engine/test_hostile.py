@@ -1,5 +1,6 @@
 """Jobs, suites and run folders that do their worst: a cell's harm stays its own, and what is wrong is told."""
 
+import contextlib
 import json
 import os
 import signal
@@ -83,8 +84,12 @@ def test_one_bad_folder_of_a_job_stops_neither_attach_nor_cancel_nor_reap(world:
     started = world.start("run", "suite.yaml")
 
     def sleeping() -> list[Path]:
-        known = [path.parent for path in world.state.glob("jobs/*/*/supervisor.json")]
-        return [path for path in known if b"sleep 60" in (path / "job.json").read_bytes()]
+        found = []
+        for path in world.state.glob("jobs/*/*/supervisor.json"):
+            with contextlib.suppress(FileNotFoundError):  # that of the other, which is over
+                if b"sleep 60" in (path.parent / "job.json").read_bytes():
+                    found.append(path.parent)
+        return found
 
     until(sleeping)
     started.kill()
@@ -181,9 +186,10 @@ def test_a_pattern_that_never_ends_is_the_suites_fault_and_stops_nobody(world: W
 
 
 def test_a_pattern_that_never_ends_gives_way_to_ctrl_c(world: World) -> None:
-    fields = f'run: [{{command: "echo {"a" * 44}b", matches: "^(a+)+$"}}]'
+    """One cell after the other, each judged for seconds: whenever the interrupt comes, one of them is."""
+    fields = f'matrix: {{n: {[*range(20)]}}}, run: [{{command: "echo {"a" * 44}b", matches: "^(a+)+$"}}]'
     world.suite(HOSTILE.format(top="", fields=fields))
-    run = world.start("run", "suite.yaml")
+    run = world.start("run", "suite.yaml", "--parallel", "1")
 
     def cpu_ticks() -> int:
         return int(Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[11])
@@ -194,8 +200,7 @@ def test_a_pattern_that_never_ends_gives_way_to_ctrl_c(world: World) -> None:
     run.send_signal(signal.SIGINT)
     run.communicate()
     assert run.returncode == 130
-    (bad,) = [cell for cell in world.results().cells if cell.id == "bad"]
-    assert "judging was interrupted" in bad.findings[0].message
+    assert any("judging was interrupted" in one.message for cell in world.results().cells for one in cell.findings)
 
 
 LIES = """

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,8 @@ def test_with_nobody_at_the_run_its_jobs_are_still_followed(world: World) -> Non
         owner = owner_of(world.run().path)
         assert owner is not None
         os.kill(owner.pid, signal.SIGKILL)
+        while owner.alive():  # else whoever attaches might still see it at work
+            time.sleep(0.02)
         go.touch()
         seen += following.stdout.read()
         assert following.wait() == 0

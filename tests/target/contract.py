@@ -1,6 +1,7 @@
 """The contract of every target, by the numbers in `target/protocol.py`. A target's tests subclass `Contract`."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -338,7 +339,8 @@ class Contract:
             await target.remove(handle)
 
     async def test_7_cancel_is_polite_first(self, site: Site) -> None:
-        job = site.job(f"trap 'echo bye; exit 0' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done")
+        command = f"trap 'echo bye; exit 0' TERM; echo up > {site.shared}/up; while :; do sleep 0.05; done"
+        job = site.job(command, limits=Limits(grace_s=60))
         async with opened(site) as target:
             handle = await target.submit(job, {})
             await until_stage(target, Stage.STARTED, handle)  # known to run: else it is deleted, with its files
@@ -356,7 +358,7 @@ class Contract:
     ) -> None:
         command = "trap 'echo kept > $SEATRIAL_FILES/kept; exit 0' TERM; echo up >> {}/up; while :; do sleep 0.1; done"
         async with opened(site) as target:
-            handle = await target.submit(site.job(command.format(site.shared), limits=Limits(grace_s=30)), {})
+            handle = await target.submit(site.job(command.format(site.shared), limits=Limits(grace_s=60)), {})
             await until_stage(target, Stage.STARTED, handle)  # known to run: else it is deleted, with its files
             await until(lambda: site.lines("up"))
         async with opened(site) as target:
@@ -625,13 +627,14 @@ exec python3 server.py"""
 
 
 def supervisor_of(site: Site) -> int:
-    """The job's oldest process, or the parent of it."""
-    for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
-        try:
-            if f"SEATRIAL_JOB={site.names[-1]}".encode() in (entry / "environ").read_bytes():
-                if site.watcher_is_marked:
-                    return int(entry.name)
-                return int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-        except OSError:
-            continue
-    raise AssertionError("no process of the job runs")
+    """The job's oldest process, or the parent of it. By its start: numbers begin anew when all were given out."""
+    mark = f"SEATRIAL_JOB={site.names[-1]}".encode()
+    found: list[tuple[int, int, int]] = []  # start, number, parent
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes():
+                fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
+                found.append((int(fields[19]), int(entry.name), int(fields[1])))
+    numbers = {number for _, number, _ in found}
+    _, oldest, parent = min(one for one in found if one[2] not in numbers)
+    return oldest if site.watcher_is_marked else parent

@@ -33,7 +33,8 @@ def given(site: Site) -> list[int]:
 
 
 def only(monkeypatch: pytest.MonkeyPatch, count: int) -> list[int]:
-    """No more ports than these."""
+    """No more ports than these, which nobody else on this machine looks for."""
+    monkeypatch.setattr(ports, "_range", lambda: list(range(10_000, 20_000)))
     free = ports._choose(count, set())
     monkeypatch.setattr(ports, "_range", lambda: free)
     return free

@@ -1,11 +1,12 @@
 """The way to a port: what answers is waited for, what never does is an error, and round trips are timed."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from seatrial.target import TargetError
+from seatrial.target import TargetError, way
 from seatrial.target.way import accepts, connection, gateway_leads_on, measured, stays_open, until_answered
 
 
@@ -28,14 +29,15 @@ async def test_what_answers_later_is_waited_for() -> None:
 
 
 async def test_what_never_answers_is_an_error_with_the_last_problem() -> None:
-    reserved = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    address = f"127.0.0.1:{reserved.sockets[0].getsockname()[1]}"
-    reserved.close()
-    with pytest.raises(TargetError, match=r"port http does not answer, after 0 s: .*Connect call failed"):
-        await until_answered(lambda: accepts(address), "port http", within_s=0)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen: no other process can take its port
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(TargetError, match=r"port http does not answer, after 0 s: .*Connect call failed"):
+            await until_answered(lambda: accepts(address), "port http", within_s=0)
 
 
-async def test_a_way_that_closes_every_connection_leads_nowhere(closing: str) -> None:
+async def test_a_way_that_closes_every_connection_leads_nowhere(closing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(way, "CLOSED_S", 120.0)  # of which it takes nothing
     through = asyncio.Event()
     for _ in ("before it is through", "after that"):
         assert await stays_open(closing, through) == "connections to it are closed at once"

@@ -14,6 +14,7 @@ from .document import Broken
 from .setup import TAKE
 
 START_TIMEOUT_S = 120.0
+ANSWER_S = 30.0  # for a question of ours; a kernel that has just replied is at leisure
 SHUTDOWN_S = 1.5  # for a kernel's own tidying up; those of ipykernel 7 sometimes hang in it for good
 SOCKET_PATH_BYTES = 107  # the longest name of a Unix socket
 NATIVE_ARGV = ["-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -198,12 +199,12 @@ class Kernel:
         code = await provisioner.poll() if provisioner is not None and provisioner.has_process else None
         return None if code is None else int(code)
 
-    async def ask(self, code: str, expression: str = "", timeout_s: float = 30.0) -> Optional[str]:
+    async def ask(self, code: str, expression: str = "") -> Optional[str]:
         """Run `code` unseen; what `expression` gives, if it gives anything."""
         message = self.kc.execute(
             code, silent=True, store_history=False, user_expressions={"seatrial": expression} if expression else None
         )
-        deadline = asyncio.get_running_loop().time() + timeout_s
+        deadline = asyncio.get_running_loop().time() + ANSWER_S
         while True:
             left_s = deadline - asyncio.get_running_loop().time()
             if left_s <= 0 or not await self.alive():

@@ -163,7 +163,7 @@ class NotebookPass:
             return await self._dead()
         shell = json.loads(evaluated(reply) or "[]")
         if reply["content"]["status"] != "ok":  # the kernel was not asked then
-            shell = json.loads(await self.kernel.ask("", TAKE, 5.0) or "[]")
+            shell = json.loads(await self.kernel.ask("", TAKE) or "[]")
         return judge_cell(cell, reply["content"], self.client.shown, shell, self.allow_errors)
 
     async def _watch(self, task: "asyncio.Future[Any]") -> Optional[CellOutcome]:

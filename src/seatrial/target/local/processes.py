@@ -85,10 +85,12 @@ async def ask(program: str, *arguments: str) -> tuple[int, str]:
         async with asyncio.timeout(_PATIENCE_S):
             out, error_text = await process.communicate()
     except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        await process.wait()
         return 124, f"it does not answer within {_PATIENCE_S:g} s"
+    finally:
+        if process.returncode is None:  # also for who does not wait for the answer any more
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, 9)
+            await process.wait()
     code = process.returncode or 0
     text = (out if code == 0 else error_text or out).decode(errors="replace").strip()
     return code, text if code == 0 else text[-_MESSAGE_CHARACTERS:] or f"exit code {code}"
