@@ -88,7 +88,7 @@ async def test_an_engine_that_answers_and_starts_nothing_is_told_with_its_own_wo
 async def test_one_that_does_not_answer_is_not_waited_for(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(processes, "_PATIENCE_S", 3.0)
     program(bare, "nvidia-smi", "while :; do :; done")
     seen = await examined(tmp_path)
     assert "does not answer within 3 s" in seen["GPUs"].why
