@@ -49,6 +49,7 @@ ROOM_S = 5.0  # until a quota that was full is tried again
 
 class _Status(ObjectPart, frozen=True, gc=False):
     active: int = 0
+    start_time: str | None = None  # of a Job that may run: None until its controller has come to it
 
 
 class _Spec(ObjectPart, frozen=True, gc=False):
@@ -320,8 +321,12 @@ class KubernetesTarget:
                 if root.metadata.deletion_timestamp is None:
                     used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
                     # What else is in its pods (keepers, and who came by a webhook) does not count.
-                    found.append(self._found(root, used, root.status.active > kept[root.metadata.name]))
+                    alive = root.status.active > kept[root.metadata.name] or self._about_to_run(root)
+                    found.append(self._found(root, used, alive))
         return found + self._without_jobs(holders, {one.run for one in found}, now_s)
+
+    def _about_to_run(self, root: Root) -> bool:
+        return self._resource is JOBS and root.status.start_time is None and not root.spec.suspend
 
     def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
         try:
