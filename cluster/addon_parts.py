@@ -14,7 +14,8 @@ from cluster.control_plane import Part
 from cluster.errors import ClusterError
 from cluster.folder import Folder, Record
 
-WITHIN_S = 60.0
+WITHIN_S = 300.0
+ANSWERS_WITHIN_S = 30  # the most that the API server waits for one of its webhooks
 LOOK_S = 0.05
 _RIGHTS = "/apis/rbac.authorization.k8s.io/v1"
 _HOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -62,6 +63,7 @@ def objects(folder: Folder, record: Record, addon: Addon) -> list[Object]:
             one["webhooks"] = [hook for hook in one["webhooks"] if _is_asked(addon, hook)]
             for hook in one["webhooks"]:
                 hook["clientConfig"] = _leads_here(hook["clientConfig"], port, authority)
+                hook["timeoutSeconds"] = ANSWERS_WITHIN_S
         found.append(one)
     return found
 

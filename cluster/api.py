@@ -43,7 +43,7 @@ class Api:
 
 
 def healthy(url_host: str, port: int, path: str, certificates: Path) -> bool:
-    api = Api(url_host, port, certificates, timeout_s=2.0)
+    api = Api(url_host, port, certificates, timeout_s=10.0)
     try:
         api.request("GET", path)
         return True

@@ -30,7 +30,7 @@ from cluster.network import addresses_in
 from cluster.places import cache_place, lock_file
 from cluster.real_node import RealNode
 
-READY_WITHIN_S = 120.0
+READY_WITHIN_S = 300.0
 LOOK_S = 0.05
 GRACE_S = 10.0
 TRIES = 3

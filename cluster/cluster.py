@@ -16,12 +16,12 @@ from cluster.api import Api, healthy
 from cluster.bring_up import BringUp, wanted_parts
 from cluster.build import quiet
 from cluster.errors import ClusterError
-from cluster.folder import Folder, Options, Record
+from cluster.folder import SILENT_S, Folder, Options, Record
 from cluster.network import addresses_in
 from cluster.places import cluster_folder, clusters_place, lock_folder
 from cluster.real_node import RealNode
 
-WAIT_S = 120.0
+WAIT_S = 900.0  # that another may need to bring it up or down on a busy machine
 GRACE_S = 10.0
 
 
@@ -153,6 +153,7 @@ def up(
     kubelet: bool = False,
     port: int = 0,
     addons: Iterable[str] = (),
+    silent_s: int = SILENT_S,
     place: Path | str | None = None,
     say: Callable[[str], None] = quiet,
 ) -> Cluster:
@@ -162,7 +163,7 @@ def up(
     2. When it fails, nothing of a new cluster is left; one that was there before stays as it then is.
     3. ClusterError says what is wrong; Unavailable when this machine lacks something."""
     folder = Folder(cluster_folder(name, place))
-    asked = Options(fake_nodes, gpus, kubelet, port, chosen(addons))
+    asked = Options(fake_nodes, gpus, kubelet, port, chosen(addons), silent_s)
     work = BringUp(folder, asked, say)
     work.prepare()
     with lock_folder(folder.path, WAIT_S, make=True):

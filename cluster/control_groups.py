@@ -9,7 +9,7 @@ from pathlib import Path
 from cluster.errors import ClusterError
 
 MOUNTED = Path("/sys/fs/cgroup")
-GONE_WITHIN_S = 10.0
+GONE_WITHIN_S = 120.0
 LOOK_S = 0.05
 
 

@@ -11,7 +11,7 @@ from cluster.folder import Folder, Record, write_whole
 QPS, BURST = 5000, 10000
 WORKERS = 50
 # Fake nodes have no heartbeat: only a cluster of real nodes alone can notice that one went silent.
-SILENT_FAKE, SILENT_REAL = "24h", "12s"
+SILENT_FAKE_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def scheduler(folder: Folder, record: Record, kubernetes: Path) -> Part:
 
 
 def _silent_after(record: Record) -> str:
-    return SILENT_REAL if record.options.kubelet and not record.options.fake_nodes else SILENT_FAKE
+    options = record.options
+    return f"{options.silent_s if options.kubelet and not options.fake_nodes else SILENT_FAKE_S}s"
 
 
 def _served(folder: Folder, port: int, name: str) -> dict[str, object]:

@@ -17,7 +17,7 @@ LABEL = "type=kwok"
 TAINT = {"key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule"}
 PARALLEL = 64
 AT_A_TIME = 8
-READY_WITHIN_S = 180.0
+READY_WITHIN_S = 300.0
 EXPECTED_RATE = 500.0
 """Nodes a second; only how often one looks follows from it."""
 LOOK_S = 0.25

@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ from cluster.places import lock_file
 
 FAKE_NODES, GPUS = 20, 8
 NODES_WITH_ADDONS = 5
+SILENT_S = 120
+QUEUE_WITHIN_S = 300.0
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _PROGRAMS = (build.KUBERNETES, build.PAUSE, build.KWOK)
 _failures: dict[str, str] = {}
@@ -33,6 +36,7 @@ class Wanted(TypedDict, total=False):
     fake_nodes: int
     gpus: int
     kubelet: bool
+    silent_s: int
     addons: tuple[str, ...]
 
 
@@ -45,8 +49,9 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def real_cluster() -> Iterator[Cluster]:
-    """One with a real node, whose pods are processes of this machine; images as in cluster.image."""
-    with shared("real", Wanted(kubelet=True)) as made:
+    """One with a real node, whose pods are processes of this machine; images as in cluster.image. So many tests at once
+    may keep it from answering for a while: it is not taken for lost then."""
+    with shared("real", Wanted(kubelet=True, silent_s=SILENT_S)) as made:
         yield made
 
 
@@ -81,10 +86,22 @@ def queue(cluster: Cluster, namespace: str, gpus: int) -> Iterator[str]:
     for where, body in made.items():
         cluster.request("POST", f"/apis/{_KUEUE}/{where}", body)
     try:
+        _await_active(cluster, f"/apis/{_KUEUE}/namespaces/{namespace}/localqueues/trials")
         yield "trials"
     finally:
         for where, body in reversed(made.items()):
             cluster.request("DELETE", f"/apis/{_KUEUE}/{where}/{body['metadata']['name']}")
+
+
+def _await_active(cluster: Cluster, queue: str) -> None:
+    """What comes before Kueue knows a queue is told that there is none."""
+    until = time.monotonic() + QUEUE_WITHIN_S
+    while True:
+        conditions = cluster.request("GET", queue).get("status", {}).get("conditions") or []
+        if any(one["type"] == "Active" and one["status"] == "True" for one in conditions):
+            return
+        assert time.monotonic() < until, f"{queue} is not active after {QUEUE_WITHIN_S:.0f} s: {conditions}"
+        time.sleep(0.05)
 
 
 def _object(kind: str, name: str, spec: dict[str, object]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from cluster.errors import ClusterError
 
 VERSION = 1
+SILENT_S = 12
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Options:
     port: int = 0
     """0: a free one."""
     addons: tuple[str, ...] = ()
+    silent_s: int = SILENT_S
+    """After which a real node that says nothing counts as lost, where there are no fake ones."""
 
     def words(self) -> str:
         nodes = f"{self.fake_nodes} fake nodes of {self.gpus} GPUs" if self.fake_nodes else "no fake nodes"

@@ -14,7 +14,7 @@ from cluster.errors import ClusterError, PartFailed, last_lines
 
 FOLDER = "SEATRIAL_CLUSTER"
 PART = "SEATRIAL_CLUSTER_PART"
-APPEARS_WITHIN_S = 5.0
+APPEARS_WITHIN_S = 120.0
 LOOK_S = 0.02
 
 
@@ -89,7 +89,7 @@ def stop(processes: Iterable[Process], folder: Path, grace_s: float = 0.0) -> No
             _signal(held, signal.SIGTERM)
             _wait(held, grace_s)
         _signal(held, signal.SIGKILL)
-        if not _wait(held, 30.0):
+        if not _wait(held, 120.0):
             raise ClusterError(
                 f"processes of the cluster in {folder} do not end even when killed.", "The machine's disk may hang."
             )

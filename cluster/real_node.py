@@ -18,8 +18,8 @@ from cluster.errors import ClusterError, PartFailed, Unavailable, last_lines
 from cluster.folder import Folder, Record
 from cluster.network import Addresses, addresses_in
 
-CONTAINERD_WITHIN_S = 30.0
-NODE_WITHIN_S = 60.0
+CONTAINERD_WITHIN_S = 180.0
+NODE_WITHIN_S = 300.0
 LOOK_S = 0.05
 NAMES_PORT = 53
 _PROGRAMS = {

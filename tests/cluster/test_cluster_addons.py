@@ -27,7 +27,7 @@ from cluster.fixtures import needs_addon, queue
 from cluster.folder import Folder, Options, Record
 
 ROOT = Path(__file__).resolve().parents[2]
-WITHIN_S = 60.0
+WITHIN_S = 300.0
 QUEUE = "kueue.x-k8s.io/queue-name"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"

@@ -41,7 +41,7 @@ def test_the_last_user_takes_it_down_and_a_killed_one_does_not_count(tmp_path: P
         folders = {user.stdout.readline().strip() for user in (first, second, killed) if user.stdout}
         assert len(folders) == 1, "all have the same"
         folder = Path(folders.pop())
-        first.communicate(timeout=60)
+        first.communicate(timeout=600)
         _take_down_unused(place)
         assert [one.folder for one in clusters(place / "clusters")] == [folder], "others still use it"
         killed.kill()

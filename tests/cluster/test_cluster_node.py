@@ -51,7 +51,7 @@ def _apply(cluster: Cluster, namespace: str, *objects: dict[str, Any]) -> None:
     cluster.kubectl("--namespace", namespace, "apply", "-f", "-", input=json.dumps(items))
 
 
-def _until(what: Callable[[], object], wait_s: float = 90.0) -> Any:
+def _until(what: Callable[[], object], wait_s: float = 600.0) -> Any:
     until = time.monotonic() + wait_s
     while not (found := what()):
         assert time.monotonic() < until, "it did not happen"
@@ -98,7 +98,7 @@ def test_a_pod_under_the_restricted_standard_has_python_names_services_and_the_a
     program = """
 import socket, ssl, urllib.request, time
 def tried(what):
-    for _ in range(100):
+    for _ in range(3000):
         try: return what()
         except OSError as error: time.sleep(0.2)
     return repr(error)
@@ -148,12 +148,12 @@ print("service", tried(lambda: urllib.request.urlopen("http://web").status))
         },
     ]
     _apply(real_cluster, namespace, *services, web, job)
-    real_cluster.kubectl("--namespace", namespace, "wait", "job/hosts", "--for=condition=Complete", "--timeout=90s")
+    real_cluster.kubectl("--namespace", namespace, "wait", "job/hosts", "--for=condition=Complete", "--timeout=600s")
     log = real_cluster.kubectl("--namespace", namespace, "logs", "job/hosts", "--all-pods").stdout
     said = [line.partition("] ")[2] for line in log.splitlines()]
     assert sorted(said) == ["api 200"] * 2 + ["host 2"] * 2 + ["service 200"] * 2
     pod = real_cluster.request("GET", f"/api/v1/namespaces/{namespace}/pods/web")
-    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8000/", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{pod['status']['podIP']}:8000/", timeout=600) as answer:
         assert answer.status == 200, "pods are reached from this machine"
     _proves_port_forward(real_cluster, namespace)
 
@@ -164,7 +164,7 @@ def _proves_port_forward(cluster: Cluster, namespace: str) -> None:
     with subprocess.Popen([*command, "port-forward", "pod/web", ":8000"], stdout=subprocess.PIPE, text=True) as forward:
         assert forward.stdout is not None
         port = int(forward.stdout.readline().split(" -> ")[0].rpartition(":")[2])
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=600) as answer:
             assert answer.status == 200
         forward.terminate()
 
@@ -181,7 +181,7 @@ def test_the_hosts_python_can_be_lent_by_its_path_and_exec_has_input_and_exit_co
         {"name": name, "hostPath": {"path": path}} for name, path in volumes.items() if Path(path).exists()
     ]
     _apply(real_cluster, namespace, pod)
-    real_cluster.kubectl("-n", namespace, "wait", "pod/lent", "--for=condition=Ready", "--timeout=60s")
+    real_cluster.kubectl("-n", namespace, "wait", "pod/lent", "--for=condition=Ready", "--timeout=600s")
     python = Path(sys.executable).resolve()
     said = real_cluster.kubectl(
         "-n",
@@ -204,7 +204,7 @@ def test_a_pod_that_fills_its_volume_is_evicted(real_cluster: Cluster, namespace
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
     _apply(real_cluster, namespace, pod)
     path = f"/api/v1/namespaces/{namespace}/pods/fills"
-    assert _until(lambda: real_cluster.request("GET", path)["status"].get("reason"), 150) == "Evicted"
+    assert _until(lambda: real_cluster.request("GET", path)["status"].get("reason")) == "Evicted"
 
 
 def test_the_machines_own_places_are_not_touched(real_cluster: Cluster) -> None:
@@ -239,7 +239,7 @@ def own(own_place: Path) -> Cluster:
         pytest.skip(f"no cluster here: {error.what}")
     made.kubectl("delete", "pods", "--all", "--ignore-not-found", "--now")
     _apply(made, "default", _pod("lives", "sh", "-c", "trap exit TERM; while :; do echo tick; sleep 0.2; done"))
-    made.kubectl("wait", "pod/lives", "--for=condition=Ready", "--timeout=90s")
+    made.kubectl("wait", "pod/lives", "--for=condition=Ready", "--timeout=600s")
     return made
 
 
@@ -274,7 +274,7 @@ def test_a_node_that_dies_takes_its_pods_with_it_and_is_booted_again(own: Cluste
     group = Folder(own.folder).control_group
     assert _members(group), "its pod runs in the cluster's control group"
     own.kill("node")
-    assert _until(lambda: not _members(group), 20)
+    assert _until(lambda: not _members(group))
     assert set(own.missing()) == {"node", "containerd", "kubelet", "proxy", "names"}
     assert up(own.name, place=own.folder.parent).ready()
     _apply(own, "default", _pod("after", "true"))

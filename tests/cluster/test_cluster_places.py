@@ -26,10 +26,10 @@ def test_one_at_a_time_works_on_a_cluster(tmp_path: Path) -> None:
     order = []
 
     def second() -> None:
-        with lock_folder(tmp_path / "a", 10, make=True):
+        with lock_folder(tmp_path / "a", 600, make=True):
             order.append("second")
 
-    with lock_folder(tmp_path / "a", 10, make=True):
+    with lock_folder(tmp_path / "a", 600, make=True):
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.3)
@@ -42,10 +42,10 @@ def test_who_waited_for_a_cluster_that_was_removed_gets_the_new_folder(tmp_path:
     got = []
 
     def second() -> None:
-        with lock_folder(tmp_path / "a", 10, make=True):
+        with lock_folder(tmp_path / "a", 600, make=True):
             got.append((tmp_path / "a").stat().st_ino)
 
-    with lock_folder(tmp_path / "a", 10, make=True):
+    with lock_folder(tmp_path / "a", 600, make=True):
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.3)
@@ -65,16 +65,16 @@ def test_who_waits_for_a_lock_of_another_says_so(tmp_path: Path) -> None:
 
         other = threading.Thread(target=wait)
         other.start()
-        assert waiting.wait(60)
+        assert waiting.wait(600)
         assert said == []
-    other.join(60)
+    other.join(600)
     assert said == ["taken"]
 
 
 def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from cluster.places import lock_folder\n"
-        "with lock_folder(Path(sys.argv[1]), 1, True): print('held', flush=True); time.sleep(60)"
+        "with lock_folder(Path(sys.argv[1]), 1, True): print('held', flush=True); time.sleep(3600)"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", script, tmp_path / "a"],
@@ -88,7 +88,7 @@ def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
         with pytest.raises(ClusterError, match="another process"), lock_folder(tmp_path / "a", 0.1, make=False):
             pass
         holder.kill()
-    with lock_folder(tmp_path / "a", 5, make=False) as there:
+    with lock_folder(tmp_path / "a", 600, make=False) as there:
         assert there
 
 

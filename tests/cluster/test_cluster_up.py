@@ -34,7 +34,8 @@ def _command(*args: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_fake_nodes_have_gpus_and_pods_on_them_run(cluster: Cluster) -> None:
-    nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    listed = json.loads(cluster.kubectl("get", "nodes", "-o", "json").stdout)["items"]
+    nodes = [node for node in listed if node["metadata"]["name"].startswith("fake-")]  # a test may have added its own
     assert len(nodes) == 20
     assert {node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes} == {"8"}
     pod = {
@@ -46,7 +47,7 @@ def test_fake_nodes_have_gpus_and_pods_on_them_run(cluster: Cluster) -> None:
         },
     }
     made = cluster.request("POST", "/api/v1/namespaces/default/pods", pod)["metadata"]["name"]
-    cluster.kubectl("wait", f"pod/{made}", "--for=condition=Ready", "--timeout=60s")
+    cluster.kubectl("wait", f"pod/{made}", "--for=condition=Ready", "--timeout=600s")
     cluster.kubectl("delete", "pod", made)
 
 
@@ -75,7 +76,7 @@ def _without_user(cluster: Cluster) -> Path:
 def test_every_request_is_in_the_audit_log_with_its_time(cluster: Cluster) -> None:
     name = f"audited-{time.time_ns()}"
     cluster.kubectl("create", "configmap", name)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 600
     while time.monotonic() < until:
         lines = [json.loads(line) for line in cluster.audit_log.read_text().splitlines() if name in line]
         if found := [line for line in lines if line["verb"] == "create"]:
@@ -197,7 +198,7 @@ def test_killed_at_any_instant_and_taken_down_nothing_is_left(place: Path, seed:
     process = _start(place, "killed")
     time.sleep(instants.uniform(0.1, 8.0))
     process.send_signal(signal.SIGKILL if seed % 3 else signal.SIGTERM)
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     if seed % 3 == 0 and process.returncode == 130:
         assert left_of(place / "killed") == [], "asked to end, it cleans up by itself"
     down("killed", place=place)
@@ -255,7 +256,7 @@ def _proves_that_a_fake_node_can_be_made_to_fail(cluster: Cluster) -> None:
     """Nobody says that it is ready again: the node controller takes it as it would a real one."""
     gone = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Test"}]}}
     cluster.kubectl("patch", "node", "fake-0", "--subresource=status", "--patch", json.dumps(gone))
-    until = time.monotonic() + 60
+    until = time.monotonic() + 600
     while "node.kubernetes.io/not-ready" not in cluster.kubectl("get", "node", "fake-0", "-o", "json").stdout:
         assert time.monotonic() < until
         time.sleep(0.2)
