@@ -34,7 +34,7 @@ TRIALS = f"""
     facts: false
     matrix: {{machine: [one, gpu], runtime: python}}
     run: ["echo ${{machine}} >> {SHARED}/ran; sleep 3600"]
-    timeout: {{run: 3s}}
+    timeout: {{run: 20s}}
 """
 # Submits a job, and is killed between making and releasing it.
 SUBMITTER = """
@@ -261,7 +261,9 @@ def injected(far: ClusterWorld, container: dict[str, Any]) -> Iterator[None]:
     manifest = far.folder / "hook.json"
     manifest.write_text(json.dumps({**head, "metadata": {"name": far.namespace}, "webhooks": [hook]}))
     far.kubectl("apply", "-f", str(manifest))
-    try:
+    try:  # it counts a moment after it was made
+        tried = ("run", "tried", "--image=x", "--dry-run=server", "-o", "json")
+        until(lambda: f'"{container["name"]}"' in far.kubectl(*tried), "the webhook is not asked")
         yield
     finally:
         far.kubectl("delete", "-f", str(manifest))

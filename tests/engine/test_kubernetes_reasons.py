@@ -6,7 +6,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from cluster_world import ClusterWorld, cluster_world
+from cluster_world import ClusterWorld, cluster_world, until
 
 from cluster.cluster import Cluster
 from cluster.fixtures import cluster, real_cluster
@@ -89,8 +89,14 @@ def test_an_image_that_cannot_be_pulled(far: ClusterWorld) -> None:
     assert "connection refused" in output
 
 
+def quota(world: ClusterWorld, name: str, hard: str) -> None:
+    """Until it is counted, the server refuses everything."""
+    world.kubectl("create", "quota", name, f"--hard={hard}")
+    until(lambda: world.kubectl("get", "quota", name, "-o", "jsonpath={.status.used}"))
+
+
 def test_a_quota_that_would_never_allow_it(fake: ClusterWorld) -> None:
-    fake.kubectl("create", "quota", "small", "--hard=requests.cpu=1,requests.memory=1Gi")
+    quota(fake, "small", "requests.cpu=1,requests.memory=1Gi")
     code, output = ran(fake, "cpu: 4, memory: 64Mi")
     assert code == 2, output
     assert "exceeded quota: small" in output
@@ -99,7 +105,7 @@ def test_a_quota_that_would_never_allow_it(fake: ClusterWorld) -> None:
 
 def test_what_others_have_used_up_and_what_no_node_has_yet_is_waited_for_and_shown(fake: ClusterWorld) -> None:
     """Six cells that cannot start, with the reason of each, until the user ends it."""
-    fake.kubectl("create", "quota", "full", "--hard=requests.memory=10Gi")
+    quota(fake, "full", "requests.memory=10Gi")
     holder = {"name": "other", "image": "x", "resources": {"requests": {"memory": "8Gi"}}}
     overrides = json.dumps({"spec": {"containers": [holder]}})
     fake.kubectl("run", "other", "--image=x", "--restart=Never", f"--overrides={overrides}")

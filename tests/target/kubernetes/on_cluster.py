@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from cluster.api import ApiError
 from cluster.cluster import Cluster
 from seatrial.job import Environment, Job, Limits, Step
 from seatrial.target.kubernetes import kind
@@ -14,6 +16,8 @@ from seatrial.target.kubernetes.target import KubernetesTarget
 IMAGE = "localhost/python:3"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 EVERYTHING = "jobs,pods,configmaps,secrets,services"
+NEEDED_BY_PODS = ("serviceaccounts/default", "configmaps/kube-root-ca.crt")
+WITHIN_S = 600.0
 
 
 def job(*commands: str, image: str = IMAGE, **fields: Any) -> Job:
@@ -57,10 +61,30 @@ async def nothing_left(cluster: Cluster, namespace: str) -> None:
 @contextlib.contextmanager
 def namespace_of(cluster: Cluster, *labels: str, prefix: str = "trials") -> Iterator[str]:
     name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-    cluster.kubectl("create", "namespace", name)
-    if labels:
-        cluster.kubectl("label", "namespace", name, *labels)
+    make_namespace(cluster, name, *labels)
     try:
         yield name
     finally:
         cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+
+
+def make_namespace(cluster: Cluster, name: str, *labels: str) -> None:
+    """Returns when pods can be made in it: until controllers have put there what all pods need, the cluster refuses
+    them, or their node does, and a watcher of little patience gives them up."""
+    metadata = {"name": name, "labels": dict(label.split("=") for label in labels)}
+    cluster.request("POST", "/api/v1/namespaces", {"metadata": metadata})
+    until_s = time.monotonic() + WITHIN_S
+    for needed in NEEDED_BY_PODS:
+        while not _is_there(cluster, f"/api/v1/namespaces/{name}/{needed}"):
+            assert time.monotonic() < until_s, f"no {needed} in {name}"
+            time.sleep(0.05)
+
+
+def _is_there(cluster: Cluster, path: str) -> bool:
+    try:
+        cluster.request("GET", path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True

@@ -16,7 +16,7 @@ async def main(kubeconfig: str, namespace: str, shared: str, run: str, name: str
     job = Job(name, run, "69b56f04", 1, name, (step,), environment=Environment(image="localhost/python:3"))
     print("now", flush=True)
     await target.submit(job, {})
-    await asyncio.sleep(60)
+    await asyncio.sleep(3600)
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -1,6 +1,7 @@
 """The documented Role is enough for everything that the target does, and it asks for nothing that it does not use."""
 
 import asyncio
+import contextlib
 import re
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from seatrial.target import RemarkLevel, TargetError
 from seatrial.target.kubernetes import kind
 from seatrial.target.kubernetes.rights import needed
 from seatrial.target.kubernetes.target import KubernetesTarget
-from target.contract import log_of, until_exit
+from target.contract import WAIT_S, log_of, until_exit
 
 pytestmark = pytest.mark.cluster
 PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
@@ -52,10 +53,21 @@ def target_of(kubeconfig: Path, namespace: str) -> KubernetesTarget:
     return kind.open("cluster", kind.options(kubeconfig=kubeconfig, namespace=namespace, pull="Never"))
 
 
+async def until_allowed(target: KubernetesTarget) -> None:
+    """A right counts a moment after it was given."""
+    problems: list[str] = ["not examined yet"]
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WAIT_S):
+            while problems:
+                problems = [one.why for one in await target.examine() if one.level is RemarkLevel.PROBLEM]
+    assert problems == []
+
+
 async def test_with_the_documented_role_everything_works(
     real_cluster: Cluster, namespace: str, with_rights: Path, tmp_path: Path
 ) -> None:
     target = target_of(with_rights, namespace)
+    await until_allowed(target)
     assert {remark.level for remark in await target.examine()} == {RemarkLevel.OK}
     await target.open()
     try:
@@ -116,7 +128,7 @@ async def test_doctor_says_which_rights_are_missing_and_its_yaml_grants_exactly_
     grant = tmp_path / "grant.yaml"
     grant.write_text(missing.fix.partition("\n")[2])
     real_cluster.kubectl("apply", "-f", str(grant))
-    assert [remark for remark in await target.examine() if remark.level is RemarkLevel.PROBLEM] == []
+    await until_allowed(target)
 
 
 async def test_a_right_that_is_missing_is_named_with_what_grants_it(

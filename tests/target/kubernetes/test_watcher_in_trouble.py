@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from watched import SHORT, Watched, reports, watching
+from watched import PATIENT, SHORT, Watched, reports, watching
 
 from cluster.cluster import Cluster, up
 from cluster.errors import Unavailable
@@ -53,7 +53,7 @@ async def test_servers_that_are_started_anew_and_nodes_that_are_lost_are_told_ap
     except Unavailable as error:
         pytest.skip(f"no cluster here: {error.what}")
     with made:
-        async with watching(made, structs.replace(SHORT, lost_s=4.0)) as watched:
+        async with watching(made, structs.replace(PATIENT, lost_s=4.0)) as watched:
             await _api_server_anew(watched, made)
             await _node_out_of_reach(watched, made)
 

@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from watched import SHORT, Watched, pod_spec, root_manifest, watching
+from watched import PATIENT, SHORT, Watched, pod_spec, root_manifest, watching
 
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes.watch.objects import TrackedJob
+from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 __all__ = ["addons_cluster"]
@@ -34,7 +35,7 @@ async def _queued(watched: Watched, name: str, gpus: int) -> str:
 
 async def test_kueue_admits_holds_back_and_never_admits(addons_cluster: Cluster) -> None:
     needs_addon("kueue")
-    async with watching(addons_cluster) as watched:
+    async with watching(addons_cluster, SHORT) as watched:
         with queue(addons_cluster, watched.namespace, gpus=2) as name:
             admitted = await _queued(watched, name, 1)
             assert await watched.exit(admitted) == Exit(Outcome.EXITED, 0)
@@ -53,9 +54,9 @@ def _job_set(template: dict[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _started(cluster: Cluster, **pod: Any) -> AsyncIterator[tuple[Watched, str]]:
+async def _started(cluster: Cluster, patience: Patience, **pod: Any) -> AsyncIterator[tuple[Watched, str]]:
     async with watching(cluster) as around:
-        watched = Watched(around.client, around.namespace, JobWatcher(around.client, JOB_SETS, patience=SHORT))
+        watched = Watched(around.client, around.namespace, JobWatcher(around.client, JOB_SETS, patience=patience))
         name = f"job-{uuid.uuid4().hex[:6]}"
         manifest = root_manifest(name, watched.run, pod_spec("true", **pod))
         whole = {"apiVersion": JOB_SETS.api_version, "kind": JOB_SETS.kind, "metadata": manifest["metadata"]}
@@ -72,7 +73,7 @@ async def _started(cluster: Cluster, **pod: Any) -> AsyncIterator[tuple[Watched,
 
 async def test_a_job_set_is_followed_to_its_end_with_its_hosts_in_order(addons_cluster: Cluster) -> None:
     needs_addon("jobset")
-    async with _started(addons_cluster) as (watched, handle):
+    async with _started(addons_cluster, PATIENT) as (watched, handle):
         assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
         assert watched.stages(handle) == ALL_STAGES
         assert [pod.number for pod in watched.watcher.pods(handle)] == [0, 1, 2]
@@ -80,7 +81,7 @@ async def test_a_job_set_is_followed_to_its_end_with_its_hosts_in_order(addons_c
 
 async def test_pods_that_cannot_be_made_are_told_whoever_makes_them(addons_cluster: Cluster) -> None:
     needs_addon("jobset")
-    async with _started(addons_cluster, serviceAccountName="none") as (watched, handle):
+    async with _started(addons_cluster, SHORT, serviceAccountName="none") as (watched, handle):
         found = await watched.exit(handle)
         assert found.outcome is Outcome.REFUSED
         assert 'serviceaccount "none" not found' in found.message

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from on_cluster import make_namespace
+
 from cluster.cluster import Cluster
 from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
@@ -20,7 +22,8 @@ from seatrial.target.kubernetes.watch.waiting import Patience
 from seatrial.target.kubernetes.watch.watcher import JobWatcher
 
 WITHIN_S = 600.0  # far beyond what anything takes here: who waits that long has waited for nothing
-SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, setup_s=2.0, lost_s=600.0)
+PATIENT = Patience(refused_s=600, infra_s=600, never_s=600, setup_s=600, lost_s=600)  # for what starts, however late
+SHORT = Patience(refused_s=1.5, infra_s=2.0, never_s=2.0, setup_s=2.0, lost_s=600.0)  # for what never will
 STAY = "trap 'exit 0' TERM; sleep 3600 & wait"
 LONG = "trap 'exit 143' TERM; echo begun; sleep 3600 & wait"
 
@@ -165,12 +168,12 @@ class Recording(Ender):
 
 @asynccontextmanager
 async def watching(
-    cluster: Cluster, patience: Patience = SHORT, access: Access | None = None
+    cluster: Cluster, patience: Patience = PATIENT, access: Access | None = None, labels: Sequence[str] = ()
 ) -> AsyncIterator[Watched]:
     """In a namespace of its own, gone afterwards."""
     namespace = f"watch-{uuid.uuid4().hex[:8]}"
     async with Kubernetes(load_access(cluster.kubeconfig)) as admin:
-        await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        await asyncio.to_thread(make_namespace, cluster, namespace, *labels)
         client = Kubernetes(replace(access or admin.access, namespace=namespace))
         watched = Watched(client, namespace, None)  # type: ignore[arg-type]
 
@@ -203,7 +206,7 @@ class Result:
     held_back: bool  # it was to be deleted before its exit was given
 
 
-async def results(cluster: Cluster, rows: Mapping[str, Row], patience: Patience = SHORT) -> dict[str, Result]:
+async def results(cluster: Cluster, rows: Mapping[str, Row], patience: Patience) -> dict[str, Result]:
     """Of all jobs of a table, started at once in one namespace."""
     async with watching(cluster, patience) as watched:
 
