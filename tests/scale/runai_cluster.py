@@ -20,7 +20,7 @@ def install(cluster: Cluster) -> None:
     for definition in yaml.safe_load_all(DEFINITIONS.read_text()):
         name = definition["metadata"]["name"]
         cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(definition), check=False)
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=120s")
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=600s")
 
 
 @contextmanager
@@ -37,4 +37,4 @@ def project_of(cluster: Cluster) -> Iterator[str]:
             assert process.stdout.readline().strip() == READY
             yield namespace.removeprefix("runai-")
         finally:
-            process.communicate(timeout=60)
+            process.communicate(timeout=600)

@@ -105,7 +105,7 @@ class Operator:
     async def _asked_for(self, claim: str) -> None:
         """Until the cluster's own controller has said that somebody outside should provision it."""
         fields = f"involvedObject.name={claim},reason=ExternalProvisioning"
-        for _ in range(600):
+        for _ in range(6000):
             if await self._client.has_any(EVENTS, fields=fields):
                 return
             await asyncio.sleep(0.1)
@@ -137,11 +137,20 @@ class Operator:
         message = f"Pod {self._namespace}/{pod.metadata.name} was preempted by higher priority workload {by}"
         await self._tell("PodGroup", _group(name), "", "Evict", message, annotations)
         await self._client.delete(PODS, pod.metadata.name, grace_s=0)
+        await self._placed(preemptor)
         spec = {key: value for key, value in pod.spec.items() if key != "nodeName"}
         owner = _owner(
             RUNAI_JOBS.api_version, "RunaiJob", name, (await self._client.get(RUNAI_JOBS, name)).metadata.uid
         )
         await self._create(PODS, f"{pod.metadata.name}-again", {"release": name}, owner, spec=spec)
+
+    async def _placed(self, release: str) -> None:
+        """Until its pods have a node: whom another was evicted for has the place, and not who comes first."""
+        for _ in range(6000):
+            pods = [pod async for pod in self._client.list(PODS, Tree, labels=f"release={release}")]
+            if all((pod.spec or {}).get("nodeName") for pod in pods):
+                return
+            await asyncio.sleep(0.1)
 
     async def _tell(
         self, kind: str, name: str, uid: str, reason: str, message: str, annotations: dict[str, str] | None = None

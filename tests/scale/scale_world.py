@@ -43,7 +43,7 @@ class ScaleWorld(World):
             **alone,
             "count": 60,
             "arrivals": {"rate": 40},
-            "settle": "120s",
+            "settle": "10m",
             "bounds": {"scheduled.p99": "10m"},
             **fields,
         }

@@ -189,7 +189,7 @@ async def test_what_a_watch_missed_when_the_server_had_forgotten_is_censored_and
         work = WatchWork(str(tmp_path / "kubeconfig"), None, ("ns",), selector, str(stamps), "p", watched)
         async with watching(work, tmp_path / "watch.json"):
             stub.put("p-0", **own, **{WORKLOAD_LABEL: "0"})  # the last that it sees before the stream ends
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(600):
                 while {one.workload for one in read_stamps(stamps)} != {0, 1}:  # noqa: ASYNC110 - a file
                     await asyncio.sleep(0.02)
     found = {one.workload: one for one in read_stamps(stamps)}

@@ -66,7 +66,7 @@ def silent_webhook(scale: ScaleWorld) -> Iterator[None]:
 
 
 def test_a_webhook_that_does_not_answer_fails_what_it_was_asked_about_and_no_more(scale: ScaleWorld) -> None:
-    scale.trial(count=40, arrivals={"rate": 10}, settle="60s")
+    scale.trial(count=60, arrivals={"rate": 3})  # so long that the webhook comes in between, however late
     process = scale.start("run", "suite.yaml")
     wait_for(lambda: scale.so_far() >= 5)
     with silent_webhook(scale):
@@ -74,12 +74,12 @@ def test_a_webhook_that_does_not_answer_fails_what_it_was_asked_about_and_no_mor
     process.communicate(timeout=WITHIN_S)
     assert process.returncode == 1
     made = scale.submissions()
-    assert sorted(one["number"] for one in made) == list(range(40)), "every one is accounted for"
+    assert sorted(one["number"] for one in made) == list(range(60)), "every one is accounted for"
     failed = [one for one in made if one.get("problem")]
     assert failed
     assert all(set(one["refusals"]) == {500} and one["attempts"] > 1 for one in failed), "each was tried again"
     findings = scale.findings()
-    assert f"{len(failed)} of 40" in findings["bound failed"].message
+    assert f"{len(failed)} of 60" in findings["bound failed"].message
     assert "failed calling webhook" in findings["bound failed"].evidence
     assert findings["clean-up"].verdict is Verdict.PASSED
     scale.assert_nothing_left()
@@ -111,14 +111,15 @@ def test_seatrial_that_is_killed_at_any_point_disturbs_nothing(scale: ScaleWorld
 
 @pytest.mark.parametrize("seed", range(10 if EVERY else 1))
 def test_a_driver_that_is_killed_at_a_random_instant_makes_each_once(scale: ScaleWorld, seed: int) -> None:
-    """Up to three times, as often as it is started again."""
+    """Up to three times, as often as it is started again; one that ended before its kill came has nothing to say."""
     chance = random.Random(seed)
-    scale.trial(count=COUNT, arrivals={"rate": 40}, settle="10m")
-    process = scale.start("run", "suite.yaml")
+    scale.trial(count=COUNT, arrivals={"rate": 40 if EVERY else 10}, settle="10m")
+    process, kills = scale.start("run", "suite.yaml"), 0
     for instant in sorted(chance.sample(range(COUNT), chance.randrange(1, 4))):
         wait_for(lambda instant=instant: scale.so_far() > instant or process.poll() is not None)
         with contextlib.suppress(ValueError, ProcessLookupError):  # it is between two lives, or has ended
             os.kill(driver_process(scale), signal.SIGKILL)
+            kills += 1
     process.communicate(timeout=3 * WITHIN_S)
-    assert scale.findings()["measurement"].verdict is Verdict.INVALID
+    assert (scale.findings()["measurement"].verdict is Verdict.INVALID) == bool(kills)
     assert_each_once(scale, COUNT)

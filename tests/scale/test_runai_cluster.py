@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.cluster import Cluster
-from cluster.fixtures import cluster
+from cluster.fixtures import FAKE_NODES, cluster
 from record.postgres_server import PostgresServer, postgres
 from scale.runai_cluster import project_of
 from scale.scale_world import ScaleWorld, wait_for
@@ -106,7 +106,7 @@ def test_all_pods_of_a_distributed_workload_count(runai: RunaiWorld) -> None:
 
 
 def test_who_was_given_room_by_an_eviction_has_its_time(runai: RunaiWorld) -> None:
-    node = runai.cluster.kubectl("get", "nodes", "-o", "name").stdout.split()[-1].removeprefix("node/")
+    node = f"fake-{FAKE_NODES - 1}"
     for name in ("training", "interactive"):
         path = runai.folder / f"yaml/{name}.yaml"
         path.write_text(path.read_text().replace("status:", f"  nodeType: {{value: {node}}}\nstatus:"))

@@ -144,10 +144,13 @@ def test_processes_that_fail_and_workloads_that_are_none_are_told(
 
 
 def test_a_driver_that_is_killed_ends_its_processes_begins_anew_and_says_so(world: World) -> None:
-    suite(world, count=40, arrivals={"rate": 20}, workload={"kind": "pod", "command": ["sleep", "0.05"]})
+    go = world.folder / "go"  # no end before the kill
+    waits = ["sh", "-c", f"until test -e {go}; do sleep 0.05; done"]
+    suite(world, count=40, arrivals={"rate": 20}, workload={"kind": "pod", "command": waits})
     process = world.start("run", "suite.yaml")
     wait_for(lambda: _so_far(world) > 5)
     os.kill(driver_process(world), signal.SIGKILL)
+    go.touch()
     process.communicate(timeout=600)
     assert [one["number"] for one in lines(world, "submitted.jsonl")] == list(range(40)), "once each"
     found = findings(world)

@@ -47,7 +47,7 @@ def test_workloads_of_kueue_alone_are_admitted_as_far_as_its_quota_goes(scale: S
         scale.seatrial("run", "suite.yaml", check=0)
         assert "2 of 2 workloads, 0 unfinished" in scale.findings()["bound admitted.p99"].message
         assert "2 of 2 workloads, 0 unfinished" in scale.findings()["bound quota_reserved.p99"].message
-        scale.trial(workload=workload, count=3, arrivals={"rate": 4}, until="admitted", settle="2s")
+        scale.trial(workload=workload, count=3, arrivals={"rate": 4}, until="admitted", settle="20s")
         scale.seatrial("run", "suite.yaml", check=1)
         assert "1 of 3" in scale.findings()["bound unfinished"].message
         scale.assert_nothing_left()
