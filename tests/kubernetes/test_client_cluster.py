@@ -62,6 +62,10 @@ class Namespace:
 
     async def __aenter__(self) -> Kubernetes:
         await self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
+        async with asyncio.timeout(600):
+            account = "metadata.name=default"  # without which the server takes no pods
+            while not await self.client.has_any(SERVICE_ACCOUNTS, fields=account):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
         return self.client
 
     async def __aexit__(self, *_: object) -> None:

@@ -83,8 +83,8 @@ async def test_a_command_has_its_exit_code_and_its_streams(client: Kubernetes) -
 
 async def test_a_command_whose_pod_is_killed_is_no_success(client: Kubernetes) -> None:
     async with running(client, "sleep 600") as pod:
-        waiting = asyncio.ensure_future(pod.run(["sleep", "600"]))
-        await asyncio.sleep(0.5)
+        waiting = asyncio.ensure_future(pod.run(["sh", "-c", "touch /tmp/up; exec sleep 600"]))
+        await pod.run(["sh", "-c", "until test -e /tmp/up; do sleep 0.1; done"])
         await client.delete(PODS, pod.name, grace_s=0)
         (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), 600)
         if isinstance(ended, BaseException):

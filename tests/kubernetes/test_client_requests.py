@@ -1,11 +1,12 @@
 """Requests over connections that break, servers that are busy, and what is said about it."""
 
 import asyncio
+import socket
 import time
 
 import pytest
 import yaml
-from api_stub import Request, Stub, Wire, serving
+from api_stub import Request, Stub, Wire
 
 from seatrial.kubernetes import (
     PODS,
@@ -122,16 +123,14 @@ async def test_deleting_what_is_gone_is_no_error_nor_is_a_delete_that_was_cut(st
 
 
 async def test_a_server_that_comes_up_late_is_waited_for(stub: Stub) -> None:
-    late = Stub()
-    async with serving(late):
-        port = late.port
-    late = Stub()
+    late, place = Stub(), socket.socket()
+    place.bind(("127.0.0.1", 0))  # without listening: connections are refused, and nobody else gets the port
 
     async def begin() -> asyncio.Server:
         await asyncio.sleep(0.5)
-        return await asyncio.start_server(late.serve, "127.0.0.1", port)
+        return await asyncio.start_server(late.serve, sock=place)
 
-    async with stub.client(server=f"http://127.0.0.1:{port}") as client:
+    async with stub.client(server=f"http://127.0.0.1:{place.getsockname()[1]}") as client:
         server, version = await asyncio.gather(begin(), client.version())
         assert version == "v1.35.4"
         server.close()

@@ -144,6 +144,7 @@ def test_the_keyboard_reaches_every_bad_cell_and_the_grid_is_one_stop(page: "Pag
     page.keyboard.press("Enter")
     page.wait_for_selector("html[data-shown^='cell/']")
     page.keyboard.press("Escape")
+    page.wait_for_selector("html[data-shown='home']")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "find"
     page.keyboard.type("mixtral-8x7b h100")

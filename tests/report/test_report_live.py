@@ -1,5 +1,6 @@
 """What is seen while a run goes on, on a real terminal and without one."""
 
+import contextlib
 import io
 import os
 import pty
@@ -7,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -123,25 +125,26 @@ def test_on_a_terminal_what_a_cell_waited_for_is_not_shown_any_more_when_it_runs
 
 def test_on_a_terminal_the_matrix_is_drawn_and_taken_away_again() -> None:
     own, theirs = pty.openpty()
-    done = run_program(stdout=theirs)
-    os.close(theirs)
-    seen = b""
-    while True:
-        try:
-            part = os.read(own, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        seen += part
+    with ThreadPoolExecutor(1) as beside:
+        reading = beside.submit(_read_all, own)  # a terminal takes only so much that nobody reads
+        done = run_program(stdout=theirs)
+        os.close(theirs)
+        text = reading.result().decode()
     os.close(own)
-    text = seen.decode()
     assert done.stderr == b"True\n"
     assert "tensorflow" in text
     assert "9/9 done" in text
     assert "interrupted: once more to leave at once" in text
     assert text.rstrip().endswith("\x1b[2K")  # nothing of it is left for the summary to stand under
     assert "\x1b[?25h" in text  # and the cursor is back
+
+
+def _read_all(terminal: int) -> bytes:
+    seen = b""
+    with contextlib.suppress(OSError):  # nobody has it open any more
+        while part := os.read(terminal, 65536):
+            seen += part
+    return seen
 
 
 def test_nobody_who_reads_any_more_does_not_stop_the_run() -> None:

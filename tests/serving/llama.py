@@ -1,12 +1,13 @@
 """Real model servers for tests: llama.cpp from the wheel xllamacpp, as the example starts it."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "serving"
@@ -24,9 +25,12 @@ def command(precision: str = "f32") -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Not one of those that the kernel gives to others who ask for any, of which some do before it is used."""
+    highest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port := random.randrange(20_000, highest)))
+            return port
 
 
 @contextmanager

@@ -50,7 +50,7 @@ trials:
     kind: serving
     model: tiny
     retries: 0
-    server: {{command: '{command()}', ready: {{http: /health, within: 60s}}}}
+    server: {{command: '{command()}', ready: {{http: /health, within: 10m}}}}
     cases: [cases.yaml]
     stream: true
     compare: {{{compare}}}

@@ -36,7 +36,7 @@ trials:
     model: tiny
     retries: 0
     matrix: {{precision: [{precisions}]}}
-    server: {{command: '{COMMAND}', ready: {{http: /health, within: 60s}}}}
+    server: {{command: '{COMMAND}', ready: {{http: /health, within: 10m}}}}
     cases: [{cases}]
     compare: {{precision: "${{precision}}"{rule}}}
     {fields}

@@ -173,6 +173,8 @@ def test_a_server_that_got_slower_is_slower_by_the_bounds_of_its_own_past(world:
         "baseline", "update", "suite.yaml", "--metric", "load.ttft.p50", "--reason", "first", "--force", check=0
     )
     assert "load.ttft.p50" in done.stdout
+    wide = ("--metric", "load.ttft.p50", "--to", "150%", "--reason", "a busy machine", "--force")
+    world.seatrial("baseline", "widen", "suite.yaml", *wide, check=0)
     bounds = (world.folder / "bounds.yaml").read_text()
     world.seatrial("run", "suite.yaml", check=0)
     (world.folder / "delay").write_text("5")

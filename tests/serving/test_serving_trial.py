@@ -27,7 +27,7 @@ trials:
     model: tiny
     retries: 0
     matrix: {{precision: [{precisions}]}}
-    server: {{{server}, ready: {{http: /health, within: 60s}}}}
+    server: {{{server}, ready: {{http: /health, within: 10m}}}}
     cases: [{CASES}]
     compare: {{precision: "${{precision}}"}}
     {fields}
@@ -110,7 +110,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])),
 """)
     suite(world, f"command: 'exec {sys.executable} {server}'")
     text = (world.folder / "suite.yaml").read_text()
-    (world.folder / "suite.yaml").write_text(text.replace("within: 60s", "within: 2s"))
+    (world.folder / "suite.yaml").write_text(text.replace("within: 10m", "within: 10s"))
     done = world.seatrial("run", "suite.yaml", check=124)
     assert "no generation was answered within" in done.stdout
     assert "the engine is dead" in done.stdout

@@ -25,7 +25,7 @@ trials:
       command: 'exec {sys.executable} {SERVER} {model("f32")}'
       protocol: tgis
       port: 8033
-      ready: {{http: ":3000/health", within: 60s}}
+      ready: {{http: ":3000/health", within: 10m}}
     cases: [cases.yaml]
     stream: true
     batching: true

@@ -6,13 +6,13 @@ want a certificate of its clients, TOKEN a bearer token. On SEATRIAL_PORT_HEALTH
 
 import asyncio
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import grpc
 import xllamacpp
+from llama import free_port
 
 from seatrial.drive.serving.openai import OpenAiClient
 from seatrial.drive.serving.tgis_proto import Health, Messages
@@ -24,9 +24,7 @@ _STOPS = {StopReason.MAX_TOKENS: 1, StopReason.STOP: 2}
 
 
 def start_llama(path: str) -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     parameters = xllamacpp.CommonParams()
     parameters.model.path, parameters.hostnames, parameters.port = path, ["127.0.0.1"], port
     parameters.n_ctx, parameters.n_parallel, parameters.warmup = 8 * MOST, 8, False
