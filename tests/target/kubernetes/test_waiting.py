@@ -118,6 +118,10 @@ def test_a_container_of_the_template_that_ends_again_and_again_is_named() -> Non
         ('MountVolume.SetUp failed for volume "x" : configmap "none" not found', REFUSED),
         ('MountVolume.SetUp failed for volume "x" : failed to sync configmap cache: timed out', (Outcome.INFRA, 4.0)),
         ("MountVolume.SetUp failed: mount.nfs: Connection timed out", (Outcome.INFRA, 4.0)),
+        (
+            'MountVolume.SetUp failed for volume "kube-api-access-x" : configmap "kube-root-ca.crt" not found',
+            (Outcome.INFRA, 4.0),
+        ),
     ],
 )
 def test_a_volume_that_cannot_be_mounted_is_told(message: str, expected: tuple[Outcome, float]) -> None:
@@ -242,6 +246,7 @@ def test_a_claim_that_is_not_there_is_refused() -> None:
     [
         ('pods "x" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation', REFUSED),
         ('pods "x" is forbidden: error looking up service account ns/none: serviceaccount "none" not found', REFUSED),
+        ('pods "x" is forbidden: looking up service account default: serviceaccount "default" not found', INFRA),
         ('pods "x" is forbidden: no PriorityClass with name none was found', REFUSED),
         ('pods "x" is forbidden: failed quota: q: must specify limits.cpu', REFUSED),
         ('pods "x" is forbidden: exceeded quota: q, requested: cpu=9,pods=1, used: cpu=0, limited: cpu=8', REFUSED),

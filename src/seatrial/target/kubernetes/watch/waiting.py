@@ -91,10 +91,19 @@ WRONG_CONTAINER = Phrases(
     ("not found", "couldn't find key", "runasnonroot", "runasuser", "no command specified", "no such file", "invalid"),
     _NOT_READY,
 )
-NO_SUCH_VOLUME = Phrases(("not found",), _NOT_READY)
+# What a controller of the cluster puts into every namespace: of a new one it may be on its way.
+_OF_EVERY_NAMESPACE = ("kube-root-ca.crt", 'serviceaccount "default"')
+NO_SUCH_VOLUME = Phrases(("not found",), (*_NOT_READY, *_OF_EVERY_NAMESPACE))
 NOT_ADMITTED = Phrases(
     ("is forbidden", "is invalid", "denied the request", "not found", "was found", "violates"),
-    (*_UNREACHABLE[:3], "failed calling webhook", "internal error", "server is", "being terminated"),
+    (
+        *_UNREACHABLE[:3],
+        "failed calling webhook",
+        "internal error",
+        "server is",
+        "being terminated",
+        *_OF_EVERY_NAMESPACE,
+    ),
 )
 
 
