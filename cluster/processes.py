@@ -15,6 +15,7 @@ from cluster.errors import ClusterError, PartFailed, last_lines
 FOLDER = "SEATRIAL_CLUSTER"
 PART = "SEATRIAL_CLUSTER_PART"
 APPEARS_WITHIN_S = 120.0
+LOOKS = 100  # without a trace of it, after which it is gone: what is about to become it has the same mark
 LOOK_S = 0.02
 
 
@@ -65,10 +66,13 @@ def start(folder: Path, part: str, argv: Sequence[str | Path], log: Path, enter:
             stdout=out,
             stderr=subprocess.STDOUT,
         )
-    until = time.monotonic() + APPEARS_WITHIN_S
-    while done.returncode == 0 and time.monotonic() < until:
-        if part in (there := parts(folder)) and _became_itself(there[part]):
-            return there[part]
+    until, misses = time.monotonic() + APPEARS_WITHIN_S, 0
+    while done.returncode == 0 and misses < LOOKS and time.monotonic() < until:
+        there = [one for one in find(folder) if one.part == part]
+        misses = 0 if there else misses + 1
+        for one in there:
+            if one.leader and _became_itself(one.pid):
+                return one.pid
         time.sleep(LOOK_S)
     raise PartFailed(part, "did not start", last_lines(log))
 

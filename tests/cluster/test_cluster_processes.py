@@ -79,8 +79,7 @@ def test_one_that_minds_no_signal_is_killed_after_its_time(folder: Path) -> None
     assert processes.find(folder) == []
 
 
-def test_one_that_does_not_start_is_told_with_its_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "APPEARS_WITHIN_S", 3.0)
+def test_one_that_does_not_start_is_told_with_its_log(folder: Path) -> None:
     with pytest.raises(PartFailed, match="no-such-program"):
         processes.start(folder, "one", ["no-such-program"], folder / "log")
 
