@@ -2,7 +2,10 @@
 
 import os
 import signal
+import time
 from pathlib import Path
+
+import pytest
 
 from seatrial.record import Owner, owner_of
 from world import World
@@ -66,6 +69,47 @@ def test_a_process_that_is_killed_while_it_is_watched_is_said_and_the_run_can_be
         (world.folder / "go").touch()
         world.seatrial("attach", "last", check=0)
     assert world.verdicts() == {"quick": "passed", "slow": "passed"}
+
+
+# Whoever begins to write the report says so, and waits until it may; whoever sends a signal writes down which.
+HOOK = """
+import os, sys, time
+folder = os.path.dirname(__file__)
+def hook(event, args):
+    if event == "open" and str(args[0]).endswith("/report.html.part"):
+        open(folder + "/writing", "w").close()
+        while not os.path.exists(folder + "/go"):
+            time.sleep(0.01)
+    if event == "os.kill":
+        with open(folder + "/sent", "a") as file:
+            print(int(args[1]), file=file)
+sys.addaudithook(hook)
+"""
+
+
+@pytest.mark.parametrize("command", ["attach", "cancel"])
+def test_a_run_whose_reports_are_being_written_is_left_to_who_writes_them(world: World, command: str) -> None:
+    hook, own = world.folder / "hook", world.folder / "own"
+    for folder in (hook, own):
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(HOOK)
+    (own / "go").touch()
+    suite = world.suite("name: reported\ntrials: {t: {kind: runtime, facts: false, run: ['true']}}")
+    world.seatrial("run", str(suite), "--detach", check=0, PYTHONPATH=str(hook))
+    while not (hook / "writing").exists():
+        time.sleep(0.02)
+    with world.start(command, "last", PYTHONPATH=str(own)) as beside:
+        assert beside.stdout is not None
+        if command == "attach":
+            assert beside.stdout.readline().startswith("watching ")
+        while command == "cancel" and not (own / "sent").exists() and beside.poll() is None:
+            time.sleep(0.02)
+        (hook / "go").touch()
+        told = beside.stdout.read()
+        assert beside.wait() == 0, told
+    assert command == "attach" or (own / "sent").read_text().split() == [str(int(signal.SIGCONT))]
+    assert (world.run().path / "report.html").exists()
+    assert "✓ passed  reported" in (world.run().path / "console.txt").read_text()  # nobody disturbed it
 
 
 def test_of_another_machine_the_lock_says_whether_somebody_works_on_it(tmp_path: Path) -> None:

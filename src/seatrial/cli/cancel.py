@@ -18,18 +18,21 @@ _PATIENCE_S = 120.0
 @RUNS
 def command(run: str, runs: Path, history: str | None) -> None:
     """Stop RUN: what runs is ended and collected, nothing new starts, nothing is left behind."""
-    from seatrial.cli.execute import execute, finished, opened
+    from seatrial.cli.execute import execute, final_results, finished, opened
     from seatrial.record import owner_of
 
     folder, kept = find_own(runs, run), history_at(runs, history)
     owner = owner_of(folder.path)
     if owner and owner.alive():
+        over = final_results(folder) is not None  # then it writes its reports, which is to be waited for
         try:
-            os.kill(owner.pid, signal.SIGINT)
+            if not over:
+                os.kill(owner.pid, signal.SIGINT)
             os.kill(owner.pid, signal.SIGCONT)  # one that was stopped would never hear it
         except PermissionError:
             fail(f"process {owner.pid}, which runs {folder.run}, belongs to another user")
-        click.echo(f"asked process {owner.pid} to stop {folder.run}", err=True)
+        if not over:
+            click.echo(f"asked process {owner.pid} to stop {folder.run}", err=True)
         until_s = time.monotonic() + _PATIENCE_S
         while owner.alive():
             if time.monotonic() > until_s:

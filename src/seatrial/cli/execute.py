@@ -42,12 +42,27 @@ class _Both:
 
 
 def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, notify: str = "") -> int:
-    """Run to the end; the exit code."""
+    """Run to the end; the exit code. It is this process's until its reports are there, too: whoever attaches before
+    would write them at the same time."""
+    from seatrial.job import ExitCode
+    from seatrial.record import Owned, Ownership
+
+    try:
+        ownership = Ownership.take(prepared.folder.path)
+    except Owned as error:
+        fail(str(error), ExitCode.USAGE)
+    try:
+        return _execute(prepared, history, cancel, notify)
+    finally:
+        ownership.release()
+
+
+def _execute(prepared: "PreparedRun", history: "History", cancel: bool, notify: str) -> int:
     import asyncio
 
     from seatrial.engine import Run, RunRefused, RunStopped, SecretError
     from seatrial.job import ExitCode
-    from seatrial.record import JournalError, LiveWriter, Owned
+    from seatrial.record import JournalError, LiveWriter
     from seatrial.report.terminal.live import live_view
 
     folder, plan = prepared.folder, prepared.plan
@@ -60,8 +75,8 @@ def execute(prepared: "PreparedRun", history: "History", cancel: bool = False, n
             live_view(plan.cells, plan.holes, expected, plan.labels) as shown,
             closing(LiveWriter(folder.path)) as live,
         ):
-            results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute())
-    except (SecretError, Owned, RunRefused) as error:
+            results = asyncio.run(Run(prepared, _Both(shown, live), cancel).execute(owned=True))
+    except (SecretError, RunRefused) as error:
         fail(str(error), ExitCode.USAGE)
     except JournalError as error:
         fail(
@@ -98,8 +113,8 @@ def _strictly(results: "RunResults", history: "History") -> int:
     return ExitCode.FAILED if found and results.exit_code == ExitCode.PASSED else results.exit_code
 
 
-def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
-    """The exit code of a run that came to its end, told once more; None when it did not."""
+def final_results(folder: "RunFolder") -> "RunResults | None":
+    """Of a run that came to its end; None when it did not."""
     from seatrial.job import ExitCode
     from seatrial.record import JournalError, read_journal
 
@@ -107,8 +122,13 @@ def finished(folder: "RunFolder", history: "History", show: bool = True, note: b
         entries, _ = read_journal(folder.journal) if folder.journal.exists() else ([], 0)
     except JournalError as error:
         fail(str(error), ExitCode.INFRA)
-    results = folder.read_results()
-    if results is None or not any(entry["event"] == "finished" for entry in entries):
+    return folder.read_results() if any(entry["event"] == "finished" for entry in entries) else None
+
+
+def finished(folder: "RunFolder", history: "History", show: bool = True, note: bool = True) -> int | None:
+    """The exit code of a run that came to its end, told once more; None when it did not."""
+    results = final_results(folder)
+    if results is None:
         return None
     if not (folder.path / "report.html").exists():  # the last that is written; killed before it
         results = _keep(folder, results, history, {}, bool(planned(folder).options.against))

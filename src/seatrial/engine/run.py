@@ -70,10 +70,10 @@ class Run:
         self._spent = 0.0
         self._reserved = 0.0  # what is expected of the cells that run
 
-    async def execute(self) -> RunResults:
+    async def execute(self, owned: bool = False) -> RunResults:
         """Run to the end. Raises Owned when somebody else has the run, RunRefused when a target would never take its
-        jobs, RunStopped when it cannot go on."""
-        ownership = Ownership.take(self._folder.path)
+        jobs, RunStopped when it cannot go on. `owned`: by who calls, who has more to do for the run than this."""
+        ownership = None if owned else Ownership.take(self._folder.path)
         try:
             journal = Journal(self._folder.journal, self._at)
             try:
@@ -88,7 +88,8 @@ class Run:
             finally:
                 journal.close()
         finally:
-            ownership.release()
+            if ownership is not None:
+                ownership.release()
 
     async def _execute(self, journal: Journal) -> RunResults:
         self._journal = journal
