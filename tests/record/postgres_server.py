@@ -63,7 +63,7 @@ class PostgresServer:
                 log.unlink()
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
+        self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "-t", "600", "stop")
 
     def kill(self) -> None:
         """As by `kill -9` of the whole server."""

@@ -26,7 +26,7 @@ for step in range(8):
         if what == "kill": os.kill(os.getpid(), signal.SIGKILL)
         if what == "raise": raise RuntimeError("bad")
         if what == "memory": x = b"x" * 2**30
-        if what == "nan": time.sleep(0.3)
+        if what == "nan" and step > int(at): time.sleep(600)
     print(f"step: {step} loss: {loss} step_time: {0.5 + step / 1000}s", flush=True)
 (out / f"train_metrics.{host}.json").write_text(json.dumps({"times": {"step": 0.5}}))
 print("Finished", host if what == "hosts" else "")
@@ -102,9 +102,11 @@ def test_a_forbidden_line_ends_the_job_and_what_it_left_is_still_judged(world: W
 
 
 def test_a_job_that_hangs_is_a_stall_long_before_its_run_limit(world: World) -> None:
-    cell = run(
-        world, "command: python job.py hang 6, stall: {factor: 10, least: 1s, after: 3}, timeout: {run: 5m}", 124
-    )
+    trial = "command: python job.py hang 6, stall: {factor: 10, least: 1s, after: 3}, timeout: {run: 5m}"
+    for _ in range(5):
+        cell = run(world, trial, 124)
+        if "the last was step 5" in cell.why:  # a busy machine may stall it before
+            break
     assert found(cell) == {"train stall": ("timeout", "stall"), "train exit": ("skipped", "")}
     assert "the last was step 5" in cell.why
 
