@@ -167,6 +167,15 @@ async def test_a_job_that_another_was_just_about_to_start_is_started(
         await target.remove(handle)
 
 
+async def test_a_job_that_is_removed_while_others_are_listed_is_none_of_them(site: Site) -> None:
+    """A link that leads nowhere is to whoever looks what a folder is that goes before it is looked into."""
+    async with opened(site) as target:
+        handle = await target.submit(site.job("true"), {})
+        folder_of(site).with_name("gone").symlink_to("nowhere")
+        assert [found.handle for found in await target.list(site.run)] == [handle]
+        await target.remove(handle)
+
+
 async def test_a_lost_zygote_is_replaced(site: Site) -> None:
     async with opened(site) as target:
         assert isinstance(target, LocalTarget)

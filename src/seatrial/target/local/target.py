@@ -232,16 +232,17 @@ class LocalTarget:
             claim, identity = folder.claim(), folder.identity()
             if claim is not None and claim.host != self._host:
                 continue  # a home that several machines share: what is theirs is for them to find
-            found.append(
-                Found(
-                    handle=self._handle(path.parent.name, path.name),
-                    name=path.name,
-                    run=path.parent.name,
-                    alive=alive(identity),
-                    labels=claim.labels if claim else {},
-                    created_s=claim.created_s if claim else path.stat().st_mtime,
+            with contextlib.suppress(FileNotFoundError):  # it was removed just now
+                found.append(
+                    Found(
+                        handle=self._handle(path.parent.name, path.name),
+                        name=path.name,
+                        run=path.parent.name,
+                        alive=alive(identity),
+                        labels=claim.labels if claim else {},
+                        created_s=claim.created_s if claim else path.stat().st_mtime,
+                    )
                 )
-            )
         if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
             for path in sorted(await strays(jobs)):
                 handle = self._handle(path.parent.name, path.name)
