@@ -162,10 +162,13 @@ def test_a_queued_job_is_admitted_and_one_over_the_quota_waits_until_room_comes(
         _await_condition(addons_cluster, f"{path}/second", "Complete")
         addons_cluster.request("POST", path, _job("without", 1))
         _await_condition(addons_cluster, f"{path}/without", "Complete")
-        owners = {
-            one["metadata"]["ownerReferences"][0]["name"] for one in _items(addons_cluster, namespace, "workloads")
-        }
-        assert owners == {"second"}, "a job without the label is not its business"
+
+        def owners() -> set[str]:
+            workloads = _items(addons_cluster, namespace, "workloads")
+            return {one["metadata"]["ownerReferences"][0]["name"] for one in workloads}
+
+        _await(lambda: owners() <= {"second", "without"}, "that of the first goes with it")
+        assert owners() == {"second"}, "a job without the label is not its business"
 
 
 def _why_it_waits(cluster: Cluster, namespace: str, job: str) -> str:
@@ -267,8 +270,11 @@ def test_the_hosts_of_a_pytorchjob_know_their_rank_and_their_master(addons_clust
         assert variables["MASTER_ADDR"] == "train-master-0"
         assert variables["WORLD_SIZE"] == "3"
     assert ranks == {"train-master-0": "0", "train-worker-0": "1", "train-worker-1": "2"}
-    services = {one["metadata"]["name"] for one in _items(addons_cluster, namespace, "services")}
-    assert services == set(ranks), "a name for each host"
+
+    def services() -> set[str]:
+        return {one["metadata"]["name"] for one in _items(addons_cluster, namespace, "services")}
+
+    _await(lambda: services() == set(ranks), "a name for each host")
 
 
 @pytest.mark.cluster

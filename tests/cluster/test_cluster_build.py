@@ -97,7 +97,7 @@ def test_two_at_once_build_only_once(tmp_path: Path, go: Go) -> None:
         subprocess.Popen([sys.executable, "-c", script, module], stdout=subprocess.PIPE, text=True, env=environment)
         for _ in range(2)
     ]
-    said = sorted(int(one.communicate(timeout=120)[0]) for one in both)
+    said = sorted(int(one.communicate(timeout=600)[0]) for one in both)
     assert said == [0, 1]
 
 

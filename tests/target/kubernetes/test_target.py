@@ -179,6 +179,7 @@ async def test_a_quota_of_objects_that_is_full_is_waited_for_and_one_that_is_too
 
     kubectl("create", "job", "other", "--image=x")
     kubectl("create", "quota", "q", "--hard=count/jobs.batch=0")
+    await until_allowed(cluster, fake_namespace, 0)
     async with opened(cluster, fake_namespace) as target:
         with pytest.raises(TargetError, match="exceeded quota") as caught:
             await target.submit(job("true"), {})
@@ -195,7 +196,7 @@ async def test_a_quota_of_objects_that_is_full_is_waited_for_and_one_that_is_too
 
 
 async def until_allowed(cluster: Cluster, namespace: str, jobs: int) -> None:
-    """Until the server refuses one by the new bound: before, it is too small, and nobody would wait for it."""
+    """Until the server refuses one by the new bound. A controller sets it: before, the old one holds, or none."""
     one_more = ("-n", namespace, "create", "job", "another", "--image=x", "--dry-run=server")
 
     def refused() -> str:

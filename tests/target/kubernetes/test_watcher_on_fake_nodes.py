@@ -71,6 +71,9 @@ async def test_a_quota_that_is_full_is_waited_for_and_one_that_is_too_small_is_n
     async with watching(cluster, SHORT) as watched:
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
         await watched.client.create({**quota, "spec": {"hard": {"requests.nvidia.com/gpu": "2"}}})
+        async with asyncio.timeout(600):  # it does not hold before its controller has counted
+            while not ((await watched.client.get(RESOURCE_QUOTAS, "q", Tree)).status or {}).get("used"):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
         holder = await watched.start(**gpus(2), schedulingGates=[{"name": "test.example/gate"}])
         await watched.until(lambda: watched.watcher.pods(holder))
         waits = await watched.start(**gpus(1))
