@@ -63,7 +63,7 @@ def _members(folders: Iterable[Path]) -> set[int]:
 
 
 def _remove_group(folder: Path) -> None:
-    for _ in range(50):
+    for _ in range(500):
         try:
             folder.rmdir()
             return
