@@ -12,7 +12,7 @@ from seatrial.record import DamagedRun, PlannedCells, RunFolder, UnknownRun, fin
 def planned(runs: Path, suite: str, age_s: int = 0) -> RunFolder:
     folder = RunFolder.create(runs, suite)
     folder.write_plan({})
-    os.utime(folder.path, (1e9 - age_s, 1e9 - age_s))
+    os.utime(folder.plan, (1e9 - age_s, 1e9 - age_s))
     return folder
 
 
@@ -36,6 +36,7 @@ def test_a_run_is_found_by_id_beginning_path_and_last(tmp_path: Path) -> None:
     assert find_run(tmp_path, older.run).run == older.run
     assert find_run(tmp_path, "old").run == older.run
     assert find_run(tmp_path, str(newer.path)).run == newer.run
+    os.utime(older.path, (4e9, 4e9))  # it still runs, and writes
     assert find_run(tmp_path, "last").run == newer.run
 
 

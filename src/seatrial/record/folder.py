@@ -202,14 +202,14 @@ def write_whole(path: Path, data: bytes, sync: bool = True, mode: int = 0o600) -
 
 
 def find_run(runs: Path, name: str) -> RunFolder:
-    """The run of that name: an id, a beginning that only one has, a path, or `last`."""
+    """The run of that name: an id, a beginning that only one has, a path, or `last`, the one that began last."""
     direct = Path(name)
     try:
         if (direct / "plan.json").is_file():
             return RunFolder(direct.resolve())
     except (OSError, ValueError):  # too long, or with a NUL: no path
         raise UnknownRun(f"there is no run {name[:80]!r}") from None
-    known = sorted((p.parent for p in runs.glob("*/plan.json")), key=lambda p: p.stat().st_mtime_ns)
+    known = [plan.parent for plan in sorted(runs.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime_ns)]
     if name == "last" and known:
         return RunFolder(known[-1].resolve())
     matching = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
