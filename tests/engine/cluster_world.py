@@ -33,7 +33,7 @@ main()
 HEAD = """
 name: NAME
 targets: {cluster: TARGET}
-machines: {one: {target: cluster, cpu: 0.25, memory: 64Mi}}
+machines: {one: {target: cluster, cpu: 0.25, memory: 256Mi}}
 runtimes: {python: {image: "localhost/python:3"}}
 trials:
 """

@@ -3,7 +3,7 @@
 import msgspec
 
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Verdict
-from seatrial.trial.serving.ended import cause_of_silence, check_driver
+from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_server
 from seatrial.trial.serving.records import DriverRecords
 
 EXITED = Observation("driver", 1, Place("here", ""), Exit(Outcome.EXITED, 1))
@@ -43,3 +43,15 @@ def test_a_server_that_never_took_a_connection_is_infra_unless_it_was_started_by
         cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note | change))
         assert cause.verdict is verdict
         assert cause.text.startswith(text)
+
+
+def test_why_a_server_says_nothing_is_that_its_engine_was_killed_for_memory() -> None:
+    engine = ObservedStep("server", "serve", outcome=Outcome.CANCELLED, oom_kills=2, output="loading\nKilled\n")
+    server = msgspec.structs.replace(ended(Outcome.RELEASED), steps=(engine,))
+    note = {"seconds": 2.0, "tries": 3, "why": "the server closed the connection", "reached": True}
+    cause = cause_of_silence(server, EXITED, ObservedStep("driver", "drive"), DriverRecords(unready=note))
+    assert (cause.verdict, cause.class_) == (Verdict.FAILED, "memory")
+    assert cause.text.startswith("2 processes were killed for memory while it served; no generation was answered within")
+    (finding,) = check_server(server)
+    assert (finding.verdict, finding.class_) == (Verdict.FAILED, "memory")
+    assert finding.evidence.startswith("Killed")

@@ -210,6 +210,20 @@ def test_a_port_that_is_taken_is_told_by_the_servers_own_log(world: World) -> No
     assert why.startswith("server: the server ended by itself, with exit code 1")
 
 
+def test_a_server_that_lost_a_process_for_memory_has_not_served_well(world: World) -> None:
+    """As an engine whose worker is killed, behind a front that goes on."""
+    (world.folder / "greedy.py").write_text("held = b'x' * (1 << 30)")
+    begin = f"command: '{sys.executable} {world.folder}/greedy.py; exec "
+    server = program(world, "well").replace("command: 'exec ", begin)
+    suite(world, server, matrix="{machine: small}")
+    text = (world.folder / "suite.yaml").read_text()
+    (world.folder / "suite.yaml").write_text(text.replace("trials:", "machines: {small: {memory: 300Mi}}\ntrials:"))
+    world.seatrial("run", "suite.yaml", check=1)
+    assert verdict(world) == (Verdict.FAILED, "server: a process was killed for memory while it served")
+    (cell,) = world.results().cells
+    assert [finding.verdict for finding in cell.findings if finding.step.startswith("case")] == [Verdict.PASSED]
+
+
 async def test_a_certificate_that_does_not_match_fails_at_once(world: World, tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     folder.mkdir()

@@ -80,11 +80,15 @@ def _killed_unnoticed(observed: ObservedStep) -> list[Finding]:
     """A step that exits with 0 although processes of it were killed for memory has not done what it was to do."""
     if not observed.oom_kills or observed.outcome is not Outcome.EXITED or observed.code != 0:
         return []
-    processes = "a process was" if observed.oom_kills == 1 else f"{observed.oom_kills} processes were"
-    message = f"{processes} killed for memory during this step, which ended with exit code 0 all the same"
+    message = f"{killed_for_memory(observed)} during this step, which ended with exit code 0 all the same"
     return [
         Finding(observed.name, "memory", Verdict.FAILED, "memory", message, most_relevant_first(observed.output)),
     ]
+
+
+def killed_for_memory(observed: ObservedStep) -> str:
+    processes = "a process was" if observed.oom_kills == 1 else f"{observed.oom_kills} processes were"
+    return f"{processes} killed for memory"
 
 
 def ended_badly(observed: ObservedStep, check: str, ended: Exit, step: str = "") -> Finding | None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from seatrial.check import check_job, check_workspace
-from seatrial.check.ended import OUTCOME_VERDICTS, describe_exit
+from seatrial.check.ended import OUTCOME_VERDICTS, describe_exit, killed_for_memory
 from seatrial.check.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Observation, ObservedStep, Outcome, Verdict, figure_text
 from seatrial.job.generation import Failure, Trouble
@@ -34,9 +34,19 @@ def check_server(server: Observation) -> list[Finding]:
         evidence = most_relevant_first(output)
         return [*findings, Finding(SERVER, "serving", cause.verdict, cause.class_, cause.text, evidence)]
     ended = check_job(server, SERVER)
+    if not ended and (killed := _short_of_memory(server)):
+        message = f"{killed_for_memory(killed)} while it served"
+        evidence = most_relevant_first(killed.output)
+        ended = [Finding(SERVER, "memory", Verdict.FAILED, "memory", message, evidence)]
     if not ended:
         ended = [Finding(SERVER, "serving", Verdict.PASSED, message="it served until it was not needed any more")]
     return findings + ended
+
+
+def _short_of_memory(server: Observation | None) -> ObservedStep | None:
+    """The step of a server that went on without a process of it: a front may live longer than the engine behind it."""
+    steps = server.steps if server is not None and server.exit.outcome is Outcome.RELEASED else ()
+    return next((step for step in steps if step.name == SERVER and step.oom_kills), None)
 
 
 def _ended_by_itself(server: Observation) -> EndCause:
@@ -85,7 +95,10 @@ def cause_of_silence(
     if records.gone:
         return EndCause(Verdict.FAILED if server is not None else Verdict.INFRA, "gone", records.gone)
     if records.unready is not None:
-        return _unready(records.unready, own=server is not None)
+        cause = _unready(records.unready, own=server is not None)
+        if killed := _short_of_memory(server):
+            return EndCause(Verdict.FAILED, "memory", f"{killed_for_memory(killed)} while it served; {cause.text}")
+        return cause
     if driver.exit.outcome is not Outcome.EXITED:
         outcome = driver.exit.outcome
         return EndCause(OUTCOME_VERDICTS[outcome], outcome.value, f"the driver {describe_exit(driver.exit)}")
