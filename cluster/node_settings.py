@@ -25,10 +25,16 @@ _UNUSED_PLUGINS = [
 def write(folder: Folder, addresses: Addresses, snapshotter: str, network_programs: Path) -> None:
     settings = folder.node / "settings"
     (settings / "network").mkdir(parents=True, exist_ok=True)
-    (settings / "containerd.toml").write_text(_containerd(snapshotter, network_programs))
-    (settings / "network" / "10-pods.conflist").write_text(json.dumps(_pod_network(addresses), indent=2))
-    (settings / "kubelet.json").write_text(json.dumps(_kubelet(folder, addresses), indent=2))
-    (settings / "proxy.json").write_text(json.dumps(_proxy(addresses), indent=2))
+    _put(settings / "containerd.toml", _containerd(snapshotter, network_programs))
+    _put(settings / "network" / "10-pods.conflist", json.dumps(_pod_network(addresses), indent=2))
+    _put(settings / "kubelet.json", json.dumps(_kubelet(folder, addresses), indent=2))
+    _put(settings / "proxy.json", json.dumps(_proxy(addresses), indent=2))
+
+
+def _put(path: Path, text: str) -> None:
+    """Only what changed: kube-proxy ends when its file is written, also with the same content."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def _containerd(snapshotter: str, network_programs: Path) -> str:

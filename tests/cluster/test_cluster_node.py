@@ -259,6 +259,19 @@ def test_pods_live_on_when_kubelet_and_containerd_die_and_come_back(own: Cluster
     assert _started_at(own, "lives") == before
 
 
+def test_up_again_touches_nothing_that_runs(own: Cluster) -> None:
+    """kube-proxy ends when its settings are written; without it no service is reached."""
+
+    def there() -> tuple[dict[str, int], dict[str, int]]:
+        settings = [path for path in (own.folder / "node" / "settings").rglob("*") if path.is_file()]
+        return processes.parts(own.folder), {str(path): path.stat().st_mtime_ns for path in settings}
+
+    before = there()
+    assert "proxy" in before[0]
+    assert up(own.name, place=own.folder.parent) == own
+    assert there() == before
+
+
 def test_a_node_that_is_cut_off_is_noticed_and_comes_back(own: Cluster) -> None:
     def ready() -> str:
         conditions = own.request("GET", "/api/v1/nodes/real-0")["status"]["conditions"]
