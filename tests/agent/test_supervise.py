@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from supervised import Supervised, Zygote, attempts, until
 
+from seatrial.agent.contain.process import living
+
 ROOT = os.geteuid() == 0
 PYTHONS = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python"))
 
@@ -170,10 +172,14 @@ def test_hostile_notes_break_nothing(job: Supervised) -> None:
 
 
 def test_a_job_that_kills_its_parent_leaves_no_end_and_its_words_are_there(job: Supervised) -> None:
-    job.start("echo before; until grep -q '^before' ../log.txt; do sleep 0.05; done; kill -9 $PPID; sleep 1102")
+    said = "until grep -q '^before' ../log.txt; do sleep 0.05; done"
+    job.start(f"echo before; echo $$ > ../shell; {said}; kill -9 $PPID; exec sleep 1102")
     until(lambda: not Path(f"/proc/{job.pid}").exists())
     assert not (job.folder / "end.json").exists()
     assert b"\nbefore\n" in job.log()
+    shell = int((job.folder / "shell").read_text())
+    os.kill(shell, signal.SIGKILL)  # nobody else does without a control group
+    until(lambda: not living([shell]))
     for path in job.cgroups():
         if path.exists() and (path / "cgroup.kill").exists():
             (path / "cgroup.kill").write_text("1")

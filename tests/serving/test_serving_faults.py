@@ -74,6 +74,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *arguments): pass
 http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["SEATRIAL_PORT"])), Handler).serve_forever()
 """
+# More than it may have, bit by bit, until it is killed: who asks for much too much at once gets nothing.
+GREEDY = """
+import time
+held = []
+try:
+    for _ in range(100):
+        held.append(b"x" * (10 << 20))
+        time.sleep(0.01)
+except MemoryError:
+    pass
+time.sleep(1404)
+"""
 LLAMA = f"command: '{command()}'"
 
 
@@ -212,7 +224,7 @@ def test_a_port_that_is_taken_is_told_by_the_servers_own_log(world: World) -> No
 
 def test_a_server_that_lost_a_process_for_memory_has_not_served_well(world: World) -> None:
     """As an engine whose worker is killed, behind a front that goes on."""
-    (world.folder / "greedy.py").write_text("held = b'x' * (1 << 30)")
+    (world.folder / "greedy.py").write_text(GREEDY)
     begin = f"command: '{sys.executable} {world.folder}/greedy.py; exec "
     server = program(world, "well").replace("command: 'exec ", begin)
     suite(world, server, matrix="{machine: small}")
