@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 import uuid
 
 import orjson
@@ -95,9 +96,11 @@ async def test_the_wait_for_a_slot_is_not_the_servers(stub: Stub) -> None:
 async def test_a_pace_is_kept(stub: Stub) -> None:
     attempts: list[RequestAttempt] = []
     async with stub.client(per_s=50) as client:
+        begun_s = time.monotonic()
         await asyncio.gather(*(client.create(pod(f"p-{number}"), attempts=attempts) for number in range(10)))
     sent = sorted(times(attempt)[1] for attempt in attempts)
-    assert sent[-1] - sent[0] >= 9 / 50 - 0.02
+    early = [number for number, at_s in enumerate(sent) if at_s - begun_s < number / 50 - 0.005]
+    assert early == []  # late they may be, each by itself
 
 
 async def test_a_watch_may_keep_nothing(stub: Stub) -> None:
