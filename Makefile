@@ -24,7 +24,7 @@ help:
 	@echo "make test-pythons  the same with the oldest and the newest Python that is here"
 	@echo "make test-all  all tests, with every failpoint and 100 random kills"
 	@echo "make fuzz      many bad inputs of every kind: 100,000 of each, or COUNT=1000 KINDS=plans SEED=2 FIRST=0"
-	@echo "make check     ruff, mypy --strict, import contracts, vulture"
+	@echo "make check     ruff, mypy --strict, import contracts, vulture, no large files"
 	@echo "make screenshots  a picture of each page of the report and the dashboard, into runs/screenshots"
 	@echo "make bench     every figure beside the peer it is compared with"
 
@@ -101,6 +101,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture
+	$(BIN)/python tests/large_files.py
 
 # README's picture among them; of runs of the demos, too, where there are any in runs/.
 screenshots: setup packages
