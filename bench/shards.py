@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from seatrial.drive.arrivals import offsets
 from seatrial.drive.scale.merge import merge_shards, read_shard
-from seatrial.job.followed import FINISHED, POD_CREATED, READY, SCHEDULED
+from seatrial.job.followed import FINISHED, POD_CREATED, READY, SCHEDULED, STARTED
 from seatrial.job.load import Arrivals
-from seatrial.job.scale import STAMPS, STARTED, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 
 RATE, SERVICE_S = 400.0, 0.002  # offered a second; what one create takes of a server with one core
 SIMULATED = 200_000

@@ -4,6 +4,8 @@ Each is imported when it is asked for, and entry points are read when a name is 
 for nothing that it does not name.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
@@ -54,12 +56,12 @@ class Registry(Mapping[str, _T]):
 
 
 @cache
-def kinds() -> "Registry[Kind]":
+def kinds() -> Registry[Kind]:
     return _kinds(lambda kind: kind)
 
 
 @cache
-def targets() -> "Registry[TargetKind]":
+def targets() -> Registry[TargetKind]:
     return _targets(lambda target: target)
 
 

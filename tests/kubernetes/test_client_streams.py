@@ -12,15 +12,7 @@ import pytest
 from aiohttp import web
 from api_stub import Request, Stub, Wire
 
-from seatrial.kubernetes import (
-    Access,
-    CommandFailed,
-    Forbidden,
-    Incomplete,
-    Kubernetes,
-    ProtocolError,
-    ServerFailed,
-)
+from seatrial.kubernetes import Access, CommandFailed, Forbidden, Incomplete, Kubernetes, ProtocolError, ServerFailed
 from seatrial.kubernetes.pod import files as files_module
 
 Talk = Callable[[web.WebSocketResponse, web.Request], Awaitable[None]]

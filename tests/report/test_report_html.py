@@ -9,18 +9,7 @@ import pytest
 import sample
 from html_page import Page, unpacked
 
-from seatrial.job import (
-    Exit,
-    Finding,
-    Hole,
-    Observation,
-    ObservedStep,
-    Outcome,
-    Place,
-    RunResults,
-    Sample,
-    Verdict,
-)
+from seatrial.job import Exit, Finding, Hole, Observation, ObservedStep, Outcome, Place, RunResults, Sample, Verdict
 from seatrial.report import ReportError, write_reports
 from seatrial.report.cell_view import CellView
 from seatrial.report.html.page import render_html

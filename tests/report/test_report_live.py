@@ -15,7 +15,8 @@ import pytest
 import sample
 
 from seatrial.report.terminal.lines import paint
-from seatrial.report.terminal.live import REDRAWS_PER_SECOND, Board, Plain
+from seatrial.report.terminal.live import REDRAWS_PER_SECOND, Board
+from seatrial.report.terminal.plain import Plain
 from seatrial.report.text import width
 
 PROGRAM = """

@@ -11,18 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from seatrial.job import (
-    AttemptResult,
-    CellResult,
-    Exit,
-    Finding,
-    Outcome,
-    Place,
-    RunResults,
-    Stage,
-    StageTime,
-    Verdict,
-)
+from seatrial.job import AttemptResult, CellResult, Exit, Finding, Outcome, Place, RunResults, Stage, StageTime, Verdict
 from seatrial.record import Journal, RunFolder, write_whole
 from seatrial.record.folder import summed_plan
 from seatrial.record.history import open_history

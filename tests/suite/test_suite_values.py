@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seatrial.job.units import format_size, parse_duration, parse_size
 from seatrial.suite import Cell, Machine, Suite, TrialModel, substitute
 from seatrial.suite.axes import label_of
-from seatrial.suite.values import format_size, parse_duration, parse_requirement, parse_size
+from seatrial.suite.values import parse_requirement
 
 
 @pytest.mark.parametrize(

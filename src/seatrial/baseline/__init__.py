@@ -3,5 +3,3 @@ reason. What makes bounds needs NumPy, so it is imported from its own module by 
 
 from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, Baselines
 from seatrial.baseline.read import read_baselines, read_for_trials
-
-__all__ = ["OURS", "THEIRS", "BaselineEntry", "Baselines", "read_baselines", "read_for_trials"]

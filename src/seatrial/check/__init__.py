@@ -9,25 +9,3 @@ from seatrial.check.facts import Declared, check_facts
 from seatrial.check.notebook import check_notebook
 from seatrial.check.step import RunExpected, check_command, check_import, check_run, check_workspace
 from seatrial.check.xfail import apply_xfails
-
-__all__ = [
-    "UNJUDGED",
-    "Declared",
-    "RunExpected",
-    "apply_xfails",
-    "check_bounds",
-    "check_command",
-    "check_facts",
-    "check_import",
-    "check_job",
-    "check_kept",
-    "check_notebook",
-    "check_run",
-    "check_workspace",
-    "ended_badly",
-    "find_causes",
-    "find_error",
-    "headline",
-    "judge_answers",
-    "with_log_error",
-]

@@ -124,8 +124,8 @@ def command(
 
 def _fail_unfinished(folder: "RunFolder") -> NoReturn:
     from seatrial.job import ExitCode
+    from seatrial.job.table import count
     from seatrial.record import RunState, run_overview
-    from seatrial.report.text import count
 
     found = run_overview(folder)
     text = f"{found.done} of {count(found.cells, 'cell')} are judged"

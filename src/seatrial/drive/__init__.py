@@ -3,5 +3,3 @@
 A driver is a process of its own, `python -m seatrial.drive KIND`, found by `plugins.drivers`."""
 
 from seatrial.drive.driver import Driver, DriverError
-
-__all__ = ["Driver", "DriverError"]

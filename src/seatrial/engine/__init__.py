@@ -6,22 +6,3 @@ from seatrial.engine.reap import Reaped, Reaping, reap
 from seatrial.engine.run import Run, RunStopped
 from seatrial.engine.secret import SecretError
 from seatrial.engine.verify import RunRefused
-
-__all__ = [
-    "LogPiece",
-    "LogSource",
-    "PlanChanged",
-    "PreparedRun",
-    "Reaped",
-    "Reaping",
-    "Run",
-    "RunLogs",
-    "RunOptions",
-    "RunRefused",
-    "RunStopped",
-    "SecretError",
-    "commit_of",
-    "create",
-    "reap",
-    "reopen",
-]

@@ -4,16 +4,3 @@ from seatrial.plan.expand import count_combinations, expand
 from seatrial.plan.pairwise import Coverage, Pair
 from seatrial.plan.plan import OverCost, Plan, PlanError, TooManyCells, UnknownName
 from seatrial.plan.select import Selection
-
-__all__ = [
-    "Coverage",
-    "OverCost",
-    "Pair",
-    "Plan",
-    "PlanError",
-    "Selection",
-    "TooManyCells",
-    "UnknownName",
-    "count_combinations",
-    "expand",
-]

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from seatrial.suite import Machine, Requirement, format_size
+from seatrial.job.units import format_size
+from seatrial.suite import Machine, Requirement
 
 
 def unmet(who: str, needs: Mapping[str, Requirement], machine_name: str, machine: Machine) -> str:

@@ -14,27 +14,3 @@ from seatrial.record.journal import Journal, JournalError, read_journal
 from seatrial.record.live import LiveReader, LiveWriter
 from seatrial.record.overview import RunOverview, RunState, run_overview, run_overviews
 from seatrial.record.owner import Owned, Owner, Ownership, owner_of
-
-__all__ = [
-    "DamagedFile",
-    "DamagedRun",
-    "Journal",
-    "JournalError",
-    "LiveReader",
-    "LiveWriter",
-    "Owned",
-    "Owner",
-    "Ownership",
-    "PlannedCell",
-    "PlannedCells",
-    "RunFolder",
-    "RunOverview",
-    "RunState",
-    "UnknownRun",
-    "find_run",
-    "owner_of",
-    "read_journal",
-    "run_overview",
-    "run_overviews",
-    "write_whole",
-]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
+from seatrial.job.table import count
 from seatrial.report.cases import CaseField, CaseMatrix, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices
@@ -29,7 +30,7 @@ from seatrial.report.summary import (
     why_of,
 )
 from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import axes_text, count, duration_text, one_line, shorten, strip_controls
+from seatrial.report.text import axes_text, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
 _SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest

@@ -5,7 +5,6 @@ import time
 import unicodedata
 from collections.abc import Iterable
 
-from seatrial.job import count as count
 from seatrial.job import figure_text
 
 # Escape sequences (colours, cursor, window titles), then whatever else a terminal or an XML reader would act upon or

@@ -5,18 +5,3 @@ from seatrial.stats.change_points import ChangePoint, change_points
 from seatrial.stats.clean import Cleaned, Past, clean_series
 from seatrial.stats.compare import Difference, compare
 from seatrial.stats.fit import Fit, bounds_for, fit_bounds
-
-__all__ = [
-    "ChangePoint",
-    "Cleaned",
-    "Difference",
-    "Fit",
-    "Interval",
-    "Past",
-    "bounds_for",
-    "change_points",
-    "clean_series",
-    "compare",
-    "fit_bounds",
-    "prediction_interval",
-]

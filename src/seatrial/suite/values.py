@@ -6,23 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from seatrial.job.units import DURATION_PATTERN, SIZE, SIZE_PATTERN, format_size, parse_duration, parse_size
-
-__all__ = [
-    "Argument",
-    "Duration",
-    "Money",
-    "Need",
-    "Reason",
-    "Requirement",
-    "Size",
-    "Text",
-    "Variable",
-    "format_size",
-    "parse_duration",
-    "parse_requirement",
-    "parse_size",
-]
+from seatrial.job.units import DURATION_PATTERN, SIZE, SIZE_PATTERN, parse_duration, parse_size
 
 Duration = Annotated[
     float,

@@ -12,16 +12,3 @@ from seatrial.target.protocol import (
     TargetKind,
     TargetLost,
 )
-
-__all__ = [
-    "DamagedJob",
-    "Endpoint",
-    "Found",
-    "Remark",
-    "RemarkLevel",
-    "RunInUse",
-    "Target",
-    "TargetError",
-    "TargetKind",
-    "TargetLost",
-]

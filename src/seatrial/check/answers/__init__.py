@@ -5,18 +5,3 @@ from seatrial.check.answers.findings import Answered, case_step, check_answers
 from seatrial.check.answers.judge import judge_answers
 from seatrial.check.answers.rules import LEAST_SIMILARITY, AnswerRule, Comparing
 from seatrial.check.answers.tolerance import TOLERANCES, Tolerance, tolerance_for
-
-__all__ = [
-    "LEAST_SIMILARITY",
-    "TOLERANCES",
-    "Agreement",
-    "AnswerRule",
-    "Answered",
-    "Comparing",
-    "Comparison",
-    "Tolerance",
-    "case_step",
-    "check_answers",
-    "judge_answers",
-    "tolerance_for",
-]

@@ -262,7 +262,7 @@ def _durations(runs: Path, place: str | None) -> dict[str, float]:
 
 def duration(text: str) -> float:
     """Seconds of `90s`, `2h`, `1d`."""
-    from seatrial.suite.values import parse_duration
+    from seatrial.job.units import parse_duration
 
     try:
         return parse_duration(text)

@@ -2,5 +2,3 @@
 their life, and says what it saw of all of them."""
 
 from seatrial.drive.scale.drive import drive
-
-__all__ = ["drive"]

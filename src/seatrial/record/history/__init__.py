@@ -31,31 +31,3 @@ from seatrial.record.history.history import History, open_history
 from seatrial.record.history.missed import add_missed, add_or_mark, add_run
 from seatrial.record.history.schema import benchmark_of
 from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
-
-__all__ = [
-    "ACCEPTED",
-    "IMPORTED",
-    "MARKS",
-    "Alarm",
-    "CellRow",
-    "History",
-    "HistoryError",
-    "Mark",
-    "PastCell",
-    "PastResult",
-    "Point",
-    "RunCell",
-    "RunPast",
-    "RunRow",
-    "Series",
-    "SuiteRow",
-    "SuiteRun",
-    "TimeWindow",
-    "TrialRow",
-    "add_missed",
-    "add_or_mark",
-    "add_run",
-    "benchmark_of",
-    "open_history",
-    "outcome_class",
-]

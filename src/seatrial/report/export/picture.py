@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.job import CellResult, RunResults
+from seatrial.job.table import count
 from seatrial.report.html.templates import render
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.news import newly_bad
 from seatrial.report.summary import causes_sentence, headline_of, summarize
 from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import count, duration_text, fit, one_line
+from seatrial.report.text import duration_text, fit, one_line
 from seatrial.report.trend.describe import figure_or_open
 from seatrial.report.trend.scale import Scale, bound_levels
 from seatrial.report.trend.series import SeriesView, read_series

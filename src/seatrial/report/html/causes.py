@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.job import Cause, CellResult, RunResults
+from seatrial.job.table import count
 from seatrial.report.html.grid import TrialGrid
 from seatrial.report.html.since import CauseNewsWord, cause_news
 from seatrial.report.summary import cause_place
-from seatrial.report.text import count
 
 THUMB_WIDTH, THUMB_HEIGHT = 118, 34
 LEAST_CELLS = 6  # of a trial that is drawn small

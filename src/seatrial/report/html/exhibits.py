@@ -9,7 +9,8 @@ from itertools import chain, repeat
 from typing import Any
 
 from seatrial.job import Exhibit, figure_text
-from seatrial.report.text import count, duration_text
+from seatrial.job.table import count
+from seatrial.report.text import duration_text
 
 WIDTH, HEIGHT = 420, 90
 MOST_POINTS = 200

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from seatrial.job import CellResult, RunResults
+from seatrial.job.table import count
 from seatrial.record.history import Point
-from seatrial.report.text import count
 from seatrial.report.trend.describe import (
     change_group_text,
     change_text,

@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass
 
 from seatrial.job import ERROR_PATTERN
+from seatrial.job.table import count
 from seatrial.report.html.fragments import deflate
 from seatrial.report.html.templates import asset, content_policy, render
-from seatrial.report.text import count, size_text
+from seatrial.report.text import size_text
 
 _MOST_BYTES = 48 * 1024 * 1024  # of a log that is shown whole; of a longer one its two ends
 _MOST_MARKS = 1_000

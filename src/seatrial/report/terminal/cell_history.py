@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from seatrial.job.table import count
 from seatrial.record.history import CellRow
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import count, fit, one_line, pad, width
+from seatrial.report.text import fit, one_line, pad, width
 from seatrial.report.trend.describe import date_text
 
 RUNS_SHOWN = 30

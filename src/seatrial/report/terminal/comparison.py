@@ -3,8 +3,9 @@
 from collections import Counter
 
 from seatrial.job import Change, differences_text, pair_text
+from seatrial.job.table import count
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import count, fit, one_line, shorten
+from seatrial.report.text import fit, one_line, shorten
 from seatrial.report.trend.compare import Movement, RunComparison
 from seatrial.report.trend.describe import commit_text, confidence_text, percent_text
 

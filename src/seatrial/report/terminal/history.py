@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from seatrial.job.table import count
 from seatrial.record.history import Alarm, RunRow, TrialRow
 from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import count, fit, one_line, pad, shorten
+from seatrial.report.text import fit, one_line, pad, shorten
 from seatrial.report.trend.describe import (
     change_group_text,
     change_text,

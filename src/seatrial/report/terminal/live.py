@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole
+from seatrial.job.table import count
 from seatrial.report.matrix import AxisLabels, Placed, matrices
 from seatrial.report.symbols import to_ascii
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines
 from seatrial.report.terminal.plain import Plain
 from seatrial.report.terminal.tally import Tally
-from seatrial.report.text import count, duration_text, fit, one_line, rough_duration_text
+from seatrial.report.text import duration_text, fit, one_line, rough_duration_text
 
 if TYPE_CHECKING:
     from rich.text import Text

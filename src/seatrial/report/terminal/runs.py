@@ -4,9 +4,10 @@ import time
 from collections.abc import Sequence
 
 from seatrial.job import CELLS_WORST_FIRST
+from seatrial.job.table import count
 from seatrial.record import RunOverview, RunState
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import count, duration_text, one_line, pad, width
+from seatrial.report.text import duration_text, one_line, pad, width
 
 
 def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
+from seatrial.job.table import count
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.news import cause_news_text, cell_news_text, news_sentences, since_text
@@ -29,7 +30,7 @@ from seatrial.report.summary import (
 )
 from seatrial.report.terminal.cell import cell_lines
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
-from seatrial.report.text import axes_text, count, duration_text, first_line, fit, one_line, size_text, width
+from seatrial.report.text import axes_text, duration_text, first_line, fit, one_line, size_text, width
 
 _MOST_CELLS = 15  # failed cells shown in full; the others get a line each
 _MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each

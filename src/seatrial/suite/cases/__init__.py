@@ -2,16 +2,3 @@
 
 from seatrial.suite.cases.read import CaseFile, Dialect, cases_of, read_case_file, read_cases
 from seatrial.suite.cases.write import answer_data, case_data, error_data, recorded, recorded_answers
-
-__all__ = [
-    "CaseFile",
-    "Dialect",
-    "answer_data",
-    "case_data",
-    "cases_of",
-    "error_data",
-    "read_case_file",
-    "read_cases",
-    "recorded",
-    "recorded_answers",
-]

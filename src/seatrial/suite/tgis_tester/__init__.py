@@ -2,5 +2,3 @@
 
 from seatrial.suite.tgis_tester.config import TesterFile, read_tester_config
 from seatrial.suite.tgis_tester.write import suite_from_tester
-
-__all__ = ["TesterFile", "read_tester_config", "suite_from_tester"]

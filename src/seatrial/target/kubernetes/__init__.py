@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from seatrial.target.kubernetes.options import KubernetesOptions
     from seatrial.target.kubernetes.target import KubernetesTarget
 
-__all__ = ["KubernetesKind", "kind"]
-
 
 class KubernetesKind:
     name = "kubernetes"

@@ -6,8 +6,6 @@ if TYPE_CHECKING:
     from seatrial.target.local.options import LocalOptions
     from seatrial.target.local.target import LocalTarget
 
-__all__ = ["LocalKind", "kind"]
-
 
 class LocalKind:
     name = "local"

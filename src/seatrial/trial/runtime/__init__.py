@@ -2,5 +2,3 @@
 
 from seatrial.trial.runtime.kind import RuntimeKind, kind
 from seatrial.trial.runtime.model import RuntimeTrial
-
-__all__ = ["RuntimeKind", "RuntimeTrial", "kind"]

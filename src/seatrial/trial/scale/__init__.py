@@ -1,5 +1,3 @@
 """Scale trials: how a cluster behaves under many workloads."""
 
 from seatrial.trial.scale.kind import kind
-
-__all__ = ["kind"]

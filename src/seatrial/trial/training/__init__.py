@@ -2,5 +2,3 @@
 
 from seatrial.trial.training.kind import TrainingKind, kind
 from seatrial.trial.training.model import TrainingTrial
-
-__all__ = ["TrainingKind", "TrainingTrial", "kind"]

@@ -7,17 +7,3 @@ from seatrial.web.pages.home import home, home_parts
 from seatrial.web.pages.log import beside_log, log
 from seatrial.web.pages.run import live_parts, piece, run
 from seatrial.web.pages.suite import suite
-
-__all__ = [
-    "beside_log",
-    "cell",
-    "difference",
-    "figure",
-    "home",
-    "home_parts",
-    "live_parts",
-    "log",
-    "piece",
-    "run",
-    "suite",
-]

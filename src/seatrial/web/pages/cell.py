@@ -5,11 +5,12 @@ from pathlib import Path
 
 from seatrial.job import VERSION, RunResults, Verdict
 from seatrial.record.history import PastCell, Series
+from seatrial.record.history.data import IMPORTED
 from seatrial.report.html.figures import FigureLine, run_figures
 from seatrial.report.trend.series import RunSeries, with_bound, with_changes
 from seatrial.web.confine import NotThere
 from seatrial.web.links import Links
-from seatrial.web.pages.nights import IMPORTED, night_of
+from seatrial.web.pages.nights import night_of
 from seatrial.web.pages.suite import known_suite
 from seatrial.web.render import Page, page
 from seatrial.web.site import Site

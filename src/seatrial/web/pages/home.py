@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from seatrial.job import CELLS_WORST_FIRST
 from seatrial.record import RunOverview, RunState
 from seatrial.record.history import HistoryError, SuiteRow, SuiteRun
+from seatrial.record.history.data import IMPORTED
 from seatrial.report.text import duration_text, one_line
 from seatrial.web.confine import NotThere
 from seatrial.web.links import Links
-from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, nights
+from seatrial.web.pages.nights import MOST_IMPORTED, nights
 from seatrial.web.render import Page, page, part
 from seatrial.web.site import Site
 

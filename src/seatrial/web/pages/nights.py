@@ -10,8 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from seatrial.job import Verdict, worst_cell
-from seatrial.record.history import IMPORTED as IMPORTED
-from seatrial.record.history import PastCell, SuiteRun
+from seatrial.record.history import IMPORTED, PastCell, SuiteRun
 from seatrial.report.text import clock_text
 
 _NIGHT = re.compile(rf"{IMPORTED}-(\d{{4}}-\d\d-\d\d)")

@@ -8,11 +8,12 @@ from markupsafe import Markup, escape
 
 from seatrial.job import Verdict
 from seatrial.record.history import RunCell, SuiteRun
+from seatrial.record.history.data import IMPORTED
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import one_line
 from seatrial.web.confine import NotThere
 from seatrial.web.links import Links, slug
-from seatrial.web.pages.nights import IMPORTED, MOST_IMPORTED, night_of, nights
+from seatrial.web.pages.nights import MOST_IMPORTED, night_of, nights
 from seatrial.web.render import Page, page
 from seatrial.web.site import Site
 

@@ -1,5 +1,3 @@
 """Offers a load to a server: requests begin when they are to begin, whatever became of those before them."""
 
 from seatrial.drive.serving.load.stages import offer_load
-
-__all__ = ["offer_load"]
