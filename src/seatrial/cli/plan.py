@@ -70,30 +70,32 @@ def _print(plan: "Plan", list_cells: bool) -> None:
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     from seatrial.job import count
-    from seatrial.plan import show
+    from seatrial.plan.show import LEGEND, hole_groups, totals, unbounded
+    from seatrial.plan.show import contents as plan_contents
+    from seatrial.plan.show import grids as plan_grids
 
-    grids = show.grids(plan)
+    grids = plan_grids(plan)
     lines: list[Line] = [line for grid in grids for line in _grid_lines(grid, columns)]
     if grids:
-        lines.append([(show.LEGEND, "dim")])
+        lines.append([(LEGEND, "dim")])
     apart = {grid.trial for grid in grids}
     listed = [cell for cell in plan.cells if list_cells or cell.trial not in apart]
     lines += [[(f"{cell.hash}  {cell.id}", "")] for cell in (listed if list_cells else listed[:_LISTED])]
     if len(listed) > _LISTED and not list_cells:
         lines.append([(f"and {len(listed) - _LISTED:,} more (--list shows all)", "")])
-    groups = show.hole_groups(plan)
+    groups = hole_groups(plan)
     if groups:
         lines += [[], [(f"holes ({len(plan.holes):,}; --json has each with its reason)", "bold")]]
     for group in groups:
         lines.append([(f"{group.count:>6,}  {group.why}{f'   ({group.where})' if group.where else ''}", "")])
-    contents = show.contents(plan)
+    contents = plan_contents(plan)
     lines += [[]] if contents else []
     for of_trial in contents:
         lines.append([(of_trial.text, "bold")])
         lines += [[(f"{one.count:>6,}  skipped: {one.why}   ({one.where})", "")] for one in of_trial.skipped]
-    for why, number in show.unbounded(plan).items():
+    for why, number in unbounded(plan).items():
         lines += [[], [(f"figures of {count(number, 'cell')} will not be judged: {why}", "yellow")]]
-    return [*lines, [], *([(line, "bold")] for line in show.totals(plan).splitlines())]
+    return [*lines, [], *([(line, "bold")] for line in totals(plan).splitlines())]
 
 
 def _grid_lines(grid: "Grid", columns: int) -> "list[Line]":

@@ -32,10 +32,12 @@ from ..run.out_folder import END_FILE, OutFolder, join_messages
 from ..run.records import RecordError, RecordsFile
 from ..run.runner import Runner
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
-from . import termination
 from .environment import PodEnvironments
 from .layout import ALIVE, CANCEL, LOCK, STARTED, PodFolders
 from .tee_log import TeeLog
+from .termination import Done, exit_code
+from .termination import message as termination_message
+from .termination import write as write_termination
 from .unpack import unpack
 
 _POLL_S = 0.25  # how often somebody may have asked for the end
@@ -72,7 +74,7 @@ class Pod:
         self._runner: Optional[Runner] = None
         self._cancelled: Optional[str] = None  # and why
         self._begun_s = self._next_restore_s = time.monotonic()
-        self._done: termination.Done = []
+        self._done: Done = []
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, frame: self._cancel(BY_SIGNAL))
 
@@ -91,8 +93,8 @@ class Pod:
             traceback.print_exc()
             text = "the agent broke: %s: %s" % (type(error).__name__, error)
             self._ending = Ending("infra", None, self._mask.text(text))
-        termination.write(termination.message(self._ending, self._done))
-        return termination.exit_code(self._ending)
+        write_termination(termination_message(self._ending, self._done))
+        return exit_code(self._ending)
 
     def _whole(self) -> None:
         self._take()

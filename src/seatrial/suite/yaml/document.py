@@ -10,7 +10,10 @@ from typing import Any
 
 import yaml
 
-from seatrial.suite.yaml import render
+from seatrial.suite.yaml.render import Indent, block_item
+from seatrial.suite.yaml.render import block as block_text
+from seatrial.suite.yaml.render import flow as flow_text
+from seatrial.suite.yaml.render import wrapped as wrapped_text
 from seatrial.suite.yaml.source import Source
 
 KeyValue = tuple[yaml.Node, yaml.Node]
@@ -92,10 +95,10 @@ class Document:
             return
         last = found[1].value[-1]
         if found[1].flow_style:
-            self._edits.append((_end(self.text, last), _end(self.text, last), f", {render.flow(item)}"))
+            self._edits.append((_end(self.text, last), _end(self.text, last), f", {flow_text(item)}"))
             return
         indent = found[1].start_mark.column
-        lines = render.block_item(item, indent, self._indent)
+        lines = block_item(item, indent, self._indent)
         self._edits.append((*self._after_line(_end(self.text, last)), self._lines(lines)))
 
     def remove_comments(self, path: Sequence[str | int], lines: Sequence[int]) -> None:
@@ -137,10 +140,10 @@ class Document:
     def _addition(self, around: Any, new: dict[str, Any]) -> tuple[int, int, str]:
         """New keys after the last one of a map."""
         if around.flow_style:
-            pairs = render.flow(new)[1:-1]
+            pairs = flow_text(new)[1:-1]
             at = _end(self.text, around.value[-1][1]) if around.value else around.start_mark.index + 1
             return (at, at, f", {pairs}" if around.value else pairs)
-        lines = render.block(new, around.value[0][0].start_mark.column, self._indent)
+        lines = block_text(new, around.value[0][0].start_mark.column, self._indent)
         return (*self._after_line(_end(self.text, around.value[-1][1])), self._lines(lines))
 
     def _filling(self, around: Any, found: KeyValue, new: dict[str, Any]) -> tuple[int, int, str]:
@@ -148,8 +151,8 @@ class Document:
         key, value = found
         start, end = value.start_mark.index, value.end_mark.index
         if around.flow_style:
-            return (start, end, f" {render.flow(new)}")
-        lines = render.block(new, key.start_mark.column + self._indent.maps, self._indent)
+            return (start, end, f" {flow_text(new)}")
+        lines = block_text(new, key.start_mark.column + self._indent.maps, self._indent)
         if start == end and self.text[start:].partition("\n")[0].strip():  # a comment is behind the key
             return (*self._after_line(start), self._lines(lines))
         return (start, end, self._newline + self._newline.join(lines))
@@ -158,14 +161,12 @@ class Document:
         key, old = found
         start, end = old.start_mark.index, _end(self.text, old)
         if isinstance(old, yaml.CollectionNode) and not old.flow_style and isinstance(value, dict | list) and value:
-            lines = render.block(value, old.start_mark.column, self._indent)
+            lines = block_text(value, old.start_mark.column, self._indent)
             self._edits.append((start, end, self._newline.join(lines).lstrip(" ")))
             return
         flow = isinstance(around, yaml.CollectionNode) and around.flow_style
         text = (
-            render.flow(value)
-            if flow
-            else render.wrapped(value, key.start_mark.column + self._indent.maps, self._newline)
+            flow_text(value) if flow else wrapped_text(value, key.start_mark.column + self._indent.maps, self._newline)
         )
         if self.text[start:end] == text:
             return
@@ -201,7 +202,7 @@ class Document:
             at = len(self.text) - 1
         return at + 1, at + 1
 
-    def _indentation(self) -> render.Indent:
+    def _indentation(self) -> Indent:
         """As the first map and the first list of this file are that are inside of something and have lines of their
         own."""
         found: dict[type[yaml.Node], int] = {}
@@ -211,7 +212,7 @@ class Document:
                 for column, inner in _inner_blocks(key, value):
                     found.setdefault(type(inner), inner.start_mark.column - column)
         maps = max(1, found.get(yaml.MappingNode, 2))
-        return render.Indent(maps, max(0, found.get(yaml.SequenceNode, maps)))
+        return Indent(maps, max(0, found.get(yaml.SequenceNode, maps)))
 
     def _is_alone(self, comment: Comment) -> bool:
         return not self.text[self._line_start(comment.start) : comment.start].strip()

@@ -25,9 +25,10 @@ from seatrial.kubernetes import (
     grant_yaml,
     load_access,
 )
-from seatrial.target.kubernetes import manifest, names, rights
+from seatrial.target.kubernetes import manifest, names
 from seatrial.target.kubernetes.dry_run import try_job, try_run_object
 from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.target.kubernetes.rights import needed, needed_for_workloads
 from seatrial.target.kubernetes.watch.feeds import NodeObject
 from seatrial.target.protocol import Remark, RemarkLevel, TargetError
 
@@ -97,7 +98,7 @@ class _Examination:
 
     async def _rights_for_scale(self) -> Remark:
         """Only trials of kind scale need these: that they are missing is no problem of the target."""
-        what, wanted = "rights for scale trials", rights.needed_for_workloads(JOBS, self._namespace)
+        what, wanted = "rights for scale trials", needed_for_workloads(JOBS, self._namespace)
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:
@@ -107,7 +108,7 @@ class _Examination:
         return Remark(RemarkLevel.OK, what, why if missing else f"all {len(wanted)} that are needed for Jobs")
 
     async def _rights(self) -> Remark:
-        wanted = rights.needed(self._options, self._namespace)
+        wanted = needed(self._options, self._namespace)
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:

@@ -8,11 +8,11 @@ import msgspec
 from seatrial.job import Job, Outcome
 from seatrial.kubernetes import Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.manifest import workload
 from seatrial.target.kubernetes.manifest.marks import marked
 from seatrial.target.kubernetes.manifest.pod import pod_template
 from seatrial.target.kubernetes.manifest.template import templated
 from seatrial.target.kubernetes.manifest.variables import Hosts, check_text, hosts_of
+from seatrial.target.kubernetes.manifest.workload import root_object
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.kubernetes.plain import plain_script
 from seatrial.target.protocol import TargetError
@@ -56,7 +56,7 @@ def make(
     metadata["ownerReferences"] = [dict(run_owner)]
     secret, service = _secret(job, namespace, secrets), _service(job, namespace, hosts)
     return JobObjects(
-        root=marked(workload.root_object(job, options, metadata, template), options),
+        root=marked(root_object(job, options, metadata, template), options),
         config=marked(_config(job, namespace, bool(inputs)), options),
         secret=marked(secret, options) if secret else None,
         service=marked(service, options) if service else None,

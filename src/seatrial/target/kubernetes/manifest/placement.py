@@ -4,7 +4,8 @@ import re
 from typing import Any
 
 from seatrial.job import Job, Outcome
-from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.manifest.quantity import cpu as cpu_quantity
+from seatrial.target.kubernetes.manifest.quantity import size as size_quantity
 from seatrial.target.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.target.protocol import TargetError
 
@@ -16,9 +17,9 @@ def resources(job: Job, options: KubernetesOptions) -> dict[str, Any]:
     """As much as the machine of the cell has: asked for and allowed alike, so that figures can be compared."""
     wanted: dict[str, str] = {}
     if job.resources.cpu is not None:
-        wanted["cpu"] = quantity.cpu(job.resources.cpu)
+        wanted["cpu"] = cpu_quantity(job.resources.cpu)
     if job.resources.memory_bytes is not None:
-        wanted["memory"] = quantity.size(job.resources.memory_bytes)
+        wanted["memory"] = size_quantity(job.resources.memory_bytes)
     if job.resources.gpu.count:
         wanted[_gpu(job, options).resource or options.gpu_resource] = str(job.resources.gpu.count)
     return {"requests": dict(wanted), "limits": wanted} if wanted else {}
@@ -27,10 +28,10 @@ def resources(job: Job, options: KubernetesOptions) -> dict[str, Any]:
 def keeper_resources(options: KubernetesOptions) -> dict[str, Any]:
     """It asks for next to nothing; to fetch files, and to start programs for that, it may take more."""
     keeper = options.keeper
-    memory = quantity.size(keeper.memory_bytes)
+    memory = size_quantity(keeper.memory_bytes)
     return {
-        "requests": {"cpu": quantity.cpu(keeper.cpu), "memory": memory},
-        "limits": {"cpu": quantity.cpu(keeper.cpu_limit), "memory": memory},
+        "requests": {"cpu": cpu_quantity(keeper.cpu), "memory": memory},
+        "limits": {"cpu": cpu_quantity(keeper.cpu_limit), "memory": memory},
     }
 
 

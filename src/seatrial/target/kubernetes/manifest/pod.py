@@ -5,7 +5,9 @@ from typing import Any
 
 from seatrial.job import Job, Ready
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.manifest import placement, quantity
+from seatrial.target.kubernetes.manifest import placement
+from seatrial.target.kubernetes.manifest.quantity import seconds
+from seatrial.target.kubernetes.manifest.quantity import size as size_quantity
 from seatrial.target.kubernetes.manifest.variables import Hosts, keeper_variables, trial_variables
 from seatrial.target.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
 
@@ -36,8 +38,8 @@ def pod_template(
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": quantity.seconds(job.limits.grace_s + GRACE_MARGIN_S),
-        "activeDeadlineSeconds": quantity.seconds(pod_deadline_s(job, options)),
+        "terminationGracePeriodSeconds": seconds(job.limits.grace_s + GRACE_MARGIN_S),
+        "activeDeadlineSeconds": seconds(pod_deadline_s(job, options)),
         "containers": [_trial(job, options, image, bool(inputs), hosts), _keeper(job, options, image)],
         "volumes": [*_own_volumes(name, agent, inputs, options), *_user_volumes(options)],
     }
@@ -117,7 +119,7 @@ def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
 
 
 def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[dict[str, Any]]:
-    volume = {"sizeLimit": quantity.size(options.files_size_bytes)} if options.files_size_bytes else {}
+    volume = {"sizeLimit": size_quantity(options.files_size_bytes)} if options.files_size_bytes else {}
     made: list[dict[str, Any]] = [
         {"name": AGENT, "configMap": {"name": agent}},
         {"name": CONFIG, "configMap": {"name": config}},
@@ -131,7 +133,7 @@ def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: Kubern
     made.append({"name": VOLUME, "emptyDir": volume})
     made.append({"name": END, "emptyDir": {"sizeLimit": END_SIZE}})
     if options.shared_memory_bytes:
-        memory = {"medium": "Memory", "sizeLimit": quantity.size(options.shared_memory_bytes)}
+        memory = {"medium": "Memory", "sizeLimit": size_quantity(options.shared_memory_bytes)}
         made.append({"name": "shared-memory", "emptyDir": memory})
     return made
 

@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.manifest import quantity
 from seatrial.target.kubernetes.manifest.marks import QUEUE, marked
+from seatrial.target.kubernetes.manifest.quantity import seconds
 from seatrial.target.kubernetes.options import KubernetesOptions
 
 SCRIPTS = ("start.sh", "keep.sh")
@@ -43,7 +43,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
             "completions": 0,
             "parallelism": 0,
             "backoffLimit": 0,
-            "ttlSecondsAfterFinished": quantity.seconds(ttl_s),
+            "ttlSecondsAfterFinished": seconds(ttl_s),
             "template": {"metadata": {"labels": names.run_labels(run, "run")}, "spec": pod},
         },
     }

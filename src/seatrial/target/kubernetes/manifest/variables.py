@@ -7,7 +7,7 @@ import msgspec
 
 from seatrial.job import Job, Outcome
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.manifest import quantity
+from seatrial.target.kubernetes.manifest.quantity import seconds
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.protocol import TargetError
 
@@ -72,7 +72,7 @@ def _ports(job: Job) -> dict[str, str]:
 
 
 def keeper_variables(keep_s: float) -> list[dict[str, Any]]:
-    own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(quantity.seconds(keep_s))}
+    own = {**_NO_GPU, "SEATRIAL_KEEP_S": str(seconds(keep_s))}
     return [_literal(name, value) for name, value in sorted(own.items())]
 
 

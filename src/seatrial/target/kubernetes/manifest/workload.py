@@ -5,9 +5,9 @@ from typing import Any
 from seatrial.job import Job
 from seatrial.kubernetes import JOBS, Resource
 from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.manifest import quantity
 from seatrial.target.kubernetes.manifest.marks import QUEUE
 from seatrial.target.kubernetes.manifest.pod import pod_deadline_s
+from seatrial.target.kubernetes.manifest.quantity import seconds
 from seatrial.target.kubernetes.manifest.variables import REPLICATED_JOB
 from seatrial.target.kubernetes.options import KubernetesOptions
 
@@ -41,8 +41,8 @@ def root_object(
 
 def _job(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
     limits = {
-        "activeDeadlineSeconds": quantity.seconds(root_deadline_s(job, options)),
-        "ttlSecondsAfterFinished": quantity.seconds(options.keep_s),
+        "activeDeadlineSeconds": seconds(root_deadline_s(job, options)),
+        "ttlSecondsAfterFinished": seconds(options.keep_s),
     }
     return {"suspend": True, **limits, **_indexed(job), "template": template}
 
@@ -59,11 +59,11 @@ def _indexed(job: Job) -> dict[str, Any]:
 
 
 def _job_set(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
-    inner = {"activeDeadlineSeconds": quantity.seconds(root_deadline_s(job, options)), **_indexed(job)}
+    inner = {"activeDeadlineSeconds": seconds(root_deadline_s(job, options)), **_indexed(job)}
     name = names.object_name(job.name)
     return {
         "suspend": True,
-        "ttlSecondsAfterFinished": quantity.seconds(options.keep_s),
+        "ttlSecondsAfterFinished": seconds(options.keep_s),
         "failurePolicy": {"maxRestarts": 0},
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name},
         "replicatedJobs": [
