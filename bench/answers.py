@@ -9,8 +9,8 @@ import time
 import pytest
 from _measure import table
 
-from seatrial.check.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
-from seatrial.job.generation import Answer, Case, Generation, Request, StopReason, Token, TopToken
+from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
+from seatrial.kinds.serving.generation import Answer, Case, Generation, Request, StopReason, Token, TopToken
 
 CASES, TOKENS, TOP = 10_000, 24, 5
 NOISE = 1e-3

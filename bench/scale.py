@@ -34,14 +34,13 @@ async def submissions(
 ) -> tuple[float, float, float, float]:
     """Rate, lateness at p50 and p99, CPU seconds of one submission; at a rate, or so many at once. With `follow` the
     workloads are watched, and all that measures meanwhile counts; until each of them was seen."""
-    from seatrial.drive.arrivals import offsets
-    from seatrial.drive.driver import Driver, Given
-    from seatrial.drive.scale.on_cluster import ClusterPlace
-    from seatrial.drive.scale.plan import SubmissionPlan
-    from seatrial.drive.scale.stages import lateness, rate_of, share_of
-    from seatrial.drive.scale.submit import SubmissionRecords, Submitter
-    from seatrial.job.load import Arrivals
-    from seatrial.job.scale import STAMPS, Deletion, ScaleWork, Submission, WorkloadClass
+    from seatrial.kinds.arrivals import Arrivals, offsets
+    from seatrial.kinds.driver import Driver, Given
+    from seatrial.kinds.scale.driver.cluster import ClusterPlace
+    from seatrial.kinds.scale.driver.plan import SubmissionPlan
+    from seatrial.kinds.scale.driver.stages import lateness, rate_of, share_of
+    from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
+    from seatrial.kinds.scale.work import STAMPS, Deletion, ScaleWork, Submission, WorkloadClass
     from seatrial.kubernetes import Kubernetes
     from seatrial.target.kubernetes import kind
     from seatrial.target.kubernetes.belongings import Belongings
@@ -81,17 +80,20 @@ async def _all_seen(stamps: Path, count: int) -> None:
     raise SystemExit("the watch has not seen all workloads within two minutes")
 
 
+WATCH = "seatrial.kinds.scale.driver.watch"
+
+
 def _watchers() -> list[int]:
     """The processes of ours that watch."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [int(pid) for pid in children if b"seatrial.drive.scale" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [int(pid) for pid in children if WATCH.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def watched(folder: Path) -> tuple[float, float, float, int, float]:
     """Seconds that the server took to send, seconds until all was written, CPU microseconds an event, events that were
     lost, and bytes of memory a workload, of the process that watches."""
-    from seatrial.drive.scale.watch import Watched, WatchWork
-    from seatrial.job.followed import PODS_LABELLED
+    from seatrial.kinds.scale.driver.watch import Watched, WatchWork
+    from seatrial.kinds.scale.followed import PODS_LABELLED
     from seatrial.kubernetes import PODS
 
     server = subprocess.Popen(
@@ -107,9 +109,7 @@ def watched(folder: Path) -> tuple[float, float, float, int, float]:
     work = WatchWork(str(kubeconfig), None, ("default",), "a=b", str(stamps), "bench", (watch,))
     given.write_bytes(msgspec.json.encode(work))
     begun_s = time.monotonic()
-    watcher = subprocess.Popen(
-        [sys.executable, "-m", "seatrial.drive.scale", str(given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    watcher = subprocess.Popen([sys.executable, "-m", WATCH, str(given)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert watcher.stdin is not None
     assert watcher.stdout is not None
     watcher.stdout.readline()
@@ -140,9 +140,9 @@ def _resident(pid: int) -> int:
 
 def analysis(folder: Path) -> None:
     """In a process of its own: prints CPU seconds and megabytes for all stages of many workloads, from their file."""
-    from seatrial.drive.scale.stages import reached_stages, read_stamps, stage_figures
-    from seatrial.job.followed import POD_CREATED, READY, SCHEDULED, STARTED
-    from seatrial.job.scale import Stamp, Submission
+    from seatrial.kinds.scale.driver.stages import reached_stages, read_stamps, stage_figures
+    from seatrial.kinds.scale.followed import POD_CREATED, READY, SCHEDULED, STARTED
+    from seatrial.kinds.scale.work import Stamp, Submission
 
     chance = random.Random(1)
     submissions = {number: Submission(number, number / 50, number / 50, number / 50) for number in range(WORKLOADS)}

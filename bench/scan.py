@@ -14,8 +14,8 @@ from typing import Any
 
 from _measure import cpu_of, environment, table
 
+from seatrial.suite.patterns import for_agent
 from seatrial.target.agent_file import agent_file
-from seatrial.trial.training.pattern import for_agent
 
 WORDS = ["Traceback", "CUDA out of memory", "NCCL error", "Loss is NaN", "Segmentation fault"]
 MUST = ["Finished training run", "Step duration"]

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from _measure import cpu_of_one, environment, table
 
-from seatrial.drive.driver import Driver, Given
-from seatrial.drive.serving.load.requests import Timed
-from seatrial.drive.serving.load.run import run_load
-from seatrial.drive.serving.openai import OpenAiClient
-from seatrial.job.generation import Request, Stopping
-from seatrial.job.load import Arrivals, LoadSummary, LoadWork
-from seatrial.job.serving import Question, ServingWork
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.driver import Driver, Given
+from seatrial.kinds.serving.driver.load import run_load
+from seatrial.kinds.serving.driver.load_requests import Timed
+from seatrial.kinds.serving.driver.openai import OpenAiClient
+from seatrial.kinds.serving.generation import Request, Stopping
+from seatrial.kinds.serving.work import LoadSummary, LoadWork, Question, ServingWork
 
 STUB = Path(__file__).with_name("_model_stub.py")
 SECONDS = 5.0

@@ -12,11 +12,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial.drive.arrivals import offsets
-from seatrial.drive.scale.merge import merge_shards, read_shard
-from seatrial.job.followed import FINISHED, POD_CREATED, READY, SCHEDULED, STARTED
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.kinds.arrivals import Arrivals, offsets
+from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
+from seatrial.kinds.scale.followed import FINISHED, POD_CREATED, READY, SCHEDULED, STARTED
+from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 
 RATE, SERVICE_S = 400.0, 0.002  # offered a second; what one create takes of a server with one core
 SIMULATED = 200_000

@@ -12,31 +12,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from seatrial.kinds.protocol import Kind
     from seatrial.target import TargetKind
-    from seatrial.trial import Kind
 
 _T = TypeVar("_T")
 
-OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.trial.NAME:kind
+OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.kinds.NAME.kind:kind
 OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
-OWN_DRIVERS = ("scale", "serving")  # each is seatrial.drive.NAME:drive
+OWN_DRIVERS = ("scale", "serving")  # each is seatrial.kinds.NAME.driver:drive
 
 
 class Registry(Mapping[str, _T]):
     """By name, what `view` takes of Seatrial's own objects and of those in an entry-point group; each loaded when it is
     first asked for."""
 
-    def __init__(self, group: str, package: str, own: tuple[str, ...], view: Callable[[Any], _T], name: str) -> None:
-        """`name`: of the object in the package of each of Seatrial's own."""
+    def __init__(self, group: str, module: str, own: tuple[str, ...], view: Callable[[Any], _T], name: str) -> None:
+        """`module`: that of each of Seatrial's own, with `{}` for its name; `name`: of the object in it."""
         self._group = group
-        self._package = package
+        self._module = module
         self._own = own
         self._view = view
         self._name = name
 
     def __getitem__(self, name: str) -> _T:
         if name in self._own:
-            return self._view(getattr(import_module(f"{self._package}.{name}"), self._name))
+            return self._view(getattr(import_module(self._module.format(name)), self._name))
         return self._view(self._installed[name].load())
 
     def __contains__(self, name: object) -> bool:
@@ -67,8 +67,8 @@ def targets() -> Registry[TargetKind]:
 
 @cache
 def drivers() -> Registry[Callable[[Any], Awaitable[None]]]:
-    """Each is a function of a `seatrial.drive.Driver`."""
-    return Registry("seatrial.drivers", "seatrial.drive", OWN_DRIVERS, lambda drive: drive, "drive")
+    """Each is a function of a `seatrial.kinds.driver.Driver`."""
+    return Registry("seatrial.drivers", "seatrial.kinds.{}.driver", OWN_DRIVERS, lambda drive: drive, "drive")
 
 
 @cache
@@ -78,8 +78,8 @@ def models() -> tuple[Registry[Any], Registry[Any]]:
 
 
 def _kinds(view: Callable[[Any], _T]) -> Registry[_T]:
-    return Registry("seatrial.kinds", "seatrial.trial", OWN_KINDS, view, "kind")
+    return Registry("seatrial.kinds", "seatrial.kinds.{}.kind", OWN_KINDS, view, "kind")
 
 
 def _targets(view: Callable[[Any], _T]) -> Registry[_T]:
-    return Registry("seatrial.targets", "seatrial.target", OWN_TARGETS, view, "kind")
+    return Registry("seatrial.targets", "seatrial.target.{}", OWN_TARGETS, view, "kind")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.agent.masking.mask import MASK, Mask
-from seatrial.check.evidence import tidy
+from seatrial.checks.evidence import tidy
 
 TEXT = st.text(alphabet="abx", max_size=40)
 SECRETS = st.lists(st.text(alphabet="ab", min_size=1, max_size=5), min_size=1, max_size=4)

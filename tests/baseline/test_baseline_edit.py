@@ -10,8 +10,8 @@ import yaml
 
 from seatrial.baseline import OURS, THEIRS, read_baselines
 from seatrial.baseline.edit import Edit, edited
-from seatrial.suite.yaml.document import CannotEdit
-from seatrial.suite.yaml.render import flow, scalar
+from seatrial.suite.yaml.document import CannotEdit, scalar
+from seatrial.suite.yaml.document import flow_text as flow
 
 WHY = {"at": "2026-11-16T06:00:00Z", "what": "updated from 41 runs", "why": 'new "compiler": 2.9 # now'}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.check import check_bounds
+from seatrial.checks import check_bounds
 from seatrial.job import Bound, BoundState, Level, Settings, Verdict
 
 OCTOBER, NOVEMBER = 1790985600.0, 1794441600.0  # 3 Oct and 12 Nov 2026

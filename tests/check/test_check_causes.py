@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from seatrial.check import find_causes, find_error, headline, with_log_error
-from seatrial.check.causes import cause_id, normalised
-from seatrial.check.evidence import error_line
+from seatrial.checks import find_causes, find_error, headline, with_log_error
+from seatrial.checks.causes import cause_id, normalised
+from seatrial.checks.evidence import error_line
 from seatrial.job import AttemptResult, CellResult, Exit, Finding, LogError, Outcome, Place, Verdict
 
 RUNTIMES = ["torch-2.8", "torch-2.9", "jax", "tf", "rocm"]

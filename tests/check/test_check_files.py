@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from trained import EXITED, brief, train, values
 
-from seatrial.check.training.files import FilesExpected, JobWindow, check_files, host_folders, job_window
-from seatrial.check.training.metric import MetricExpected, check_metric
+from seatrial.checks.files import FilesExpected, JobWindow, check_files, host_folders, job_window
+from seatrial.checks.metrics import MetricExpected, check_metric
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Stage, StageTime, Verdict
 from seatrial.suite.values import parse_requirement
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from trained import EXITED, brief, matched, train, values
 
-from seatrial.check.training.log import LogExpected, check_exit, check_log
+from seatrial.checks.command import LogExpected, check_exit, check_log
 from seatrial.job import Exit, Outcome, Verdict
 
 DONE = "Finished training run"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from trained import brief, train, values
 
-from seatrial.check.training.loss import LossExpected, check_loss
 from seatrial.job import Outcome, Verdict
+from seatrial.kinds.training.loss import LossExpected, check_loss
 
 LOSS = r"loss: (\S+)"
 

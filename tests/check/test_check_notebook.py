@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.check import apply_xfails, check_notebook
+from seatrial.checks import apply_xfails
 from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, worst
+from seatrial.kinds.runtime.notebook import check_notebook
 
 EXITED = Exit(Outcome.EXITED, 0)
 

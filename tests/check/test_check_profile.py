@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from trained import brief, train, values
 
-from seatrial.check.training.profile import ProfileExpected, check_profile, check_profile_figure
 from seatrial.job import ObservedStep, Outcome
+from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
 from seatrial.suite.values import parse_requirement
 
 STEPS = [

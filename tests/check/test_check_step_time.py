@@ -8,16 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trained import train, values
 
-from seatrial.check.training.step_time import (
-    LEAST_STEPS,
-    check_steps,
-    from_lines,
-    from_log,
-    from_profile,
-    times_broken,
-    warmup,
-)
+from seatrial.checks.metrics import LEAST_STEPS, warmup
 from seatrial.job import Outcome
+from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
+from seatrial.readers.profile import from_profile
 from seatrial.suite.values import parse_requirement
 
 

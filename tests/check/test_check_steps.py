@@ -4,21 +4,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.check import (
-    Declared,
-    RunExpected,
-    check_command,
-    check_facts,
-    check_import,
-    check_job,
-    check_kept,
-    check_run,
-    check_workspace,
-)
-from seatrial.check.evidence import most_relevant_first
-from seatrial.check.facts import is_model
-from seatrial.check.step import version_matches
+from seatrial.checks import RunExpected, check_job, check_kept, check_run, check_workspace
+from seatrial.checks.evidence import most_relevant_first
 from seatrial.job import Exit, Finding, Gpu, Observation, ObservedStep, Outcome, Place, Unkept, Verdict
+from seatrial.kinds.runtime.facts import Declared, check_facts, is_model
+from seatrial.kinds.runtime.judge import check_command, check_import, version_matches
 
 EXITED = Exit(Outcome.EXITED, 0)
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from seatrial.cli.check import command as check
 from seatrial.job import VERSION, CellResult, Finding, RunResults, Verdict
+from seatrial.kinds.training.curve import read_curve
 from seatrial.record.history import open_history
 from seatrial.report.trend.strict import unbounded_figures
-from seatrial.trial.training.curve import read_curve
 from world import World
 
 SUITE = """\

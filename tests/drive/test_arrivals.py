@@ -5,9 +5,8 @@ import statistics
 
 import pytest
 
-from seatrial.drive import DriverError
-from seatrial.drive.arrivals import offsets
-from seatrial.job.load import Arrivals
+from seatrial.kinds.arrivals import Arrivals, offsets
+from seatrial.kinds.driver import DriverError
 
 
 def test_a_rate_is_even() -> None:

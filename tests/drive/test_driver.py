@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from seatrial.drive import Driver
-from seatrial.drive.driver import DriverError, Given
 from seatrial.job import Peer
+from seatrial.kinds.driver import Driver, DriverError, Given
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from world import EVERY, World
 AT_ONCE = 4  # things that the driver asks at the same time
 COUNT = 1000 if EVERY else 300
 WAIT_S = 600.0
-DRIVER, SERVER = "-m seatrial.drive", "http.server"
+DRIVER, SERVER = "-m seatrial.kinds.driver", "http.server"
 
 
 def asked(world: World) -> Counter[str]:

@@ -24,7 +24,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from seatrial import plugins
-from seatrial.check import check_job
+from seatrial.checks import check_job
 from seatrial.engine import PreparedRun, Run, RunOptions, RunStopped
 from seatrial.engine import run as run_module
 from seatrial.job import (
@@ -46,11 +46,11 @@ from seatrial.job import (
     Step,
     Verdict,
 )
+from seatrial.kinds.protocol import Judgement
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, read_journal
 from seatrial.suite import HERE, Cell, Suite, TrialModel, from_data
 from seatrial.target import Found, Remark, TargetError, TargetLost
-from seatrial.trial import Judgement
 
 QUEUE_S, READY_S, RUN_S = 50.0, 40.0, 300.0
 LIVES = 5

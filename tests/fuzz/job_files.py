@@ -16,15 +16,15 @@ from seatrial import plugins
 from seatrial.agent.files import json_file, read_files, xplane
 from seatrial.agent.logs.reading import Reading
 from seatrial.agent.run.capture import Notes
-from seatrial.check import find_error
-from seatrial.drive.scale.merge import merge_shards, read_shard
+from seatrial.checks import find_error
 from seatrial.engine import reopen
 from seatrial.engine.judge import judge_attempt
 from seatrial.engine.result import result_of
 from seatrial.job import Exit, Observation, Outcome, Part, Place, Unreadable, decode, merged, read_records
-from seatrial.job.followed import POD_CREATED, STARTED
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
+from seatrial.kinds.scale.followed import POD_CREATED, STARTED
+from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.record import RunFolder
 from seatrial.suite import Cell
 from seatrial.target.local.folders import JobFolder

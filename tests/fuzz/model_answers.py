@@ -8,9 +8,15 @@ import msgspec
 
 from fuzz import mutate
 from fuzz.fuzzing import Kind
-from seatrial.drive.serving.events import Events
-from seatrial.drive.serving.openai_format import Garbage, answer_of, message_of, refusal_of, stream_answer
-from seatrial.job.generation import Failure, Generation, Mode, Request
+from seatrial.kinds.serving.driver.openai_format import (
+    Events,
+    Garbage,
+    answer_of,
+    message_of,
+    refusal_of,
+    stream_answer,
+)
+from seatrial.kinds.serving.generation import Failure, Generation, Mode, Request
 
 TOP = [{"token": " a", "logprob": -0.1, "bytes": [32, 97], "top_logprobs": [{"token": " b", "logprob": -2.5}]}]
 CHAT = {

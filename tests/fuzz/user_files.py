@@ -21,6 +21,10 @@ from seatrial.drive.runai.submit import Waves, labelled
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
 from seatrial.job.runai import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
+from seatrial.kinds.scale.workload import BadTemplate, rendered
+from seatrial.kinds.serving.cases import Dialect, case_data, cases_of, read_case_file
+from seatrial.kinds.serving.cases.read import CASE_LIMITS
+from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.config.credentials import Credentials
 from seatrial.kubernetes.objects import UNDECODABLE
@@ -29,11 +33,7 @@ from seatrial.report.html.notebook import NotebookError, render_file
 from seatrial.report.runai.table import BadFile, csv_text, read_folder
 from seatrial.report.runai.times import MILESTONES, figures_of
 from seatrial.suite import SuiteError, load
-from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file
-from seatrial.suite.cases.read import CASE_LIMITS
 from seatrial.suite.yaml.source import read_source
-from seatrial.trial.scale.template import BadTemplate, rendered
-from seatrial.trial.training.curve import CurveError, read_curve
 
 CASES = ROOT / "tests" / "suite" / "cases" / "tester.yaml"
 CURVE = b'{"0": 5.5, "10": 4.2, "20": 3.9}'

@@ -1,6 +1,6 @@
 import msgspec
 
-from seatrial.job.generation import (
+from seatrial.kinds.serving.generation import (
     Answer,
     Case,
     Generation,

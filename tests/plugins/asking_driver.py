@@ -6,7 +6,7 @@ import os
 
 import aiohttp
 
-from seatrial.drive import Driver
+from seatrial.kinds.driver import Driver
 
 AT_ONCE = 4
 

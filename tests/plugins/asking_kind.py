@@ -9,12 +9,12 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 
-from seatrial.check import check_job
-from seatrial.drive.driver import BEGUN, FINISHED
+from seatrial.checks import check_job
 from seatrial.job import Environment, Finding, Observation, Outcome, Part, Port, Ready, Resources, Step, Verdict
+from seatrial.kinds.driver import BEGUN, FINISHED
+from seatrial.kinds.job import make_job
+from seatrial.kinds.protocol import Judgement
 from seatrial.suite import HERE, Cell, TrialModel
-from seatrial.trial import Judgement
-from seatrial.trial.job import make_job
 
 SERVER = """
 import http.server, os, threading, time

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from seatrial.job import Finding, Observation, Part, Step, Verdict
+from seatrial.kinds.job import make_job, only_part
+from seatrial.kinds.protocol import Judgement
 from seatrial.suite import Cell, TrialModel
-from seatrial.trial import Judgement
-from seatrial.trial.job import make_job, only_part
 
 
 class BreakingTrial(TrialModel):

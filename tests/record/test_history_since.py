@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from past import cell, run
 
-from seatrial.check import find_causes
+from seatrial.checks import find_causes
 from seatrial.job import CellNews, CellResult, Change, Moment, RunResults, Verdict
 from seatrial.record.history import History, open_history
 from seatrial.report.trend.since import past_of_run, with_news

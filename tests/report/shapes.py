@@ -5,7 +5,7 @@ from typing import Any
 
 import sample
 
-from seatrial.check.causes import find_causes
+from seatrial.checks.causes import find_causes
 from seatrial.job import CellResult, Exit, Finding, Hole, Moment, Outcome, Place, RunResults, Stage, StageTime, Verdict
 from seatrial.record.history import PastResult, RunPast
 from seatrial.report.trend.since import with_news

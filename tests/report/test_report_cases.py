@@ -8,7 +8,7 @@ import pytest
 from sample import HOSTILE, cell, small
 
 from seatrial.job import CellResult, Exhibit, Finding, RunResults, Verdict
-from seatrial.report.cases import CASE_ROWS, MOST_COLUMNS, CaseField, case_matrices
+from seatrial.kinds.serving.charts import CASE_ROWS, MOST_COLUMNS, CaseField, case_matrices
 from seatrial.report.html.page import RunPage
 from seatrial.report.markdown import render_markdown
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.check import find_causes
+from seatrial.checks import find_causes
 from seatrial.job import VERSION, AttemptResult, CellResult, Exit, Finding, Outcome, Place, RunResults, Verdict
 from seatrial.report.junit import render_junit
 from seatrial.report.markdown import render_markdown

@@ -8,7 +8,7 @@ import pytest
 
 from record.past import run, timed
 from report.test_report_causes import cell, results
-from seatrial.check import find_causes
+from seatrial.checks import find_causes
 from seatrial.job import VERSION, Bound, CellResult, RunResults, Verdict
 from seatrial.record.history import PastResult, RunPast, open_history
 from seatrial.report.junit import render_junit

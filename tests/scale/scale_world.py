@@ -94,7 +94,7 @@ def driver_process(world: World) -> int:
         int(entry.name)
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit()
-        and b"seatrial.drive\0scale" in _read(entry / "cmdline")
+        and b"seatrial.kinds.driver\0scale" in _read(entry / "cmdline")
         and str(world.folder).encode() in _read(entry / "environ")
     ]
     return found

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from kubernetes.api_stub import Request, Stub, Wire, serving
-from seatrial.drive.driver import Driver, DriverError, Given
-from seatrial.drive.scale.following import watching
-from seatrial.drive.scale.measured import gaps, read_lines
-from seatrial.drive.scale.on_cluster import ClusterPlace
-from seatrial.drive.scale.plan import SubmissionPlan
-from seatrial.drive.scale.stages import read_stamps
-from seatrial.drive.scale.submit import SubmissionRecords, Submitter
-from seatrial.drive.scale.watch import Watched, WatchWork
-from seatrial.job.followed import PODS_LABELLED
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.driver import Driver, DriverError, Given
+from seatrial.kinds.scale.driver.cluster import ClusterPlace
+from seatrial.kinds.scale.driver.following import watching
+from seatrial.kinds.scale.driver.health import gaps, read_lines
+from seatrial.kinds.scale.driver.plan import SubmissionPlan
+from seatrial.kinds.scale.driver.stages import read_stamps
+from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
+from seatrial.kinds.scale.driver.watch import Watched, WatchWork
+from seatrial.kinds.scale.followed import PODS_LABELLED
+from seatrial.kinds.scale.work import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS
 from seatrial.target.kubernetes import kind
 from seatrial.target.kubernetes.belongings import Belongings

@@ -7,11 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.drive.scale.following import followed_on, pods_labelled
-from seatrial.drive.scale.objects import form_of, value_at
-from seatrial.drive.scale.stages import read_stamps
-from seatrial.drive.scale.stamps import StampFeed, Stamps
-from seatrial.job.followed import (
+from seatrial.kinds.scale.driver.following import followed_on, pods_labelled
+from seatrial.kinds.scale.driver.stages import read_stamps
+from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of, value_at
+from seatrial.kinds.scale.followed import (
     BETWEEN,
     PODS_LABELLED,
     PODS_OF_OTHERS,
@@ -21,7 +20,9 @@ from seatrial.job.followed import (
     follow_root,
     segments,
 )
-from seatrial.job.scale import Stamp
+from seatrial.kinds.scale.model import FollowedKind, Workload
+from seatrial.kinds.scale.work import Stamp
+from seatrial.kinds.scale.workload import manifest_of
 from seatrial.kubernetes import (
     ADDED,
     DELETED,
@@ -37,9 +38,6 @@ from seatrial.kubernetes import (
     WatchEvent,
 )
 from seatrial.kubernetes.wire import decoder
-from seatrial.trial.scale.follow import FollowedKind
-from seatrial.trial.scale.workload import manifest_of
-from seatrial.trial.scale.workload_model import Workload
 
 PREFIX = "scale-1234abcd"
 OWN = {"seatrial/run": "r", "seatrial/cell": "69b56f04", "seatrial/attempt": "1"}

@@ -8,16 +8,14 @@ from typing import Any
 import orjson
 import pytest
 
-from seatrial.check.scale_measured import check_limits, check_measured, limited_by, measured_exhibits
-from seatrial.drive.scale.audit import BadAudit, read_audit, use_audit
-from seatrial.drive.scale.clock import ServerClock, agreements
-from seatrial.drive.scale.health import at_time, read_sample
-from seatrial.drive.scale.measured import gaps, health_points, loop_lag_s, read_lines
-from seatrial.drive.scale.stages import reached_stages
 from seatrial.job import ObservedStep, Outcome, Verdict
-from seatrial.job.followed import POD_CREATED, SCHEDULED
-from seatrial.job.measured import ClockFigures, HealthPoint, Limit, MeasuredScale, StampAgreement
-from seatrial.job.scale import Stamp, Submission
+from seatrial.kinds.scale.driver.audit import BadAudit, read_audit, use_audit
+from seatrial.kinds.scale.driver.clock import ServerClock, agreements
+from seatrial.kinds.scale.driver.health import at_time, gaps, health_points, loop_lag_s, read_lines, read_sample
+from seatrial.kinds.scale.driver.stages import reached_stages
+from seatrial.kinds.scale.followed import POD_CREATED, SCHEDULED
+from seatrial.kinds.scale.measured import check_limits, check_measured, limited_by, measured_exhibits
+from seatrial.kinds.scale.work import ClockFigures, HealthPoint, Limit, MeasuredScale, Stamp, StampAgreement, Submission
 
 STEP = ObservedStep("driver", "drive", outcome=Outcome.EXITED, code=0)
 EPOCH_S = 1_800_000_000.0

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from seatrial.drive.scale.merge import Shard, merge_shards, read_shard
-from seatrial.drive.scale.stages import reached_stages, stage_figures
 from seatrial.job import Finding, Verdict
-from seatrial.job.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.scale.driver.merge import Shard, merge_shards, read_shard
+from seatrial.kinds.scale.driver.stages import reached_stages, stage_figures
+from seatrial.kinds.scale.followed import DECIDED, FINISHED, FIRST_POD_CREATED, POD_CREATED, SCHEDULED, STARTED
+from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from world import World
 
 PODS, COUNT, SHARDS = 2, 400, 4

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.fixtures import cluster
 from scale.scale_world import ScaleWorld
-from seatrial.job.followed import SCHEDULED
+from seatrial.kinds.scale.followed import SCHEDULED
 from target.kubernetes.on_cluster import namespace_of
 
 __all__ = ["cluster"]

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from seatrial import plugins
-from seatrial.drive.scale.place import NotMade
-from seatrial.drive.scale.plan import PlannedWorkload, SubmissionPlan
-from seatrial.drive.scale.submit import SubmissionRecords, Submitter
 from seatrial.job import convert
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
+from seatrial.kinds.scale.work import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import RequestAttempt
 from seatrial.plan import expand
 from seatrial.suite import load

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.drive.scale.plan import SubmissionPlan
-from seatrial.drive.scale.preflight import (
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.scale.driver.plan import SubmissionPlan
+from seatrial.kinds.scale.driver.preflight import (
     Asked,
     Webhook,
     asked_for,
@@ -16,8 +17,7 @@ from seatrial.drive.scale.preflight import (
     node_limits,
     quota_limits,
 )
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import ScaleWork, WorkloadClass
+from seatrial.kinds.scale.work import ScaleWork, WorkloadClass
 from seatrial.kubernetes import JOBS, PODS
 
 ASKED = Asked({JOBS: 100}, 200, 200.0, {"cpu": 20.0, "memory": 2.0**30})

@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from scale.scale_world import driver_process, wait_for
-from seatrial.drive.driver import Driver, Given
-from seatrial.drive.scale import drive, processes
 from seatrial.job import IN_SHORT, Finding, Peer, Verdict
-from seatrial.job.load import Arrivals
-from seatrial.job.scale import Find, ScaleWork, WorkloadClass
-from seatrial.trial.scale.model import parse_scale_bound
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.driver import Driver, Given
+from seatrial.kinds.scale.driver import drive, processes
+from seatrial.kinds.scale.model import parse_scale_bound
+from seatrial.kinds.scale.work import Find, ScaleWork, WorkloadClass
 from world import World
 
 TRIAL = {
@@ -107,7 +107,7 @@ async def test_a_rate_at_which_the_lag_was_not_measured_is_not_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "LAG_EVERY_S", 3600.0)
-    monkeypatch.setattr(import_module("seatrial.drive.scale.drive"), "LAG_WITHIN_S", 0.0)
+    monkeypatch.setattr(import_module("seatrial.kinds.scale.driver"), "LAG_WITHIN_S", 0.0)
     pod = WorkloadClass("workload", {}, command=("true",))
     bounds = (parse_scale_bound("finished.p99", "10m"),)
     work = ScaleWork("r", "69b56f04", 1, f"scale-{os.getpid()}", (pod,), 4, Arrivals("rate", rate=100.0),

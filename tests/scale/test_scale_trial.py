@@ -5,13 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.check.scale import check_scale
 from seatrial.job import IN_SHORT, Exit, ObservedStep, Outcome, Verdict
-from seatrial.job.scale import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
-from seatrial.trial.scale.model import ScaleTrial, parse_scale_bound
-from seatrial.trial.scale.template import BadTemplate
-from seatrial.trial.scale.workload import manifest_of
-from seatrial.trial.scale.workload_model import Workload
+from seatrial.kinds.scale.judge import check_scale
+from seatrial.kinds.scale.model import ScaleTrial, Workload, parse_scale_bound
+from seatrial.kinds.scale.work import FoundLimit, StageFigures, StageQuantile, TriedRate, WholeScale
+from seatrial.kinds.scale.workload import BadTemplate, manifest_of
 from world import World
 
 SUITE = """

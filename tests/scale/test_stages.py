@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seatrial.drive.scale.stages import Arrived, lateness, reached_stages, read_stamps, stage_figures, whole_of
 from seatrial.job import Unreadable
-from seatrial.job.followed import (
+from seatrial.kinds.scale.driver.stages import Arrived, lateness, reached_stages, read_stamps, stage_figures, whole_of
+from seatrial.kinds.scale.followed import (
     ADMITTED,
     CREATED,
     DECIDED,
@@ -19,7 +19,7 @@ from seatrial.job.followed import (
     STARTED,
     UNSCHEDULABLE,
 )
-from seatrial.job.scale import Stamp, Submission
+from seatrial.kinds.scale.work import Stamp, Submission
 
 
 def sent(number: int, at_s: float = 100.0) -> Submission:

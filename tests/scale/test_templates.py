@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.job.scale import NAME
-from seatrial.trial.scale.template import BadTemplate, rendered
-from seatrial.trial.scale.workload import QUEUE, manifest_of
-from seatrial.trial.scale.workload_model import Workload
+from seatrial.kinds.scale.model import Workload
+from seatrial.kinds.scale.work import NAME
+from seatrial.kinds.scale.workload import QUEUE, BadTemplate, manifest_of, rendered
 
 THEIRS = Path(__file__).parent / "runai"
 VALUES = {"PROJECT_PLACEHOLDER": "team-a", "NUM_GPUS": "0.5"}

@@ -10,7 +10,7 @@ from engine.asking import pid_of
 from seatrial.job import Verdict
 from world import World
 
-DRIVER = "-m seatrial.drive"
+DRIVER = "-m seatrial.kinds.driver"
 AT_A_TIME = 4  # cases that the driver asks at a time
 VICTIMS = ("seatrial", "driver", "server")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from llama import command, free_port, model, started
 
-from seatrial.drive.driver import DriverError
-from seatrial.drive.serving.embeddings import cosine
 from seatrial.job import Verdict
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.driver.embeddings import cosine
 from world import EVERY, World
 
 ROOT = Path(__file__).parents[2]

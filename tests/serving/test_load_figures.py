@@ -3,19 +3,17 @@
 import msgspec
 import pytest
 
-from seatrial.drive.driver import DriverError
-from seatrial.drive.serving.load.figures import is_good, summarize_load, token_gaps, tpot, warmup_requests
-from seatrial.drive.serving.load.prompts import requests_of
-from seatrial.drive.serving.load.requests import Timed
-from seatrial.drive.serving.load.scrape import parse_metrics
 from seatrial.job import Verdict
-from seatrial.job.generation import Mode, Request
-from seatrial.job.load import Arrivals, Lengths, LoadBound, LoadSummary, LoadWork, broken_load_bounds
-from seatrial.job.serving import Question
-from seatrial.trial.serving.ended import EndCause
-from seatrial.trial.serving.load import check_load
-from seatrial.trial.serving.load_model import parse_load_bound
-from seatrial.trial.serving.records import DriverRecords
+from seatrial.kinds.arrivals import Arrivals
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.driver.load_metrics import is_good, summarize_load, token_gaps, tpot, warmup_requests
+from seatrial.kinds.serving.driver.load_requests import Timed, requests_of
+from seatrial.kinds.serving.driver.scrape import parse_metrics
+from seatrial.kinds.serving.ended import DriverRecords, EndCause
+from seatrial.kinds.serving.generation import Mode, Request
+from seatrial.kinds.serving.load import check_load
+from seatrial.kinds.serving.load_model import parse_load_bound
+from seatrial.kinds.serving.work import Lengths, LoadBound, LoadSummary, LoadWork, Question, broken_load_bounds
 
 
 def timed(at_s: float, *tokens_s: float, counts: tuple[int, ...] = (), error: str = "", lag_s: float = 0.0) -> Timed:

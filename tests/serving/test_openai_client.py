@@ -13,9 +13,9 @@ from certificates import authority, certificate
 from llama import llama
 from tls_front import behind_tls
 
-from seatrial.drive.driver import DriverError
-from seatrial.drive.serving.openai import OpenAiClient
-from seatrial.job.generation import (
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.driver.openai import OpenAiClient
+from seatrial.kinds.serving.generation import (
     Answer,
     ChatMessage,
     Failure,
@@ -28,7 +28,7 @@ from seatrial.job.generation import (
     Trouble,
     Wanted,
 )
-from seatrial.job.serving import ServingWork, Tls
+from seatrial.kinds.serving.work import ServingWork, Tls
 
 LIMIT_S = 60.0
 ONCE = Request(

@@ -6,8 +6,8 @@ import pytest
 from llama import CASES as EXAMPLE_CASES
 from llama import command
 
-from seatrial.job.generation import Mode, StopReason
-from seatrial.suite.cases import read_case_file
+from seatrial.kinds.serving.cases import read_case_file
+from seatrial.kinds.serving.generation import Mode, StopReason
 from world import World
 
 COMMAND = command("${precision}")

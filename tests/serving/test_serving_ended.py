@@ -3,8 +3,7 @@
 import msgspec
 
 from seatrial.job import Exit, Observation, ObservedStep, Outcome, Place, Verdict
-from seatrial.trial.serving.ended import cause_of_silence, check_driver, check_server
-from seatrial.trial.serving.records import DriverRecords
+from seatrial.kinds.serving.ended import DriverRecords, cause_of_silence, check_driver, check_server
 
 EXITED = Observation("driver", 1, Place("here", ""), Exit(Outcome.EXITED, 1))
 REFUSED = ObservedStep("driver", "drive", code=1, output="port serve of the server cannot be reached: it has ended")

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.check.answers import Answered, Comparing, check_answers, tolerance_for
-from seatrial.check.answers.rules import AnswerRule
 from seatrial.job import Finding, Verdict
-from seatrial.job.generation import Answer, Case, Generation, Request
-from seatrial.trial.serving.exhibits import exhibits_of, in_short
+from seatrial.kinds.serving.answers import Answered, Comparing, check_answers, tolerance_for
+from seatrial.kinds.serving.answers.rules import AnswerRule
+from seatrial.kinds.serving.charts import exhibits_of, in_short
+from seatrial.kinds.serving.generation import Answer, Case, Generation, Request
 
 EXACT = ("", Verdict.PASSED, {})
 NEAR_TIE = ("", Verdict.PASSED, {"agreement": "near_tie"})

@@ -12,7 +12,7 @@ from many_cases import AT_A_TIME, answered_so_far, kill, notes, write_cases
 
 from engine.asking import WAIT_S, until
 from seatrial.job import Verdict
-from seatrial.job.serving import UNREADY
+from seatrial.kinds.serving.work import UNREADY
 from world import World
 
 LLAMA = f"command: '{command('${precision}')}'"

@@ -9,12 +9,11 @@ import pytest
 from certificates import authority, certificate
 from llama import free_port, model, started
 
-from seatrial.check.answers.stream import check_messages
-from seatrial.drive.driver import DriverError
-from seatrial.drive.serving.tgis import TgisClient
-from seatrial.drive.serving.tgis_format import generate_request
-from seatrial.drive.serving.tgis_proto import Messages
-from seatrial.job.generation import (
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.answers.answer import check_messages
+from seatrial.kinds.serving.driver.tgis import TgisClient
+from seatrial.kinds.serving.driver.tgis_format import Messages, generate_request
+from seatrial.kinds.serving.generation import (
     Answer,
     ChatMessage,
     Decoding,
@@ -31,7 +30,7 @@ from seatrial.job.generation import (
     Trouble,
     Wanted,
 )
-from seatrial.job.serving import ServingWork, Tls
+from seatrial.kinds.serving.work import ServingWork, Tls
 
 SERVER = Path(__file__).with_name("tgis_server.py")
 LIMIT_S = 60.0

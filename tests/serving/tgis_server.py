@@ -14,10 +14,10 @@ import grpc
 import xllamacpp
 from llama import free_port
 
-from seatrial.drive.serving.openai import OpenAiClient
-from seatrial.drive.serving.tgis_proto import Health, Messages
-from seatrial.job.generation import Generation, Method, Mode, Request, Sampling, Stopping, StopReason, Wanted
-from seatrial.job.serving import ServingWork
+from seatrial.kinds.serving.driver.openai import OpenAiClient
+from seatrial.kinds.serving.driver.tgis_format import Health, Messages
+from seatrial.kinds.serving.generation import Generation, Method, Mode, Request, Sampling, Stopping, StopReason, Wanted
+from seatrial.kinds.serving.work import ServingWork
 
 MOST_NEW, MOST = 100, 512
 _STOPS = {StopReason.MAX_TOKENS: 1, StopReason.STOP: 2}

@@ -5,7 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seatrial.job.generation import (
+from seatrial.kinds.serving.cases import Dialect, case_data, cases_of, read_case_file, read_cases, recorded
+from seatrial.kinds.serving.cases.read import CASE_LIMITS
+from seatrial.kinds.serving.generation import (
     Answer,
     Case,
     ChatMessage,
@@ -29,10 +31,8 @@ from seatrial.job.generation import (
     Wanted,
 )
 from seatrial.suite import SuiteError
-from seatrial.suite.cases import Dialect, case_data, cases_of, read_case_file, read_cases, recorded
-from seatrial.suite.cases.read import CASE_LIMITS
 from seatrial.suite.yaml.document import CannotEdit
-from seatrial.suite.yaml.render import flow
+from seatrial.suite.yaml.document import flow_text as flow
 from seatrial.suite.yaml.source import Source
 
 FILES = Path(__file__).parent / "cases"

@@ -10,17 +10,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import from_data, load, suite_schema
-from seatrial.suite.models import (
-    GpuEntry,
-    Machine,
-    Notebook,
-    Requires,
-    Runtime,
-    SuiteModel,
-    Timeout,
-    TrialModel,
-    Workspace,
-)
+from seatrial.suite.models import GpuEntry, Machine, Notebook, Requires, Runtime, Workspace
+from seatrial.suite.suite import SuiteModel
+from seatrial.suite.trial import Timeout, TrialModel
 from seatrial.suite.yaml.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from seatrial import plugins
+from seatrial.kinds.serving.gather import planned_cases
 from seatrial.plan import expand
 from seatrial.suite import Cell, SuiteError, load
 from seatrial.suite.tgis_tester import read_tester_config, suite_from_tester
 from seatrial.target.kubernetes.manifest import make
 from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.trial.serving.gathered import planned_cases
 
 CONFIG = """\
 cluster: {api_endpoint: https://api.example:6443, namespace: tgis-test, service_account_name: tester}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.kinds.training.kind import kind
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import load
-from seatrial.trial.training import kind
 from world import EVERY, SEATRIAL, World
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "training"

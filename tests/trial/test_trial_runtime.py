@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seatrial.job import Exit, Job, Observation, Outcome, Place, Verdict, read_records
+from seatrial.kinds.runtime.kind import kind
 from seatrial.plan import Selection, expand
 from seatrial.plugins import models
 from seatrial.suite import Cell, SuiteError, load
-from seatrial.trial.runtime import kind
 
 if TYPE_CHECKING:
     from world import World

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from seatrial.job import Job, Step
+from seatrial.kinds.training.curve import CurveError, read_curve
+from seatrial.kinds.training.kind import kind
+from seatrial.kinds.training.model import LOSS, STEP, STEP_TIME_PATTERN
 from seatrial.plan import Selection, expand
 from seatrial.plugins import models
 from seatrial.suite import Cell, SuiteError, load
-from seatrial.trial.training import kind
-from seatrial.trial.training.curve import CurveError, read_curve
-from seatrial.trial.training.pattern import LOSS, STEP, STEP_TIME_PATTERN, longest_literal
+from seatrial.suite.patterns import longest_literal
 
 
 def cells(tmp_path: Path, text: str) -> list[Cell]:

@@ -12,7 +12,7 @@ import msgspec
 from seatrial.baseline.entry import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import FigureHistory, SelectedFile, newest_histories, runs_text
-from seatrial.check.bounds import bound_sentence
+from seatrial.checks.bounds import bound_sentence
 from seatrial.job import Bound, BoundState, Level, figure_text, pair_text
 from seatrial.record import DamagedFile, RunFolder
 from seatrial.record.history import History

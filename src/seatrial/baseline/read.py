@@ -11,8 +11,7 @@ from seatrial.baseline.sheet import Sheet
 from seatrial.baseline.torchprime import read_torchprime
 from seatrial.job import Better, Bound, BoundState
 from seatrial.suite.yaml.document import Document
-from seatrial.suite.yaml.explain import KeyPath
-from seatrial.suite.yaml.problem import Problem, SuiteError, nearest
+from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, nearest
 from seatrial.suite.yaml.source import FileLimits, Source, read_source
 
 # Each entry lists its runs, so a file may be much longer than a suite.

@@ -9,8 +9,7 @@ from pydantic import BaseModel, ValidationError
 from seatrial.baseline.entry import CAP, FLOOR, relative_half_width
 from seatrial.baseline.models import TEXT_KEYS, Provenance, describe_value
 from seatrial.job import Bound, BoundState
-from seatrial.suite.yaml.explain import KeyPath, explain
-from seatrial.suite.yaml.problem import Problem, SourceMark
+from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, explain
 from seatrial.suite.yaml.source import Source
 
 _M = TypeVar("_M", bound=BaseModel)

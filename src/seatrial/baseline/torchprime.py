@@ -14,7 +14,7 @@ from seatrial.baseline.entry import CAP, STEP_TIME, BaselineEntry, seconds_of
 from seatrial.baseline.models import Provenance, TorchprimeKeys, state_of
 from seatrial.baseline.sheet import Sheet
 from seatrial.job import Bound, BoundState
-from seatrial.suite.yaml.explain import KeyPath
+from seatrial.suite.yaml.problem import KeyPath
 
 LOWER, UPPER = "step_time_lower_bound", "step_time_upper_bound"
 HALF, CENTER, RUNS = "confidence_interval", "average", "sample_size"

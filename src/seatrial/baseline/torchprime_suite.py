@@ -10,8 +10,8 @@ import shlex
 from seatrial.baseline.entry import STEP_TIME, THEIRS, BaselineEntry, Baselines
 from seatrial.job import BoundState
 from seatrial.suite.imported import Imported, literal, suite_name, unique_name
+from seatrial.suite.yaml.document import scalar
 from seatrial.suite.yaml.problem import printable
-from seatrial.suite.yaml.render import scalar
 
 NO_COMMAND = "echo say in this suite how {benchmark} is started >&2; exit 64"
 

@@ -10,8 +10,8 @@ import click
 from seatrial.cli.options import RUNS, fail
 
 if TYPE_CHECKING:
-    from seatrial.check.answers.calibration import Calibrated
     from seatrial.cli.record import TrustedCell
+    from seatrial.kinds.serving.answers.drift import Calibrated
 
 
 @click.command()
@@ -31,11 +31,11 @@ def command(suite: Path, select: tuple[str, ...], repeat: int, out: Path | None,
 
     The servers must be trusted: what is wrong with them becomes what is tolerated.
     """
-    from seatrial.check.answers.calibration import calibrate
     from seatrial.cli.record import ask_trusted
+    from seatrial.kinds.serving.answers.drift import calibrate
+    from seatrial.kinds.serving.parts import serving_model
+    from seatrial.kinds.serving.recording import to_calibrate
     from seatrial.suite import substitute
-    from seatrial.trial.serving.parts import serving_model
-    from seatrial.trial.serving.recording import to_calibrate
 
     asked = ask_trusted(suite, "calibrate", select, runs, repeat)
     by_series: dict[str, list[TrustedCell]] = {}
@@ -72,10 +72,10 @@ def _print(series: str, seen: "Calibrated") -> None:
 def _write(path: Path, entries: "dict[str, Calibrated]", run: str, repeat: int) -> None:
     import msgspec
 
+    from seatrial.kinds.serving.tolerances import with_tolerances
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
     from seatrial.suite.yaml.document import CannotEdit
-    from seatrial.trial.serving.tolerances import with_tolerances
 
     day = time.strftime("%Y-%m-%d", time.gmtime())
     tolerances = {}

@@ -267,7 +267,7 @@ def _show(
 
 
 def _chosen(series: "list[Series]", benchmark: str | None, metric: str | None) -> "list[Series]":
-    from seatrial.suite.glob import glob_matches
+    from seatrial.suite.values import glob_matches
 
     for option, wanted, name in (("benchmark", benchmark, "benchmark"), ("metric", metric, "metric")):
         if wanted is not None:

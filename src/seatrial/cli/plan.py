@@ -70,9 +70,7 @@ def _print(plan: "Plan", list_cells: bool) -> None:
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     from seatrial.job import count
-    from seatrial.plan.show import LEGEND, hole_groups, totals, unbounded
-    from seatrial.plan.show import contents as plan_contents
-    from seatrial.plan.show import grids as plan_grids
+    from seatrial.plan.show import LEGEND, hole_groups, plan_contents, plan_grids, totals, unbounded
 
     grids = plan_grids(plan)
     lines: list[Line] = [line for grid in grids for line in _grid_lines(grid, columns)]

@@ -8,8 +8,8 @@ import click
 from seatrial.cli.options import RUNS, fail, loaded
 
 if TYPE_CHECKING:
+    from seatrial.kinds.serving.recording import CaseAnswers, Recorded
     from seatrial.suite import Cell, Suite
-    from seatrial.trial.serving.recording import CaseAnswers, Recorded
 
 
 SERVING = "serving"
@@ -37,7 +37,7 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
     What is left to chance, and what a server answers in two ways, is not written. With --diff it ends with 1 when
     something would change.
     """
-    from seatrial.trial.serving.recording import RecordingState, recording_by, to_record
+    from seatrial.kinds.serving.recording import RecordingState, recording_by, to_record
 
     changed = False
     for trusted in ask_trusted(suite, "record", select, runs, one_each=True).cells:
@@ -53,8 +53,8 @@ def command(suite: Path, select: tuple[str, ...], diff: bool, runs: Path) -> Non
 
 
 def _print(recorded: "list[Recorded]", diff: bool) -> None:
+    from seatrial.kinds.serving.recording import RecordingState
     from seatrial.suite.yaml.problem import printable
-    from seatrial.trial.serving.recording import RecordingState
 
     for one in recorded:
         if one.state is RecordingState.SAME:
@@ -68,10 +68,10 @@ def _print(recorded: "list[Recorded]", diff: bool) -> None:
 
 def _write(trusted: TrustedCell, recorded: "list[Recorded]") -> None:
     """All files of a cell or none."""
+    from seatrial.kinds.serving.recording import new_texts
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError
     from seatrial.suite.yaml.document import CannotEdit
-    from seatrial.trial.serving.recording import new_texts
 
     try:
         texts = new_texts(trusted.cell, written_files(trusted.cell), recorded)
@@ -144,8 +144,8 @@ def _check_one_each(cells: "tuple[Cell, ...]") -> None:
 
 def written_files(cell: "Cell") -> list[Path]:
     """Where what is expected of a cell is written: its file of answers, or its files of cases."""
+    from seatrial.kinds.serving.parts import serving_model
     from seatrial.suite import substitute
-    from seatrial.trial.serving.parts import serving_model
 
     model = serving_model(cell)
     paths = [model.answers] if model.answers is not None else list(model.cases)
@@ -153,9 +153,9 @@ def written_files(cell: "Cell") -> list[Path]:
 
 
 def _read(folder: Path, cell: "Cell") -> TrustedCell:
+    from seatrial.kinds.job import DRIVER
+    from seatrial.kinds.serving.recording import answers_in
     from seatrial.record import DamagedFile, RunFolder
-    from seatrial.trial.job import DRIVER
-    from seatrial.trial.serving.recording import answers_in
 
     run = RunFolder(folder)
     results = run.read_results()

@@ -10,7 +10,7 @@ import msgspec
 
 from seatrial.agent.masking.files import mask_files
 from seatrial.agent.masking.mask import Mask
-from seatrial.check import find_error
+from seatrial.checks import find_error
 from seatrial.engine.artifacts.of_job import with_artifacts
 from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, lines, merged, read_records
 from seatrial.target import Target

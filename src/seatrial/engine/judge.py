@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.check import UNJUDGED, apply_xfails, check_bounds, check_kept, headline, with_log_error
+from seatrial.checks import UNJUDGED, apply_xfails, check_bounds, check_kept, headline, with_log_error
 from seatrial.job import (
     AttemptResult,
     Exit,
@@ -24,8 +24,8 @@ from seatrial.job import (
     Verdict,
     worst,
 )
+from seatrial.kinds.protocol import Judgement, Kind
 from seatrial.suite import Cell, settings_of
-from seatrial.trial import Judgement, Kind
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NOT_A_LOOPS = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN, None)

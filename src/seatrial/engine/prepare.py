@@ -13,10 +13,10 @@ import msgspec
 from seatrial import __version__, plugins
 from seatrial.engine.secret import check_written
 from seatrial.job import Bound, Hole
+from seatrial.kinds.protocol import MISSING, HasContents
 from seatrial.plan import Plan, PlanError, expand
 from seatrial.record import DamagedRun, RunFolder
 from seatrial.suite import Cell, Problem, Suite, SuiteError, from_data, restore_chosen_target
-from seatrial.trial.protocol import MISSING, HasContents
 
 _VERSION = 1
 COMMIT_VARIABLES = ("SEATRIAL_COMMIT", "GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT", "BUILDKITE_COMMIT")

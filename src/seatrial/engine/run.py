@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from seatrial import __version__, plugins
-from seatrial.check import find_causes
+from seatrial.checks import find_causes
 from seatrial.engine.attempt import Around, Attempt, together
 from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints

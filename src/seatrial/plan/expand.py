@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from seatrial.job import Hole
-from seatrial.plan.needs import unmet
+from seatrial.job.units import format_size
 from seatrial.plan.pairwise import REPEAT, cut, prove
 from seatrial.plan.plan import Cost, Plan, TooManyCells
 from seatrial.plan.select import Selection, unselected_reasons
@@ -20,6 +20,7 @@ from seatrial.suite import (
     EnvValue,
     Group,
     Machine,
+    Requirement,
     Runtime,
     Suite,
     Xfail,
@@ -27,6 +28,34 @@ from seatrial.suite import (
     fill,
     has_placeholder,
 )
+
+# Whether a machine has what is needed, and in plain words what it lacks.
+
+
+def unmet(who: str, needs: Mapping[str, Requirement], machine_name: str, machine: Machine) -> str:
+    """`runtime pytorch needs gpu.count >=1, machine cpu has 0`; empty when nothing is lacking."""
+    for name, need in needs.items():
+        have = machine.capability(name)
+        if have is None:
+            return f"{who} needs {name} {need.text}, machine {machine_name} does not say its {name}"
+        if not need.met_by(have):
+            return f"{who} needs {name} {need.text}, machine {machine_name} has {_has(name, have)}"
+    return ""
+
+
+def short_need(why: str) -> str:
+    """What such a reason has in common with those of other machines and runtimes: `needs gpu.count >=1`."""
+    _, _, need = why.partition(" needs ")
+    return f"needs {need.partition(', machine ')[0]}"
+
+
+def _has(name: str, have: str | float) -> str:
+    if isinstance(have, str):
+        return have
+    if not have and name in ("gpu.model", "gpu.memory"):
+        return "no GPU"
+    return format_size(have) if name.endswith("memory") else f"{have:g}"
+
 
 _HEX = 8
 # Axes that are no part of what is measured: the same work once more, and names whose content counts by itself.

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 import msgspec
 
 from seatrial.job import Contents, Hole, SkippedItem, count, table_axes
-from seatrial.plan.needs import short_need
+from seatrial.plan.expand import short_need
 from seatrial.plan.pairwise import REPEAT
 from seatrial.plan.plan import Plan
 from seatrial.suite import Cell
 
-RUNS = "●"
+RUNS_MARK = "●"
 _MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
 _NOT_WANTED = "·"
-LEGEND = f"{RUNS} runs   {_MARKS['needs']} lacks a capability   {_MARKS['exclude']} excluded   {_NOT_WANTED} not wanted"
+LEGEND = (
+    f"{RUNS_MARK} runs   {_MARKS['needs']} lacks a capability   {_MARKS['exclude']} excluded   {_NOT_WANTED} not wanted"
+)
 
 
 class Grid(msgspec.Struct, frozen=True):
@@ -35,13 +37,13 @@ class HoleGroup(msgspec.Struct, frozen=True):
     where: str
 
 
-def grids(plan: Plan) -> list[Grid]:
+def plan_grids(plan: Plan) -> list[Grid]:
     """For each trial that has exactly two axes, `repeat` apart."""
     marks: dict[tuple[str, ...], str] = {}
     for hole in plan.holes:
         marks[_key(hole.trial, hole.axes)] = _MARKS.get(hole.cause, _NOT_WANTED)
     for cell in plan.cells:
-        marks[_key(cell.trial, cell.axes)] = RUNS
+        marks[_key(cell.trial, cell.axes)] = RUNS_MARK
     return [_grid(trial, axes, marks) for trial, axes in plan.labels.items() if len(axes) == 2]
 
 
@@ -100,7 +102,7 @@ class ContentsGroup(msgspec.Struct, frozen=True):
     skipped: tuple[HoleGroup, ...]  # by their reason; `count` over all cells
 
 
-def contents(plan: Plan) -> list[ContentsGroup]:
+def plan_contents(plan: Plan) -> list[ContentsGroup]:
     """Of each trial whose cells consist of things that are known before."""
     trials: dict[str, list[tuple[Cell, Contents]]] = {}
     for cell in plan.cells:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
 from seatrial.job.table import count
-from seatrial.report.cases import CaseField, CaseMatrix, case_matrices
+from seatrial.kinds.serving.charts import CaseField, CaseMatrix, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.news import cause_news_text, cell_news_text, newly_bad, news_sentences, since_text

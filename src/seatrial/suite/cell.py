@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.job import Bound, Contents
-from seatrial.suite.models import EnvValue, Machine, Runtime, TrialModel, Xfail
+from seatrial.suite.models import EnvValue, Machine, Runtime
+from seatrial.suite.trial import TrialModel, Xfail
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from typing import Any
 
 from seatrial.job import COUNTED, Settings, flat_fields
 from seatrial.suite.cell import Cell
-from seatrial.suite.models import EnvValue, Machine, Runtime, TrialModel, Workspace
+from seatrial.suite.models import EnvValue, Machine, Runtime, Workspace
 from seatrial.suite.suite import Axis
+from seatrial.suite.trial import TrialModel
 
 AXES, ENV, HARDWARE, MACHINE, WORKSPACE = "axes", "env", "hardware", "machine", "workspace"
 # Axes that say where and how often a cell runs; what they stand for has fields of its own.

@@ -12,14 +12,14 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.suite import names
 from seatrial.suite.axes import make_groups
-from seatrial.suite.chosen_target import TargetModels
-from seatrial.suite.glob import find_notebooks, names_several
 from seatrial.suite.include import SECTIONS, Written, read_written
-from seatrial.suite.models import Runtime, SuiteModel, TrialModel
+from seatrial.suite.models import Runtime
+from seatrial.suite.overrides import TargetModels
 from seatrial.suite.substitute import has_placeholder
-from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, TargetEntry
-from seatrial.suite.yaml.explain import KeyPath, dotted, explain
-from seatrial.suite.yaml.problem import Problem, SuiteError, nearest
+from seatrial.suite.suite import HERE, LOCAL, BaselineFile, Group, Suite, SuiteModel, TargetEntry
+from seatrial.suite.trial import TrialModel
+from seatrial.suite.values import find_notebooks, names_several
+from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain, nearest
 
 Kinds = Mapping[str, type[TrialModel]]
 ReadBaseline = Callable[[Path, Sequence[TrialModel]], BaselineFile]

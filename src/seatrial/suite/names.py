@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from seatrial.job import FIGURES
+from seatrial.suite.axes import matching_labels
 from seatrial.suite.conditions import known_fields
-from seatrial.suite.glob import glob_matches
-from seatrial.suite.models import Machine, Rule, Runtime, TrialModel, Xfail
-from seatrial.suite.rule import matching_labels
+from seatrial.suite.models import Machine, Runtime
 from seatrial.suite.substitute import as_glob, look_up, placeholders
 from seatrial.suite.suite import HERE, Axis, Group
-from seatrial.suite.values import Requirement
-from seatrial.suite.yaml.explain import KeyPath
-from seatrial.suite.yaml.problem import nearest
+from seatrial.suite.trial import Rule, TrialModel, Xfail
+from seatrial.suite.values import Requirement, glob_matches
+from seatrial.suite.yaml.problem import KeyPath, nearest
 
 ReportName = Callable[[KeyPath, str, bool], None]
 IsBroken = Callable[..., bool]  # of the parts of a path

@@ -6,7 +6,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from seatrial.suite.models import SuiteModel, TrialModel
+from seatrial.suite.suite import SuiteModel
+from seatrial.suite.trial import TrialModel
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -71,3 +71,18 @@ def as_text(value: Any) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_IN_PATTERN = re.compile(r"(?<!\$)\$\{[^}]*\}")
+
+
+def fill_pattern(pattern: str, cell: Cell) -> str:
+    """The pattern with the cell's values in it; they stand for themselves, whatever they would mean as a pattern."""
+    text: str = fill(pattern, {axis: re.escape(label) for axis, label in cell.axes.items()}, _escaped(cell.values))
+    return text
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return re.escape(value) if isinstance(value, str) else value

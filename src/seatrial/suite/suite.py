@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from seatrial.job import Bound
-from seatrial.suite.models import EnvValue, Machine, Runtime, SecretSource, TrialModel
-from seatrial.suite.values import Requirement
+from seatrial.suite.models import MAX_CELLS, Env, EnvValue, Machine, Model, Runtime, SecretSource
+from seatrial.suite.trial import TrialModel
+from seatrial.suite.values import Duration, Money, Requirement, Text
 
 HERE = "here"  # the implicit target, and the implicit machine on it
 LOCAL = "local"  # the kind of that target: this machine
@@ -117,3 +118,21 @@ def _moved(machine: Machine, target: str) -> Machine:
 
 
 _IMPLICIT = {HERE: Machine.model_construct()}
+
+
+class SuiteModel(Model):
+    """The suite file. `trials` and `targets` are checked by the models of their kinds."""
+
+    name: Text | None = Field(None, description="Default: the file's name.", pattern=r"^[\w][\w. +-]*$", max_length=100)
+    include: tuple[Text, ...] = Field((), description="Other suite files, relative to this one.")
+    targets: dict[Text, Any] = Field({}, description="Where jobs run. `here`, this machine, needs no entry.")
+    machines: dict[Text, Machine] = Field({}, description="Shapes that the targets offer.")
+    runtimes: dict[Text, Runtime] = Field({}, description="Environments to test.")
+    secrets: dict[Text, SecretSource] = Field({}, description="Where secrets come from.")
+    env: Env = Field({}, description="Variables of all jobs.")
+    trials: dict[Text, Any] = Field({}, description="What is run.")
+    max_cost: Money | None = Field(None, description="A plan that may cost more is refused.")
+    max_cells: int = Field(MAX_CELLS, strict=True, ge=1, description="A suite that expands to more is refused.")
+    estimate_s: Duration | None = Field(
+        None, alias="estimate", description="Time of a cell that has no other estimate."
+    )

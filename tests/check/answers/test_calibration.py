@@ -1,10 +1,10 @@
 import pytest
 
 from check.answers.tiny_llama import TinyLlama
-from seatrial.check.answers.calibration import Calibrated, calibrate
-from seatrial.check.answers.judge import read_completion
-from seatrial.check.answers.token_diff import diff_answers
-from seatrial.job.generation import Answer, ExpectedError, Failure, Generation, StopReason, Token, TopToken
+from seatrial.kinds.serving.answers.drift import Calibrated, calibrate
+from seatrial.kinds.serving.answers.findings import read_completion
+from seatrial.kinds.serving.answers.token_diff import diff_answers
+from seatrial.kinds.serving.generation import Answer, ExpectedError, Failure, Generation, StopReason, Token, TopToken
 
 PROMPTS = ["A function is", "Each module", "The import system"]
 

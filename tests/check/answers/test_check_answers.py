@@ -3,12 +3,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.check.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
-from seatrial.check.answers.answer import compare_answer, compare_ways
-from seatrial.check.answers.comparison import Comparison
-from seatrial.check.answers.stream import check_messages
 from seatrial.job import Finding
-from seatrial.job.generation import (
+from seatrial.kinds.serving.answers import Answered, AnswerRule, Comparing, check_answers, tolerance_for
+from seatrial.kinds.serving.answers.answer import check_messages, compare_answer, compare_ways
+from seatrial.kinds.serving.answers.compare import Comparison
+from seatrial.kinds.serving.generation import (
     Answer,
     Case,
     ErrorMatch,

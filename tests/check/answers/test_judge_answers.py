@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from check.answers.tiny_llama import PROMPTS, Array, TinyLlama
-from seatrial.check import judge_answers
-from seatrial.check.answers.judge import Judged
+from seatrial.kinds.serving.answers import judge_answers
+from seatrial.kinds.serving.answers.findings import Judged
 
 Answers = list[dict[str, Any]]
 

@@ -12,7 +12,7 @@ import pytest
 import xllamacpp
 
 from check.answers.tiny_llama import FILE, PROMPTS, WIDTH, Array, TinyLlama, weights_in
-from seatrial.check import judge_answers
+from seatrial.kinds.serving.answers import judge_answers
 
 F32, F16, Q4_0, Q8_0, BF16 = 0, 1, 2, 8, 30  # types of the cache of keys and values
 ASKED = {"max_tokens": 24, "temperature": 0, "logprobs": 5, "repeat_penalty": 1.0, "cache_prompt": False}

@@ -8,11 +8,11 @@ import yaml
 from manifest_shapes import options_of
 from pydantic import BaseModel, ValidationError
 
+from seatrial.kinds.runtime.kind import kind
 from seatrial.suite import SuiteError, load
 from seatrial.suite.schema import suite_schema
 from seatrial.target.kubernetes.options import KubernetesOptions
 from seatrial.target.local.options import LocalOptions
-from seatrial.trial.runtime import kind
 
 TARGETS: dict[str, type[BaseModel]] = {"local": LocalOptions, "kubernetes": KubernetesOptions}
 

@@ -280,7 +280,7 @@ def _drive(args: Result, context: Context) -> Prepared:
         os.ftruncate(memory, 0)
         os.pwrite(memory, data, 0)
         again = (lambda noted: prepared(noted, restarts - 1)) if restarts else None
-        return Prepared([python, "-m", "seatrial.drive", kind, path], finish=finish, again=again)
+        return Prepared([python, "-m", "seatrial.kinds.driver", kind, path], finish=finish, again=again)
 
     def finish(ended: Ended) -> Result:
         os.close(memory)

@@ -19,8 +19,8 @@ def command(run: str, file: Path, cell: str | None, host: int | None, force: boo
 
     `loss: {curve: FILE}` of a training trial compares later runs with it.
     """
+    from seatrial.kinds.training.curve import CurveError, curve_of, curve_text
     from seatrial.record import DamagedFile, write_whole
-    from seatrial.trial.training.curve import CurveError, curve_of, curve_text
 
     folder = find(runs, run)
     results = folder.read_results()

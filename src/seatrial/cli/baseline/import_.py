@@ -94,7 +94,7 @@ def _import_runs(
     acceptance: tuple[str | None, str, str | None],
 ) -> None:
     from seatrial.baseline import imported, past_runs
-    from seatrial.check.bounds import short_date
+    from seatrial.checks.bounds import short_date
 
     groups: dict[tuple[str, str], list[PastRun]] = {}
     try:

@@ -8,9 +8,9 @@ import click
 from seatrial.cli.options import RUN, RUNS, cells_of, fail, find, print_json
 
 if TYPE_CHECKING:
-    from seatrial.drive.scale.merge import Merged
     from seatrial.job.bound import FixedBound
-    from seatrial.job.scale import ScaleWork, StageQuantile
+    from seatrial.kinds.scale.driver.merge import Merged
+    from seatrial.kinds.scale.work import ScaleWork, StageQuantile
     from seatrial.record import PlannedCell, RunFolder
 
 _PART = "driver"
@@ -33,9 +33,9 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
     Exit code 1: a bound is broken, or one of them did not measure what it was meant to.
     """
-    from seatrial.drive.scale.merge import merge_shards, read_shard
     from seatrial.job import Unreadable
-    from seatrial.job.scale import broken_scale_bounds
+    from seatrial.kinds.scale.driver.merge import merge_shards, read_shard
+    from seatrial.kinds.scale.work import broken_scale_bounds
 
     wanted = _bounds(bounds)
     folder = find(runs, run)
@@ -60,7 +60,7 @@ def merge(run: str, runs: Path, select: str | None, bounds: tuple[str, ...], as_
 
 
 def _bounds(given: tuple[str, ...]) -> "tuple[FixedBound, ...]":
-    from seatrial.trial.scale.model import NONE, parse_scale_bound
+    from seatrial.kinds.scale.model import NONE, parse_scale_bound
 
     try:
         wanted = {**NONE, **dict(one.partition("=")[::2] for one in given)}
@@ -78,7 +78,7 @@ def _files(folder: "RunFolder", cell: str) -> Path:
 def _work(folder: "RunFolder", cell: "PlannedCell") -> "ScaleWork | None":
     """What its driver was to do; None when it has none, or one of another kind."""
     from seatrial.job import Unreadable, convert
-    from seatrial.job.scale import ScaleWork
+    from seatrial.kinds.scale.work import ScaleWork
     from seatrial.record import DamagedFile
 
     place = _files(folder, cell.hash).parent

@@ -72,7 +72,7 @@ def submit(
 
 
 def _manifest(path: Path, claim: Path | None, values: dict[str, str]) -> dict[str, Any]:
-    from seatrial.trial.scale.template import BadTemplate, rendered
+    from seatrial.kinds.scale.workload import BadTemplate, rendered
 
     text, added = _template(path), _template(claim) if claim else ""
     try:

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from seatrial.drive.driver import wait_for
 from seatrial.job.runai import SubmittedWorkload
-from seatrial.job.scale import NAME
+from seatrial.kinds.driver import wait_for
+from seatrial.kinds.scale.work import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, RequestAttempt, Resource
 from seatrial.target.kubernetes import names
 from seatrial.target.kubernetes.belongings import WORKLOAD, delete_some

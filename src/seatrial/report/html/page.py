@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from seatrial.job import Cause, CellResult, RunResults
-from seatrial.report.cases import RUNGS, case_matrices
+from seatrial.kinds.serving.charts import RUNGS, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.html.causes import Thumbnail, cause_lines, sentence, thumbnail
 from seatrial.report.html.figures import FigureLine, FigurePanel, figure_facts, run_figures

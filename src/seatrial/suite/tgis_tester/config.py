@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from seatrial.suite.yaml.explain import KeyPath, dotted, explain
-from seatrial.suite.yaml.problem import Problem, SuiteError
+from seatrial.suite.yaml.problem import KeyPath, Problem, SuiteError, dotted, explain
 from seatrial.suite.yaml.source import Source, read_source
 
 MIG = {"mig_1g_10gb": "mig-1g.10gb", "mig_2g_20gb": "mig-2g.20gb", "mig_3g_40gb": "mig-3g.40gb"}
@@ -157,7 +156,7 @@ class TesterFile(msgspec.Struct, frozen=True):
 
 def read_tester_config(path: Path) -> TesterFile:
     """Raises SuiteError with every problem of the file, those of the rules for configurations included."""
-    from seatrial.suite.tgis_tester.rules import config_problems
+    from seatrial.kinds.serving.config_rules import config_problems
 
     source = read_source(path)
     problems = list(source.problems)

@@ -14,8 +14,9 @@ from seatrial.suite.tgis_tester.variables import (
     display_name,
     precision,
 )
+from seatrial.suite.yaml.document import Indent, scalar
+from seatrial.suite.yaml.document import block_text as block
 from seatrial.suite.yaml.problem import printable
-from seatrial.suite.yaml.render import Indent, block, scalar
 
 CLUSTER, SERVER = "cluster", "server"
 LAUNCHER, VLLM = "exec text-generation-launcher", "exec python -m vllm_tgis_adapter"

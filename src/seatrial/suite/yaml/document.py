@@ -4,17 +4,111 @@ Values are found by the marks of the parser and replaced in the text. Nothing is
 values that are new, so comments, order, quotes, indentation and unknown keys need no care: they are not touched.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from seatrial.suite.yaml.render import Indent, block_item
-from seatrial.suite.yaml.render import block as block_text
-from seatrial.suite.yaml.render import flow as flow_text
-from seatrial.suite.yaml.render import wrapped as wrapped_text
 from seatrial.suite.yaml.source import Source
+
+# Values as YAML text, for the places of a file that are new. Plain where that is safe for every reader of YAML.
+
+
+_WIDTH = 120
+_PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9_./()%+ -]*[A-Za-z0-9_.()%+-])?")
+# What YAML 1.1 or 1.2 takes for something else than text.
+_WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+
+
+class Tall(dict[str, Any]):
+    """A map in a list that has a line for each of its keys."""
+
+
+def scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        text = repr(value)
+        # `1e-05` is text to readers of YAML 1.1; with a point in it, it is a number to all.
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    if isinstance(value, int):
+        return str(value)
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else _quoted(text)
+
+
+def flow_text(value: Any) -> str:
+    """On one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow_text, value)) + "]"
+    return scalar(value)
+
+
+def wrapped_text(value: Any, indent: int, newline: str = "\n") -> str:
+    """On one line where that is short enough, else a line for as many items as fit."""
+    text = flow_text(value)
+    if not isinstance(value, dict | list | tuple) or len(text) + indent + 20 <= _WIDTH:
+        return text
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    items = (
+        [f"{scalar(str(key))}: {flow_text(item)}" for key, item in value.items()]
+        if isinstance(value, dict)
+        else [flow_text(item) for item in value]
+    )
+    lines = [" " * indent + items[0]]
+    for item in items[1:]:
+        if len(lines[-1]) + 2 + len(item) < _WIDTH:
+            lines[-1] += f", {item}"
+        else:
+            lines[-1] += ","
+            lines.append(" " * indent + item)
+    return opening + newline + newline.join(lines) + closing
+
+
+class Indent(NamedTuple):
+    """How far a file indents what is inside of a map, and the items of a list below their key."""
+
+    maps: int = 2
+    lists: int = 2
+
+
+def block_text(value: Any, column: int, indent: Indent) -> list[str]:
+    """As lines. Maps inside maps are blocks; a list of plain values is in brackets, one of maps has a line for each."""
+    if isinstance(value, list | tuple):
+        return [line for item in value for line in block_item(item, column, indent)]
+    lines: list[str] = []
+    for key, item in value.items():
+        name = " " * column + scalar(str(key)) + ":"
+        listed = isinstance(item, list) and bool(item) and isinstance(item[0], dict)
+        if listed or (isinstance(item, dict) and item):
+            lines += [name, *block_text(item, column + (indent.lists if listed else indent.maps), indent)]
+        else:
+            lines += f"{name} {wrapped_text(item, column + indent.maps)}".split("\n")
+    return lines
+
+
+def block_item(item: Any, column: int, indent: Indent) -> list[str]:
+    if isinstance(item, Tall) and item:
+        first, *rest = block_text(item, column + 2, indent)
+        return [f"{' ' * column}- {first.lstrip()}", *rest]
+    return [f"{' ' * column}- {flow_text(item)}"]
+
+
+def _quoted(text: str) -> str:
+    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+    return '"' + "".join(escapes.get(char) or (char if char.isprintable() else _escaped(char)) for char in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
 
 KeyValue = tuple[yaml.Node, yaml.Node]
 

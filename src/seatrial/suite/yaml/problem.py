@@ -1,9 +1,12 @@
 """What is wrong with a suite: every problem at once, each with its place, its line and the nearest known name."""
 
 import difflib
-from collections.abc import Iterable
+import types
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
+from pydantic import BaseModel, ValidationError
 
 _SHOWN = 50
 _WIDTH = 120
@@ -81,3 +84,159 @@ def _excerpt(mark: SourceMark) -> list[str]:
     split = max(0, mark.column - 1 - start)
     before, after = (printable(part.replace("\t", " ")) for part in (text[:split], text[split:]))
     return [f"{mark.line:>5} | {before}{after}", f"{'':>5} | {' ' * len(before)}^"]
+
+
+# pydantic's errors in the words of a suite's user, at their places.
+
+
+KeyPath = tuple[str | int, ...]
+
+
+def dotted(path: KeyPath) -> str:
+    """`trials.generic.commands[0]`"""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def explain(error: ValidationError, model: type[BaseModel], raw_at: Any) -> Iterator[tuple[KeyPath, bool, str]]:
+    """For each error: its path, whether its key is what is wrong, and the message. `raw_at(path)`: a scalar's text."""
+    for item in _merged(error.errors(include_url=False)):
+        loc: KeyPath = tuple(item["loc"])
+        if loc and loc[-1] == "[key]":
+            loc = loc[:-1]
+        kind = item["type"]
+        if kind == "extra_forbidden":
+            known = _field_names(_annotations_at(model, loc[:-1]))
+            yield loc, True, f"unknown field {str(loc[-1])!r}{nearest(loc[-1], known)}"
+        elif kind == "missing":
+            yield loc[:-1], True, f"`{loc[-1]}` is missing{_description(model, loc)}"
+        else:
+            yield loc, False, _message(kind, item, model, loc, raw_at(loc))
+
+
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+
+
+def _merged(items: Iterable[Any]) -> list[Any]:
+    """A value that fits none of several plain types is one mistake, where pydantic has an error for each of them; and a
+    list is not too short because of what is wrong with its items."""
+    merged: list[Any] = []
+    items = list(items)
+    inside = {item["loc"][:depth] for item in items for depth in range(len(item["loc"]))}
+    for item in items:
+        if item["type"] == "too_short" and item["loc"] in inside:
+            continue
+        last = merged[-1] if merged else None
+        if last is not None and _is_branch(item) and _is_branch(last) and last["input"] is item["input"]:
+            expected = last.get("expected") or [_EXPECTED[last["type"]]]
+            merged[-1] = {**last, "expected": [*expected, _EXPECTED[item["type"]]]}
+        else:
+            merged.append(item)
+    return [{**item, "loc": item["loc"][:-1]} if "expected" in item else item for item in merged]
+
+
+def _is_branch(item: Any) -> bool:
+    return item["type"] in _EXPECTED and bool(item["loc"]) and item["loc"][-1] in _BRANCHES
+
+
+_BRANCHES = ("int", "float", "str", "bool")  # what pydantic adds to the place of a value, in a union
+
+
+def _message(kind: str, item: Any, model: type[BaseModel], loc: KeyPath, raw: str | None) -> str:
+    value, context = item["input"], item.get("ctx", {})
+    if isinstance(value, dict) and set(value) == {"secret"}:
+        return "a secret cannot stand here; hand it to the job as a variable: `env: {NAME: {secret: ...}}`"
+    if kind == "string_type" and isinstance(value, int | float):
+        written = raw if raw is not None else str(value)
+        return f'expected text, but YAML reads {written} as {_named(value)}; write "{written}"'
+    if kind in ("model_type", "dict_type", "model_attributes_type"):
+        allowed = _annotations_at(model, loc)
+        fields, meant = _field_names(allowed), next((one.MAIN for one in allowed if hasattr(one, "MAIN")), None)
+        advice = f"; write {{{meant}: {value}}}" if meant and _is_scalar(value) and value is not None else ""
+        return f"expected a map{' with ' + ', '.join(fields[:12]) if fields else ''}, got {_named(value)}{advice}"
+    if kind in ("tuple_type", "list_type"):
+        return (
+            f"expected a list, got {_named(value)}; write [{value}]"
+            if _is_scalar(value)
+            else "expected a list, got a map"
+        )
+    if kind == "too_short":
+        return f"it needs at least {context['min_length']}, and has {context['actual_length'] or 'nothing'}"
+    if kind == "literal_error":
+        known = [str(choice) for choice in _choices(_annotations_at(model, loc))]
+        return f"{value!r} is none of {', '.join(known)}{nearest(value, known) if isinstance(value, str) else ''}"
+    if kind == "value_error":
+        return str(context.get("error") or item["msg"].removeprefix("Value error, "))
+    if kind in _EXPECTED:
+        *others, last = item.get("expected") or [_EXPECTED[kind]]
+        return f"expected {', '.join(others)}{' or ' if others else ''}{last}, got {_named(value)}"
+    return f"{item['msg'].replace('Input', 'it').replace('String', 'it')}; got {_named(value)}"
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool) or value is None
+
+
+def _named(value: Any) -> str:
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return repr(value if len(value) <= 60 else value[:60] + "…")
+    return "a map" if isinstance(value, dict) else "a list"
+
+
+def _description(model: type[BaseModel], loc: KeyPath) -> str:
+    for annotation in _annotations_at(model, loc[:-1]):
+        field = _fields(annotation).get(str(loc[-1]))
+        if field is not None and field.description:
+            return f" ({field.description.rstrip('.')})"
+    return ""
+
+
+def _fields(annotation: Any) -> dict[str, Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {field.alias or name: field for name, field in annotation.model_fields.items()}
+    return {}
+
+
+def _field_names(annotations: list[Any]) -> list[str]:
+    return [name for annotation in annotations for name in _fields(annotation)]
+
+
+def _choices(annotations: list[Any]) -> list[Any]:
+    return [choice for each in annotations if get_origin(each) is Literal for choice in get_args(each)]
+
+
+def _annotations_at(model: type[BaseModel], loc: KeyPath) -> list[Any]:
+    """The types that may stand at `loc`; parts that are no field (a union's branch) are passed over."""
+    here: list[Any] = [model]
+    for part in loc:
+        inner: list[Any] = []
+        for annotation in here:
+            fields, origin, args = _fields(annotation), get_origin(annotation), get_args(annotation)
+            if part in fields:
+                inner += _flat(fields[str(part)].annotation)
+            elif origin is dict and isinstance(part, str):
+                inner += _flat(args[1])
+            elif origin in (tuple, list) and isinstance(part, int):
+                inner += _flat(args[0])
+        here = inner or here
+    return here
+
+
+def _flat(annotation: Any) -> list[Any]:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _flat(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return [each for arg in get_args(annotation) for each in _flat(arg)]
+    return [annotation]

@@ -1,1 +1,0 @@
-"""Findings on a training job: its log, its losses, the steps that it made, its files, profiles and figures."""

@@ -1,0 +1,311 @@
+"""Findings for the plain steps: a command is there, a module imports, a command line does what it should."""
+
+import re
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from seatrial.checks.ended import ended_badly, unseen
+from seatrial.checks.evidence import most_relevant_first, tidy, with_heading
+from seatrial.checks.findings import failed, passed
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict
+from seatrial.readers.log import hosts_text, log_values
+
+
+def _joined(*parts: Any) -> str:
+    """Of what a step reported, which should be text."""
+    return ", ".join(str(part) for part in parts if part)
+
+
+class RunExpected(msgspec.Struct, frozen=True):
+    """What a command line should do. Texts are looked for in what it printed, both streams together."""
+
+    exit: int | None = 0  # None: any
+    contains: tuple[str, ...] = ()
+    matches: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+def check_run(observed: ObservedStep, ended: Exit, expected: RunExpected) -> list[Finding]:
+    """One finding for how it ended, one for each text that it should, or should never, print."""
+    bad = ended_badly(observed, "exit", ended)
+    if bad:
+        return [bad]
+    return [_exit(observed, expected), *_texts(observed, expected)]
+
+
+def _exit(observed: ObservedStep, expected: RunExpected) -> Finding:
+    if expected.exit is None or observed.code == expected.exit:
+        return passed(observed, "exit", f"exit code {observed.code}")
+    message = f"exit code {observed.code}, and should be {expected.exit}"
+    return failed(observed, "exit", "exit", message, most_relevant_first(observed.output))
+
+
+def _texts(observed: ObservedStep, expected: RunExpected) -> list[Finding]:
+    if observed.unseen:
+        texts = [("contains", expected.contains), ("matches", expected.matches), ("never", expected.never)]
+        missing = (unseen(observed, f"{word} {text}") for word, some in texts for text in some)
+        return [finding for finding in missing if finding is not None]
+    output = tidy(observed.output)
+    unread = (
+        f" ({observed.output_omitted_bytes} bytes in its middle were not kept)" if observed.output_omitted_bytes else ""
+    )
+    findings = []
+    for text in expected.contains:
+        check = f"contains {text}"
+        found = passed(observed, check, "") if text in output else None
+        findings.append(
+            found
+            or failed(observed, check, "output", f"it did not print {text!r}{unread}", most_relevant_first(output))
+        )
+    for pattern in expected.matches:
+        check = f"matches {pattern}"
+        match = re.search(pattern, output, re.MULTILINE)
+        found = passed(observed, check, match[0][:200]) if match else None
+        message = f"nothing that it printed matches {pattern!r}{unread}"
+        findings.append(found or failed(observed, check, "output", message, most_relevant_first(output)))
+    for text in expected.never:
+        check = f"never {text}"
+        line = next((line for line in output.splitlines() if text in line), None)
+        message = f"it printed {text!r}, and never should"
+        findings.append(
+            failed(observed, check, "output", message, with_heading(line, output))
+            if line
+            else passed(observed, check, unread.strip())
+        )
+    return findings
+
+
+def check_workspace(observed: ObservedStep, ended: Exit) -> Finding:
+    """The workspace was cloned. That it was not is no fault of what is tested, but a wrong ref is the suite's."""
+    bad = ended_badly(observed, "workspace", ended)
+    if bad:
+        return bad
+    if observed.code == 0 and observed.result.get("commit"):
+        return passed(observed, "workspace", f"commit {observed.result['commit']}")
+    address = f"{observed.args.get('git')} {observed.args.get('ref') or ''}".strip()
+    return Finding(
+        step=observed.name,
+        check="workspace",
+        verdict=Verdict.INVALID if observed.result.get("unknown_ref") else Verdict.INFRA,
+        class_="workspace",
+        message=f"{address} could not be cloned",
+        evidence=most_relevant_first(observed.output),
+    )
+
+
+# Findings for a training job's log: how it ended, what it had to say, what it never should, that it went on.
+
+
+# Ended by us: what the log had not said by then, it may have said later.
+_CUT_SHORT = (Outcome.STOPPED, Outcome.STALL, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.EVICTED, None)
+
+ONE_IS_ENOUGH = "where one is enough: `log: {hosts: any}`"
+SHELL_SIGNAL = 128
+_KILLING = {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM}
+_HOST = re.compile(r"^\[\d+\] (?:--- host \d+ ended .*\n?)?", re.MULTILINE)
+_MEMORY = re.compile(
+    r"^.*(?:(?:CUDA|HIP|XLA|GPU|ROCm|CUBLAS|cuDNN|device)\b.*\bout of memory|RESOURCE_EXHAUSTED|OutOfMemoryError"
+    r"|cudaErrorMemoryAllocation|hipErrorOutOfMemory|\bMemoryError\b|std::bad_alloc).*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ENDED = re.compile(r"^\[\d+\] --- host (\d+) ended", re.MULTILINE)
+
+
+class LogExpected(msgspec.Struct, frozen=True):
+    must: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    hosts: int = 1
+    every_host: bool = True  # `must` is asked of each
+    logs: int | None = None  # of how many of the hosts there is a log, where that is known
+
+
+def check_exit(observed: ObservedStep, ended: Exit) -> list[Finding]:
+    """How the command ended. What Seatrial itself ended has another finding that says why; its exit code says nothing.
+    Of a job that somebody else ran there may be no exit code."""
+    stopped = stopped_by(observed)
+    if observed.outcome is Outcome.STOPPED and stopped.get("what") in ("never", "value"):
+        return [skipped(observed, "exit", "not known: it was ended for what its log said")]
+    if observed.outcome is Outcome.STALL and stopped.get("what") == "stall":
+        return [
+            _stall(observed, stopped),
+            skipped(observed, "exit", "not known: it was ended when no step came any more"),
+        ]
+    bad = ended_badly(observed, "exit", ended)
+    if bad:
+        return [bad]
+    if observed.code is None:
+        return [skipped(observed, "exit", "not known: it ran elsewhere, and its exit code was not given")]
+    if observed.code == 0:
+        return [passed(observed, "exit", "exit code 0")]
+    return [_bad_code(observed, observed.code)]
+
+
+def _bad_code(observed: ObservedStep, code: int) -> Finding:
+    """A shell reports a signal that killed its command by an exit code above 128."""
+    host = _ENDED.search(observed.output) if _several(observed) else None
+    place = f" on host {host[1]}" if host else ""
+    if short := out_of_memory(observed.output):
+        message = f"out of memory{place} (exit code {code}): {short}"
+        return failed(observed, "exit", "memory", message, relevant_output(observed))
+    if code > SHELL_SIGNAL and code - SHELL_SIGNAL in _KILLING:
+        name = signal.Signals(code - SHELL_SIGNAL).name
+        message = f"it was killed{place} by {name} (exit code {code} of its shell)"
+        return failed(observed, "exit", "signal", message, relevant_output(observed))
+    return failed(observed, "exit", "exit", f"exit code {code}{place}, and should be 0", relevant_output(observed))
+
+
+def out_of_memory(output: str) -> str:
+    """The line which says that a program, or its GPU, had not enough memory; empty when none does."""
+    found = _MEMORY.search(output)
+    return _HOST.sub("", found[0]).strip()[:200] if found else ""
+
+
+def _several(observed: ObservedStep) -> bool:
+    hosts = observed.args.get("hosts")
+    return isinstance(hosts, int) and hosts > 1
+
+
+def check_log(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
+    """A finding for each pattern."""
+    return [
+        *_unreadable(observed),
+        *_missing(observed, expected),
+        *(_must(observed, pattern, expected) for pattern in expected.must),
+        *(_never(observed, pattern) for pattern in expected.never),
+    ]
+
+
+def stopped_by(observed: ObservedStep) -> dict[str, Any]:
+    """What made the agent end the step early, if anything did."""
+    stopped = observed.result.get("stopped")
+    return stopped if isinstance(stopped, dict) else {}
+
+
+def relevant_output(observed: ObservedStep) -> str:
+    """What it printed, the most telling line first, without the names of hosts before its lines."""
+    return most_relevant_first(_HOST.sub("", observed.output) if _several(observed) else observed.output)
+
+
+def skipped(observed: ObservedStep, check: str, message: str) -> Finding:
+    return Finding(step=observed.name, check=check, verdict=Verdict.SKIPPED, message=message)
+
+
+def cut_short(observed: ObservedStep) -> str:
+    """Why the log says less than it might have; empty when it was the job's own end."""
+    return "it was ended early" if observed.outcome in _CUT_SHORT else ""
+
+
+def dropped(observed: ObservedStep, check: str, pattern: str) -> Finding | None:
+    """The finding for a pattern that the agent gave up on: it would have taken forever on some line of this log."""
+    for one in _list(observed.result.get("dropped")):
+        if isinstance(one, dict) and one.get("pattern") == pattern:
+            why = str(one.get("why") or "it does not end on a line of this log")
+            message = f"the pattern was given up: {why}; write it so that it has no repeat inside a repeat"
+            return Finding(observed.name, check, Verdict.INVALID, "pattern", message)
+    return None
+
+
+def where(line: Any, host: Any, hosts: int) -> str:
+    """`line 12`, with its host where there are several."""
+    parts = [f"line {line}"] if isinstance(line, int) else []
+    if hosts > 1 and isinstance(host, int):
+        parts.append(f"host {host}")
+    return " of ".join(parts)
+
+
+def _unreadable(observed: ObservedStep) -> list[Finding]:
+    """Of logs that are files: one that could not be read to its end."""
+    errors = [one for one in _list(observed.result.get("errors")) if isinstance(one, dict)]
+    return [failed(observed, "log", "log", f"{one.get('path')}: {one.get('error')}") for one in errors]
+
+
+def _missing(observed: ObservedStep, expected: LogExpected) -> list[Finding]:
+    """Of logs that are files: fewer than there are hosts. What the missing ones hold is not known."""
+    if expected.logs is None or expected.logs >= expected.hosts or not expected.every_host:
+        return []
+    logs = "there is 1 log" if expected.logs == 1 else f"there are {expected.logs} logs"
+    lacking = expected.hosts - expected.logs
+    message = f"{logs} for {expected.hosts} hosts, and none of the other{'s' if lacking > 1 else ''}; {ONE_IS_ENOUGH}"
+    return [failed(observed, "log", "log", message)]
+
+
+def _must(observed: ObservedStep, pattern: str, expected: LogExpected) -> Finding:
+    check = f"must {pattern}"
+    if given_up := dropped(observed, check, pattern):
+        return given_up
+    found = _matches(observed, "must", pattern)
+    by_host = {host: count for host, count in _hosts(found) if count}
+    missing = [host for host in range(expected.hosts) if host not in by_host] if expected.hosts > 1 else []
+    if found.get("count") and not (missing and expected.every_host and by_host):
+        return passed(observed, check, str(found.get("text") or "")[:200])
+    if cut_short(observed):
+        return skipped(observed, check, f"not known: {cut_short(observed)}")
+    if found.get("count"):
+        message = f"only {hosts_text(sorted(by_host))} printed it, and not {hosts_text(missing)}; {ONE_IS_ENOUGH}"
+    else:
+        message = f"no line matches {pattern!r}{_unread(observed)}"
+    return failed(observed, check, "log", message, relevant_output(observed))
+
+
+def _never(observed: ObservedStep, pattern: str) -> Finding:
+    check = f"never {pattern}"
+    if given_up := dropped(observed, check, pattern):
+        return given_up
+    found = _matches(observed, "never", pattern)
+    notes = [note for note in observed.notes if note.get("note") == "never" and note.get("pattern") == pattern]
+    if not found.get("count") and not notes:
+        if observed.outcome is None and not observed.result:
+            return skipped(observed, check, "not known: its log was not read to its end")
+        return passed(observed, check, _unread(observed).strip(" ()"))
+    first = notes[0] if notes else found
+    hosts = len(list(_hosts(found))) or 1
+    at = where(first.get("line"), first.get("host"), hosts)
+    message = f"it printed what matches {pattern!r}, and never should" + (f" ({at})" if at else "")
+    stopped = stopped_by(observed)
+    if stopped.get("what") == "never" and stopped.get("pattern") == pattern:
+        message += f"; it was ended{_after(stopped)}"
+    text = str(first.get("text") or "")
+    class_ = "memory" if out_of_memory(text) or out_of_memory(observed.output) else "log"
+    return failed(observed, check, class_, message, with_heading(text, observed.output))
+
+
+def _stall(observed: ObservedStep, stopped: dict[str, Any]) -> Finding:
+    """In the agent's words: it knows how long a step took before, and how long this one was waited for."""
+    last = (
+        log_values(observed, "step").last if stopped.get("host") is None else {}
+    )  # of several hosts, the agent says which one
+    at = f"; the last was step {max(last.values()):.0f}" if last else ""
+    message = f"{stopped.get('text') or 'no new step for too long'}{at}"
+    return Finding(observed.name, "stall", Verdict.TIMEOUT, "stall", message, relevant_output(observed))
+
+
+def _after(stopped: dict[str, Any]) -> str:
+    seconds = stopped.get("seconds_after")
+    return f" {seconds:.2g} s after that line" if isinstance(seconds, int | float) else " at that line"
+
+
+def _matches(observed: ObservedStep, kind: str, pattern: str) -> dict[str, Any]:
+    all_of = observed.result.get(kind)
+    found = all_of.get(pattern) if isinstance(all_of, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _hosts(found: dict[str, Any]) -> Iterable[tuple[int, int]]:
+    hosts = found.get("host")
+    for host, count in hosts.items() if isinstance(hosts, dict) else ():
+        if str(host).isdigit() and isinstance(count, int):
+            yield int(host), count
+
+
+def _unread(observed: ObservedStep) -> str:
+    long = observed.result.get("long_lines")
+    if not isinstance(long, int) or not long:
+        return ""
+    return f" ({long} line{' was' if long == 1 else 's were'} too long to be read whole)"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,151 @@
+"""Findings for the files that a training job left: how many, how large, written by this very job, readable."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from seatrial.checks.ended import ended_badly
+from seatrial.checks.findings import Threshold
+from seatrial.job import Exit, Finding, Observation, ObservedStep, Stage, Verdict, count
+from seatrial.readers.profile import entry_files
+
+_MOST_NAMED = 10  # files that a finding names
+CLOCKS_S = 2.0  # that a file's time and the job's may be apart: file systems round, clocks differ
+# torchprime's layout, `profile/0-1/…`: the folder of worker 1 of slice 0.
+_HOST_FOLDER = re.compile(r"(?:^|/)(?:profile|outputs|xla_dumps)/(\d+-\d+)/")
+
+
+class FilesExpected(msgspec.Struct, frozen=True):
+    match: str
+    count: Threshold | None = None  # None: at least one
+    size: Threshold | None = None
+    fresh: bool = True
+    reader: str = ""  # that each must be read with
+
+
+class JobWindow(msgspec.Struct, frozen=True):
+    """When the job ran, by the wall clock."""
+
+    start_s: float
+    end_s: float | None
+
+
+def job_window(observation: Observation) -> JobWindow | None:
+    times = {stage.stage: stage for stage in observation.stages}
+    start, end = times.get(Stage.STARTED), times.get(Stage.FINISHED)
+    if start is None:
+        return None
+    slack_s = CLOCKS_S + start.uncertainty_s
+    return JobWindow(start.wall_s - slack_s, end.wall_s + CLOCKS_S + end.uncertainty_s if end else None)
+
+
+def entry_count(observed: ObservedStep, name: str) -> int:
+    """How many the agent found; it reports the first ones only."""
+    entry = observed.result.get(name)
+    count = entry.get("count") if isinstance(entry, dict) else None
+    return count if isinstance(count, int) else len(entry_files(observed, name))
+
+
+def check_files(
+    observed: ObservedStep,
+    ended: Exit,
+    name: str,
+    expected: FilesExpected,
+    window: JobWindow | None,
+    hosts: Iterable[str] = (),
+) -> list[Finding]:
+    """A finding for each thing that is asked. `hosts`: folders of hosts that any entry has files in."""
+    step = f"files {name}"
+    entry = observed.result.get(name)
+    if not isinstance(entry, dict):
+        bad = ended_badly(observed, "count", ended, step)
+        why = str(observed.result.get("error") or "the files could not be looked for")
+        return [bad or Finding(step, "count", Verdict.FAILED, "files", why, observed.output)]
+    files = entry_files(observed, name)
+    findings = [_count(step, expected, files, entry_count(observed, name), sorted(hosts))]
+    if files and expected.size is not None:
+        findings.append(_size(step, files, expected.size))
+    if files and expected.fresh:
+        findings.append(_fresh(step, files, window))
+    if files and expected.reader:
+        findings.append(_valid(step, files, expected.reader))
+    return findings
+
+
+def host_in_path(path: str) -> str:
+    """The folder of a host that a file lies in; empty when the layout has none."""
+    match = _HOST_FOLDER.search(path)
+    return match[1] if match else ""
+
+
+def host_folders(observed: ObservedStep) -> set[str]:
+    return {
+        host
+        for name in observed.result
+        for one in entry_files(observed, name)
+        if (host := host_in_path(str(one.get("path"))))
+    }
+
+
+def several(step: str, check: str, class_: str, problems: Sequence[str], total: int) -> Finding:
+    """One finding for all files that a rule does not hold for."""
+    first = problems[0] if len(problems) == 1 else f"{len(problems)} of {total} files: {problems[0]}"
+    rest = len(problems) - _MOST_NAMED
+    evidence = "\n".join([*problems[:_MOST_NAMED], *([f"and {rest} more"] if rest > 0 else [])])
+    return Finding(step, check, Verdict.FAILED, class_, first, evidence if len(problems) > 1 else "")
+
+
+def _count(step: str, expected: FilesExpected, files: list[dict[str, Any]], total: int, hosts: list[str]) -> Finding:
+    """Where the layout has a folder for each host, of each host."""
+    by_host = {host: sum(host_in_path(str(one.get("path"))) == host for one in files) for host in hosts}
+    placed = any(host_in_path(str(one.get("path"))) for one in files)
+    counts = by_host if placed and total == len(files) else {"": total}
+    wanted = expected.count.text if expected.count else "at least one"
+    wrong = [
+        (host, have) for host, have in counts.items() if not (expected.count.met_by(have) if expected.count else have)
+    ]
+    names = "\n".join(str(one.get("path")) for one in files[:_MOST_NAMED])
+    if wrong:
+        host, have = wrong[0]
+        place = f" in the folder of host {host}" if host else ""
+        message = f"{count(have, 'file')} match {expected.match!r}{place}, and should be {wanted}"
+        return Finding(step, "count", Verdict.FAILED, "files", message, names)
+    each = f" of each of {len(counts)} hosts" if len(counts) > 1 else ""
+    shown = str(files[0].get("path")) if total == 1 and files else count(next(iter(counts.values())), "file") + each
+    return Finding(step, "count", Verdict.PASSED, message=shown)
+
+
+def _size(step: str, files: list[dict[str, Any]], wanted: Threshold) -> Finding:
+    sizes = [(str(one.get("path")), one["bytes"]) for one in files if isinstance(one.get("bytes"), int)]
+    wrong = [
+        f"{path} has {size:,} bytes, and should have {wanted.text}" for path, size in sizes if not wanted.met_by(size)
+    ]
+    if wrong:
+        return several(step, "size", "files", wrong, len(files))
+    return Finding(step, "size", Verdict.PASSED, message=f"{min(size for _, size in sizes):,} bytes or more")
+
+
+def _fresh(step: str, files: list[dict[str, Any]], window: JobWindow | None) -> Finding:
+    if window is None:
+        return Finding(step, "fresh", Verdict.SKIPPED, message="not known: the times of the job are missing")
+    wrong = []
+    for one in files:
+        written_s = one.get("modified_s")
+        if not isinstance(written_s, int | float):
+            wrong.append(f"when {one.get('path')} was written is not known")
+        elif written_s < window.start_s:
+            wrong.append(f"{one.get('path')} was written {window.start_s - written_s:,.0f} s before the job began")
+        elif window.end_s is not None and written_s > window.end_s:
+            wrong.append(f"{one.get('path')} was written {written_s - window.end_s:,.0f} s after the job had ended")
+    if wrong:
+        return several(step, "fresh", "files", wrong, len(files))
+    return Finding(step, "fresh", Verdict.PASSED, message="written while the job ran")
+
+
+def _valid(step: str, files: list[dict[str, Any]], reader: str) -> Finding:
+    wrong = [f"{one.get('path')}: {one['error']}" for one in files if one.get("error")]
+    if wrong:
+        return several(step, "valid", "broken", wrong, len(files))
+    return Finding(step, "valid", Verdict.PASSED, message=f"read as {reader}")

@@ -1,0 +1,123 @@
+"""What checks of several kinds have in common: the findings that they make, and the requirements that they know."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from seatrial.checks.ended import JOB
+from seatrial.job import Better, Finding, ObservedStep, Verdict
+
+
+class Threshold(Protocol):
+    """A requirement of a suite (`>=15`, `<2Gi`, `1`), as far as a check has to know it."""
+
+    @property
+    def text(self) -> str: ...
+
+    def met_by(self, have: float) -> bool: ...
+
+
+def passed(observed: ObservedStep, check: str, message: str) -> Finding:
+    return Finding(step=observed.name, check=check, verdict=Verdict.PASSED, message=message)
+
+
+def failed(observed: ObservedStep, check: str, class_: str, message: str, evidence: str = "") -> Finding:
+    return Finding(
+        step=observed.name,
+        check=check,
+        verdict=Verdict.FAILED,
+        class_=class_,
+        message=message,
+        evidence=evidence,
+    )
+
+
+def figure_data(value: float, unit: str, better: Better | None, source: str) -> dict[str, Any]:
+    """A figure as the history takes it."""
+    made: dict[str, Any] = {"value": value, "unit": unit, "source": source}
+    return {**made, "better": better} if better else made
+
+
+def check_limit(
+    step: str, check: str, tries: Sequence[Mapping[str, Any]], low: float, high: float, doubt: str
+) -> Finding:
+    """The finding on a search for the highest rate that keeps the bounds, of requests or of workloads.
+
+    `tries` have a rate, the bounds that broke, and why they say nothing, if so; `low` is the highest that held.
+    """
+    table = "\n".join(f"{one['rate']:>10.4g}/s  {_text(one)}" for one in tries)
+    if not low:
+        rates = " to ".join(f"{one['rate']:.4g}/s" for one in (*tries[-1:], *tries[:1]))
+        why = "; ".join(tries[-1]["broken"]) if tries else "none was tried"
+        verdict, class_ = (Verdict.INVALID, "late") if doubt else (Verdict.FAILED, "bounds")
+        text = doubt or f"no rate from {rates} keeps the bounds: {why}"
+        return Finding(step, check, verdict, class_, text, table)
+    if doubt:
+        text = f"at least {low:.4g}/s; at the next one {doubt}"
+    else:
+        text = f"{low:.4g}/s keeps the bounds" + (f", {high:.4g}/s does not" if high else ", and was the most to try")
+    return Finding(
+        step, check, Verdict.PASSED, message=text, evidence=table, data={"stages": [dict(one) for one in tries]}
+    )
+
+
+def _text(one: Mapping[str, Any]) -> str:
+    return one["doubt"] or "; ".join(one["broken"]) or "holds"
+
+
+# What is known to fail: excused where it fails, reported where it does not.
+
+
+EXCUSED = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOWER)
+_BROKEN = (Verdict.INFRA, Verdict.INVALID)
+
+
+class KnownFailure(Protocol):
+    """As a suite has it."""
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def step(self) -> str | None: ...
+
+    def covers(self, step: str) -> bool: ...
+
+
+def apply_xfails(findings: Iterable[Finding], xfails: Iterable[KnownFailure]) -> list[Finding]:
+    """The findings with each known failure excused.
+
+    1. A covered finding that failed, timed out or is slower becomes `xfail`, with the reason. Infra and invalid are
+       never excused.
+    2. When nothing that an xfail covers failed, the xfail should be taken out: what it covers becomes `xpass`. One
+       without a step, for the whole cell, adds one finding that says so.
+    3. Where that cannot be known, because all that it covers was skipped or something broke under the test, nothing is
+       said.
+    """
+    result = list(findings)
+    judged = list(result)
+    for xfail in xfails:
+        covered = [index for index, finding in enumerate(judged) if xfail.covers(finding.step)]
+        verdicts = {judged[index].verdict for index in covered}
+        if verdicts & set(EXCUSED):
+            for index in covered:
+                if judged[index].verdict in EXCUSED:
+                    result[index] = _as(judged[index], Verdict.XFAIL, xfail.why)
+        elif not verdicts - {Verdict.SKIPPED} or verdicts & set(_BROKEN):
+            continue
+        elif xfail.step is None:
+            message = f"known to fail ({xfail.why}), and everything passed: take the xfail out"
+            result.append(Finding(JOB, "xfail", Verdict.XPASS, message=message))
+        else:
+            for index in covered:
+                if result[index].verdict is Verdict.PASSED:
+                    result[index] = _as(judged[index], Verdict.XPASS, xfail.why)
+    return result
+
+
+def _as(finding: Finding, verdict: Verdict, why: str) -> Finding:
+    reason = f"known to fail ({why})" + (
+        ", and passed here: narrow the xfail, or take it out" if verdict is Verdict.XPASS else ""
+    )
+    return msgspec.structs.replace(finding, verdict=verdict, message=": ".join(filter(None, [reason, finding.message])))

@@ -1,0 +1,221 @@
+"""The figures of a training job: where each was read, whether it is there, and whether it is within fixed limits."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any, Literal
+
+import msgspec
+
+from seatrial.checks.command import ONE_IS_ENOUGH, cut_short
+from seatrial.checks.files import entry_count, host_folders, host_in_path
+from seatrial.checks.findings import figure_data
+from seatrial.job import Better, Finding, ObservedStep, Verdict
+from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
+from seatrial.readers.profile import StepTime, entry_files, from_profile, profiles
+
+FIRST = 2  # steps that are left out in any case, where enough others stay
+LEAST_STEPS = 3  # steps that stay
+FAR = 0.10  # above the steady median by this share, and by SPREADS of its spread, is not steady yet
+SPREADS = 6.0
+_MAD_TO_SIGMA = 1.4826
+Aggregate = Literal["median", "mean", "last", "min", "max"]
+
+
+def warmup(values: Sequence[float]) -> int:
+    """How many of the first values are not steady yet: far above the median of the later half.
+
+    Compiling makes a first step 9 to 100 times as long as the others, and the next ones may be longer too. At most half
+    of the values are left out, and LEAST of them stay."""
+    count = len(values)
+    most = min(count // 2, count - LEAST_STEPS)
+    if most <= 0:
+        return 1 if count == LEAST_STEPS and values[0] > 2 * max(values[1:]) else 0
+    steady = values[count // 2 :]
+    center = median(steady)
+    spread = _MAD_TO_SIGMA * median(abs(value - center) for value in steady)
+    limit = center + max(FAR * abs(center), SPREADS * spread)
+    far = next((index for index in range(most) if not values[index] > limit), most)
+    return max(far, min(FIRST, most))
+
+
+def aggregated(values: Sequence[float], how: Aggregate) -> float:
+    """One value for all; of fewer than three the median is their mean."""
+    if how == "last":
+        return values[-1]
+    if how == "mean":
+        return fmean(values)
+    if how == "median":
+        return median(values)
+    return min(values) if how == "min" else max(values)
+
+
+_TRAIN = "train"
+
+
+class MetricExpected(msgspec.Struct, frozen=True):
+    """A figure and its source: `entry` and `key` of a JSON file, `log`, a name that the log's values go by, or
+    `profile`, an entry of files."""
+
+    name: str
+    entry: str = ""
+    key: str = ""
+    log: str = ""
+    profile: str = ""
+    match: str = ""  # the glob or the pattern, for people
+    unit: str = ""
+    better: Better | None = None
+    least: float | None = None
+    most: float | None = None
+    aggregate: Aggregate | None = None
+    warmup: int | None = None  # None: found from the values
+    required: bool = True
+    hosts: int = 0  # so many must each report it in their log; more that do count too
+
+
+class MeasuredMetric(msgspec.Struct, frozen=True):
+    value: float
+    source: str
+
+
+class NotMeasured(Exception):
+    """A figure is not there; its text says why."""
+
+
+def check_metric(
+    train: ObservedStep, files: ObservedStep, expected: MetricExpected
+) -> tuple[Finding | None, dict[str, Any]]:
+    """The finding, and the figure for the history: nothing where there is none. One that need not be there, and is not
+    judged, needs no finding."""
+    check = f"metric {expected.name}"
+    try:
+        measured = _measure(train, files, expected)
+    except NotMeasured as error:
+        if not expected.required:
+            return Finding(_TRAIN, check, Verdict.SKIPPED, message=f"not measured: {error}"), {}
+        if cut_short(train) or (not expected.log and cut_short(files)):
+            return Finding(_TRAIN, check, Verdict.SKIPPED, message="not measured: it did not come that far"), {}
+        return Finding(_TRAIN, check, Verdict.FAILED, "metric", f"not measured: {error}"), {}
+    measured_text = f"{measured.value:.6g}{f' {expected.unit}' if expected.unit else ''}"
+    finding = Finding(_TRAIN, check, Verdict.PASSED, message=f"{measured_text}, from {measured.source}")
+    low = expected.least is not None and measured.value < expected.least
+    if low or (expected.most is not None and measured.value > expected.most):
+        limit, edge = (expected.least, "least") if low else (expected.most, "most")
+        message = f"{measured_text}, and should be at {edge} {limit:g} (from {measured.source})"
+        finding = Finding(_TRAIN, check, Verdict.FAILED, "metric", message)
+    return finding, figure_data(measured.value, expected.unit, expected.better, measured.source)
+
+
+def step_time_figure(taken: StepTime) -> dict[str, Any]:
+    left_out = f", {taken.warmup} first left out" if taken.warmup else ""
+    return figure_data(taken.seconds, "s", "lower", f"{taken.source} (median of {taken.count}{left_out})")
+
+
+def _measure(train: ObservedStep, files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
+    if expected.entry:
+        return _from_files(files, expected)
+    if expected.log:
+        return _from_log(train, expected)
+    opened = profiles(files, expected.profile)
+    taken = from_profile(opened)
+    if taken is None:
+        raise NotMeasured(f"no profile of {expected.profile!r} could be read" if not opened else "no step is marked")
+    return MeasuredMetric(taken.seconds, f"{taken.source} (median of {taken.count})")
+
+
+def _from_files(files: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
+    """Of one host's file, or of several: then the worst one, for all hosts wait for it."""
+    found = entry_files(files, expected.entry)
+    if not found:
+        raise NotMeasured(f"no file matches {expected.match!r}")
+    broken = [f"{one.get('path')}: {one['error']}" for one in found if one.get("error")]
+    if broken:
+        raise NotMeasured(broken[0])
+    if (total := entry_count(files, expected.entry)) > len(found):
+        raise NotMeasured(f"{total:,} files match {expected.match!r}, and only {len(found):,} of them were read")
+    placed = {host_in_path(str(one.get("path"))) for one in found} - {""}
+    if placed and (without := sorted(host_folders(files) - placed)):
+        raise NotMeasured(f"no file matches {expected.match!r} in the folder of host {without[0]}")
+    values = []
+    for one in found:
+        value = _value(one, expected.key)
+        if value is None:
+            raise NotMeasured(f"{one.get('path')} has no number at {expected.key!r}")
+        if not math.isfinite(value):
+            raise NotMeasured(f"{expected.key!r} of {one.get('path')} is {value_text(value)}")
+        values.append(value)
+    how: Aggregate = expected.aggregate or ("min" if expected.better == "higher" else "max")
+    where = str(found[0].get("path")) if len(found) == 1 else f"{len(found)} files {expected.match} ({how})"
+    return MeasuredMetric(_one_of(values, how), f"{expected.key} of {where}")
+
+
+def _one_of(values: Sequence[float], how: Aggregate) -> float:
+    """Numbers near the end of what a float holds may come to none."""
+    try:
+        value = aggregated(values, how)
+    except OverflowError:
+        value = math.inf
+    if not math.isfinite(value):
+        raise NotMeasured(f"the {how} of {len(values)} values is too large a number")
+    return value
+
+
+def _value(one: dict[str, Any], key: str) -> float | None:
+    values = one.get("values")
+    value = values.get(key) if isinstance(values, dict) else None
+    return None if isinstance(value, str) and not _is_number(value) else as_number(value)
+
+
+def _is_number(text: str) -> bool:
+    return text in ("nan", "inf", "-inf")
+
+
+def _from_log(train: ObservedStep, expected: MetricExpected) -> MeasuredMetric:
+    """Of each host's values, and of each rank's where lines name it, then the worst one's. A value that is no number
+    hides what it should have been: it is never left out to make a figure of the others."""
+    taken = log_values(train, expected.log)
+    if not taken.hosts:
+        raise NotMeasured(f"no line matches {expected.match!r}")
+    if silent := taken.silent(expected.hosts):
+        raise NotMeasured(f"no line of {hosts_text(silent)} matches {expected.match!r}; {ONE_IS_ENOUGH}")
+    how: Aggregate = expected.aggregate or "median"
+    by_host: list[tuple[float, int, int]] = []
+    for host in taken.hosts:
+        if odd := no_numbers(taken, host):
+            raise NotMeasured(odd + (f" (host {host})" if len(taken.hosts) > 1 else ""))
+        if how == "last":
+            by_host.append((taken.last[host], 1, 0))
+            continue
+        for readings in taken.by_rank(host).values():
+            values = [one.value for one in readings]
+            left_out = _warmup(values, expected)
+            by_host.append((_one_of(values[left_out:], how), len(values) - left_out, left_out))
+    if not by_host:
+        raise NotMeasured("none of its values was kept")
+    pick = min if expected.better == "higher" else max
+    value, count, left_out = pick(by_host)
+    first = f", {left_out} first left out" if left_out else ""
+    return MeasuredMetric(value, "the log (last value)" if how == "last" else f"the log ({how} of {count}{first})")
+
+
+def no_numbers(taken: LogValues, host: int) -> str:
+    """In words, how many of a host's readings are no numbers, and what they are; empty when all are."""
+    wild = [one for one in taken.of(host) if not math.isfinite(one.value)]
+    if not wild and not math.isfinite(taken.last.get(host, 0.0)) and not taken.unread.get(host):
+        wild = [LogValue(taken.last[host], host)]
+    unread = taken.unread.get(host, 0)
+    if not wild and not unread:
+        return ""
+    kinds = [*dict.fromkeys(value_text(one.value) for one in wild), *(["other text"] if unread else [])]
+    count = len(wild) + unread
+    of = max(taken.counts.get(host, 0), count)
+    return f"{count} of {of} readings {'is no number' if count == 1 else 'are no numbers'}: {', '.join(kinds)}"
+
+
+def _warmup(values: Sequence[float], expected: MetricExpected) -> int:
+    """A rate begins low where a time begins high."""
+    if expected.warmup is not None:
+        return min(expected.warmup, max(len(values) - 1, 0))
+    if expected.better == "higher":
+        return warmup([1 / value for value in values]) if all(value > 0 for value in values) else 0
+    return warmup(values)

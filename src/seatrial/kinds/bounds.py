@@ -1,0 +1,104 @@
+"""What users write of bounds on figures: `ttft.p99: 500ms`, `failed: 0`, `goodput: ">=95%"`."""
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from seatrial.job.bound import FixedBound
+from seatrial.job.units import parse_duration
+from seatrial.kinds.arrivals import parse_rate
+
+_OPERATORS = ("<=", ">=", "<", ">")
+
+
+class KnownFigures(msgspec.Struct, frozen=True):
+    """Which figures there are to bound."""
+
+    of: str  # what they are figures of
+    durations: Collection[str]  # each has several parts
+    counts: Mapping[str, str]  # each is one number; the operator where none is written
+    parts: re.Pattern[str]
+    choice: str  # which parts to write, with {} for the figure
+
+
+def parse_bound(name: str, value: Any, known: KnownFigures) -> FixedBound:
+    """Raises ValueError, for whoever wrote it."""
+    figures = [*known.counts, *known.durations]
+    figure = max((one for one in figures if f"{name}.".startswith(f"{one}.")), key=len, default="")
+    part = name.removeprefix(figure).removeprefix(".")
+    if not figure:
+        there = ", ".join([*known.counts, *(f"{one}.p99" for one in known.durations)])
+        raise ValueError(f"{name!r} is no figure of {known.of}; there are {there}")
+    if figure in known.counts and part:
+        raise ValueError(f"{figure!r} is one figure, and has no {part!r}")
+    if figure not in known.counts and not known.parts.fullmatch(part):
+        raise ValueError(f"{name!r} does not say which of them: write {known.choice.format(figure)}")
+    text = str(value).strip()
+    operator = next((one for one in _OPERATORS if text.startswith(one)), "")
+    number = _number(name, figure in known.counts, text.removeprefix(operator).strip())
+    return FixedBound(figure, part, operator or known.counts.get(figure, "<="), number, text)
+
+
+def _number(name: str, count: bool, written: str) -> float:
+    try:
+        if not count:
+            return parse_duration(float(written) if re.fullmatch(r"\d+(\.\d+)?", written) else written)
+        if written.endswith("%"):
+            return float(written[:-1]) / 100
+        return parse_rate(written) if "/" in written else float(written)
+    except ValueError:
+        unit = "a number, a rate such as 4/s or a share such as 95%" if count else "a duration such as 500ms or 30s"
+        raise ValueError(f"the bound of {name!r} is {unit}, not {written!r}") from None
+
+
+# The search for the highest rate that keeps the bounds. Pure but for what it tries.
+
+
+CLOSE = 1.1  # it ends when the rate that holds and the one that does not are this close
+MOST_TRIES = 24
+SLOWEST = 16  # so many times slower than the first rate is the last to try
+
+_T = TypeVar("_T")
+
+
+class Try(msgspec.Struct, Generic[_T], frozen=True):
+    """One rate."""
+
+    rate: float
+    broken: list[str]  # bounds that do not hold, each with what was measured
+    doubt: str  # why this says nothing of what was tried, such as that the driver was late; empty: it does
+    result: _T
+
+
+class Searched(msgspec.Struct, Generic[_T], frozen=True):
+    tries: list[Try[_T]]
+    low: float  # the highest rate that kept the bounds; 0: none did
+    high: float  # the lowest that did not; 0: none
+    doubt: str  # why it ended before the limit was found
+    holds: _T | None  # of the rate `low`
+
+
+async def search_rate(
+    first: float, most: float, attempt: Callable[[float], Awaitable[Try[_T]]], stopped: Callable[[], bool]
+) -> Searched[_T]:
+    """Doubles the rate until the bounds break, halves it until they hold, and then goes between the two."""
+    tries: list[Try[_T]] = []
+    low, high, rate, doubt = 0.0, 0.0, first, ""
+    holds: _T | None = None
+    while len(tries) < MOST_TRIES and not stopped():
+        tried = await attempt(rate)
+        tries.append(tried)
+        doubt = tried.doubt
+        if doubt:
+            break
+        if tried.broken:
+            high = rate
+        else:
+            low, holds = rate, tried.result
+        found = high and low and high / low <= CLOSE
+        if found or (not high and rate >= most) or (not low and rate <= first / SLOWEST):
+            break
+        rate = (low * high) ** 0.5 if low and high else min(rate * 2, most) if low else rate / 2
+    return Searched(tries, low, high, doubt, holds)

@@ -1,0 +1,105 @@
+"""What the jobs of all kinds have in common: name, place, limits, environment, variables and a workspace's files."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from pydantic import Field
+
+from seatrial.checks import check_workspace
+from seatrial.job import Environment, Exit, Finding, Input, Job, Limits, ObservedStep, Part, Resources, Step
+from seatrial.suite import Cell, Model, Text, Workspace, substitute
+from seatrial.suite.values import Size
+
+DRIVER = "driver"
+
+
+def make_job(cell: Cell, run: str, attempt: int, steps: Iterable[Step], inputs: Iterable[Input]) -> Job:
+    """One attempt at a cell: `steps` and `inputs` are the kind's own, the rest is what the suite says of every cell."""
+    timeout = cell.model.timeout
+    return Job(
+        name=f"{run}-{cell.hash}-{attempt}",
+        run=run,
+        cell=cell.hash,
+        attempt=attempt,
+        title=cell.id,
+        steps=tuple(steps),
+        environment=environment_of(cell),
+        resources=cell.machine.resources(),
+        limits=Limits(timeout.queue_s, timeout.run_s, timeout.stall_s, timeout.grace_s),
+        env={name: substitute(value, cell) for name, value in cell.env.items() if isinstance(value, str)},
+        secrets={name: value.secret for name, value in cell.env.items() if not isinstance(value, str)},
+        inputs=tuple(inputs),
+    )
+
+
+class DriverPlace(Model):
+    """A driver as a job on the trial's target, in place of one on this machine."""
+
+    image: Text = Field(min_length=1, description="An image that has this version of Seatrial.")
+    cpu: float = Field(1.0, strict=True, gt=0, description="Cores of its own: without, a busy node would be measured.")
+    memory_bytes: Size | None = Field(None, alias="memory", description="Main memory of its own.")
+    select: dict[Text, Text] = Field({}, description="How the target finds a place for it: labels, a partition.")
+
+
+def driver_job(cell: Cell, job: Job, kind: str, work: msgspec.Struct, place: DriverPlace | None) -> Job:
+    """Its environment is Seatrial's own, or an image that has it."""
+    return msgspec.structs.replace(
+        job,
+        name=f"{job.name}-{DRIVER}",
+        part=DRIVER,
+        steps=(Step(DRIVER, "drive", {"kind": kind, "work": msgspec.to_builtins(work)}),),
+        environment=Environment("seatrial", image=substitute(place.image, cell) if place else None, seatrial=not place),
+        resources=Resources(place.cpu, place.memory_bytes, select=dict(place.select)) if place else Resources(),
+    )
+
+
+def only_part(cell: Cell, job: Job) -> tuple[Part, ...]:
+    """The parts of an attempt that is one job on the cell's own target."""
+    return (Part(job.part, job, cell.target),)
+
+
+def environment_of(cell: Cell) -> Environment:
+    runtime = cell.runtime
+    if runtime is None:
+        return Environment()
+    interpreter = substitute(runtime.interpreter, cell)
+    if interpreter and "/" in interpreter:
+        interpreter = str(cell.directory / Path(interpreter).expanduser())
+    own = "{}.{}".format(*sys.version_info) if runtime.packages else None
+    return Environment(
+        name=cell.runtime_name or "host",
+        python=substitute(runtime.python, cell) or own,
+        packages=substitute(runtime.packages, cell),
+        interpreter=interpreter,
+        image=substitute(runtime.image, cell),
+    )
+
+
+def workspace_inputs(cell: Cell, workspace: Workspace | None) -> list[Input]:
+    """The files of a workspace of this machine; one that is cloned is a step of the job instead."""
+    if workspace is None or workspace.path is None:
+        return []
+    return [Input(str(cell.directory / substitute(workspace.path, cell)), ".")]
+
+
+# A step of a job together with the check that judges it, and the one that most kinds have: cloning a workspace.
+
+
+WORKSPACE_S = 3600.0
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    step: Step
+    check: Callable[[ObservedStep, Exit], list[Finding]]
+
+
+def plan_workspace(cell: Cell, workspace: Workspace | None) -> Iterator[PlannedStep]:
+    """A clone where the workspace is one; it comes first, because the other steps may need what is in it."""
+    if workspace and workspace.git:
+        args = {"git": substitute(workspace.git, cell), "ref": substitute(workspace.ref, cell)}
+        step = Step("workspace", "workspace", args, WORKSPACE_S)
+        yield PlannedStep(step, lambda observed, ended: [check_workspace(observed, ended)])

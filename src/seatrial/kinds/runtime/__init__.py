@@ -1,0 +1,1 @@
+"""The kind `runtime`: does this runtime work on this machine?"""

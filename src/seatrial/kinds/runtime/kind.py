@@ -1,0 +1,102 @@
+"""The job that a cell of a runtime trial needs, and what its observation comes to."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from seatrial.checks import check_job
+from seatrial.job import Finding, Input, Observation, ObservedStep, Part
+from seatrial.kinds.job import make_job, only_part, workspace_inputs
+from seatrial.kinds.protocol import MISSING, Judgement
+from seatrial.kinds.runtime.model import RuntimeTrial
+from seatrial.kinds.runtime.parts import BESIDE_SUITE, NOTEBOOKS, notebook_path, notebooks_of, plan_steps
+from seatrial.suite import Cell, find_notebooks, names_several, substitute
+
+
+class RuntimeKind:
+    name = "runtime"
+    model = RuntimeTrial
+
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        """What folders and globs of notebooks name now, which notebooks are beside the suite and not in the workspace,
+        and what is in neither; a clone is for the job to look into."""
+        assert isinstance(cell.model, RuntimeTrial)
+        workspace = cell.runtime.workspace if cell.runtime else None
+        folder = cell.directory / substitute(workspace.path, cell) if workspace and workspace.path else None
+        if folder and not os.path.isdir(folder):  # which is told of the workspace itself
+            return {}
+        several: dict[str, list[str]] = {}
+        beside: list[str] = []
+        missing: list[str] = []
+        for path in [substitute(one.path, cell) for one in cell.model.all_notebooks(cell.runtime)]:
+            found = find_notebooks(folder, path) if folder else []
+            if not found:
+                found = find_notebooks(cell.directory, path)
+                beside += found
+            if names_several(path):
+                several[path] = found
+            if not found and not (workspace and workspace.git):
+                missing.append(f"there is no notebook {path} in {folder or cell.directory}")
+        gathered = {NOTEBOOKS: several, BESIDE_SUITE: beside if workspace else [], MISSING: missing}
+        return {key: value for key, value in gathered.items() if value}
+
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+        steps = (planned.step for planned in plan_steps(cell))
+        return only_part(cell, make_job(cell, run, attempt, steps, _inputs(cell)))
+
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
+        """Every step has its findings, also those that the job did not get to."""
+        observation = observed["job"]
+        findings = check_job(observation)
+        metrics: dict[str, Any] = {}
+        step_by_name = {observed_step.name: observed_step for observed_step in observation.steps}
+        for planned in plan_steps(cell):
+            name = planned.step.name
+            observed_step = step_by_name.get(name) or ObservedStep(name, planned.step.kind, planned.step.args)
+            findings += planned.check(observed_step, observation.exit)
+            if observed_step.seconds is not None:
+                metrics[name] = _figures(observed_step)
+        metrics.update(_passes(findings))
+        return Judgement(findings, metrics)
+
+
+def _inputs(cell: Cell) -> list[Input]:
+    """The workspace's files, and the notebooks that are beside the suite."""
+    workspace = cell.runtime.workspace if cell.runtime else None
+    notebooks = notebooks_of(cell)
+    if workspace:
+        notebooks = tuple(one for one in notebooks if one.path in cell.gathered.get(BESIDE_SUITE, ()))
+    beside = [Input(str(cell.directory / one.path), notebook_path(one), required=False) for one in notebooks]
+    return [*workspace_inputs(cell, workspace), *beside]
+
+
+def _figures(observed_step: ObservedStep) -> dict[str, Any]:
+    figures: dict[str, Any] = {"seconds": {"value": round(observed_step.seconds or 0.0, 4), "unit": "s"}}
+    if observed_step.cpu_s is not None:
+        figures["cpu"] = {"value": round(observed_step.cpu_s, 4), "unit": "s"}
+    if observed_step.peak_memory_bytes is not None:
+        figures["peak_memory"] = {"value": observed_step.peak_memory_bytes, "unit": "B"}
+    gpus = [gpu for sample in observed_step.samples for gpu in sample.gpu]
+    busy = [gpu["utilization"] for gpu in gpus if isinstance(gpu.get("utilization"), int | float)]
+    used = [gpu["memory_bytes"] for gpu in gpus if isinstance(gpu.get("memory_bytes"), int | float)]
+    if busy:
+        figures["gpu_utilization_mean"] = {"value": sum(busy) / len(busy), "unit": "%"}
+    if used:
+        figures["gpu_peak_memory"] = {"value": max(used), "unit": "B"}
+    return figures
+
+
+def _passes(findings: list[Finding]) -> dict[str, Any]:
+    """Of each pass of a notebook its time and the most memory that a cell took."""
+    figures: dict[str, Any] = {}
+    for finding in findings:
+        if finding.check == "notebook" and "seconds" in finding.data:
+            figures[finding.step] = {"seconds": {"value": finding.data["seconds"], "unit": "s", "better": "lower"}}
+            for key, name in (("peak_memory_bytes", "peak_memory"), ("gpu_peak_memory_bytes", "gpu_peak_memory")):
+                peaks = [cell[key] for cell in finding.data.get("cells", []) if key in cell]
+                if peaks:
+                    figures[finding.step][name] = {"value": max(peaks), "unit": "B"}
+    return figures
+
+
+kind = RuntimeKind()

@@ -1,0 +1,109 @@
+"""Findings for a notebook: one for each pass, from the notes that its driver wrote while it ran."""
+
+import re
+from typing import Any
+
+from seatrial.checks.ended import ended_badly
+from seatrial.checks.evidence import most_relevant_first, with_heading
+from seatrial.job import Exit, Finding, ObservedStep, Outcome, Verdict, count
+
+CLASSES = ("error", "shell", "dead", "timeout", "memory", "broken")
+_RAISING = re.compile(r"\s*-+> *\d+ ")  # the arrow of IPython: the first one is in the notebook, the others below it
+_FIGURES = ("state", "class", "seconds", "cpu_s", "peak_memory_bytes", "gpu_peak_memory_bytes")
+
+
+def check_notebook(observed: ObservedStep, ended: Exit) -> list[Finding]:
+    """Every pass that was asked for has a finding, whatever became of the driver; so has one that failed unasked."""
+    asked = [str(name) for name in observed.args.get("passes") or ["fresh"]]
+    ended_passes = {note.get("pass"): note for note in observed.notes if note.get("note") == "passed-over"}
+    unasked = [str(name) for name, note in ended_passes.items() if name not in asked and note.get("state") == "failed"]
+    findings: list[Finding] = []
+    for name in [*unasked, *asked]:
+        cells = [cell for cell in observed.notes if cell.get("note") == "cell" and cell.get("pass") == name]
+        findings.append(_pass(observed, ended, name, cells, ended_passes.get(name)))
+        findings += _further(f"{observed.name} {name}", cells)
+    return findings
+
+
+def _further(step: str, cells: list[dict[str, Any]]) -> list[Finding]:
+    """The cells of a pass that failed after the first, which is the pass's own finding: there are some where it goes on
+    after a failure."""
+    failed = [cell for cell in cells if cell.get("state") == "failed"]
+    return [_failed(step, f"cell {cell.get('cell')}", cell, _cell_message(cell), [cell], {}) for cell in failed[1:]]
+
+
+def _cell_message(cell: dict[str, Any]) -> str:
+    return f"cell {cell.get('cell')}: {cell.get('message') or cell.get('error') or ''}"
+
+
+def _failed(
+    step: str, check: str, note: dict[str, Any], message: str, cells: list[dict[str, Any]], data: dict[str, Any]
+) -> Finding:
+    class_ = str(note.get("class")) if note.get("class") in CLASSES else "error"
+    verdict = Verdict.TIMEOUT if class_ == "timeout" else Verdict.FAILED
+    return Finding(step, check, verdict, class_, message, _evidence(cells, message), data)
+
+
+def _pass(
+    observed: ObservedStep, ended: Exit, name: str, cells: list[dict[str, Any]], note: dict[str, Any] | None
+) -> Finding:
+    step = f"{observed.name} {name}"
+    data = {"cells": [_figures(cell) for cell in cells]} if cells else {}
+    if note is None:
+        return _unfinished(observed, ended, step, cells, data)
+    state, message = note.get("state"), str(note.get("message") or "")
+    if note.get("seconds"):
+        data["seconds"] = note["seconds"]
+    if state == "passed":
+        cells_text = (
+            f"{count(sum(cell.get('state') == 'passed' for cell in cells), 'cell')} in {note.get('seconds') or 0:.3g} s"
+        )
+        return Finding(
+            step, "notebook", Verdict.PASSED, message="; ".join(filter(None, [cells_text, message])), data=data
+        )
+    if state == "skipped":
+        return Finding(step, "notebook", Verdict.SKIPPED, message=message.removeprefix("skipped: "), data=data)
+    return _failed(step, "notebook", note, message, cells, data)
+
+
+def _figures(cell: dict[str, Any]) -> dict[str, Any]:
+    return {"cell": cell.get("cell"), **{key: cell[key] for key in _FIGURES if cell.get(key) not in (None, "")}}
+
+
+def _evidence(cells: list[dict[str, Any]], message: str) -> str:
+    """What the message does not say: the line that raised, with the traceback; or what was printed, with the source."""
+    failed = next((cell for cell in cells if cell.get("state") == "failed"), None)
+    if failed is None:
+        return ""
+    source = f"cell {failed.get('cell')}:\n{failed.get('source') or ''}"
+    traceback = str(failed.get("traceback") or "")
+    raising = [line.strip() for line in traceback.splitlines() if _RAISING.match(line)]
+    if raising:
+        return with_heading(raising[0], traceback)
+    printed = most_relevant_first(str(failed.get("output") or ""))
+    if printed:
+        return with_heading(printed, source)
+    return with_heading(str(failed.get("error") or failed.get("message") or message), traceback or source)
+
+
+def _unfinished(
+    observed: ObservedStep, ended: Exit, step: str, cells: list[dict[str, Any]], data: dict[str, Any]
+) -> Finding:
+    """The driver did not get to say how the pass went: it was ended, or never began."""
+    after = f", after cell {cells[-1].get('cell')}" if cells else ""
+    bad = ended_badly(observed, "notebook", ended, step)
+    if bad is None:
+        message = f"the notebook's driver ended with exit code {observed.code} and no verdict{after}"
+        return Finding(
+            step,
+            "notebook",
+            Verdict.FAILED,
+            "broken",
+            message,
+            with_heading(message, most_relevant_first(observed.output)),
+            data,
+        )
+    words = {Outcome.SIGNAL.value: "dead", Outcome.STALL.value: "timeout"}
+    return Finding(
+        step, "notebook", bad.verdict, words.get(bad.class_, bad.class_), bad.message + after, bad.evidence, data
+    )

@@ -1,0 +1,126 @@
+"""The steps of a runtime trial's cell, each with the check that judges it."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from seatrial.checks import RunExpected, check_run
+from seatrial.job import Step
+from seatrial.kinds.job import PlannedStep, plan_workspace
+from seatrial.kinds.runtime.facts import Declared, check_facts
+from seatrial.kinds.runtime.judge import check_command, check_import
+from seatrial.kinds.runtime.model import Facts, RuntimeTrial
+from seatrial.kinds.runtime.notebook import check_notebook
+from seatrial.suite import Cell, Machine, Notebook, substitute
+
+# What a step that hangs may take of a job's time, where the suite sets no limit of its own.
+COMMAND_S = 30.0
+IMPORT_S = 900.0
+FACTS_S = 300.0
+NOTEBOOKS = "notebooks"  # in what is gathered: by folder or glob, what it names,
+BESIDE_SUITE = "beside"  # and those that are beside the suite, of a cell that has a workspace
+PASS_EXTRA_S = 150.0  # a kernel's start and end come on top of a pass's own limit
+
+
+def plan_steps(cell: Cell) -> tuple[PlannedStep, ...]:
+    """In the order in which they run. The workspace is first, because the others may need what is in it."""
+    model = cell.model
+    assert isinstance(model, RuntimeTrial)
+    notebooks = notebooks_of(cell)
+    return (
+        *plan_workspace(cell, cell.runtime.workspace if cell.runtime else None),
+        *_facts(cell, model, bool(notebooks)),
+        *(_command(substitute(command, cell)) for command in model.commands),
+        *(_import(substitute(one.module, cell), substitute(one.version, cell)) for one in model.import_checks),
+        *_runs(cell, model),
+        *(_notebook(cell, notebook) for notebook in notebooks),
+    )
+
+
+def _facts(cell: Cell, model: RuntimeTrial, has_notebooks: bool) -> Iterator[PlannedStep]:
+    """Unless the trial says so, facts are left out only where nothing but `run` is asked of an undeclared machine."""
+    machine = cell.machine
+    declares = any(part is not None for part in (machine.cpu, machine.memory_bytes, machine.gpu))
+    wanted = model.facts
+    if wanted is None:
+        wanted = bool(declares or model.commands or model.imports or has_notebooks)
+    if wanted is False:
+        return
+    declared = declared_of(machine, wanted if isinstance(wanted, Facts) else Facts())
+    yield PlannedStep(
+        Step("facts", "facts", {}, FACTS_S), lambda observed, ended: check_facts(observed, ended, declared)
+    )
+
+
+def declared_of(machine: Machine, wanted: Facts) -> Declared:
+    """What is to be judged. A machine that says nothing of GPUs may have some; one that says 0 may not."""
+    return Declared(
+        cpu=machine.cpu if wanted.cpu else None,
+        memory_bytes=machine.memory_bytes if wanted.memory else None,
+        gpu=machine.resources().gpu if wanted.gpu and machine.gpu is not None else None,
+        same_python=wanted.python,
+    )
+
+
+def _command(command: str) -> PlannedStep:
+    step = Step(f"command {command}", "command", {"command": command}, COMMAND_S)
+    return PlannedStep(step, lambda observed, ended: [check_command(observed, ended)])
+
+
+def _import(module: str, version: str) -> PlannedStep:
+    step = Step(f"import {module}", "import", {"module": module}, IMPORT_S)
+    return PlannedStep(step, lambda observed, ended: [check_import(observed, ended, version)])
+
+
+def _runs(cell: Cell, model: RuntimeTrial) -> Iterator[PlannedStep]:
+    for one in model.run_checks:
+        expected = RunExpected(
+            one.exit, substitute(one.contains, cell), substitute(one.matches, cell), substitute(one.never, cell)
+        )
+        step = Step(substitute(one.step, cell), "run", {"command": substitute(one.command, cell)}, one.timeout_s)
+        yield PlannedStep(step, partial(check_run, expected=expected))
+
+
+def notebooks_of(cell: Cell) -> tuple[Notebook, ...]:
+    """Each one that the cell runs, once: those that a folder or glob names as they were found when the plan was made.
+    What is named by itself goes by its own entry."""
+    assert isinstance(cell.model, RuntimeTrial)
+    written = cell.model.all_notebooks(cell.runtime)
+    found: Mapping[str, list[str]] = cell.gathered.get(NOTEBOOKS, {})
+    single = {path for one in written if (path := substitute(one.path, cell)) not in found}
+    taken: set[str] = set()
+    notebooks = []
+    for one in written:
+        path = substitute(one.path, cell)
+        for each in found.get(path) or [path]:
+            if each not in taken and (path in single or each not in single):
+                taken.add(each)
+                notebooks.append(one.model_copy(update={"path": each}))
+    return tuple(notebooks)
+
+
+def notebook_path(notebook: Notebook) -> str:
+    """Where the job finds it in its work folder; one from outside the suite's folder loses what leads there."""
+    path = PurePosixPath(notebook.path)
+    parts = [part for part in path.parts if part not in ("..", ".", "/")]
+    return str(PurePosixPath(*parts)) if parts else str(path)
+
+
+def _notebook(cell: Cell, notebook: Notebook) -> PlannedStep:
+    path = notebook_path(notebook)
+    args: dict[str, Any] = {
+        "path": path,
+        "passes": list(notebook.passes),
+        "timeout_s": notebook.timeout_s,
+        "cell_timeout_s": notebook.cell_timeout_s,
+        "stall_s": notebook.stall_s,
+        "keep_going": notebook.keep_going,
+        "parameters": substitute(notebook.parameters, cell, typed=True),
+        "requires": substitute(notebook.requires.model_dump(mode="json"), cell),
+    }
+    limit_s = None
+    if notebook.timeout_s is not None:  # rerun and restart bring a fresh pass with them
+        limit_s = (len(notebook.passes) + ("fresh" not in notebook.passes)) * (notebook.timeout_s + PASS_EXTRA_S)
+    step = Step(f"notebook {notebook.path}", "notebook", args, limit_s)
+    return PlannedStep(step, check_notebook)

@@ -1,0 +1,1 @@
+"""The kind `scale`: how does this cluster behave under N workloads?"""

@@ -1,0 +1,253 @@
+"""The driver of scale trials: makes workloads on a cluster at the times that were asked for, follows every stage of
+their life, and says what it saw of all of them."""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from seatrial.kinds.arrivals import offsets
+from seatrial.kinds.bounds import Try, search_rate
+from seatrial.kinds.driver import Driver, DriverError, wait_for
+from seatrial.kinds.scale.driver.audit import use_audit
+from seatrial.kinds.scale.driver.cluster import cluster_place
+from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
+from seatrial.kinds.scale.driver.processes import ProcessPlace, begin_anew
+from seatrial.kinds.scale.driver.stages import (
+    Arrived,
+    rate_of,
+    reached_stages,
+    read_stamps,
+    share_of,
+    stage_figures,
+    whole_of,
+)
+from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
+from seatrial.kinds.scale.followed import CREATED, SCHEDULED, STAGES
+from seatrial.kinds.scale.work import (
+    DELETED_FILE,
+    STAMPS,
+    SUBMITTED,
+    Beside,
+    Deletion,
+    Find,
+    FoundLimit,
+    MeasuredScale,
+    ScaleWork,
+    StageFigures,
+    Submission,
+    TriedRate,
+    WholeScale,
+    broken_scale_bounds,
+    doubts_of,
+)
+
+_POLL_S = 0.25
+_LEAD_S = 0.25  # before the first one is sent
+TELL_S = 5.0
+LAG_WITHIN_S = 60.0  # for the first time that the lag of the watch is known
+BESIDE_AT_ONCE = 64  # requests for what is in no figure
+
+
+async def drive(driver: Driver) -> None:
+    work = driver.work_as(ScaleWork)
+    kind, plan = driver.peer.kind if driver.peer else "none", SubmissionPlan(work)
+    if kind == "kubernetes":
+        async with cluster_place(driver, work, plan) as place:
+            await _Scale(driver, work, plan, place).run()
+    elif kind == "local":
+        begin_anew(driver)
+        await _Scale(driver, work, plan, ProcessPlace(driver, work, plan)).run()
+    else:
+        raise DriverError(f"a scale trial needs a target of kind kubernetes, or local, and this is of kind {kind}")
+
+
+class _Scale:
+    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, place: WorkloadTarget) -> None:
+        self._driver, self._work, self._plan, self._place = driver, work, plan, place
+        self._submitted = SubmissionRecords(driver.files / SUBMITTED, Submission)
+        self._deleted = SubmissionRecords(driver.files / DELETED_FILE, Deletion)
+        self._stamps = driver.files / STAMPS
+        self._submitter = Submitter(place, self._submitted, self._deleted, driver.stopping)
+        self._arrived = Arrived(self._stamps, work.until, plan.pods())
+        self._measured = MeasuredScale()
+        self._again = bool(self._submitted.all) or "start" in driver.finished or "start" in driver.unknown
+
+    async def run(self) -> None:
+        try:
+            await self._place.check()
+            if not self._again:
+                self._driver.begin("start")
+            async with self._place.watching():
+                await self._prepare()
+                if self._work.find is not None:
+                    await self._find_limit(self._work.find)
+                else:
+                    await self._send()
+                    planned = [*self._plan.measured, *self._plan.churned]
+                    self._report(*self._figures(planned, await self._settle(planned), 0))
+            if not self._again:
+                self._driver.finish("start")
+        finally:
+            await self._clean()
+
+    # ---- what is made
+
+    async def _prepare(self) -> None:
+        """What is there before the measured ones: what never finds a place, and what fills the cluster."""
+        work, plan = self._work, self._plan
+        if work.background is not None:
+            await self._beside("background", plan.background, work.background, CREATED)
+        if work.fill is not None:
+            await self._beside("fill", plan.fill, work.fill, work.until)
+
+    async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: Beside, stage: str) -> None:
+        async with self._telling(name, planned):
+            await self._submitter.closed_loop(planned, BESIDE_AT_ONCE)
+        there = await self._wait(planned, stage, beside.within_s)
+        if self._driver.stopping.is_set() or len(there) == len(planned):
+            return
+        problems = [one.problem for one in self._of(planned).values() if one.problem]
+        why = f": {problems[0]}" if problems else f" within {beside.within_s:g} s"
+        raise DriverError(f"the {name} is not there: {len(there)} of {len(planned)} workloads came to {stage}{why}")
+
+    async def _send(self) -> None:
+        work, measured = self._work, self._plan.measured
+        async with self._telling("workloads", measured):
+            if work.arrivals.shape == "waves":
+                await self._submitter.waves(measured, work.arrivals.burst, work.arrivals.every_s)
+            elif work.arrivals.shape == "in_flight":
+                done = None if work.until == CREATED else self._arrived.look
+                await self._submitter.closed_loop(measured, work.arrivals.burst, done)
+            else:
+                times = offsets(work.arrivals, work.count, seed=work.seed)
+                await self._submitter.open_loop(measured[: len(times)], times, time.monotonic() + _LEAD_S)
+        if work.churn is not None:
+            await self._settle(measured)
+            async with self._telling("replacements", self._plan.churned):
+                pairs = self._plan.replacements()
+                await self._submitter.churn(pairs, work.churn.rate, time.monotonic() + _LEAD_S)
+
+    async def _find_limit(self, find: Find) -> None:
+        """Each rate with workloads of its own, which are gone before the next one comes."""
+        work, place = self._work, self._place
+        tried: list[TriedRate] = []
+
+        async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageFigures]]]:
+            planned, lags = self._plan.round(len(tried)), len(place.lags())
+            self._arrived = Arrived(self._stamps, work.until, self._plan.pods())
+            times = offsets(msgspec.structs.replace(work.arrivals, rate=rate), work.count, seed=work.seed)
+            async with self._telling(f"workloads at {rate:.4g}/s", planned):
+                await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
+            whole, stages = self._figures(planned, await self._settle(planned, lags), lags)
+            if problem := await place.clean(planned[0].phase):
+                raise DriverError(f"the workloads at {rate:.4g}/s are not all removed: {problem}")
+            doubt = "; ".join(doubts_of(whole, find.bounds))
+            found = Try(rate, broken_scale_bounds(find.bounds, whole, stages), doubt, (whole, stages))
+            tried.append(TriedRate(rate, whole.rate, found.broken, doubt))
+            return found
+
+        done = await search_rate(work.arrivals.rate, find.most_rate, attempt, self._driver.stopping.is_set)
+        self._driver.note("limit", **msgspec.to_builtins(FoundLimit(tried, done.low, done.high, done.doubt)))
+        if done.holds or done.tries:
+            self._report(*(done.holds or done.tries[-1].result))
+
+    @contextlib.asynccontextmanager
+    async def _telling(self, what: str, planned: Sequence[PlannedWorkload]) -> AsyncIterator[None]:
+        async def tell() -> None:
+            while True:
+                self._driver.progress(f"{len(self._of(planned)):,} of {len(planned):,} {what} submitted")
+                await asyncio.sleep(TELL_S)
+
+        telling = asyncio.create_task(tell())
+        try:
+            yield
+        finally:
+            telling.cancel()
+
+    def _of(self, planned: Sequence[PlannedWorkload]) -> dict[int, Submission]:
+        every = self._submitted.all
+        return {one.number: every[one.number] for one in planned if one.number in every}
+
+    # ---- how far it has come
+
+    async def _settle(self, planned: Sequence[PlannedWorkload], first_lag: int = 0) -> float:
+        """Until all have come as far as they should, or their time is over; when that was. However soon that is, how
+        late the watch is has been measured by then, if it can be."""
+        await self._wait(planned, self._work.until, self._work.settle_s)
+        end_s = time.monotonic()
+        while len(self._place.lags()) <= first_lag and time.monotonic() < end_s + LAG_WITHIN_S:
+            if await wait_for(self._driver.stopping, _POLL_S):
+                break
+        return end_s
+
+    async def _wait(self, planned: Sequence[PlannedWorkload], stage: str, within_s: float) -> set[int]:
+        until_s = time.monotonic() + within_s
+        made = {number for number, one in self._of(planned).items() if one.acknowledged_s is not None}
+        made -= set(self._deleted.all)
+        while True:
+            there = made if stage == CREATED else made & self._arrived.look()
+            if made <= there or time.monotonic() >= until_s or self._driver.stopping.is_set():
+                return there
+            self._driver.progress(f"{len(there):,} of {len(made):,} workloads {stage}")
+            await wait_for(self._driver.stopping, _POLL_S)
+
+    # ---- what was seen
+
+    def _figures(
+        self, planned: Sequence[PlannedWorkload], end_s: float, first_lag: int
+    ) -> tuple[WholeScale, list[StageFigures]]:
+        work, lags, stages = self._work, self._place.lags()[first_lag:], []
+        submissions = self._of(planned)
+        stamps, pods = read_stamps(self._stamps), self._plan.pods()
+        reached = reached_stages(submissions, stamps, pods)
+        audit, exact = None, {}
+        if work.audit_log:
+            reached, audit = use_audit(Path(work.audit_log), work.prefix, submissions, reached, pods)
+            exact = {} if audit.problem else {SCHEDULED: ("audit", audit.within_s)}
+        measured = self._place.measured(submissions, stamps, end_s)
+        self._measured = msgspec.structs.replace(measured, evicted_by=reached.evicted_by, audit=audit)
+        gone = {one.number: one.intended_s for one in self._deleted.all.values() if not one.problem}
+        lag_s = share_of(lags, 0.99)
+        classes = [one.name for one in work.classes] if len(work.classes) > 1 else []
+        for of in ("", *classes):
+            some = {number: one for number, one in submissions.items() if of in ("", one.of)}
+            for stage in STAGES:
+                if some and (reached.times[stage].keys() & some.keys() or stage == work.until):
+                    source, resolution_s = exact.get(stage, ("watch", lag_s))
+                    figures = stage_figures(stage, some, reached, end_s, resolution_s, gone, of, source)
+                    stages.append(figures)
+        made = [one for one in submissions.values() if one.sent_s is not None]
+        whole = whole_of(
+            len(planned),
+            submissions,
+            reached,
+            work.until,
+            self._deleted.all.values(),
+            rate=rate_of(one.sent_s for one in made if one.sent_s is not None),
+            offered_rate=rate_of(one.intended_s for one in submissions.values()),
+            lag_p50_s=share_of(lags, 0.5),
+            lag_p99_s=lag_s,
+            lags=len(lags),
+            again=self._again,
+            stopped=self._driver.stopping.is_set(),
+            mix=dict(sorted(Counter(one.of for one in made).items())),
+        )
+        return whole, stages
+
+    def _report(self, whole: WholeScale, stages: Sequence[StageFigures]) -> None:
+        for stage in stages:
+            self._driver.note("stage", **msgspec.to_builtins(stage))
+        self._driver.note("measured", **msgspec.to_builtins(self._measured))
+        self._driver.note("whole", **msgspec.to_builtins(whole))
+
+    async def _clean(self) -> None:
+        self._submitted.close()
+        self._deleted.close()
+        begun_s = time.monotonic()
+        problem = await self._place.clean()
+        self._driver.note("clean", left=bool(problem), seconds=time.monotonic() - begun_s, problem=problem)

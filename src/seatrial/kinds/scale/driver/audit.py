@@ -1,0 +1,141 @@
+"""Stages from the API server's own audit log, in microseconds: when it was done with each request.
+
+Its clock is brought to ours by the submissions themselves: each was received after we had sent it, and before we had
+its answer (it is done a little after that: the log is written last). Thousands of them leave less than a round trip. A
+log with `Metadata` of pods, their bindings and the workloads is enough; what is not in it is taken from the watch."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.scale.driver.stages import Reached, share_of
+from seatrial.kinds.scale.followed import SCHEDULED
+from seatrial.kinds.scale.work import AuditFigures, Stamp, Submission
+
+_COMPLETE = "ResponseComplete"
+AUDIT = "audit"
+
+
+class _Ref(msgspec.Struct, frozen=True, rename="camel"):
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    code: int = 0
+
+
+class _Line(msgspec.Struct, frozen=True, rename="camel"):
+    stage: str = ""
+    verb: str = ""
+    object_ref: _Ref | None = None
+    response_status: _Answer = _Answer()
+    request_uri: str = msgspec.field(default="", name="requestURI")
+    request_received_timestamp: str = ""
+    stage_timestamp: str = ""
+
+
+class Audited(msgspec.Struct, frozen=True):
+    """`offset_s`: the log's clock minus our monotonic one, known to within `within_s`."""
+
+    stamps: list[Stamp]
+    offset_s: float
+    within_s: float
+    requests: int
+
+
+class BadAudit(Exception):
+    """Why the log is of no use."""
+
+
+def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -> Audited:
+    """Raises BadAudit."""
+    low_s, high_s, requests = float("-inf"), float("inf"), 0
+    bound: dict[str, float] = {}
+    for line in _lines(path, prefix):
+        ref, name = line.object_ref, line.object_ref.name if line.object_ref else ""
+        if ref is None or line.verb != "create" or "dryRun=" in line.request_uri:  # one is tried before the first
+            continue
+        received_s, done_s = _seconds(line.request_received_timestamp), _seconds(line.stage_timestamp)
+        number = name.removeprefix(f"{prefix}-")
+        requests += 1
+        if ref.resource == "pods" and ref.subresource == "binding":
+            bound[name] = min(bound.get(name, done_s), done_s)
+            continue
+        one = submissions.get(int(number)) if number.isdecimal() and not ref.subresource else None
+        if one is not None and one.sent_s is not None and one.acknowledged_s is not None and one.attempts == 1:
+            low_s, high_s = max(low_s, received_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
+    if requests == 0:
+        raise BadAudit(f"{path} has no request for these workloads: is it this API server's, with their kind and pods?")
+    if low_s > high_s or high_s == float("inf"):
+        raise BadAudit(f"the clock of {path} cannot be brought to ours: it was set meanwhile, or is of several servers")
+    offset_s = (low_s + high_s) / 2
+    stamps = [
+        Stamp(of, name, SCHEDULED, at_s - offset_s, kind=AUDIT)
+        for name, at_s in bound.items()
+        if (of := _number(name, prefix)) is not None
+    ]
+    return Audited(stamps, offset_s, (high_s - low_s) / 2, requests)
+
+
+def _number(pod: str, prefix: str) -> int | None:
+    """The number of the workload whose name a pod's begins with."""
+    number = pod.removeprefix(f"{prefix}-").partition("-")[0]
+    return int(number) if number.isdecimal() else None
+
+
+def _lines(path: Path, prefix: str) -> Iterator[_Line]:
+    """Those that name a workload, also of the files that were rotated away."""
+    wanted = f'"{prefix}-'.encode()
+    try:
+        for file in [*sorted(path.parent.glob(f"{path.stem}-*{path.suffix}")), path]:
+            with open(file, "rb") as log:
+                for line in log:
+                    if wanted in line:
+                        with contextlib.suppress(Unreadable):  # the last one may not be whole
+                            found = decode(line, _Line)
+                            if found.stage == _COMPLETE and found.response_status.code // 100 == 2:
+                                yield found
+    except OSError as error:
+        raise BadAudit(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise BadAudit(f"{text!r} is no time") from None
+
+
+def use_audit(
+    path: Path, prefix: str, submissions: Mapping[int, Submission], reached: Reached, pods: Mapping[int, int]
+) -> tuple[Reached, AuditFigures]:
+    """When workloads were scheduled is taken from the log, of all that it knows whole; and how far the watch was from
+    that. Without a log that is of use, all is as it was, and it is said why."""
+    try:
+        audited = read_audit(path, prefix, submissions)
+    except BadAudit as error:
+        return reached, AuditFigures(problem=str(error))
+    of: dict[int, list[float]] = {}
+    for stamp in audited.stamps:
+        of.setdefault(stamp.workload, []).append(stamp.at_s)
+    whole = {number: sorted(times) for number, times in of.items() if len(times) >= pods.get(number, 1)}
+    exact = {number: times[pods.get(number, 1) - 1] for number, times in whole.items()}
+    watched = reached.times[SCHEDULED]
+    both = [number for number in exact if number in watched and number in submissions]
+    by_watch = sorted(watched[number][1] - submissions[number].intended_s for number in both)
+    by_log = sorted(exact[number] - submissions[number].intended_s for number in both)
+    figures = AuditFigures(
+        audited.requests,
+        audited.within_s,
+        len(exact),
+        share_of(by_watch, 0.5) - share_of(by_log, 0.5) if both else None,
+        share_of(by_watch, 0.99) - share_of(by_log, 0.99) if both else None,
+    )
+    scheduled = {**watched, **{number: (at_s, at_s) for number, at_s in exact.items()}}
+    return msgspec.structs.replace(reached, times={**reached.times, SCHEDULED: scheduled}), figures

@@ -1,0 +1,117 @@
+"""The API server's clock beside ours, without any privilege: every answer says in whole seconds when it was given.
+
+Each answer was given between our sending and our receiving, so it bounds the offset from both sides; the bounds of many
+answers, asked around the turn of a second, leave little more than a round trip. No duration depends on this: it is for
+comparing what servers write down with what we saw."""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+from seatrial.kinds.driver import in_background
+from seatrial.kinds.scale.work import ClockFigures, Stamp, StampAgreement, Submission
+from seatrial.kubernetes import Kubernetes, KubernetesError, RequestAttempt
+from seatrial.kubernetes.resources import ApiRequest
+
+_PROBES = 7  # at each turn of a second, spread over what is not known yet
+_AGAIN_S = 5.0  # once it is known as well as a round trip allows
+SLACK_S = 0.001
+
+
+class ServerClock:
+    """Server's time minus our monotonic time is between `low_s` and `high_s`."""
+
+    def __init__(self) -> None:
+        self.low_s, self.high_s = -math.inf, math.inf
+        self.samples = self.jumps = 0
+
+    def take(self, sent_s: float, received_s: float, server_s: float) -> None:
+        low_s, high_s = server_s - received_s, server_s + 1 - sent_s
+        self.samples += 1
+        if max(self.low_s, low_s) > min(self.high_s, high_s):  # it was set, drifts, or another server answered
+            self.jumps += 1
+            self.low_s, self.high_s = low_s, high_s
+            return
+        self.low_s, self.high_s = max(self.low_s, low_s), min(self.high_s, high_s)
+
+    @property
+    def known(self) -> bool:
+        return math.isfinite(self.low_s) and math.isfinite(self.high_s)
+
+    def probes(self, now_s: float) -> list[float]:
+        """When to ask: around the next turn of the server's second, wherever it may be."""
+        if not self.known:
+            return [now_s]
+        second = math.ceil(now_s + self.high_s + SLACK_S)
+        first_s, last_s = second - self.high_s, second - self.low_s
+        return [first_s + (last_s - first_s) * (place + 0.5) / _PROBES for place in range(_PROBES)]
+
+    def figures(self, agreements: Iterable[StampAgreement]) -> ClockFigures | None:
+        """As the difference of two wall clocks, for people."""
+        if not self.known:
+            return None
+        ours_s = time.time() - time.monotonic()
+        middle_s, half_s = (self.low_s + self.high_s) / 2, (self.high_s - self.low_s) / 2
+        return ClockFigures(middle_s - ours_s, half_s, self.samples, self.jumps, list(agreements))
+
+
+@contextlib.asynccontextmanager
+async def measured_clock(client: Kubernetes) -> AsyncIterator[ServerClock]:
+    """Measured while the block is open."""
+    clock = ServerClock()
+    async with in_background(_measure(client, clock)):
+        yield clock
+
+
+async def _measure(client: Kubernetes, clock: ServerClock) -> None:
+    narrow_s = math.inf
+    while True:
+        for at_s in clock.probes(time.monotonic()):
+            await asyncio.sleep(max(at_s - time.monotonic(), 0.0))
+            await _ask(client, clock)
+        width_s = clock.high_s - clock.low_s
+        if width_s > narrow_s * 0.8:
+            await asyncio.sleep(_AGAIN_S)
+        narrow_s = width_s
+
+
+async def _ask(client: Kubernetes, clock: ServerClock) -> None:
+    attempts: list[RequestAttempt] = []
+    with contextlib.suppress(KubernetesError, ValueError, TypeError):
+        answer = await client.connection.request(
+            ApiRequest("get", bare_path="/version"), retry=False, attempts=attempts
+        )
+        server_s = parsedate_to_datetime(answer.date).timestamp()
+        sent_s, received_s = attempts[-1].sent_s, attempts[-1].answered_s
+        if sent_s is not None and received_s is not None:
+            clock.take(sent_s, received_s, server_s)
+
+
+def agreements(
+    clock: ServerClock, stamps: Iterable[Stamp], submissions: Mapping[int, Submission]
+) -> list[StampAgreement]:
+    """Whether what servers wrote down, each a whole second, can be when we saw it: after it was sent, and not after it
+    was seen. One that cannot be has another clock than the API server, or the API server another than it had."""
+    counted: dict[str, list[float]] = {}
+    for stamp in stamps if clock.known else ():
+        server_s, one = _seconds(stamp.server), submissions.get(stamp.workload)
+        if server_s is None or one is None or one.sent_s is None:
+            continue
+        early_s = one.sent_s + clock.low_s - (server_s + 1)  # before it was even sent
+        late_s = server_s - (stamp.at_s + clock.high_s)  # after it was seen
+        counted.setdefault(stamp.stage, []).append(-early_s if early_s > 0 else max(late_s, 0.0))
+    return [
+        StampAgreement(stage, len(found), sum(abs(one) > SLACK_S for one in found), max(found, key=abs))
+        for stage, found in counted.items()
+    ]
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except (ValueError, OverflowError, OSError):
+        return None

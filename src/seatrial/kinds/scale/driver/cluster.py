@@ -1,0 +1,268 @@
+"""Workloads on a Kubernetes cluster, in one namespace or several.
+
+In each namespace an object of the attempt owns what is made there, so that `remove`, `reap` and the cluster itself
+clean it. Manifests are rendered to bytes before the clock starts."""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import orjson
+
+from seatrial.kinds.driver import Driver, DriverError
+from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measured_clock
+from seatrial.kinds.scale.driver.following import Following, followed_on, pods_labelled, watching
+from seatrial.kinds.scale.driver.health import (
+    ServerHealth,
+    gaps,
+    health_points,
+    loop_lag_s,
+    measured_health,
+    read_lines,
+)
+from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
+from seatrial.kinds.scale.driver.stages import read_stamps
+from seatrial.kinds.scale.driver.watch import Canary, WatchWork
+from seatrial.kinds.scale.work import (
+    NAME,
+    NUMBER,
+    PHASE,
+    PHASE_LABEL,
+    STAMPS,
+    WORKLOAD_LABEL,
+    ClusterLimits,
+    MeasuredScale,
+    ScaleWork,
+    Stamp,
+    Submission,
+    WorkloadClass,
+)
+from seatrial.kubernetes import (
+    PODS,
+    AlreadyExists,
+    Chosen,
+    Kubernetes,
+    KubernetesError,
+    RequestAttempt,
+    Resource,
+    load_access,
+)
+from seatrial.target import TargetError
+from seatrial.target.kubernetes.belongings import Belongings, delete_some
+from seatrial.target.kubernetes.errors import target_error
+from seatrial.target.kubernetes.manifest.marks import pod_metadata
+from seatrial.target.kubernetes.options import KubernetesOptions
+
+_POLL_S = 0.25
+PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
+_GONE_S = 600.0  # for the deletion of all workloads
+AHEAD_S = 0.1  # of arrivals at a rate, for which connections are opened before the first
+
+
+@contextlib.asynccontextmanager
+async def cluster_place(driver: Driver, work: ScaleWork, plan: SubmissionPlan) -> AsyncIterator["ClusterPlace"]:
+    """Raises DriverError when the cluster cannot be used."""
+    assert driver.peer is not None
+    options = KubernetesOptions.model_validate(driver.peer.options)
+    if work.version:  # a pod of this cluster: it has an account of its own, and no file of the machine that began it
+        options = options.model_copy(update={"kubeconfig": None, "context": None})
+    try:
+        access = load_access(options.kubeconfig, options.context)
+        access = replace(access, namespace=options.namespace or access.namespace)
+        async with contextlib.AsyncExitStack() as opened:
+            client = await opened.enter_async_context(Kubernetes(access, at_once=work.at_once))
+            wanted = dict.fromkeys(one.namespace for one in plan.samples() if one.namespace)
+            others = tuple(one for one in wanted if one != access.namespace)
+            mine: dict[str, Belongings] = {}
+            for namespace in (access.namespace, *others):  # the first, in which `reap` looks, names the others
+                elsewhere = () if mine else others
+                there = client.within(namespace)
+                belongings = Belongings(there, options, work.run, work.cell, work.attempt, elsewhere)
+                mine[namespace] = await opened.enter_async_context(belongings)
+            yield ClusterPlace(driver, work, plan, client, mine, options)
+    except (KubernetesError, TargetError) as error:
+        raise DriverError(f"the cluster cannot be used: {error}") from error
+
+
+def _render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
+    """The manifest of one workload, with its name, its number and its phase in their places."""
+    name, own = f"{prefix}-{number}".encode(), str(number).encode()
+    return manifest.replace(NUMBER.encode(), own).replace(NAME.encode(), name).replace(PHASE.encode(), phase.encode())
+
+
+class ClusterPlace:
+    """Implements `WorkloadTarget`."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        work: ScaleWork,
+        plan: SubmissionPlan,
+        client: Kubernetes,
+        mine: dict[str, Belongings],
+        options: KubernetesOptions,
+    ) -> None:
+        self._driver, self._work, self._plan, self._options = driver, work, plan, options
+        self._client, self._mine = client, mine
+        self._home, self._selector = client.access.namespace, mine[client.access.namespace].selector
+        self._resources: dict[str, Resource] = {}  # by class
+        self._manifests: dict[tuple[str, str], bytes] = {}  # by class and namespace
+        self._canary: Canary | None = None
+        self._following, self._clock, self._health = Following((), ()), ServerClock(), ServerHealth()
+
+    async def check(self) -> None:
+        await self.prepare()
+        await self._look_for_limits()
+
+    async def prepare(self) -> None:
+        """Templates that the server refuses are told before the first one is sent: one of each, in each namespace.
+        Connections are there by then, too: a TLS greeting takes many times as long as a create, and would delay it."""
+        for of in self._plan.classes:
+            self._resources[of.name] = await self._client.resource_of(of.manifest)
+        for one in self._plan.samples():
+            self._manifests[one.of.name, one.namespace] = orjson.dumps(self._own(one.of, one.namespace))
+            await self._try(one)
+        arrivals = self._work.arrivals
+        at_once = min(arrivals.burst or math.ceil((arrivals.peak or 0.0) * AHEAD_S), self._work.at_once)
+        opening = (self._client.version() for _ in range(at_once))
+        await asyncio.gather(*opening, return_exceptions=True)  # who may not ask for it has a connection all the same
+
+    async def _look_for_limits(self) -> None:
+        """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
+        asked: dict[str, Asked] = {}
+        for namespace in self._mine:
+            planned = [one for one in self._plan.all.values() if (one.namespace or self._home) == namespace]
+            if planned:
+                asked[namespace] = asked_of(planned, self._resources)
+        limits, missing = await limits_of(self._client, asked, self._work.arrivals.peak, self._work.at_once)
+        if missing:
+            listed = "; ".join(map(str, missing))
+            raise DriverError(
+                f"{len(missing)} rights are missing: {listed}; docs/scale.md has the Role that grants them"
+            )
+        self._driver.note("preflight", **msgspec.to_builtins(ClusterLimits(limits)))
+
+    def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
+        """With a label on the workload and on its pods that says which one it is."""
+        namespace = namespace or self._home
+        metadata = {**(of.manifest.get("metadata") or {}), "namespace": namespace}
+        made = self._mine[namespace].own({**of.manifest, "metadata": metadata}, self._resources[of.name])
+        made["metadata"]["name"] = NAME
+        for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
+            metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
+        return made
+
+    async def _try(self, one: PlannedWorkload) -> None:
+        try:
+            await self._create(one, dry_run=True)
+        except AlreadyExists:
+            return  # by an earlier life of this driver
+        except KubernetesError as error:
+            what = self._resources[one.of.name].kind
+            raise DriverError(f"the server refuses such a {what} ({one.of.name}): {target_error(error)}") from error
+
+    async def _create(self, one: PlannedWorkload, **how: Any) -> None:
+        resource, name = self._resources[one.of.name], self._name(one)
+        body = _render(self._manifests[one.of.name, one.namespace], self._work.prefix, one.number, one.phase)
+        await self._client.create(body, resource=resource, namespace=one.namespace or None, name=name, **how)
+
+    def _name(self, one: PlannedWorkload) -> str:
+        return f"{self._work.prefix}-{one.number}"
+
+    async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
+        try:
+            await self._create(one, attempts=attempts)
+        except AlreadyExists:
+            pass  # made by an earlier life of this driver, which did not come to write it down
+        except KubernetesError as error:
+            raise NotMade(str(error)) from error
+
+    async def delete(self, one: PlannedWorkload) -> None:
+        resource = self._resources[one.of.name]
+        try:
+            await self._client.delete(resource, self._name(one), namespace=one.namespace or None, grace_s=0)
+        except KubernetesError as error:
+            raise NotMade(str(error)) from error
+
+    # ---- the watch
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        self._canary = Canary(self._client, self._mine[self._home], self._work.prefix)
+        namespaces = tuple(self._mine)
+        following = await followed_on(
+            self._client,
+            self._resources.values(),
+            pods_labelled(one.manifest for one in self._plan.classes),
+            self._work.follow,
+            namespaces,
+        )
+        stamps = self._driver.files / STAMPS
+        last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
+        kubeconfig = str(self._options.kubeconfig.expanduser().absolute()) if self._options.kubeconfig else None
+        work = WatchWork(
+            kubeconfig, self._options.context, namespaces, self._selector, str(stamps), self._work.prefix,
+            following.watched, last_s,
+        )  # fmt: skip
+        self._following = following
+        async with (
+            Kubernetes(self._client.access, at_once=PROBES_AT_ONCE) as probe,
+            measured_clock(probe) as self._clock,
+            measured_health(probe) as self._health,
+            watching(work, self._driver.files / "watch.json"),
+            self._canary,
+        ):
+            yield
+
+    def lags(self) -> list[float]:
+        return [lag_s for _, lag_s in self._timed_lags()]
+
+    def _timed_lags(self) -> list[tuple[float, float]]:
+        return self._canary.lags(self._driver.files / STAMPS) if self._canary else []
+
+    def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
+        lines = read_lines(self._driver.files / STAMPS)
+        count, blind_s = gaps(lines)
+        return MeasuredScale(
+            followed=[one.resource.title for one in self._following.watched],
+            left_out=list(self._following.left_out),
+            gaps=count,
+            blind_s=blind_s,
+            loop_p99_s=loop_lag_s(lines),
+            clock=self._clock.figures(agreements(self._clock, stamps, submissions)),
+            metrics=self._health.problem,
+            health=health_points(submissions, self._timed_lags(), lines, self._health.samples, end_s),
+        )
+
+    # ---- the end
+
+    async def clean(self, phase: str = "") -> str:
+        """Deleted by their label, some at a time, until none is there."""
+        chosen = f"{self._selector},{PHASE_LABEL}={phase}" if phase else self._selector
+        until_s, problem = time.monotonic() + _GONE_S, "some are still there"
+        waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine}
+        while time.monotonic() < until_s:
+            for resource, namespace in list(waiting):
+                try:
+                    if await self._gone(resource, namespace, chosen):
+                        waiting.discard((resource, namespace))
+                except KubernetesError as error:
+                    problem = str(error)
+                    if error.lasting:  # a right that is missing does not come by waiting
+                        return problem
+            if not waiting:
+                return ""
+            await asyncio.sleep(_POLL_S)
+        return problem
+
+    async def _gone(self, resource: Resource, namespace: str, labels: str) -> bool:
+        chosen: Chosen = {"labels": labels, "namespace": namespace}
+        if resource in self._resources.values():
+            return not await delete_some(self._client, resource, **chosen)
+        return not await self._client.has_any(resource, **chosen)

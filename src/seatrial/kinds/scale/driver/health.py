@@ -1,0 +1,237 @@
+"""The control plane's own metrics during a trial, where they may be read: of the API server, and of the scheduler where
+that answers through it."""
+
+import asyncio
+import contextlib
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.driver import in_background
+from seatrial.kinds.scale.driver.stages import share_of
+from seatrial.kinds.scale.work import HealthPoint, Submission
+from seatrial.kubernetes import Kubernetes, KubernetesError
+from seatrial.kubernetes.resources import ApiRequest
+
+_EVERY_S = 5.0
+_LINE = re.compile(rb"(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")
+_LABEL = re.compile(rb'(\w+)="([^"]*)"')
+_SIZES = (b"apiserver_storage_size_bytes", b"apiserver_storage_db_total_size_in_bytes", b"etcd_db_total_size_in_bytes")
+_WANTED = (
+    b"apiserver_request_duration_seconds_bucket", b"apiserver_request_total", b"apiserver_current_inflight_requests",
+    b"apiserver_flowcontrol_rejected_requests_total", b"scheduler_pending_pods", *_SIZES,
+)  # fmt: skip
+VERBS = ("POST", "GET", "LIST", "PATCH", "PUT", "DELETE")
+TOO_MANY = "429"
+
+
+class CounterSample(msgspec.Struct, frozen=True):
+    """Counters since the server began, at one time."""
+
+    at_s: float
+    latency: dict[str, dict[float, float]]  # verb -> upper end of a bucket -> requests up to it
+    rejected: int
+    in_flight: int
+    etcd_bytes: int | None
+    queue: int | None
+
+
+class ServerHealth:
+    def __init__(self) -> None:
+        self.samples: list[CounterSample] = []
+        self.problem = ""  # why there are none
+
+
+@contextlib.asynccontextmanager
+async def measured_health(client: Kubernetes) -> AsyncIterator[ServerHealth]:
+    """Sampled while the block is open, until the server refuses, and once at its end."""
+    health = ServerHealth()
+    try:
+        async with in_background(_measure(client, health)):
+            yield health
+    finally:
+        if not health.problem:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_sample(client, health), _EVERY_S)
+
+
+async def _measure(client: Kubernetes, health: ServerHealth) -> None:
+    again = True
+    while again:
+        again = await _sample(client, health)
+        await asyncio.sleep(_EVERY_S)
+
+
+async def _sample(client: Kubernetes, health: ServerHealth) -> bool:
+    """Whether there is a point in asking again."""
+    try:
+        asked = ApiRequest("get", bare_path="/metrics")
+        answer = await client.connection.request(asked, retry=False, accept="text/plain")
+        sample = await asyncio.to_thread(read_sample, answer.body, time.monotonic())  # it is megabytes of text
+        health.samples.append(sample)
+    except KubernetesError as error:
+        health.problem = health.problem or str(error)
+        return not error.lasting
+    return True
+
+
+def read_sample(text: bytes, at_s: float) -> CounterSample:
+    latency: dict[str, dict[float, float]] = {}
+    rejected, too_many, in_flight, queue = 0.0, 0.0, 0.0, None
+    sizes: list[float] = []
+    for line in text.split(b"\n"):
+        if not line.startswith(_WANTED) or (match := _LINE.match(line)) is None:
+            continue
+        labels = {key.decode(): value.decode() for key, value in _LABEL.findall(match["labels"])}
+        name, value = match["name"], _number(match["value"])
+        if name == b"apiserver_request_duration_seconds_bucket":
+            verb = labels.get("verb", "")
+            if verb in VERBS:
+                buckets = latency.setdefault(verb, {})
+                end = _number(labels.get("le", "+Inf").encode())
+                buckets[end] = buckets.get(end, 0.0) + value
+        elif name == b"apiserver_request_total":
+            too_many += value if labels.get("code") == TOO_MANY else 0.0
+        elif name == b"apiserver_flowcontrol_rejected_requests_total":
+            rejected += value
+        elif name == b"apiserver_current_inflight_requests":
+            in_flight += value
+        elif name == b"scheduler_pending_pods":
+            queue = (queue or 0.0) + value
+        else:
+            sizes.append(value)
+    size = int(max(sizes)) if sizes else None
+    return CounterSample(
+        at_s, latency, int(max(rejected, too_many)), int(in_flight), size, None if queue is None else int(queue)
+    )
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def at_time(samples: Sequence[CounterSample], from_s: float, to_s: float) -> dict[str, Any]:
+    """What a point of health says of a stretch: of the last sample in it, since the one before."""
+    at = max((place for place, one in enumerate(samples) if from_s <= one.at_s < to_s), default=None)
+    if at is None:
+        return {}
+    now, before = samples[at], samples[at - 1] if at else None
+    found: dict[str, Any] = {"in_flight": now.in_flight, "etcd_bytes": now.etcd_bytes, "queue": now.queue}
+    if before is not None and before.rejected <= now.rejected:  # else it was restarted meanwhile
+        found["rejected"] = now.rejected - before.rejected
+        latency = {verb: _p99(now.latency[verb], before.latency.get(verb, {})) for verb in now.latency}
+        found["latency_s"] = {verb: value for verb, value in latency.items() if value is not None}
+    return found
+
+
+def _p99(now: dict[float, float], before: dict[float, float]) -> float | None:
+    """The upper end of the bucket that 99 of 100 requests since then are in; None: there were none, or they are in the
+    last, which has no end."""
+    counts = sorted((end, value - before.get(end, 0.0)) for end, value in now.items())
+    total = counts[-1][1] if counts else 0.0
+    if total <= 0:
+        return None
+    end = next(end for end, count in counts if count >= 0.99 * total)
+    return end if math.isfinite(end) else None
+
+
+# What is known of the measuring itself, from the files of an attempt: gaps, lags, clocks, and the cluster's health in
+# stretches of time.
+
+
+_MOST_POINTS = 120
+LEAST_S = 1.0
+
+
+class StampsLine(msgspec.Struct, frozen=True):
+    """A line of the file of stamps that is no stamp."""
+
+    at_s: float
+    canary: str = ""
+    loop_s: float | None = None
+    gap_s: float | None = None
+    kind: str = ""
+
+
+def read_lines(path: Path) -> list[StampsLine]:
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            if not line.startswith(b'{"workload"'):
+                with contextlib.suppress(Unreadable):
+                    found.append(decode(line, StampsLine))
+    return found
+
+
+def loop_lag_s(lines: Iterable[StampsLine]) -> float:
+    return share_of(sorted(line.loop_s for line in lines if line.loop_s is not None), 0.99)
+
+
+def gaps(lines: Iterable[StampsLine]) -> tuple[int, float]:
+    """How many, and how long in all."""
+    found = [line.at_s - line.gap_s for line in lines if line.gap_s is not None]
+    return len(found), sum(found)
+
+
+def health_points(
+    submissions: Mapping[int, Submission],
+    lags: Sequence[tuple[float, float]],
+    lines: Sequence[StampsLine],
+    samples: Sequence[CounterSample],
+    end_s: float,
+) -> list[HealthPoint]:
+    """`lags` are (when, how late); all on one axis, in at most so many stretches."""
+    start_s = min((one.intended_s for one in submissions.values()), default=end_s)
+    width_s = max(LEAST_S, (end_s - start_s) / _MOST_POINTS)
+    count = max(1, int((end_s - start_s) / width_s) + 1)
+
+    def place(at_s: float) -> int:
+        return min(max(int((at_s - start_s) / width_s), 0), count - 1)
+
+    offered, acknowledged, refused = [0] * count, [0] * count, [0] * count
+    took: list[list[float]] = [[] for _ in range(count)]
+    for one in submissions.values():
+        offered[place(one.intended_s)] += 1
+        if one.acknowledged_s is not None:
+            acknowledged[place(one.acknowledged_s)] += 1
+            if one.sent_s is not None:
+                took[place(one.acknowledged_s)].append(one.acknowledged_s - one.sent_s)
+        refused[place(one.acknowledged_s or one.intended_s)] += len(one.refusals)
+    lag: dict[int, float] = {}
+    loop: dict[int, float] = {}  # a stretch in which it was not measured has none
+    blind = [False] * count
+    for at_s, late_s in lags:
+        lag[place(at_s)] = max(lag.get(place(at_s), 0.0), late_s)
+    for line in lines:
+        if line.loop_s is not None:
+            loop[place(line.at_s)] = max(loop.get(place(line.at_s), 0.0), line.loop_s)
+        if line.gap_s is not None:
+            for at in range(place(line.gap_s), place(line.at_s) + 1):
+                blind[at] = True
+    return [
+        HealthPoint(
+            round(at * width_s, 3),
+            offered[at],
+            acknowledged[at],
+            refused[at],
+            share_of(sorted(took[at]), 0.99) if took[at] else None,
+            lag.get(at),
+            loop.get(at),
+            blind[at],
+            **at_time(
+                samples,
+                start_s + at * width_s if at else -math.inf,
+                start_s + (at + 1) * width_s if at < count - 1 else math.inf,
+            ),
+        )
+        for at in range(count)
+    ]

@@ -1,0 +1,291 @@
+"""What would limit a trial before the cluster does: looked for before the first workload is made, and told.
+
+Nothing of it is needed: what may not be read is told as not known."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from seatrial.job.figure import figure_text
+from seatrial.kinds.scale.driver.plan import PlannedWorkload
+from seatrial.kinds.scale.work import Limit
+from seatrial.kubernetes import (
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    RequestAttempt,
+    Resource,
+    Right,
+    Tree,
+)
+from seatrial.target.kubernetes.rights import needed_for_workloads
+from seatrial.target.kubernetes.watch.waiting import parse_quantity
+
+LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
+_ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
+WEBHOOKS = (
+    Resource(_ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False),
+    Resource(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
+)
+LEVELS = Resource(_FLOW, "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False)
+_SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+GPU = "nvidia.com/gpu"
+OWN_RATE = 1_500.0  # submissions a second of one process, with all that it does beside
+_PROBES = 5
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a trial asks for in one namespace, all of its workloads together."""
+
+    workloads: Mapping[Resource, int]
+    pods: int
+    gpus: float
+    requests: Mapping[str, float]  # cpu, memory, in base units
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    name: str
+    timeout_s: int
+    fails: bool  # what it does not answer is refused
+
+
+async def limits_of(
+    client: Kubernetes, asked: Mapping[str, Asked], rate: float | None, at_once: int
+) -> tuple[list[Limit], list[Right]]:
+    """And the rights that are missing. `asked` is by namespace; `rate` is the highest that is offered."""
+    kinds = {resource for one in asked.values() for resource in one.workloads}
+    wanted = sorted({right for space in asked for kind in kinds for right in needed_for_workloads(kind, space)})
+    found: list[Limit] = []
+    try:
+        answers = await asyncio.gather(*(client.can(right) for right in wanted))
+    except KubernetesError as error:
+        answers = [True] * len(wanted)
+        found.append(_unknown("rights", error))
+    missing = [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
+    for what, asking in (
+        ("quota", _quotas(client, asked)),
+        ("limit range", _ranges(client, asked)),
+        ("nodes", _nodes(client, asked)),
+        ("webhook", _webhooks(client, kinds)),
+        ("priority and fairness", _fairness(client, at_once)),
+        ("client", _client(client, rate, at_once)),
+    ):
+        try:
+            found += [Limit(what, text) for text in await asking]
+        except KubernetesError as error:
+            found.append(_unknown(what, error))
+    return found, missing
+
+
+def _unknown(what: str, error: KubernetesError) -> Limit:
+    missing = error.missing if isinstance(error, Forbidden) else None
+    why = f"the right to {missing.right} is missing" if missing else str(error).partition("\n")[0]
+    return Limit(what, f"not known: {why}", known=False)
+
+
+async def _all(client: Kubernetes, resource: Resource, **chosen: Any) -> list[dict[str, Any]]:
+    form = _Whole
+    return [msgspec.to_builtins(one) async for one in client.list(resource, form, **chosen)]
+
+
+class _Whole(Tree, frozen=True, gc=False):
+    webhooks: Any = None
+
+
+# ---- the namespace
+
+
+async def _quotas(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
+    found = []
+    for namespace, one in asked.items():
+        for quota in await _all(client, RESOURCE_QUOTAS, namespace=namespace):
+            status = quota["status"] or {}
+            found += quota_limits(f"quota {quota['metadata']['name']} of {namespace}", status, one)
+    return found
+
+
+def quota_limits(name: str, status: Mapping[str, Any], asked: Asked) -> list[str]:
+    """What of it is less than is asked for. Pure."""
+    wanted: dict[str, float] = {"pods": asked.pods, "count/pods": asked.pods, f"requests.{GPU}": asked.gpus}
+    wanted |= asked.requests
+    wanted |= {f"requests.{resource}": amount for resource, amount in asked.requests.items()}
+    for resource, count in asked.workloads.items():
+        wanted[f"count/{resource.title}"] = wanted.get(f"count/{resource.title}", 0.0) + count
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    told = []
+    for key in sorted(hard.keys() & wanted.keys()):
+        free = _number(str(hard[key])) - _number(str(used.get(key, "0")))
+        if wanted[key] > free:
+            told.append(f"{name} leaves {free:g} of {key}, and {wanted[key]:g} are asked for")
+    return told
+
+
+async def _ranges(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
+    told = []
+    for namespace in asked:
+        for one in await _all(client, LIMIT_RANGES, namespace=namespace):
+            rules = ", ".join(
+                f"{rule.get('type')} {field} {amounts}"
+                for rule in (one["spec"] or {}).get("limits") or []
+                for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+                if (amounts := _amounts(rule.get(field)))
+            )
+            told.append(f"LimitRange {one['metadata']['name']} of {namespace} changes or refuses pods: {rules}")
+    return told
+
+
+def _amounts(given: Any) -> str:
+    return " ".join(f"{key}={value}" for key, value in sorted((given or {}).items()))
+
+
+# ---- the cluster
+
+
+async def _nodes(client: Kubernetes, asked: Mapping[str, Asked]) -> list[str]:
+    nodes = await _all(client, NODES)
+    return node_limits(nodes, sum(one.pods for one in asked.values()), sum(one.gpus for one in asked.values()))
+
+
+def node_limits(nodes: Sequence[Mapping[str, Any]], pods: int, gpus: float) -> list[str]:
+    """What nodes that take pods offer, whatever runs on them already. Pure."""
+    ready = [one for one in nodes if not (one.get("spec") or {}).get("unschedulable") and _ready(one)]
+
+    def offered(resource: str) -> float:
+        return sum(_number(str(((one["status"] or {}).get("allocatable") or {}).get(resource, "0"))) for one in ready)
+
+    told = []
+    if not ready:
+        told.append(f"none of {len(nodes)} nodes is ready and takes pods")
+    if pods > offered("pods"):
+        told.append(f"{len(ready)} nodes take {offered('pods'):g} pods together, and {pods} are asked for")
+    if gpus > offered(GPU):
+        told.append(f"{len(ready)} nodes have {offered(GPU):g} GPUs together, and {gpus:g} are asked for")
+    return told
+
+
+def _ready(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+async def _webhooks(client: Kubernetes, kinds: set[Resource]) -> list[str]:
+    told = []
+    for resource in WEBHOOKS:
+        for config in await _all(client, resource):
+            for one in matching_webhooks(config, kinds | {PODS}):
+                then = "what it does not answer by then is refused" if one.fails else "and is passed over then"
+                told.append(f"{one.name} is asked for each of them, has {one.timeout_s} s, {then}")
+    return told
+
+
+def matching_webhooks(config: Mapping[str, Any], kinds: set[Resource]) -> list[Webhook]:
+    """Those that are asked when such an object is made. Pure."""
+    found = []
+    for hook in config.get("webhooks") or []:
+        for rule in hook.get("rules") or []:
+            operations = {"*", "CREATE"} & {*(rule.get("operations") or [])}
+            if operations and any(_matches(rule, kind) for kind in kinds):
+                fails = hook.get("failurePolicy", "Fail") == "Fail"
+                found.append(Webhook(str(hook.get("name", "")), int(hook.get("timeoutSeconds") or 10), fails))
+                break
+    return found
+
+
+def _matches(rule: Mapping[str, Any], kind: Resource) -> bool:
+    groups, resources = rule.get("apiGroups") or [], rule.get("resources") or []
+    return ("*" in groups or kind.group in groups) and bool({"*", "*/*", kind.plural} & {*resources})
+
+
+# ---- the way there
+
+
+async def _fairness(client: Kubernetes, at_once: int) -> list[str]:
+    """By the flow schemas that every cluster has; a cluster's own may say otherwise."""
+    review = await client.create(_SELF_REVIEW, Tree)
+    groups = {*((review.status or {}).get("userInfo") or {}).get("groups", [])}
+    if "system:masters" in groups:
+        return []
+    level = "workload-low" if "system:serviceaccounts" in groups else "global-default"
+    levels = {one["metadata"]["name"]: one["spec"] or {} for one in await _all(client, LEVELS)}
+    return fairness_limits(levels, level, at_once)
+
+
+def fairness_limits(levels: Mapping[str, Mapping[str, Any]], level: str, at_once: int) -> list[str]:
+    limited = (levels.get(level) or {}).get("limited") or {}
+    shares = limited.get("nominalConcurrencyShares")
+    if shares is None:
+        return []
+    total = sum(int((one.get("limited") or {}).get("nominalConcurrencyShares") or 0) for one in levels.values())
+    share = f"{shares} of {total} shares of the server's seats"
+    return [f"requests come to priority level {level}, which has {share}; up to {at_once} are sent at once"]
+
+
+async def _client(client: Kubernetes, rate: float | None, at_once: int) -> list[str]:
+    took = []
+    for _ in range(_PROBES):
+        attempts: list[RequestAttempt] = []
+        await client.version(attempts=attempts)
+        last = attempts[-1]
+        if last.sent_s is not None and last.answered_s is not None:
+            took.append(last.answered_s - last.sent_s)
+    return client_limits(min(took, default=0.0), rate, at_once)
+
+
+def client_limits(round_trip_s: float, rate: float | None, at_once: int) -> list[str]:
+    if rate is None:
+        return []
+    told = []
+    if round_trip_s and at_once / round_trip_s < rate:
+        way = f"{at_once} requests at once, and round trips of {figure_text(round_trip_s, 's')}"
+        told.append(f"{way}: {at_once / round_trip_s:,.0f}/s at most, and {rate:,.0f}/s are offered")
+    if rate > OWN_RATE:
+        told.append(f"one process makes about {OWN_RATE:,.0f} submissions a second, and {rate:,.0f}/s are offered")
+    return told
+
+
+def asked_of(planned: Sequence[PlannedWorkload], resources: Mapping[str, Resource]) -> Asked:
+    """Of these workloads together; `resources` by class. Pure."""
+    counts = Counter(one.of.name for one in planned)
+    classes = {one.of.name: one.of for one in planned}
+    workloads: Counter[Resource] = Counter()
+    gpus, requests = 0.0, Counter[str]()
+    for name, count in counts.items():
+        workloads[resources[name]] += count
+        each_gpus, each = asked_for(classes[name].manifest, classes[name].pods)
+        gpus += count * each_gpus
+        requests.update({resource: amount * count for resource, amount in each.items()})
+    return Asked(workloads, sum(one.of.pods for one in planned), gpus, requests)
+
+
+def asked_for(manifest: Mapping[str, Any], pods: int) -> tuple[float, dict[str, float]]:
+    """GPUs, and CPU and memory, of one workload of so many pods: of the containers of its first pod template. Pure."""
+    gpus, requests = 0.0, dict[str, float]()
+    for container in _containers(manifest.get("spec")):
+        resources = container.get("resources") or {}
+        wanted = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        gpus += _number(str(wanted.get(GPU, "0")))
+        for name in ("cpu", "memory"):
+            if name in wanted:
+                requests[name] = requests.get(name, 0.0) + _number(str(wanted[name]))
+    return gpus * pods, {name: amount * pods for name, amount in requests.items()}
+
+
+def _containers(spec: Any) -> list[dict[str, Any]]:
+    if isinstance(spec, list):
+        return next(filter(None, map(_containers, spec)), [])
+    if isinstance(spec, dict):
+        if isinstance(spec.get("containers"), list):
+            return [one for one in spec["containers"] if isinstance(one, dict)]
+        return next(filter(None, map(_containers, spec.values())), [])
+    return []
+
+
+def _number(text: str) -> float:
+    """What cannot be read is nothing: a limit that is told too much does no harm."""
+    return parse_quantity(text) or 0.0

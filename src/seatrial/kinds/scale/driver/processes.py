@@ -1,0 +1,213 @@
+"""Workloads as processes of this machine: the same stages, without a cluster.
+
+1. The machine has places, and a place stands for a GPU, of which it need have none. A pod is one process; it takes as
+   many places as it asks for GPUs, and at least one.
+2. All pods of a workload get their places at once, or none does: those that fit nowhere now are unschedulable.
+3. Every process carries a mark in its environment, by which it is found and ended, also those of a driver that was
+   killed, and whatever they started themselves."""
+
+import asyncio
+import contextlib
+import math
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from seatrial.kinds.driver import Driver, DriverError
+from seatrial.kinds.scale.driver.health import health_points
+from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.followed import DELETED, FINISHED, POD_CREATED, READY, SCHEDULED, STARTED, UNSCHEDULABLE
+from seatrial.kinds.scale.work import (
+    DELETED_FILE,
+    STAMPS,
+    SUBMITTED,
+    MeasuredScale,
+    ScaleWork,
+    Stamp,
+    Submission,
+    WorkloadClass,
+)
+from seatrial.kubernetes import RequestAttempt
+
+_MARK = "SEATRIAL_SCALE"
+LAG_EVERY_S = 0.05
+_GONE_S = 60.0
+
+
+def begin_anew(driver: Driver) -> None:
+    """Processes end with the driver that was killed, and so nothing of what it saw counts."""
+    for name in (SUBMITTED, DELETED_FILE, STAMPS):
+        (driver.files / name).unlink(missing_ok=True)
+
+
+class _Waiting(msgspec.Struct):
+    one: PlannedWorkload
+    refused: bool = False  # it was looked at, and did not fit
+
+
+class ProcessPlace:
+    """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
+
+    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan) -> None:
+        self._driver, self._plan = driver, plan
+        self._mark = f"{_MARK}={work.prefix}".encode()
+        self._environment = {**os.environ, _MARK: work.prefix}
+        self._places = self._free = work.places or len(os.sched_getaffinity(0))
+        self._queue: dict[int, _Waiting] = {}
+        self._running: dict[int, dict[int, int]] = {}  # pids with the places of each, by workload
+        self._phases: dict[int, str] = {}
+        self._killed: set[int] = set()  # by us: such a process was deleted, and did not fail
+        self._wake = asyncio.Event()
+        self._lags: list[tuple[float, float]] = []  # when, and how late
+        self._fd = -1
+
+    async def check(self) -> None:
+        for of in self._plan.classes:
+            if not of.command:
+                what = f"workload {of.name} is a template, an object of a cluster"
+                raise DriverError(f"{what}; on this machine a workload is a process: take `kind: pod` or `kind: job`")
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        await self.clean()  # of a driver that was killed
+        self._fd = os.open(self._driver.files / STAMPS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        tasks = [asyncio.create_task(self._place_them()), asyncio.create_task(self._measure_lag())]
+        try:
+            yield
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def lags(self) -> list[float]:
+        return [lag_s for _, lag_s in self._lags]
+
+    def measured(self, submissions: Mapping[int, Submission], stamps: list[Stamp], end_s: float) -> MeasuredScale:
+        return MeasuredScale(["processes"], health=health_points(submissions, self._lags, [], [], end_s))
+
+    async def _measure_lag(self) -> None:
+        while True:
+            before_s = time.monotonic()
+            await asyncio.sleep(LAG_EVERY_S)
+            now_s = time.monotonic()
+            self._lags.append((now_s, max(now_s - before_s - LAG_EVERY_S, 0.0)))
+
+    # ---- what is asked for
+
+    async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
+        now_s = time.monotonic()
+        attempts.append(RequestAttempt(now_s, now_s, now_s, now_s, 201))
+        self._queue[one.number] = _Waiting(one)
+        self._phases[one.number] = one.phase
+        for pod in range(one.of.pods):
+            self._stamp(one.number, pod, POD_CREATED)
+        self._wake.set()
+
+    async def delete(self, one: PlannedWorkload) -> None:
+        if self._queue.pop(one.number, None) is not None:
+            self._stamp(one.number, 0, DELETED)
+        for pid in list(self._running.get(one.number, ())):
+            self._kill(pid)  # its end is seen as that of any other
+
+    # ---- who gets a place
+
+    async def _place_them(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for number, waiting in list(self._queue.items()):
+                if number not in self._queue:  # deleted while another was started
+                    continue
+                needed = waiting.one.of.pods * _places(waiting.one.of)
+                if needed <= self._free and not waiting.one.of.select:
+                    del self._queue[number]
+                    await self._start(waiting.one)
+                elif not waiting.refused:
+                    waiting.refused = True
+                    self._stamp(number, 0, UNSCHEDULABLE)
+
+    async def _start(self, one: PlannedWorkload) -> None:
+        each = _places(one.of)
+        self._free -= each * one.of.pods
+        for pod in range(one.of.pods):
+            self._stamp(one.number, pod, SCHEDULED)
+        for pod in range(one.of.pods):
+            pid = self._spawn(one.of.command)
+            if pid is None:  # there is no such program: it has begun and failed, as a pod does
+                self._stamp(one.number, pod, STARTED)
+                self._stamp(one.number, pod, FINISHED, failed=True)
+                self._free += each
+                continue
+            self._running.setdefault(one.number, {})[pid] = each
+            self._stamp(one.number, pod, STARTED)
+            self._stamp(one.number, pod, READY)
+            self._follow(one, pod, pid)
+            await asyncio.sleep(0)  # who sends comes between
+
+    def _spawn(self, command: tuple[str, ...]) -> int | None:
+        with contextlib.suppress(OSError):
+            return os.posix_spawnp(command[0], command, self._environment)
+        return None
+
+    def _follow(self, one: PlannedWorkload, pod: int, pid: int) -> None:
+        fd, loop = os.pidfd_open(pid), asyncio.get_running_loop()
+
+        def ended() -> None:
+            loop.remove_reader(fd)
+            os.close(fd)
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            self._stamp(one.number, pod, DELETED if pid in self._killed else FINISHED, failed=status != 0)
+            self._killed.discard(pid)
+            self._free += self._running[one.number].pop(pid)
+            self._wake.set()
+
+        loop.add_reader(fd, ended)
+
+    def _stamp(self, number: int, pod: int, stage: str, failed: bool = False) -> None:
+        failed = failed and stage == FINISHED
+        stamp = Stamp(number, f"{number}-{pod}", stage, time.monotonic(), failed=failed)
+        os.write(self._fd, msgspec.json.encode(stamp) + b"\n")
+
+    # ---- the end
+
+    def _kill(self, pid: int) -> None:
+        self._killed.add(pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    async def clean(self, phase: str = "") -> str:
+        until_s = time.monotonic() + _GONE_S
+        numbers = {number for number, of in self._phases.items() if phase in ("", of)}
+        for number in numbers:
+            self._queue.pop(number, None)
+        while time.monotonic() < until_s:
+            left = [pid for number in numbers for pid in self._running.get(number, ())]
+            left += [] if phase else _marked(self._mark)
+            if not left:
+                return ""
+            for pid in left:
+                self._kill(pid)
+            await asyncio.sleep(0.02)
+        return "some are still there"
+
+
+def _places(of: WorkloadClass) -> int:
+    return max(1, math.ceil(of.gpus))
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Living processes with that in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found

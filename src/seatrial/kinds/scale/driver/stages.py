@@ -1,0 +1,230 @@
+"""From stamps to figures: how long workloads took to each stage, with what is not known counted beside it.
+
+Durations are from when a workload was meant to be sent, by the one clock of this machine: a generator or a server that
+falls behind makes them longer, never shorter. A workload that has not reached a stage when the driver stops looking
+counts as longer than that; one that reached it while the watch was blind counts from the later end, and is told."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.scale.followed import (
+    CLAIM_BOUND,
+    CREATED,
+    DECIDED,
+    EVICTED,
+    FIRST_POD_CREATED,
+    OF_PODS,
+    POD_CREATED,
+    SCHEDULED,
+    STAGES,
+    UNSCHEDULABLE,
+)
+from seatrial.kinds.scale.work import Deletion, StageFigures, StageQuantile, Stamp, Submission, WholeScale
+from seatrial.stats.censored import quantiles
+
+EVENT = "Event"
+_SHARES = (0.5, 0.9, 0.95, 0.99)
+STAMP_START = b'{"workload"'
+MOST_PROBLEMS = 5
+_POINTS = 200  # of a distribution, for a report
+
+
+class Arrived:
+    """Which workloads have come to a stage, from a file of stamps that grows: only what is new in it is read."""
+
+    def __init__(self, path: Path, stage: str, pods: Mapping[int, int]) -> None:
+        self._path, self._stage, self._pods = path, stage, pods
+        self._read_bytes = 0
+        self._of: dict[int, set[str]] = {}
+        self._there: set[int] = set()
+
+    def look(self) -> set[int]:
+        with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
+            file.seek(self._read_bytes)
+            whole = file.read().rpartition(b"\n")[0]
+            self._read_bytes += len(whole) + 1 if whole else 0
+            for stamp in _decoded(whole.split(b"\n")):
+                if stamp.stage == self._stage:
+                    pods = self._of.setdefault(stamp.workload, set())
+                    pods.add(stamp.pod)
+                    if len(pods) >= _needed(self._stage, len(pods), self._pods.get(stamp.workload, 1)):
+                        self._there.add(stamp.workload)
+        return self._there
+
+
+def read_stamps(path: Path) -> list[Stamp]:
+    """All of a file of stamps; a line that is not whole is left out. Raises Unreadable for stages that this version
+    does not know: what they say of a workload is not to be guessed."""
+    try:
+        stamps = list(_decoded(path.read_bytes().split(b"\n")[:-1]))
+    except FileNotFoundError:
+        return []
+    if unknown := {stamp.stage for stamp in stamps} - {*STAGES}:
+        what = f"{sorted(unknown)[0][:40]!r} is no stage that this version knows"
+        raise Unreadable(f"{path}: {what}: it is damaged, or of a newer Seatrial, which reads it")
+    return stamps
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[Stamp]:
+    for line in lines:
+        if line.startswith(STAMP_START):  # the canary's lines are of another form
+            with contextlib.suppress(Unreadable):
+                yield decode(line, Stamp)
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """When each workload reached each stage: (earliest, latest) by number."""
+
+    times: dict[str, dict[int, tuple[float, float]]]
+    failed: set[int]  # a pod of theirs failed
+    evicted_by: dict[str, int] = {}  # who, and how many pods
+
+
+def reached_stages(submissions: Mapping[int, Submission], stamps: Iterable[Stamp], pods: Mapping[int, int]) -> Reached:
+    """Of a workload with several pods the last pod counts; of what one is enough for, the first."""
+    by_pod: dict[tuple[int, str], dict[str, tuple[float, float]]] = {}
+    failed = set()
+    evictors: dict[str, str] = {}
+    for stamp in stamps:
+        seen = (stamp.at_s if stamp.since_s is None else stamp.since_s, stamp.at_s)
+        of = by_pod.setdefault((stamp.workload, stamp.stage), {})
+        if stamp.pod not in of or seen[1] < of[stamp.pod][1]:
+            of[stamp.pod] = seen
+        if stamp.failed:
+            failed.add(stamp.workload)
+        if stamp.stage == EVICTED and (stamp.kind == EVENT or stamp.pod not in evictors):  # an event says more
+            evictors[stamp.pod] = stamp.by or "nobody said"
+    times: dict[str, dict[int, tuple[float, float]]] = {stage: {} for stage in STAGES}
+    for workload, stage in list(by_pod):
+        if stage in (SCHEDULED, UNSCHEDULABLE) and (workload, DECIDED) not in by_pod:
+            by_pod[workload, DECIDED] = _decided(by_pod, workload)
+    for (workload, stage), of in by_pod.items():
+        needed = _needed(stage, len(of), pods.get(workload, 1))
+        if len(of) == 1 == needed:
+            times[stage][workload] = next(iter(of.values()))
+        elif len(of) >= needed:
+            times[stage][workload] = sorted(of.values(), key=_latest)[needed - 1]
+        if stage == POD_CREATED:
+            times[FIRST_POD_CREATED][workload] = min(of.values(), key=_latest)
+    for number, one in submissions.items():
+        if one.acknowledged_s is not None:
+            times[CREATED][number] = (one.acknowledged_s, one.acknowledged_s)
+    return Reached(times, failed, dict(Counter(evictors.values())))
+
+
+def _needed(stage: str, seen: int, pods: int) -> int:
+    """How many objects must have reached a stage, so that their workload has."""
+    if stage in OF_PODS or stage == DECIDED:
+        return pods
+    return seen if stage == CLAIM_BOUND else 1
+
+
+def _decided(by_pod: Mapping[tuple[int, str], Mapping[str, tuple[float, float]]], workload: int) -> dict[str, Any]:
+    """Of each pod the scheduler's first word: that it has a place, or that there is none."""
+    first: dict[str, tuple[float, float]] = {}
+    for stage in (SCHEDULED, UNSCHEDULABLE):
+        for pod, seen in by_pod.get((workload, stage), {}).items():
+            first[pod] = min(first.get(pod, seen), seen, key=_latest)
+    return first
+
+
+def _latest(seen: tuple[float, float]) -> float:
+    return seen[1]
+
+
+def stage_figures(
+    stage: str,
+    submissions: Mapping[int, Submission],
+    reached: Reached,
+    end_s: float,
+    lag_s: float,
+    gone: Mapping[int, float] = MappingProxyType({}),
+    of: str = "",
+    source: str = "watch",
+) -> StageFigures:
+    """`end_s` is when the driver stopped looking, `gone` when it deleted some before; `lag_s` how late the watch was at
+    worst, nearly always."""
+    times = reached.times[stage]
+    durations, ended, blind, failed = [], [], 0, 0
+    for number, one in submissions.items():
+        seen = times.get(number)
+        latest = seen[1] if seen else gone.get(number, end_s)
+        durations.append(max(latest - one.intended_s, 0.0))
+        ended.append(seen is not None)
+        blind += seen is not None and seen[0] < seen[1]
+        failed += seen is None and (one.acknowledged_s is None or number in reached.failed)
+    done = sum(ended)
+    return StageFigures(
+        stage=stage,
+        count=len(durations),
+        reached=done,
+        unfinished=len(durations) - done - failed,
+        failed=failed,
+        censored=blind,
+        quantiles=[
+            StageQuantile(one.share, one.value, one.lower, one.upper) for one in quantiles(durations, ended, _SHARES)
+        ],
+        curve=_curve(durations, ended),
+        source="acknowledged" if stage == CREATED else source,
+        resolution_s=0.0 if stage == CREATED else lag_s,
+        of=of,
+    )
+
+
+def whole_of(
+    count: int,
+    submissions: Mapping[int, Submission],
+    reached: Reached,
+    until: str,
+    deletions: Iterable[Deletion],
+    **known: Any,
+) -> WholeScale:
+    """What is known of `count` workloads that were to come to the stage `until`, some of which churn deleted. `known`:
+    what these do not say, the rates and how it was measured."""
+    every, deletions = submissions.values(), list(deletions)
+    never_made = {number for number, one in submissions.items() if one.acknowledged_s is None}
+    gone = {one.number for one in deletions if not one.problem}
+    return WholeScale(
+        count=count,
+        submitted=len(submissions) - len(never_made),
+        failed=len(never_made | (reached.failed & submissions.keys())),  # those of other phases are in no figure
+        unfinished=count - len({*reached.times[until], *gone} & submissions.keys()),
+        refused=sum(len(one.refusals) for one in every),
+        problems=sorted({*(one.problem for one in every), *(one.problem for one in deletions)} - {""})[:MOST_PROBLEMS],
+        late_p99_s=share_of(lateness(every), 0.99),
+        deleted=len(gone),
+        not_deleted=len(deletions) - len(gone),
+        waited_s=sum(one.waited_s for one in every),
+        **known,
+    )
+
+
+def rate_of(times: Iterable[float]) -> float | None:
+    """A second, from the first to the last; None where that is no time."""
+    found = sorted(times)
+    return (len(found) - 1) / (found[-1] - found[0]) if len(found) > 1 and found[-1] > found[0] else None
+
+
+def lateness(submissions: Iterable[Submission]) -> list[float]:
+    """How long after its time each was sent."""
+    return sorted(max(one.sent_s - one.intended_s, 0.0) for one in submissions if one.sent_s is not None)
+
+
+def share_of(values: Sequence[float], share: float) -> float:
+    """A plain quantile of what is all there; nothing has none, which is 0."""
+    return float(np.quantile(values, share, method="higher")) if values else 0.0
+
+
+def _curve(durations: list[float], ended: list[bool]) -> list[tuple[float, float]]:
+    times = sorted(time for time, done in zip(durations, ended, strict=True) if done)
+    step = max(1, len(times) // _POINTS)
+    chosen = [*range(0, len(times), step), len(times) - 1] if times else []
+    return [(round(times[at], 6), (at + 1) / len(durations)) for at in sorted(set(chosen))]

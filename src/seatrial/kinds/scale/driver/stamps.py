@@ -1,0 +1,255 @@
+"""From events of a watch to lines of the file of stamps: which workload an object belongs to, and what is new of it.
+
+One number is kept of each object, never the object. One whose owner is not known yet (its own watch may be later) waits
+for it; what nobody ever claims is foreign, and the oldest of it is forgotten."""
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from seatrial.kinds.scale.followed import STAGES, Followed, ReachedWhen, segments
+from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL, Stamp
+from seatrial.kubernetes import DELETED, Meta, Object, ObjectPart, WatchEvent
+
+# Objects of any kind, of which only what the rules name is decoded: forms that are made from their paths.
+
+
+MAPS = ("annotations", "labels")
+
+
+class OwnerReference(ObjectPart, frozen=True, gc=False):
+    uid: str = ""
+
+
+class OwnedMeta(Meta, frozen=True, gc=False):
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class AnnotatedMeta(OwnedMeta, frozen=True, gc=False):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def form_of(followed: Followed, annotated: bool = False) -> type[Object]:
+    """What of such an object is decoded. `annotated`: its annotations, too."""
+    wanted = [followed.about] if followed.about else []
+    for rule in (*followed.rules, *followed.own):
+        wanted += [path for path in (rule.path, rule.stamp, *rule.by) if path]
+    tree: dict[str, Any] = {}
+    for path in wanted:
+        names = segments(path)
+        if names[0][0] == "metadata":
+            annotated = annotated or names[1][0] == "annotations"
+        else:
+            _grow(tree, names)
+    meta: type[Meta] = AnnotatedMeta if annotated else OwnedMeta
+    fields = [(name, *_field(name, inner)) for name, inner in tree.items()]
+    made = msgspec.defstruct(
+        f"Followed{followed.kind}",
+        [("metadata", meta, msgspec.field(default_factory=meta)), *fields],
+        bases=(Object,), frozen=True, gc=False,
+    )  # fmt: skip
+    return cast(type[Object], made)
+
+
+def _grow(tree: dict[str, Any], names: tuple[tuple[str, str], ...]) -> None:
+    for name, key in names:
+        inner = tree.setdefault(name, {})
+        if key:
+            inner[LISTED] = {}
+            inner.setdefault("type", {})
+        tree = inner
+
+
+LISTED = "[]"  # the part is a list, of which elements are told apart by their type
+
+
+def _field(name: str, inner: dict[str, Any]) -> tuple[Any, Any]:
+    """Type and default of a part."""
+    if not inner:
+        return Any, None
+    listed = LISTED in inner
+    fields = [(child, *_field(child, rest)) for child, rest in inner.items() if child != LISTED]
+    part: Any = msgspec.defstruct(f"Part_{name}", fields, frozen=True, gc=False)
+    return (tuple[part, ...] | None if listed else part | None), None
+
+
+def value_at(thing: Any, path: str) -> str:
+    """What is there, as text; empty when nothing is."""
+    for name, key in segments(path):
+        if thing is None:
+            return ""
+        thing = getattr(thing, PYTHON_NAMES.get(name, name), None)
+        if key and thing is not None:
+            thing = thing.get(key) if name in MAPS else next((one for one in thing if one.type == key), None)
+    return "" if thing is None else str(thing)
+
+
+PYTHON_NAMES = {"creationTimestamp": "creation_timestamp", "deletionTimestamp": "deletion_timestamp"}
+
+
+def shows(rule: ReachedWhen, found: Object) -> bool:
+    """Whether this state of an object shows that the rule's stage was reached."""
+    if not rule.path:
+        return True
+    have = value_at(found, rule.path)
+    return bool(have) and (not rule.values or have in rule.values)
+
+
+def caused_by(rule: ReachedWhen, found: Object) -> str:
+    return next(filter(None, (value_at(found, path) for path in rule.by)), "")
+
+
+MOST_ORPHANS = 20_000
+_BITS = {stage: 1 << place for place, stage in enumerate(STAGES)}
+_SHIFT = len(STAGES)
+_ALL = (1 << _SHIFT) - 1
+
+
+class _Seen(NamedTuple):
+    """An event, with since when its watch was blind before it."""
+
+    feed: "StampFeed"
+    event: "WatchEvent[Any]"
+    since_s: float | None
+
+
+class Stamps:
+    """The file, and to which workload each known object belongs."""
+
+    def __init__(self, path: Path, prefix: str, selector: str) -> None:
+        """`selector` is of the attempt's labels, as `a=b,c=d`."""
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._prefix = f"{prefix}-"
+        self._own = dict(label.split("=", 1) for label in selector.split(","))
+        self.known: dict[str, int] = {}  # uid -> the workload's number, and a bit for each stage that was written
+        self._orphans: OrderedDict[str, list[_Seen]] = OrderedDict()  # by the uid of an owner
+
+    def write(self, line: object) -> None:
+        os.write(self._fd, msgspec.json.encode(line) + b"\n")
+
+    def number_in(self, name: str) -> int | None:
+        """Of the workload that has this name."""
+        number = name.removeprefix(self._prefix)
+        return int(number) if number.isdecimal() and name.startswith(self._prefix) else None
+
+    def number_of(self, labels: Mapping[str, str]) -> str:
+        """What Seatrial's own label says; empty without one, and for that of another attempt, which may be at work in
+        the same namespace."""
+        number = labels.get(WORKLOAD_LABEL, "")
+        return number if number and self._own.items() <= labels.items() else ""
+
+    def owner_of(self, uids: list[str]) -> int | None:
+        return next((self.known[uid] >> _SHIFT for uid in uids if uid in self.known), None)
+
+    def wait_for(self, uids: list[str], seen: _Seen) -> None:
+        for uid in uids:
+            self._orphans.setdefault(uid, []).append(seen)
+        while len(self._orphans) > MOST_ORPHANS:
+            self._orphans.popitem(last=False)
+
+    def register(self, uid: str, number: int, bits: int) -> None:
+        new = uid not in self.known
+        self.known[uid] = number << _SHIFT | bits
+        if new and uid in self._orphans:
+            for feed, event, since_s in self._orphans.pop(uid):
+                feed.record(event, since_s)
+
+
+class StampFeed:
+    """What one watch gives: one kind of objects in one namespace."""
+
+    def __init__(self, stamps: Stamps, followed: Followed, root: bool, blind_since_s: float | None) -> None:
+        self._stamps, self._followed, self._root = stamps, followed, root
+        self._blind_since_s = self._last_s = blind_since_s
+        self._there: set[str] = set()  # uids, where it matters that they are gone
+        self._given: set[str] | None = None  # of a list after a gap
+
+    def take(self, event: "WatchEvent[Any]") -> None:
+        found: Any = event.object
+        if found is None:  # all that was there when the watch began, or began again, has been seen
+            self._blind_since_s = None
+            self._end_gap(event.at_s)
+            return
+        if event.relisted and self._given is None:
+            self._given = set()
+            self._stamps.write({"gap_s": self._last_s, "at_s": event.at_s, "kind": self._followed.kind})
+        since_s = self._last_s if event.relisted else self._blind_since_s
+        if self._given is not None:
+            self._given.add(found.metadata.uid)
+        meta = found.metadata
+        if self._stamps.number_of(meta.labels) == CANARY:
+            self._stamps.write({"canary": meta.annotations.get(CANARY, ""), "at_s": event.at_s})
+        else:
+            self.record(event, since_s)
+        if not event.relisted:
+            self._last_s = event.at_s
+
+    def _end_gap(self, at_s: float) -> None:
+        """What was there before a gap and is not given after it went in between."""
+        given, self._given = self._given, None
+        for uid in () if given is None else self._there - given:
+            self._gone(uid, at_s, self._last_s)
+        self._last_s = at_s
+
+    def record(self, event: "WatchEvent[Any]", since_s: float | None) -> None:
+        found: Any = event.object
+        number, owners = self._belongs(found)
+        uid = value_at(found, self._followed.about) if self._followed.about else found.metadata.uid
+        if number is None:
+            if owners:
+                self._stamps.wait_for(owners, _Seen(self, event, since_s))
+            return
+        itself = self._root and self._stamps.number_in(found.metadata.name) == number
+        rules = self._followed.own if itself else self._followed.rules
+        if self._followed.gone:
+            self._there.add(uid)
+        if event.kind != DELETED:  # the last state of what is deleted was given before, or is not to be trusted
+            self._reach(number, uid, found, rules, event.at_s, since_s)
+        if event.kind == DELETED and self._followed.gone:
+            self._gone(uid, event.at_s, since_s)
+
+    def _belongs(self, found: Any) -> tuple[int | None, list[str]]:
+        """The number of its workload; None: of one of these owners, which are not known."""
+        labels = found.metadata.labels
+        if (number := self._stamps.number_of(labels)).isdecimal():
+            return int(number), []
+        if WORKLOAD_LABEL in labels:
+            return None, []  # another attempt's
+        if self._followed.about:
+            owners = [value_at(found, self._followed.about)]
+        else:
+            owners = [owner.uid for owner in found.metadata.owner_references]
+        of_owner = self._stamps.owner_of(owners)
+        if of_owner is not None:
+            return of_owner, owners
+        for label in self._followed.labels:
+            named = self._stamps.number_in(labels.get(label, ""))
+            if named is not None:
+                return named, owners
+        return None, [uid for uid in owners if uid]
+
+    def _reach(
+        self, number: int, uid: str, found: Any, rules: tuple[ReachedWhen, ...], at_s: float, since_s: float | None
+    ) -> None:
+        bits = self._stamps.known.get(uid, 0) & _ALL
+        for rule in rules:
+            # Who evicted a pod may be said by an event after its condition said that it was: both are kept.
+            new = not bits & _BITS[rule.stage] or (rule.by and self._followed.about)
+            if new and shows(rule, found):
+                server = value_at(found, rule.stamp) if rule.stamp else ""
+                by, kind = caused_by(rule, found), self._followed.kind
+                self._stamps.write(Stamp(number, uid, rule.stage, at_s, since_s, rule.failed, server, by, kind))
+                bits |= _BITS[rule.stage]
+        self._stamps.register(uid, number, bits)
+
+    def _gone(self, uid: str, at_s: float, since_s: float | None) -> None:
+        self._there.discard(uid)
+        known = self._stamps.known.get(uid, 0)
+        if not known & _BITS[self._followed.gone]:
+            kind = self._followed.kind
+            self._stamps.write(Stamp(known >> _SHIFT, uid, self._followed.gone, at_s, since_s, kind=kind))
+            self._stamps.known[uid] = known | _BITS[self._followed.gone]

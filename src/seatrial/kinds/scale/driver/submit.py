@@ -1,0 +1,167 @@
+"""Makes the workloads, each at its time: an open loop that waits for no answer, or a closed one where that is asked.
+
+What is acknowledged is written down at once, so that a driver that was killed makes only what is missing; one that was
+made and not written down is found by its name."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence, Set
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, WorkloadTarget
+from seatrial.kinds.scale.work import Deletion, Submission, Tried
+from seatrial.kubernetes import RequestAttempt
+
+SPIN_S = 0.001  # sooner than that, a timer would be late
+TOGETHER = 32
+_LOOK_S = 0.02  # how often a closed loop asks who is done
+_MOST = 1_000  # characters of what a server says
+
+_T = TypeVar("_T", Submission, Deletion)
+
+
+class SubmissionRecords(Generic[_T]):
+    """A file with a line for each workload, and what earlier lives of the driver wrote there."""
+
+    def __init__(self, path: Path, kind: type[_T]) -> None:
+        self.all: dict[int, _T] = {one.number: one for one in read_whole_lines(path, kind)}
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def add(self, record: _T) -> None:
+        self.all[record.number] = record
+        os.write(self._fd, msgspec.json.encode(record) + b"\n")
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def read_whole_lines(path: Path, kind: type[_T]) -> Iterator[_T]:
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]  # a last line without its end was not whole when we were killed
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            yield decode(line, kind)
+        except Unreadable:
+            continue
+
+
+class Submitter:
+    """`stopping` ends each of its loops: what was not sent by then is not sent."""
+
+    def __init__(
+        self,
+        place: WorkloadTarget,
+        submitted: SubmissionRecords[Submission],
+        deleted: SubmissionRecords[Deletion],
+        stopping: asyncio.Event,
+    ) -> None:
+        self._place, self._submitted, self._deleted, self._stopping = place, submitted, deleted, stopping
+
+    async def open_loop(self, planned: Sequence[PlannedWorkload], offsets: Sequence[float], start_s: float) -> None:
+        pairs = zip(planned, offsets, strict=True)
+        missing = [(one, at_s) for one, at_s in pairs if one.number not in self._submitted.all]
+        begun_s = start_s - (missing[0][1] if missing else 0.0)  # after a kill nobody waits once more for what is there
+        async with asyncio.TaskGroup() as group:
+            for one, offset in missing:
+                if not await self._until(begun_s + offset):
+                    return
+                group.create_task(self._submit(one, begun_s + offset))
+                if one.number % TOGETHER == 0:
+                    await asyncio.sleep(0)  # so that those of a burst are sent while the others are made
+
+    async def closed_loop(
+        self, planned: Sequence[PlannedWorkload], in_flight: int, done: Callable[[], Set[int]] | None = None
+    ) -> None:
+        """At most so many that are not `done`; without that, that are not acknowledged."""
+        going: set[int] = set()
+        async with asyncio.TaskGroup() as group:
+            for one in self._missing(planned):
+                while len(going) >= in_flight:
+                    if not await self._until(time.monotonic() + _LOOK_S):
+                        return
+                    answered = {number for number in going if number in self._submitted.all}
+                    failed = {number for number in answered if self._submitted.all[number].problem}
+                    going -= failed | (answered & done() if done else answered)
+                if self._stopping.is_set():
+                    return
+                going.add(one.number)
+                group.create_task(self._submit(one, time.monotonic()))
+
+    async def waves(self, planned: Sequence[PlannedWorkload], at_once: int, delay_s: float) -> None:
+        """So many together; the next ones so long after the slowest answer. The last wave has what is left."""
+        missing = self._missing(planned)
+        for first in range(0, len(missing), at_once):
+            if first and not await self._until(time.monotonic() + delay_s):
+                return
+            async with asyncio.TaskGroup() as group:
+                for one in missing[first : first + at_once]:
+                    group.create_task(self._submit(one, time.monotonic()))
+
+    async def churn(
+        self, pairs: Sequence[tuple[PlannedWorkload, PlannedWorkload]], rate: float, start_s: float
+    ) -> None:
+        """Deletes the first of each pair and makes the second, at its time."""
+        missing = [(old, new) for old, new in pairs if new.number not in self._submitted.all]
+        async with asyncio.TaskGroup() as group:
+            for at, (old, new) in enumerate(missing):
+                at_s = start_s + at / rate
+                if not await self._until(at_s):
+                    return
+                group.create_task(self._delete(old, at_s))
+                group.create_task(self._submit(new, at_s))
+
+    def _missing(self, planned: Sequence[PlannedWorkload]) -> list[PlannedWorkload]:
+        return [one for one in planned if one.number not in self._submitted.all]
+
+    async def _submit(self, one: PlannedWorkload, intended_s: float) -> None:
+        attempts: list[RequestAttempt] = []
+        problem = ""
+        try:
+            await self._place.create(one, attempts)
+        except NotMade as error:
+            problem = str(error)[:_MOST] or "it was refused without a word"
+        self._submitted.add(
+            Submission(
+                number=one.number,
+                intended_s=intended_s,
+                sent_s=next((tried.sent_s for tried in attempts if tried.sent_s is not None), None),
+                acknowledged_s=attempts[-1].answered_s if attempts and not problem else None,
+                attempts=len(attempts),
+                refusals=tuple(tried.status for tried in attempts if tried.status >= 300),
+                problem=problem,
+                of=one.of.name,
+                namespace=one.namespace,
+                phase=one.phase,
+                waited_s=sum(tried.wait_s for tried in attempts),
+                tries=tuple(Tried(one.sent_s, one.answered_s, one.status, one.wait_s) for one in attempts)
+                if len(attempts) > 1
+                else (),
+            )
+        )
+
+    async def _delete(self, one: PlannedWorkload, intended_s: float) -> None:
+        try:
+            await self._place.delete(one)
+            self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))
+        except NotMade as error:
+            self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
+
+    async def _until(self, at_s: float) -> bool:
+        """Whether it is time; not when the driver is told to end before."""
+        while (left_s := at_s - time.monotonic()) > 0:
+            if left_s < SPIN_S:
+                await asyncio.sleep(0)
+                continue
+            try:
+                await asyncio.wait_for(self._stopping.wait(), left_s - SPIN_S / 2)
+                return False
+            except TimeoutError:
+                pass
+        return not self._stopping.is_set()

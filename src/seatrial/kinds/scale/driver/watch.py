@@ -1,0 +1,179 @@
+"""Follows the objects of all workloads from a process of its own, so that no burst of submissions delays its stamps:
+`python -m seatrial.kinds.scale.driver.watch FILE`, where FILE says what to watch.
+
+Each stage of each object is written to a file when it is first seen, stamped as its bytes arrived. Of what was reached
+while the watch was blind (before it began, or after the server had forgotten), it is written since when it was."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.job import decode
+from seatrial.kinds.scale.driver.health import read_lines
+from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
+from seatrial.kinds.scale.followed import Followed
+from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Resource, load_access
+from seatrial.target.kubernetes.belongings import Belongings
+
+SYNCED, FAILED = "synced", "failed "  # printed when everything that is there has been seen, or cannot be
+TICK_S, TICKS = 0.02, 50  # how often the own loop is asked how late it is, and how often that is written
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """One kind on this cluster."""
+
+    resource: Resource
+    followed: Followed
+    root: bool = False  # objects of this kind may be workloads themselves
+
+
+class WatchWork(msgspec.Struct, frozen=True):
+    kubeconfig: str | None
+    context: str | None
+    namespaces: tuple[str, ...]
+    selector: str
+    stamps: str
+    prefix: str  # of the workloads' names
+    watched: tuple[Watched, ...]
+    blind_since_s: float | None = None  # an earlier watch of the same workloads ended then
+
+
+async def _follow(work: WatchWork) -> None:
+    access = load_access(Path(work.kubeconfig) if work.kubeconfig else None, work.context)
+    stamps = Stamps(Path(work.stamps), work.prefix, work.selector)
+    waiting = {(one.resource, namespace) for one in work.watched for namespace in work.namespaces}
+
+    async def follow_one(one: Watched, namespace: str) -> None:
+        feed = StampFeed(stamps, one.followed, one.root, work.blind_since_s)
+        form = form_of(one.followed, annotated=one.resource == PODS)  # the canary is a pod
+        labels = work.selector if one.followed.labelled else ""
+        chosen = {"namespace": namespace, "labels": labels, "fields": one.followed.fields}
+        async for event in client.watch(one.resource, form, keep=False, **chosen):  # type: ignore[arg-type]
+            feed.take(event)
+            if event.object is None and waiting:
+                waiting.discard((one.resource, namespace))
+                if not waiting:
+                    print(SYNCED, flush=True)
+
+    async with Kubernetes(access) as client, asyncio.TaskGroup() as group:
+        group.create_task(_measure_own_loop(stamps))
+        for one in work.watched:
+            for namespace in work.namespaces:
+                group.create_task(follow_one(one, namespace))
+
+
+async def _measure_own_loop(stamps: Stamps) -> None:
+    """How late this process itself is: what it adds to every stamp."""
+    while True:
+        worst_s = 0.0
+        for _ in range(TICKS):
+            wanted_s = time.monotonic() + TICK_S
+            await asyncio.sleep(TICK_S)
+            worst_s = max(worst_s, time.monotonic() - wanted_s)
+        stamps.write({"loop_s": worst_s, "at_s": time.monotonic()})
+
+
+async def watch_until_told(path: Path) -> None:
+    """Until the input ends: the driver holds it, so this process never outlives it."""
+    work = decode(path.read_bytes(), WatchWork)
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def wait_for_end() -> None:
+        sys.stdin.buffer.read()
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            loop.call_soon_threadsafe(over.set)
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
+    following = asyncio.create_task(_follow(work))
+    ended = asyncio.create_task(over.wait())
+    await asyncio.wait({following, ended}, return_when=asyncio.FIRST_COMPLETED)
+    ended.cancel()
+    if following.done():
+        try:
+            following.result()
+        except* KubernetesError as errors:
+            print(FAILED + str(errors.exceptions[0]).replace("\n", " "), flush=True)
+            raise SystemExit(1) from None
+    following.cancel()
+
+
+# How late the watch is, measured all the time: one pod that never runs is changed again and again, and each change is
+# looked for in what the watch saw.
+
+
+_EVERY_S = 0.2
+
+
+class Canary:
+    def __init__(self, client: Kubernetes, mine: Belongings, prefix: str) -> None:
+        self._client, self._mine, self._name = client, mine, f"{prefix}-{CANARY}"
+        self._acknowledged: dict[str, float] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Canary":
+        manifest = self._mine.own(_pod(self._name), PODS)
+        manifest["metadata"]["labels"][WORKLOAD_LABEL] = CANARY
+        with contextlib.suppress(AlreadyExists):  # of an earlier life of this driver
+            await self._client.create(manifest, resource=PODS, name=self._name)
+        self._task = asyncio.create_task(self._change_it())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        with contextlib.suppress(KubernetesError):
+            await self._client.delete(PODS, self._name, grace_s=0)
+
+    async def _change_it(self) -> None:
+        for number in itertools.count():
+            mark = f"{os.getpid()}-{number}"  # no other life of this driver has the same
+            change = {"metadata": {"annotations": {CANARY: mark}}}
+            with contextlib.suppress(KubernetesError):  # one that is not acknowledged is not looked for
+                await self._client.patch(PODS, self._name, change)
+                self._acknowledged[mark] = time.monotonic()
+            await asyncio.sleep(_EVERY_S)
+
+    def lags(self, stamps: Path) -> list[tuple[float, float]]:
+        """When each change was acknowledged, and how long after that it arrived, in seconds; 0 where the watch was
+        first. One that never arrived was late by at least as long as others arrived after it."""
+        arrived: dict[str, float] = {}
+        for line in read_lines(stamps):
+            if line.canary:
+                arrived.setdefault(line.canary, line.at_s)
+        last_s = max(arrived.values(), default=0.0)
+        return [
+            (at_s, max(arrived.get(mark, last_s) - at_s, 0.0))
+            for mark, at_s in self._acknowledged.items()
+            if mark in arrived or at_s < last_s
+        ]
+
+
+def _pod(name: str) -> dict[str, Any]:
+    """Held back by a gate that nobody opens: it is never scheduled."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulingGates": [{"name": "seatrial/canary"}],
+            "containers": [{"name": "none", "image": "none"}],
+        },
+    }
+
+
+# The process that watches the workloads of a scale trial; the driver of one is `python -m seatrial.kinds.driver scale`.
+
+
+if __name__ == "__main__":
+    asyncio.run(watch_until_told(Path(sys.argv[1])))

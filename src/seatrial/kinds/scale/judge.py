@@ -1,0 +1,253 @@
+"""Findings on a scale trial: whether it measured what it was meant to, and whether its bounds hold.
+
+A bound is judged only by a measurement that can be trusted. When the driver itself was late, the watch lagged behind,
+or the open loop was broken by a kill, what it measured is `invalid`, not slow."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.checks.ended import ended_badly
+from seatrial.checks.evidence import most_relevant_first
+from seatrial.checks.findings import check_limit, failed, passed
+from seatrial.job import IN_SHORT, Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
+from seatrial.job.bound import FixedBound
+from seatrial.kinds.scale.measured import check_limits, check_measured, measured_exhibits
+from seatrial.kinds.scale.work import (
+    ClusterLimits,
+    FoundLimit,
+    MeasuredScale,
+    StageFigures,
+    WholeScale,
+    allowed_late_s,
+    doubts_of,
+)
+
+PROMISED_RATE = 20  # pods and requests of users a second that Kubernetes' service level objectives are for
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    findings: list[Finding]
+    metrics: dict[str, Any] = {}
+    exhibits: list[Exhibit] = []
+
+
+def check_scale(step: ObservedStep, ended: Exit, bounds: tuple[FixedBound, ...], slo: str = "") -> Scaled:
+    """What should have been measured and was not is a finding of its own."""
+    bad = ended_badly(step, "driver", ended)
+    findings = [bad] if bad else []
+    if step.code and bad is None:
+        findings.append(failed(step, "driver", "exit", _last_line(step.output), most_relevant_first(step.output)))
+    try:
+        whole = next((convert(_of(note), WholeScale) for note in _notes(step, "whole")), None)
+        stages = {one.name: one for one in (convert(_of(note), StageFigures) for note in _notes(step, "stage"))}
+        limit = next((convert(_of(note), FoundLimit) for note in _notes(step, "limit")), None)
+        measured = next((convert(_of(note), MeasuredScale) for note in _notes(step, "measured")), None)
+        limits = [convert(_of(note), ClusterLimits) for note in _notes(step, "preflight")]
+    except Unreadable as error:
+        findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", f"they cannot be read: {error}"))
+        return Scaled(findings)
+    if whole is None:
+        if not findings:
+            findings.append(Finding(step.name, "records", Verdict.INFRA, "infra", "it reported nothing of the whole"))
+        return Scaled(findings)
+    findings.append(_trust(step, whole, bounds))
+    trusted = findings[-1].verdict is Verdict.PASSED
+    if limit is not None:
+        findings.append(_limit(step, limit))
+    else:
+        findings += [_bound(step, bound, whole, stages, trusted) for bound in bounds]
+    if whole.deleted or whole.not_deleted:
+        findings.append(_churn(step, whole))
+    if slo:
+        findings.append(_promise(step, whole))
+    findings += [_in_short(step, whole, stages, bounds, limit), _clean(step)]
+    metrics = _metrics(whole, stages)
+    if limit is not None and limit.low:
+        metrics["limit"] = {"value": limit.low, "unit": "1/s", "better": "higher"}
+    exhibits = [*_limit_exhibits(limit), *_exhibits(whole, stages)]
+    if limits:
+        findings += check_limits(step, limits[-1].limits)
+    if measured is not None:
+        findings += check_measured(step, measured)
+        exhibits += measured_exhibits(measured, limits[-1].limits if limits else [])
+    return Scaled(findings, metrics, exhibits)
+
+
+def _in_short(
+    step: ObservedStep,
+    whole: WholeScale,
+    stages: dict[str, StageFigures],
+    bounds: tuple[FixedBound, ...],
+    limit: FoundLimit | None,
+) -> Finding:
+    """Of the stages those that are judged, else the last that there is."""
+    lag = f"watch lag p99 {figure_text(whole.lag_p99_s, 's')}"
+    if limit is not None:
+        return passed(step, IN_SHORT, f"{_limit(step, limit).message}; {lag}")
+    rate = "" if whole.rate is None else f" at {figure_text(whole.rate)}/s"
+    judged = [one.figure for one in bounds if one.figure in stages] or list(stages)[-1:]
+    told = [_stage_in_short(stages[name], whole.submitted) for name in dict.fromkeys(judged)]
+    return passed(step, IN_SHORT, "; ".join([f"{whole.submitted:,} of {whole.count:,} workloads{rate}", *told, lag]))
+
+
+def _stage_in_short(stage: StageFigures, made: int) -> str:
+    known = {one.name: one for one in stage.quantiles if one.name in ("p50", "p99")}
+    quantiles = [
+        f"{name} above {figure_text(one.lower, 's')}" if one.value is None else f"{name} {figure_text(one.value, 's')}"
+        for name, one in known.items()
+    ]
+    some = "" if stage.reached == made else f" (n {stage.reached:,})"
+    return f"{stage.name} {', '.join(quantiles)}{some}"
+
+
+def _limit(step: ObservedStep, found: FoundLimit) -> Finding:
+    tries = [msgspec.to_builtins(one) for one in found.tries]
+    return check_limit(step.name, "limit", tries, found.low, found.high, found.doubt)
+
+
+def _limit_exhibits(found: FoundLimit | None) -> list[Exhibit]:
+    if found is None:
+        return []
+    rows: list[list[Any]] = [[one.rate, one.sent, "; ".join(one.broken) or "holds", one.doubt] for one in found.tries]
+    units = {"rate": "1/s", "sent": "1/s"}
+    return [Exhibit("table", "Rates that were tried", ["rate", "sent", "bounds", "not judged"], rows, units)]
+
+
+def _churn(step: ObservedStep, whole: WholeScale) -> Finding:
+    if not whole.not_deleted:
+        return passed(step, "churn", f"{whole.deleted} workloads were deleted and replaced")
+    message = f"{whole.not_deleted} of {whole.deleted + whole.not_deleted} workloads could not be deleted"
+    return failed(step, "churn", "refused", message, "; ".join(whole.problems))
+
+
+def _promise(step: ObservedStep, whole: WholeScale) -> Finding:
+    """Kubernetes' objectives hold for clusters with few changes; ours are from when a workload was to be sent."""
+    rate = whole.offered_rate or 0.0
+    if rate <= PROMISED_RATE:
+        return passed(
+            step, "slo", f"{rate:.4g} changes a second, within the {PROMISED_RATE} that Kubernetes promises for"
+        )
+    text = f"{rate:.4g} changes a second: above {PROMISED_RATE} Kubernetes itself promises nothing; judged all the same"
+    return passed(step, "slo", text)
+
+
+def _notes(step: ObservedStep, name: str) -> list[dict[str, Any]]:
+    return [note for note in step.notes if note.get("note") == name]
+
+
+def _of(note: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in note.items() if key not in ("note", "at_s")}
+
+
+def _last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it failed without a word"
+
+
+def _trust(step: ObservedStep, whole: WholeScale, bounds: tuple[FixedBound, ...]) -> Finding:
+    """Whether what was measured is the cluster, and not the one who measured."""
+    doubts = doubts_of(whole, bounds)
+    lag = f"watch lag p50 {figure_text(whole.lag_p50_s, 's')}, p99 {figure_text(whole.lag_p99_s, 's')}"
+    if not doubts:
+        late = f"sent late by p99 {figure_text(whole.late_p99_s, 's')}"
+        return passed(step, "measurement", f"{lag}; {late}")
+    limit = f"at most {figure_text(allowed_late_s(bounds), 's')} is allowed"
+    return Finding(step.name, "measurement", Verdict.INVALID, "measurement", f"{'; '.join(doubts)} ({lag}; {limit})")
+
+
+def _bound(
+    step: ObservedStep, bound: FixedBound, whole: WholeScale, stages: dict[str, StageFigures], trusted: bool
+) -> Finding:
+    check = f"bound {bound.name}"
+    if not bound.part:
+        value = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused, "rate": whole.rate}
+        have = value[bound.figure]
+        if have is None:
+            return failed(step, check, "absent", f"{bound.name} was not measured")
+        return _judged(step, check, bound, float(have), f"{have:g} of {whole.count}", "; ".join(whole.problems))
+    stage = stages.get(bound.figure)
+    found = next((one for one in stage.quantiles if one.name == bound.part), None) if stage else None
+    if stage is None or found is None:
+        return failed(step, check, "absent", f"{bound.name}: no workload came to that stage")
+    missing = f"{stage.unfinished} unfinished, {stage.censored} censored, {stage.failed} failed"
+    counts = f"{stage.reached} of {stage.count} workloads, {missing}, by {stage.source}"
+    if found.value is None:
+        return failed(step, check, "unfinished", f"{bound.name} is above {figure_text(found.lower, 's')} ({counts})")
+    lower = figure_text(found.lower, "s")
+    interval = f"above {lower}" if found.upper is None else f"between {lower} and {figure_text(found.upper, 's')}"
+    text = f"{figure_text(found.value, 's')}, 95 % {interval} ({counts})"
+    if not trusted:
+        return Finding(step.name, check, Verdict.SKIPPED, message=f"recorded, not judged: {text}")
+    return _judged(step, check, bound, found.value, text)
+
+
+def _judged(step: ObservedStep, check: str, bound: FixedBound, value: float, text: str, evidence: str = "") -> Finding:
+    if bound.met_by(value):
+        return passed(step, check, f"{bound.name}: {text}, within {bound.text}")
+    return failed(step, check, "bounds", f"{bound.name}: {text}, and should be {bound.operator} {bound.text}", evidence)
+
+
+def _clean(step: ObservedStep) -> Finding:
+    note = next(iter(_notes(step, "clean")), None)
+    if note is None or note.get("left"):
+        why = "it did not get to it" if note is None else str(note.get("problem") or "some are still there")
+        message = f"its workloads are not all removed: {why}; `seatrial reap` tries again"
+        return Finding(step.name, "clean-up", Verdict.INFRA, "infra", message)
+    return passed(step, "clean-up", f"nothing is left, after {float(note.get('seconds', 0.0)):.1f} s")
+
+
+def _metrics(whole: WholeScale, stages: dict[str, StageFigures]) -> dict[str, Any]:
+    """Figures for history and baselines; a quantile that is not known is none."""
+    made: dict[str, Any] = {"failed": whole.failed, "unfinished": whole.unfinished, "refused": whole.refused}
+    if whole.rate is not None:
+        made["rate"] = {"value": whole.rate, "unit": "1/s", "better": "higher"}
+    for stage in stages.values():
+        known = {one.name: one.value for one in stage.quantiles if one.value is not None}
+        made[stage.name] = {name: {"value": value, "unit": "s", "better": "lower"} for name, value in known.items()}
+    return made
+
+
+def _exhibits(whole: WholeScale, stages: dict[str, StageFigures]) -> list[Exhibit]:
+    """Quantiles of each stage with what is not known of it, the way to them over time, and whether to trust them."""
+    if not stages:
+        return []
+    names = [one.name for one in next(iter(stages.values())).quantiles]
+    counts = ["count", "reached", "unfinished", "censored", "failed", "source", "resolution"]
+    rows: list[list[Any]] = [
+        [one.name, *(quantile.value for quantile in one.quantiles), *_counts(one)] for one in stages.values()
+    ]
+    units = dict.fromkeys([*names, "resolution"], "s")
+    found = [
+        Exhibit("distribution", "From when it was to be sent to each stage", ["stage", *names, *counts], rows, units)
+    ]
+    for stage in stages.values():
+        title = f"Share of workloads by time to {stage.name.replace('_', ' ')}"
+        curve = [list(point) for point in stage.curve]
+        found.append(Exhibit("series", title, ["seconds", "share"], curve, {"seconds": "s"}))
+    measured: list[list[Any]] = [
+        ["offered rate", whole.offered_rate, "1/s"],
+        ["rate sent", whole.rate, "1/s"],
+        ["sent late, p99", whole.late_p99_s, "s"],
+        ["watch lag, p50", whole.lag_p50_s, "s"],
+        ["watch lag, p99", whole.lag_p99_s, "s"],
+        ["answers that were no success", whole.refused, ""],
+        ["waited before trying again, in all", whole.waited_s, "s"],
+        *([f"made of {name}", count, ""] for name, count in whole.mix.items() if len(whole.mix) > 1),
+    ]
+    found.append(Exhibit("table", "How it was measured", ["what", "value", "unit"], measured))
+    return [*found, _intervals(stages)]
+
+
+def _counts(stage: StageFigures) -> list[Any]:
+    counted = [stage.count, stage.reached, stage.unfinished, stage.censored, stage.failed]
+    return [*counted, stage.source, stage.resolution_s]
+
+
+def _intervals(stages: dict[str, StageFigures]) -> Exhibit:
+    """A quantile without a value is above its lower end."""
+    rows: list[list[Any]] = [
+        [stage.name, one.name, one.value, one.lower, one.upper] for stage in stages.values() for one in stage.quantiles
+    ]
+    columns = ["stage", "quantile", "value", "lower", "upper"]
+    return Exhibit("table", "Quantiles with intervals of 95 %", columns, rows, dict.fromkeys(columns[2:], "s"))

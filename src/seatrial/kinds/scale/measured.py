@@ -1,0 +1,138 @@
+"""Findings and exhibits on how a scale trial measured: clocks, gaps, what may limit it, the cluster's health."""
+
+from typing import Any
+
+from seatrial.checks.findings import passed
+from seatrial.job import Exhibit, Finding, ObservedStep, Verdict, figure_text
+from seatrial.kinds.scale.work import AuditFigures, ClockFigures, HealthPoint, Limit, MeasuredScale
+
+
+def check_limits(step: ObservedStep, limits: list[Limit]) -> list[Finding]:
+    """What may limit a trial before what it tests does: told, and judged by nobody, for it may be what is meant."""
+    if not limits:
+        return [passed(step, "preflight", "nothing was found that limits the trial before the cluster does")]
+    return [Finding(step.name, f"preflight {one.what}", Verdict.SKIPPED, "preflight", one.text) for one in limits]
+
+
+def check_measured(step: ObservedStep, measured: MeasuredScale) -> list[Finding]:
+    found = [_followed(step, measured)]
+    if measured.clock is not None:
+        found.append(_clock(step, measured.clock))
+    if measured.audit is not None:
+        found.append(_audit(step, measured.audit))
+    limit = limited_by(measured)
+    return [*found, passed(step, "limited by", limit)] if limit else found
+
+
+def _said(step: ObservedStep, check: str, class_: str, message: str) -> Finding:
+    """Known, and judged by nobody."""
+    return Finding(step.name, check, Verdict.SKIPPED, class_, message)
+
+
+def _followed(step: ObservedStep, measured: MeasuredScale) -> Finding:
+    text = f"followed {', '.join(measured.followed)}"
+    if measured.gaps:
+        text += f"; the watch was blind {measured.gaps} times, for {figure_text(measured.blind_s, 's')} in all"
+    if measured.left_out:
+        return _said(
+            step, "watch", "rights", f"{text}; not followed, for want of a right: {'; '.join(measured.left_out)}"
+        )
+    return passed(step, "watch", text)
+
+
+def _clock(step: ObservedStep, clock: ClockFigures) -> Finding:
+    offset = (
+        f"the API server's clock is {figure_text(clock.offset_s, 's')} ± {figure_text(clock.within_s, 's')} from ours"
+    )
+    wrong = [one for one in clock.stamps if one.disagree]
+    doubts = [
+        f"{one.disagree} of {one.stamps} stamps of {one.stage} cannot be, by up to {figure_text(one.worst_s, 's')}"
+        for one in wrong
+    ]
+    if clock.jumps:
+        doubts.append(f"it changed {clock.jumps} times meanwhile")
+    if doubts:
+        return _said(step, "clock", "clock", f"{offset}; {'; '.join(doubts)}: no figure depends on it")
+    stamps = sum(one.stamps for one in clock.stamps)
+    return passed(step, "clock", f"{offset}; {stamps:,} stamps of the server agree with what was seen")
+
+
+def _audit(step: ObservedStep, audit: AuditFigures) -> Finding:
+    if audit.problem:
+        return Finding(step.name, "audit log", Verdict.INVALID, "measurement", audit.problem)
+    text = f"{audit.workloads:,} workloads from {audit.requests:,} requests, ± {figure_text(audit.within_s, 's')}"
+    if audit.watch_p50_s is not None and audit.watch_p99_s is not None:
+        late = f"p50 {figure_text(audit.watch_p50_s, 's')}, p99 {figure_text(audit.watch_p99_s, 's')}"
+        text += f"; the watch was off by {late}"
+    return passed(step, "audit log", text)
+
+
+def measured_exhibits(measured: MeasuredScale, limits: list[Limit]) -> list[Exhibit]:
+    found = [_health(measured.health)] if measured.health else []
+    if measured.evicted_by:
+        rows: list[list[Any]] = [[who, count] for who, count in sorted(measured.evicted_by.items())]
+        found.append(Exhibit("table", "Who evicted pods", ["by", "pods"], rows))
+    if measured.clock is not None and measured.clock.stamps:
+        found.append(_stamps(measured.clock))
+    rows = [[one.what, one.text, "yes" if one.known else "not known"] for one in limits]
+    if rows:
+        found.append(
+            Exhibit("table", "What may limit the trial before the cluster does", ["what", "why", "known"], rows)
+        )
+    return found
+
+
+def _stamps(clock: ClockFigures) -> Exhibit:
+    rows: list[list[Any]] = [[one.stage, one.stamps, one.disagree, one.worst_s] for one in clock.stamps]
+    columns = ["stage", "stamps", "disagree", "worst"]
+    return Exhibit("table", "Stamps of servers beside what was seen", columns, rows, {"worst": "s"})
+
+
+def _health(points: list[HealthPoint]) -> Exhibit:
+    """All on one axis of time; columns that are never known are left out."""
+    verbs = sorted({verb for one in points for verb in one.latency_s})
+    columns: dict[str, tuple[str, list[Any]]] = {
+        "seconds": ("s", [one.from_s for one in points]),
+        "offered": ("", [one.offered for one in points]),
+        "acknowledged": ("", [one.acknowledged for one in points]),
+        "refused": ("", [one.refused for one in points]),
+        "create p99": ("s", [one.create_p99_s for one in points]),
+        "watch lag": ("s", [one.lag_s for one in points]),
+        "own loop lag": ("s", [one.loop_s for one in points]),
+        "blind": ("", [int(one.blind) for one in points]),
+        **{f"{verb} p99": ("s", [one.latency_s.get(verb) for one in points]) for verb in verbs},
+        "rejected": ("", [one.rejected for one in points]),
+        "in flight": ("", [one.in_flight for one in points]),
+        "etcd": ("B", [one.etcd_bytes for one in points]),
+        "scheduler queue": ("", [one.queue for one in points]),
+    }
+    known = {name: (unit, values) for name, (unit, values) in columns.items() if any(one is not None for one in values)}
+    rows = [list(row) for row in zip(*(values for _, values in known.values()), strict=True)]
+    units = {name: unit for name, (unit, _) in known.items() if unit}
+    return Exhibit("series", "Load, watch and control plane over time", list(known), rows, units)
+
+
+def limited_by(measured: MeasuredScale) -> str:
+    """The most likely thing that a run was limited by; empty when nothing shows."""
+    points = measured.health
+    if not points:
+        return ""
+    refused = sum(one.refused for one in points)
+    rejected = sum(one.rejected or 0 for one in points)
+    behind = sum(one.offered for one in points) - sum(one.acknowledged for one in points)
+    told = []
+    if refused or rejected:
+        told.append(f"the API server refused requests ({refused} of ours, {rejected} in all)")
+    slow = max((one.create_p99_s or 0.0 for one in points), default=0.0)
+    first = next((one.create_p99_s for one in points if one.create_p99_s), 0.0) or 0.0
+    if first and slow > 10 * first and slow > 0.1:
+        told.append(f"creates became slow: p99 {figure_text(first, 's')} at first, {figure_text(slow, 's')} at worst")
+    own = max((one.loop_s or 0.0 for one in points), default=0.0)
+    if own > 0.1:
+        told.append(f"this machine: the watching process itself was late by up to {figure_text(own, 's')}")
+    queue = max((one.queue or 0 for one in points), default=0)
+    if queue > 10:
+        told.append(f"the scheduler: up to {queue} pods waited for it")
+    if behind > 0:
+        told.append(f"{behind} workloads were never acknowledged")
+    return "; ".join(told)

@@ -1,0 +1,169 @@
+"""Findings of all answers of a cell: each way of asking each case, the ways among each other, and the whole."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from seatrial.job import Finding, Verdict
+from seatrial.kinds.serving.answers.answer import compare_answer, compare_ways
+from seatrial.kinds.serving.answers.compare import EXACT, Agreement, Comparison, Walk, structure, tolerance_for
+from seatrial.kinds.serving.answers.drift import WholeJudgement, judge_whole
+from seatrial.kinds.serving.answers.rules import WARNINGS, AnswerRule, Comparing, compare_generation
+from seatrial.kinds.serving.generation import Answer, Case, Generation, Mode, StopReason, Token, TopToken
+
+ANSWERS = "answers"
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """One way in which a case was asked, and what came back."""
+
+    case: Case
+    way: str
+    answer: Answer
+    thing: str = ""  # what the driver calls it
+
+
+def check_answers(answered: Sequence[Answered], comparing: Comparing, protocol: str) -> Iterator[Finding]:
+    """What has no answer is not among them, and is the caller's to report."""
+    first: dict[str, Answered] = {}
+    by_way: dict[str, _Way] = {}
+    for one in answered:
+        comparison, walks = compare_answer(one.case, one.answer, comparing, protocol)
+        found = _finding(one.case, one.way, comparison)
+        if comparison == EXACT and one.case.skip_check and one.case.request.mode is not Mode.TOKENIZE:
+            # Its text was compared with nothing.
+            found = msgspec.structs.replace(found, data={"agreement": "counts_only"})
+        yield found
+        way = by_way.setdefault(one.way, _Way([], []))
+        way.comparisons.append(comparison)
+        way.walks.extend(walks)
+        base = first.setdefault(one.case.name, one)
+        if base is not one and one.case.error is None:
+            ways = compare_ways(one.case, base.answer, one.answer, comparing)
+            yield _finding(one.case, f"{one.way} = {base.way}", ways)
+    for name, way in by_way.items():
+        if comparing.rule is AnswerRule.NEAR_TIE and way.walks:
+            whole = judge_whole(way.comparisons, way.walks, comparing.tolerance)
+            yield _whole(f"as a whole, {name}", whole, comparing)
+    if comparing.rule in WARNINGS:
+        yield Finding(ANSWERS, comparing.rule.value, Verdict.PASSED, message=WARNINGS[comparing.rule])
+
+
+class _Way(NamedTuple):
+    comparisons: list[Comparison]
+    walks: list[Walk]
+
+
+def case_step(case: Case) -> str:
+    return f"case {case.name}"
+
+
+def _finding(case: Case, check: str, comparison: Comparison) -> Finding:
+    passed = comparison.passes
+    exact = comparison.agreement is Agreement.EXACT
+    return Finding(
+        case_step(case),
+        check,
+        Verdict.PASSED if passed else Verdict.FAILED,
+        "" if passed else comparison.agreement.value,
+        comparison.message,
+        "" if exact else evidence_of(comparison),
+        {} if exact else comparison.data(),
+    )
+
+
+def evidence_of(comparison: Comparison) -> str:
+    """Both sides at the place that decided, with their likeliest tokens."""
+    lines = [comparison.message]
+    for side, token in (("expected", comparison.expected), ("got", comparison.got)):
+        if token is not None:
+            lines.append(f"{side:<8} {_token_text(token)}")
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _token_text(token: Token) -> str:
+    chosen = f"{token.text!r} {_figure(token.logprob)}"
+    tops = "  ".join(f"{top.text!r} {_figure(top.logprob)}" for top in token.top)
+    return f"{chosen}   of {tops}" if tops else chosen
+
+
+def _figure(logprob: float | None) -> str:
+    return "?" if logprob is None else f"{logprob:.4f}"
+
+
+def _whole(check: str, whole: WholeJudgement, comparing: Comparing) -> Finding:
+    tolerance = comparing.tolerance
+    seen = (
+        f"over {whole.positions} tokens the log-probabilities moved by {whole.rms:.2g} (root mean square; the "
+        f"tolerance of {tolerance.precision} is {tolerance.rms:g}); {whole.near_ties} near ties in {whole.cases} "
+        f"answers, where about {whole.near_ties_expected:.1f} are likely"
+    )
+    return Finding(
+        ANSWERS,
+        check,
+        Verdict.PASSED if whole.passes else Verdict.FAILED,
+        "" if whole.passes else Agreement.DRIFT.value,
+        "; ".join(whole.problems) or seen,
+        "" if whole.passes else seen,
+        msgspec.to_builtins(whole) | {"precision": tolerance.precision, "source": tolerance.source},
+    )
+
+
+# Answers of a server against those of a reference, as plain lists: the comparison without a trial around it.
+
+
+_FINISHES = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP}
+
+
+class Judged(msgspec.Struct, frozen=True):
+    passed: bool
+    cases: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    whole: WholeJudgement
+
+
+def judge_answers(expected: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]], precision: str) -> Judged:
+    """By the rule `near-tie` and the rule for the whole. Each answer is `{prompt, text, finish, lp: {tokens,
+    token_logprobs, top_logprobs}}`, as OpenAI's completions have it."""
+    tolerance = tolerance_for(precision)
+    comparisons: list[Comparison] = []
+    walks = []
+    for number in range(max(len(expected), len(got))):
+        if number >= len(got) or number >= len(expected):
+            comparisons.append(structure("there is no answer" if number >= len(got) else "nothing like it is expected"))
+        elif expected[number].get("prompt") != got[number].get("prompt"):
+            comparisons.append(structure("it answers another prompt"))
+        else:
+            one, other = read_completion(expected[number]), read_completion(got[number])
+            comparison, walk = compare_generation(one, other, tolerance)
+            comparisons.append(comparison)
+            if walk is not None:
+                walks.append(walk)
+    whole = judge_whole(comparisons, walks, tolerance)
+    passed = whole.passes and bool(comparisons) and all(one.passes for one in comparisons)
+    return Judged(passed, tuple(one.agreement.value for one in comparisons), tuple(comparisons), whole)
+
+
+def read_completion(answer: Mapping[str, Any]) -> Generation:
+    """One choice of OpenAI's completions, with `finish` and `lp` for its finish reason and its logprobs."""
+    logprobs = answer.get("lp") or {}
+    texts = logprobs.get("tokens") or ()
+    chosen = logprobs.get("token_logprobs") or ()
+    tops = logprobs.get("top_logprobs") or ()
+    tokens = tuple(
+        Token(text, _at(chosen, place), None, tuple(TopToken(*top) for top in (_at(tops, place) or {}).items()))
+        for place, text in enumerate(texts)
+    )
+    finish = answer.get("finish")
+    return Generation(
+        text=answer.get("text"),
+        # Of a text that ended by itself some servers list the token that ends it, and some do not.
+        generated_count=len(tokens) if logprobs and finish == "length" else None,
+        stop_reason=_FINISHES.get(str(finish), StopReason.ERROR) if finish is not None else None,
+        tokens=tokens if logprobs else None,
+    )
+
+
+def _at(values: Sequence[Any], place: int) -> Any:
+    return values[place] if place < len(values) else None

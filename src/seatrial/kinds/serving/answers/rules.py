@@ -1,0 +1,349 @@
+"""The rule `near-tie`: one answer against another, up the ladder from `exact` to `structure`.
+
+Texts are followed as long as both are the same, and the log-probabilities of every token that both sides name must
+have stayed within the tolerance. Where a text goes another way it must be a near tie: both ways about as likely in
+what is expected, and the way that was taken the likeliest by the server's own figures. What comes after is another
+text, of which only that it is consistent with itself can be said."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from seatrial.kinds.serving.answers.compare import (
+    EXACT,
+    ROUNDED,
+    UNREADABLE,
+    Agreement,
+    Comparison,
+    Tolerance,
+    Walk,
+    behind,
+    gap_of,
+    same_token,
+    structure,
+    walk,
+    worst_of,
+)
+from seatrial.kinds.serving.generation import Generation, StopReason, Token
+
+_STOPPED = {StopReason.STOP, StopReason.EOS_TOKEN, StopReason.STOP_SEQUENCE}
+_PROBABILITY_SLACK = 1e-3  # of the sum of the likeliest: servers round
+
+
+def compare_generation(expected: Generation, got: Generation, tolerance: Tolerance) -> tuple[Comparison, Walk | None]:
+    """And the walk, whose log-probabilities count for the trial as a whole; None where there was none."""
+    if (problem := unsound(got)) is not None:
+        return problem, None
+    if expected.tokens and not got.tokens:
+        return structure("tokens are expected, and there are none"), None
+    inputs = _input(expected, got, tolerance)
+    if not inputs.passes:
+        return inputs, None
+    if not expected.tokens or not got.tokens:
+        text = compare_text(expected, got)
+        return text if not text.passes else _ending(expected, got), None
+    steps = walk(expected.tokens, got.tokens)
+    return _tokens(expected, got, steps, tolerance), steps
+
+
+def unsound(got: Generation) -> Comparison | None:
+    """What is wrong with an answer whatever was expected."""
+    tokens = got.tokens or ()
+    if got.generated_count is not None and tokens:
+        # What ended the text, the end token or a stop sequence, is counted by all servers and listed by few.
+        ended = got.stop_reason in _STOPPED
+        if len(tokens) > got.generated_count or (len(tokens) < got.generated_count and not ended):
+            return structure(f"it says {got.generated_count} generated tokens, and lists {len(tokens)}")
+    if got.input_tokens and got.input_count is not None and got.input_count != len(got.input_tokens):
+        return structure(f"it says {got.input_count} input tokens, and lists {len(got.input_tokens)}")
+    for place, token in enumerate(tokens):
+        logprob = token.logprob
+        if logprob is not None and (logprob > _PROBABILITY_SLACK or logprob != logprob):
+            return structure(f"the log-probability of token {place} is {logprob}, of which there is none", place)
+    return None
+
+
+def _input(expected: Generation, got: Generation, tolerance: Tolerance) -> Comparison:
+    if expected.input_count and got.input_count is not None and expected.input_count != got.input_count:
+        return structure(f"{got.input_count} input tokens; expected {expected.input_count}")
+    if not expected.input_tokens:
+        return EXACT
+    if not got.input_tokens:
+        return structure("input tokens are expected, and there are none")
+    steps = walk(expected.input_tokens, got.input_tokens)
+    if steps.split is not None:
+        return structure(f"the input is another from token {steps.split} on", steps.split)
+    return _drift(steps, expected.input_tokens, got.input_tokens, tolerance, "input token") or EXACT
+
+
+def compare_text(expected: Generation, got: Generation) -> Comparison:
+    """Without tokens there is no near tie: the text is the same, or it is not."""
+    one, other = expected.text or "", got.text or ""
+    if one != other:
+        place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+        shown = f"{other[place : place + 40]!r} instead of {one[place : place + 40]!r}"
+        return Comparison(Agreement.DIVERGED, f"another text from character {place} on: {shown}")
+    return EXACT
+
+
+def _tokens(expected: Generation, got: Generation, steps: Walk, tolerance: Tolerance) -> Comparison:
+    ones, others = expected.tokens or (), got.tokens or ()
+    if steps.missing is not None:
+        return structure(f"token {steps.missing} has not the log-probabilities that are expected", steps.missing)
+    moved = _drift(steps, ones, others, tolerance, "token")
+    if moved is not None:
+        return moved
+    if steps.greedy and (other_way := _not_likeliest(others, tolerance)) is not None:
+        return other_way
+    if steps.split is not None and not _end_is_listed_once(expected, got, steps.split):
+        return _split(expected, got, steps.split, tolerance)
+    if got.text is not None and expected.text is not None and _readable(got.text) != _readable(expected.text):
+        return compare_text(expected, got)
+    return _ending(expected, got)
+
+
+def _readable(text: str) -> str:
+    """Without what stands for a part of a character: where tokens are the same, it is the engines' way of writing."""
+    return text.replace(UNREADABLE, "")
+
+
+def _end_is_listed_once(expected: Generation, got: Generation, place: int) -> bool:
+    """Both ended by themselves after the same text, and one lists the token that ends it."""
+    lengths = sorted((len(expected.tokens or ()), len(got.tokens or ())))
+    both_ended = expected.stop_reason in _STOPPED and got.stop_reason in _STOPPED
+    return both_ended and expected.text == got.text and lengths == [place, place + 1]
+
+
+def _ending(expected: Generation, got: Generation) -> Comparison:
+    """What must be equal when the texts are."""
+    if expected.generated_count and got.generated_count is not None and expected.generated_count != got.generated_count:
+        return structure(f"{got.generated_count} generated tokens; expected {expected.generated_count}")
+    if expected.stop_reason is not None and not same_stop(expected.stop_reason, got.stop_reason):
+        return structure(f"stop reason {_word(got.stop_reason)}; expected {_word(expected.stop_reason)}")
+    if expected.stop_sequence and got.stop_sequence is not None and got.stop_sequence != expected.stop_sequence:
+        return structure(f"stop sequence {got.stop_sequence!r}; expected {expected.stop_sequence!r}")
+    if expected.seed is not None and got.seed is not None and expected.seed != got.seed:
+        return structure(f"seed {got.seed}; expected {expected.seed}")
+    return EXACT
+
+
+def same_stop(expected: StopReason, got: StopReason | None) -> bool:
+    """OpenAI's protocol has one word for the end token and a stop sequence."""
+    return expected is got or (StopReason.STOP in (expected, got) and {expected, got} <= _STOPPED)
+
+
+def _word(reason: StopReason | None) -> str:
+    return reason.upper() if reason else "missing"
+
+
+def _drift(
+    steps: Walk, ones: Sequence[Token], others: Sequence[Token], tolerance: Tolerance, what: str
+) -> Comparison | None:
+    """One log-probability that moved too far, or all of them together."""
+    if not steps.starts:
+        return None
+    moved = steps.moved
+    largest = max(map(abs, moved))
+    if largest > tolerance.drift:
+        pair = next(index for index, size in enumerate(moved) if abs(size) > tolerance.drift)
+        place = steps.position_of(pair)
+        size = abs(moved[pair])
+        message = f"a log-probability of {what} {place} moved by {size:.3g}; the tolerance is {tolerance.drift:g}"
+        return Comparison(Agreement.DRIFT, message, place, size, tolerance.drift, _at(ones, place), _at(others, place))
+    rms = math.sqrt(sum(size * size for size in moved) / len(moved))
+    most = tolerance.rms * (1 + 3 / math.sqrt(len(steps.starts)))  # few positions say little of their mean
+    if rms > most:
+        place = steps.position_of(moved.index(largest) if largest in moved else moved.index(-largest))
+        message = f"the log-probabilities moved by {rms:.3g} on average; the tolerance is {most:.3g}"
+        return Comparison(Agreement.DRIFT, message, place, rms, most, _at(ones, place), _at(others, place))
+    return None
+
+
+def _not_likeliest(tokens: Sequence[Token], tolerance: Tolerance) -> Comparison | None:
+    """What is expected takes the likeliest token everywhere, and this answer does not by its own figures: a penalty, a
+    temperature or a filter that nobody asked for. Rounding does not do that, so this needs next to no tolerance."""
+    for place, token in enumerate(tokens):
+        distance = behind(token)
+        if distance > tolerance.rms:
+            message = f"token {place} is not the likeliest by the server's own figures: it is {distance:.3g} behind"
+            return Comparison(Agreement.DIVERGED, message, place, distance, tolerance.rms, None, token)
+    return None
+
+
+def _split(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
+    ones, others = expected.tokens or (), got.tokens or ()
+    one, other = _at(ones, place), _at(others, place)
+    if one is None or other is None:
+        return _ended_first(expected, got, place, tolerance)
+    gap, known = _gap(one, other)
+    ways = f"{other.text!r} instead of {one.text!r}"
+    if gap <= tolerance.near_tie and behind(one) <= ROUNDED:
+        message = f"near tie at token {place}: {ways}, {gap:.3g} apart"
+        return Comparison(Agreement.NEAR_TIE, message, place, gap, tolerance.near_tie, one, other)
+    distance = f"{gap:.3g} apart" if known else f"at least {gap:.3g} apart"
+    message = f"another text from token {place} on: {ways}, {distance}; the tolerance is {tolerance.near_tie:g}"
+    return Comparison(Agreement.DIVERGED, message, place, gap, tolerance.near_tie, one, other)
+
+
+def _gap(one: Token, other: Token) -> tuple[float, bool]:
+    """How much likelier what is expected is than what came, by the expected figures; and whether they name both. What
+    they do not name is less likely than all that they do."""
+    if one.logprob is None:
+        return math.inf, False
+    named = [top.logprob for top in one.top if top.logprob is not None and same_token(top.text, other.text)]
+    if named:
+        return max(0.0, one.logprob - named[0]), True
+    if one.top:
+        least = min((top.logprob for top in one.top if top.logprob is not None), default=-math.inf)
+        return max(0.0, one.logprob - least), False
+    return (math.inf, False) if other.logprob is None else (abs(one.logprob - other.logprob), True)
+
+
+def _ended_first(expected: Generation, got: Generation, place: int, tolerance: Tolerance) -> Comparison:
+    """One text ends where the other goes on. The token that ends a text is not listed, so the figures of the longer
+    one decide: it is a near tie when its two likeliest are."""
+    longer, shorter = (expected, got) if len(expected.tokens or ()) > len(got.tokens or ()) else (got, expected)
+    token = (longer.tokens or ())[place]
+    gap = gap_of(token.top) if len(token.top) > 1 else math.inf
+    one, other = (token, None) if longer is expected else (None, token)
+    ends = f"it {'ends' if shorter is got else 'goes on'} at token {place}, where what is expected does not"
+    if shorter.stop_reason in _STOPPED and gap <= tolerance.near_tie:
+        return Comparison(Agreement.NEAR_TIE, f"near tie: {ends}", place, gap, tolerance.near_tie, one, other)
+    reason = f" (stop reason {_word(got.stop_reason)})"
+    return Comparison(Agreement.DIVERGED, ends + reason, place, None, tolerance.near_tie, one, other)
+
+
+def _at(tokens: Sequence[Token], place: int) -> Token | None:
+    return tokens[place] if place < len(tokens) else None
+
+
+# The rules by which an answer is compared, and tgis-tester's three strategies under their names.
+
+
+class AnswerRule(StrEnum):
+    EXACT = "exact"  # every figure, to what is written of it
+    NEAR_TIE = "near-tie"
+    APPROX = "approx"  # as TGIS's tests: every figure to 5 in 10,000, and nothing more or less than is expected
+    TEXT = "text"  # the text alone
+    EMBEDDING = "embedding"  # what the text means
+    APPROX_EQUALITY = "approx_equality"
+    EXACT_TEXT_MATCH = "exact_text_match"
+    EMBEDDINGS_SIMILARITY = "embeddings_similarity"
+
+    @property
+    def similarity(self) -> bool:
+        return self in (AnswerRule.EMBEDDING, AnswerRule.EMBEDDINGS_SIMILARITY)
+
+
+WARNINGS = {
+    AnswerRule.APPROX_EQUALITY: (
+        "approx_equality compares log-probabilities with a tolerance of 5.0 of the larger one, which two finite ones "
+        "can never be apart: it compares texts, counts and which figures there are. `near-tie` compares them"
+    )
+}
+_WRITTEN = Tolerance("exact", drift=2e-6, rms=2e-6, near_tie=-1.0)  # as far as a recorded figure is rounded
+_SAME_TEXT = Tolerance("exact", drift=math.inf, rms=math.inf, near_tie=-1.0)
+_ABSENT: tuple[object, ...] = (None, 0, "", (), StopReason.NOT_FINISHED)  # protobuf does not send these
+LEAST_SIMILARITY = 0.9
+
+
+class Comparing(msgspec.Struct, frozen=True):
+    """How answers are compared. `similarities` has what an embedding gave for each pair of texts that is compared."""
+
+    rule: AnswerRule
+    tolerance: Tolerance
+    least_similarity: float = LEAST_SIMILARITY
+    similarities: dict[tuple[str, str], float] = {}
+
+
+def compare_by_rule(expected: Generation, got: Generation, comparing: Comparing) -> tuple[Comparison, Walk | None]:
+    """One generation by the rule; the walk of `near-tie`, which counts for the trial as a whole."""
+    rule = comparing.rule
+    if rule is AnswerRule.NEAR_TIE:
+        return compare_generation(expected, got, comparing.tolerance)
+    if rule is AnswerRule.EXACT:
+        text = compare_generation(expected, got, _SAME_TEXT)[0]
+        return (text if not text.passes else compare_generation(expected, got, _WRITTEN)[0]), None
+    if (problem := unsound(got)) is not None:
+        return problem, None
+    if rule.similarity:
+        return _similar(expected, got, comparing), None
+    if rule in (AnswerRule.TEXT, AnswerRule.EXACT_TEXT_MATCH):
+        return compare_text(expected, got), None
+    if rule is AnswerRule.APPROX:
+        return _approximately(expected, got, _near_enough(5e-4, 1e-9), ranks=True), None
+    return _approximately(expected, got, _near_enough(5.0, 5.0), ranks=False), None
+
+
+def _similar(expected: Generation, got: Generation, comparing: Comparing) -> Comparison:
+    one, other = expected.text or "", got.text or ""
+    if one == other:
+        return EXACT
+    similarity = comparing.similarities.get((one, other))
+    if similarity is None:
+        return Comparison(Agreement.STRUCTURE, "there is no embedding of this text: it could not be compared")
+    least = comparing.least_similarity
+    if similarity >= least:
+        return Comparison(Agreement.NEAR_TIE, f"another text, with a similarity of {similarity:.3f}", None, similarity)
+    message = f"another text, with a similarity of {similarity:.3f}; at least {least:g} is asked for"
+    return Comparison(Agreement.DIVERGED, message, None, similarity, least)
+
+
+# ---- figures within a tolerance, and nothing more or less than is expected
+
+_Near = Callable[[float, float], bool]
+
+
+def _near_enough(relative: float, absolute: float) -> _Near:
+    return lambda one, other: math.isclose(one, other, rel_tol=relative, abs_tol=absolute)
+
+
+def _approximately(expected: Generation, got: Generation, near: _Near, ranks: bool) -> Comparison:
+    return worst_of(list(_differences(expected, got, near, ranks)))
+
+
+def _differences(expected: Generation, got: Generation, near: _Near, ranks: bool) -> Iterator[Comparison]:
+    if (expected.text or "") != (got.text or ""):
+        yield compare_text(expected, got)
+    for name in ("input_count", "generated_count", "stop_sequence", "seed"):
+        one, other = getattr(expected, name), getattr(got, name)
+        if one != other and not (one in _ABSENT and other in _ABSENT):
+            yield structure(f"{name} is {other!r}; expected {one!r}")
+    reason = expected.stop_reason or StopReason.NOT_FINISHED
+    if not same_stop(reason, got.stop_reason or StopReason.NOT_FINISHED):
+        yield structure(f"stop_reason is {got.stop_reason}; expected {expected.stop_reason}")
+    for name in ("tokens", "input_tokens"):
+        yield from _token_differences(name, getattr(expected, name) or (), getattr(got, name) or (), near, ranks)
+
+
+def _token_differences(
+    name: str, ones: Sequence[Token], others: Sequence[Token], near: _Near, ranks: bool
+) -> Iterator[Comparison]:
+    if len(ones) != len(others):
+        yield structure(f"{len(others)} {name}; expected {len(ones)}")
+    for place, (one, other) in enumerate(zip(ones, others, strict=False)):
+        what = f"{name} {place}"
+        if one.text != other.text:
+            message = f"{what} is {other.text!r}; expected {one.text!r}"
+            yield Comparison(Agreement.DIVERGED, message, place, None, None, one, other)
+        elif ranks and (one.rank or 0) != (other.rank or 0):
+            yield Comparison(Agreement.DRIFT, f"{what} has rank {other.rank}", place, None, None, one, other)
+        elif [top.text for top in one.top] != [top.text for top in other.top]:
+            message = f"the likeliest of {what} are others"
+            yield Comparison(Agreement.STRUCTURE, message, place, None, None, one, other)
+        else:
+            pairs = [(one.logprob, other.logprob)]
+            pairs += [(a.logprob, b.logprob) for a, b in zip(one.top, other.top, strict=True)]
+            if not all(_both_near(a, b, near) for a, b in pairs):
+                size = max(abs((a or 0.0) - (b or 0.0)) for a, b in pairs)
+                message = f"a log-probability of {what} moved by {size:.3g}"
+                yield Comparison(Agreement.DRIFT, message, place, size, None, one, other)
+
+
+def _both_near(one: float | None, other: float | None, near: _Near) -> bool:
+    """A zero is not sent, so one that is absent is zero."""
+    if one is None or other is None:
+        return not one and not other
+    return near(one, other)

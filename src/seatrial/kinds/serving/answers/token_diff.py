@@ -1,0 +1,90 @@
+"""What is another between two answers, token by token, as lines that a person reads."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+from seatrial.kinds.serving.generation import Answer, ExpectedError, Generation, Token
+
+_FIELDS = (
+    ("input_count", "input tokens"),
+    ("generated_count", "generated tokens"),
+    ("stop_reason", "stop reason"),
+    ("stop_sequence", "stop sequence"),
+    ("seed", "seed"),
+)
+
+
+def diff_answers(expected: Answer | None, error: ExpectedError | None, got: Answer, least: float = 0.0) -> list[str]:
+    """Nothing when they are the same. Lines begin with `-`, `+` or a blank, as of any diff. Log-probabilities that
+    moved by no more than `least` are the same."""
+    if got.failure is not None:
+        before = _error_lines("-", error.code, error.message) if error else _answer_lines("-", expected)
+        after = _error_lines("+", got.failure.code, got.failure.message)
+        same = error is not None and (error.code, error.message) == (got.failure.code, got.failure.message)
+        return [] if same else [*before, *after]
+    if expected is None or error is not None:
+        before = _error_lines("-", error.code, error.message) if error else []
+        return [*before, *_answer_lines("+", got)]
+    if got.tokenizations or expected.tokenizations:
+        if got.tokenizations == expected.tokenizations:
+            return []
+        return [f"- {one}" for one in expected.tokenizations] + [f"+ {one}" for one in got.tokenizations]
+    lines: list[str] = []
+    several = max(len(expected.generations), len(got.generations)) > 1
+    for index in range(max(len(expected.generations), len(got.generations))):
+        one = expected.generations[index] if index < len(expected.generations) else Generation()
+        other = got.generations[index] if index < len(got.generations) else Generation()
+        inner = list(_generation_lines(one, other, least))
+        lines += [f"  answer {index}:"] * bool(several and inner) + inner
+    return lines
+
+
+def _error_lines(mark: str, code: str | None, message: str | None) -> list[str]:
+    return [f"{mark} error {code or ''}: {message or ''}"]
+
+
+def _answer_lines(mark: str, answer: Answer | None) -> list[str]:
+    if answer is None:
+        return []
+    return [f"{mark} {one.text!r}" for one in answer.generations] + [f"{mark} {one}" for one in answer.tokenizations]
+
+
+def _generation_lines(expected: Generation, got: Generation, least: float) -> Iterator[str]:
+    if (expected.text or "") != (got.text or ""):
+        yield f"- text {expected.text!r}"
+        yield f"+ text {got.text!r}"
+    for name, title in _FIELDS:
+        one, other = getattr(expected, name), getattr(got, name)
+        if (one or None) != (other or None):
+            yield f"- {title} {one}"
+            yield f"+ {title} {other}"
+    for name, title in (("input_tokens", "input token"), ("tokens", "token")):
+        yield from _token_lines(title, getattr(expected, name) or (), getattr(got, name) or (), least)
+
+
+def _token_lines(title: str, ones: Sequence[Token], others: Sequence[Token], least: float) -> Iterator[str]:
+    matcher = difflib.SequenceMatcher(None, [one.text for one in ones], [one.text for one in others], autojunk=False)
+    for kind, start, end, from_, to in matcher.get_opcodes():
+        if kind == "equal":
+            yield from _moved(title, ones[start:end], others[from_:to], start, least)
+            continue
+        for place in range(start, end):
+            yield f"- {title} {place} {_shown(ones[place])}"
+        for place in range(from_, to):
+            yield f"+ {title} {place} {_shown(others[place])}"
+
+
+def _moved(title: str, ones: Sequence[Token], others: Sequence[Token], first: int, least: float) -> Iterator[str]:
+    """Tokens that are the same, with figures that are not."""
+    for place, (one, other) in enumerate(zip(ones, others, strict=True), first):
+        theirs = {top.text: top.logprob for top in other.top}
+        figures = [(one.logprob, other.logprob), *((top.logprob, theirs.get(top.text)) for top in one.top)]
+        size = max((abs(a - b) for a, b in figures if a is not None and b is not None), default=0.0)
+        known = all((a is None) == (b is None) for a, b in figures) and len(one.top) == len(other.top)
+        if size > least or not known or (one.rank or 0) != (other.rank or 0):
+            how = f"moved by {size:.3g}" if known else "other alternatives"
+            yield f"  {title} {place} {_shown(one)} -> {_shown(other)}   {how}"
+
+
+def _shown(token: Token) -> str:
+    return repr(token.text) if token.logprob is None else f"{token.text!r} {token.logprob:.5g}"

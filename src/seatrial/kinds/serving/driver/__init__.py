@@ -1,0 +1,105 @@
+"""The driver of model servers: it asks cases and offers load, over HTTP or gRPC, and records what comes back."""
+
+import contextlib
+import os
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from seatrial.kinds.driver import Driver, wait_for
+from seatrial.kinds.serving.driver.cases import Asking
+from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s, lasts, make_client
+from seatrial.kinds.serving.driver.embeddings import make_embedder
+from seatrial.kinds.serving.driver.load import offer_load
+from seatrial.kinds.serving.generation import Mode, Request, Stopping, Trouble
+from seatrial.kinds.serving.work import (
+    CLIENT_CERT,
+    CLIENT_KEY,
+    EMBEDDINGS_TOKEN,
+    READY,
+    SERVER_PORT,
+    TOKEN,
+    UNREADY,
+    Question,
+    ServingWork,
+)
+
+# A server is ready when it has answered one real generation: some answer /health and die of the first request.
+
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+GREETING = Request(inputs=("Hello",))
+
+
+async def wait_until_ready(driver: Driver, work: ServingWork, client: Client) -> bool:
+    """Asks for one token until it comes. What an earlier life of the driver found is not asked again."""
+    if READY in driver.finished:
+        return True
+    asked = readiness_request(work.questions)
+    clock, pause_s, tries = Clock(work.ready_s), FIRST_PAUSE_S, 0
+    last, lasting, reached = "", False, False
+    driver.begin(READY)
+    while not driver.stopping.is_set() and clock.left_s > 0:
+        tries += 1
+        limit_s = min(work.request_s, clock.left_s)
+        failure = await client.health(limit_s) or (await client.ask(asked, False, limit_s)).failure
+        if failure is None:
+            seconds, about = round(clock.past_s, 4), await client.describe(limit_s)
+            driver.finish(READY, seconds=seconds, tries=tries, **({"about": about} if about else {}))
+            return True
+        last = f"{failure.code}: {failure.message}" if failure.code else failure.message
+        lasting, reached = lasts(failure), reached or failure.trouble is not Trouble.UNREACHABLE
+        if lasting:
+            break
+        if tries == 1 or pause_s == LONGEST_PAUSE_S:
+            driver.progress(f"waiting for a first answer: {last}")
+        if await wait_for(driver.stopping, min(busy_for_s(failure) or pause_s, max(clock.left_s, 0.0))):
+            break
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    driver.note(UNREADY, seconds=round(clock.past_s, 4), tries=tries, why=last, lasting=lasting, reached=reached)
+    return False
+
+
+def readiness_request(questions: tuple[Question, ...]) -> Request:
+    """One token for the shortest of the cases: of the sort that will be asked, and no more than that."""
+    good = [one.request for one in questions if not one.error and one.request.mode is not Mode.TOKENIZE]
+    shortest = min(good, key=_length, default=GREETING)
+    inputs = shortest.inputs[:1]
+    return msgspec.structs.replace(
+        GREETING, inputs=inputs, messages=shortest.messages, model=shortest.model, stopping=Stopping(max_new_tokens=1)
+    )
+
+
+def _length(request: Request) -> int:
+    return sum(map(len, request.inputs)) + sum(len(one.content) for one in request.messages)
+
+
+# `python -m seatrial.kinds.driver serving`: waits for the server's first answer, asks the cases, then offers the load.
+
+
+async def drive(driver: Driver) -> None:
+    work = driver.work_as(ServingWork)
+    if work.tls is not None:
+        shown = {"cert": os.environ.get(CLIENT_CERT, ""), "key": os.environ.get(CLIENT_KEY, "")}
+        work = msgspec.structs.replace(work, tls=msgspec.structs.replace(work.tls, **shown))
+    async with _address(driver, work) as url:
+        client = make_client(work, url, os.environ.get(TOKEN, ""))
+        embedder = make_embedder(work.embeddings, os.environ.get(EMBEDDINGS_TOKEN, "")) if work.embeddings else None
+        try:
+            if await wait_until_ready(driver, work, client):
+                await Asking(driver, work, client, embedder).run()
+                if work.load is not None and not driver.stopping.is_set():
+                    await offer_load(driver, work, work.load, client)
+        finally:
+            await client.close()
+            if embedder is not None:
+                await embedder.close()
+
+
+@contextlib.asynccontextmanager
+async def _address(driver: Driver, work: ServingWork) -> AsyncIterator[str]:
+    if work.url:
+        yield work.url
+        return
+    async with driver.endpoint(SERVER_PORT) as address:
+        yield f"{'https' if work.tls or address.tls else 'http'}://{address}"

@@ -1,0 +1,136 @@
+"""Asks the cases, so many at a time; where batching is tested first each alone, then all in a crowd.
+
+What an earlier life of the driver had begun and not finished is asked again: nobody has its answer, and a generation
+changes nothing. What has an answer is never asked again."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from seatrial.kinds.driver import NOTE_BYTES, Driver, wait_for
+from seatrial.kinds.serving.driver.client import Client, Clock, busy_for_s
+from seatrial.kinds.serving.driver.embeddings import Embedder
+from seatrial.kinds.serving.generation import Answer, Failure, Trouble, merge_messages
+from seatrial.kinds.serving.work import GONE, ORDER, PIECE, Ask, ServingWork, phases_of
+
+_PATIENCE_S = 10.0  # with a server that was ready and takes no connection
+RECONNECT_S = 0.1
+LATE_IN_A_ROW = 3  # beyond what is asked at a time; then nobody is there
+_STOP_S = 2.0  # for what is being answered, when the driver is told to end
+PIECE_BYTES = NOTE_BYTES // 2
+
+
+class Asking:
+    def __init__(self, driver: Driver, work: ServingWork, client: Client, embedder: Embedder | None = None) -> None:
+        self._driver, self._work, self._client, self._embedder = driver, work, client, embedder
+        self._in_flight = 0
+        self._late = 0
+        self._unreachable_since: Clock | None = None
+        self._gone = ""
+
+    async def run(self) -> None:
+        phases = phases_of(self._work)
+        order = [ask.thing for asks, _ in phases for ask in asks]
+        self._driver.note(ORDER, seed=self._work.seed, concurrency=self._work.concurrency, things=order)
+        for asks, at_a_time in phases:
+            to_do = iter([ask for ask in asks if ask.thing not in self._driver.finished])
+            workers = [asyncio.create_task(self._worker(to_do)) for _ in range(min(at_a_time, len(asks)))]
+            await self._finish(workers)
+
+    async def _finish(self, workers: list["asyncio.Task[None]"]) -> None:
+        """Until all are done; or, when the driver is to end, a little longer for what is being answered."""
+        stop = asyncio.create_task(self._driver.stopping.wait())
+        pending: set[asyncio.Task[Any]] = set(workers)
+        try:
+            while pending and not stop.done():
+                done, _ = await asyncio.wait([stop, *pending], return_when=asyncio.FIRST_COMPLETED)
+                pending -= done
+            if pending:
+                await asyncio.wait(pending, timeout=_STOP_S)
+        finally:
+            for task in (stop, *workers):
+                task.cancel()
+        for ended in await asyncio.gather(*workers, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+    async def _worker(self, asks: Iterator[Ask]) -> None:
+        for ask in asks:
+            if self._driver.stopping.is_set() or self._gone:
+                return
+            beside = self._in_flight
+            self._driver.begin(ask.thing)
+            self._in_flight += 1
+            try:
+                answer, refused = await self._ask(ask)
+            finally:
+                self._in_flight -= 1
+            self._record(ask, answer, beside, refused, await self._similarities(ask, answer))
+            self._watch(answer.failure)
+
+    async def _ask(self, ask: Ask) -> tuple[Answer, int]:
+        """The answer, and how often the server was too busy before. Only what asks to be asked again is, and what never
+        came to a connection."""
+        question = self._work.questions[ask.case]
+        clock, refused = Clock(question.request.limit_s or self._work.request_s), 0
+        while True:
+            answer = await self._client.ask(question.request, ask.stream, max(clock.left_s, 0.001))
+            failure = answer.failure
+            if failure is None or question.error:
+                return answer, refused
+            pause_s = busy_for_s(failure)
+            if failure.trouble is Trouble.UNREACHABLE and not self._is_gone(failure):
+                pause_s = RECONNECT_S
+            if pause_s is None or pause_s >= clock.left_s or await wait_for(self._driver.stopping, pause_s):
+                return answer, refused
+            refused += failure.trouble is Trouble.ANSWERED
+
+    def _is_gone(self, failure: Failure) -> bool:
+        """Whether nobody could connect for so long that nobody will."""
+        if self._gone:
+            return True
+        self._unreachable_since = self._unreachable_since or Clock(_PATIENCE_S)
+        if self._unreachable_since.left_s > 0:
+            return False
+        self._give_up(f"the server took no connection for {_PATIENCE_S:g} s: {failure.message}")
+        return True
+
+    def _watch(self, failure: Failure | None) -> None:
+        trouble = failure.trouble if failure else None
+        if trouble not in (Trouble.UNREACHABLE, Trouble.NOT_ASKED):
+            self._unreachable_since = None
+        self._late = self._late + 1 if trouble is Trouble.LATE else 0
+        if self._late >= self._work.concurrency + LATE_IN_A_ROW:
+            self._give_up(f"the server stopped answering: {self._late} requests in a row had no answer in time")
+
+    def _give_up(self, why: str) -> None:
+        if not self._gone:
+            self._gone = why
+            self._driver.note(GONE, why=why)
+
+    async def _similarities(self, ask: Ask, answer: Answer) -> list[float]:
+        """To the texts that are expected, where answers are compared so; nothing where that makes no sense."""
+        expected = self._work.questions[ask.case].texts
+        made = (merge_messages(answer.messages),) if answer.messages else answer.generations
+        if self._embedder is None or answer.failure is not None or len(made) != len(expected):
+            return []
+        return await self._embedder.similarities(expected, [one.text or "" for one in made])
+
+    def _record(self, ask: Ask, answer: Answer, beside: int, refused: int, similarities: list[float]) -> None:
+        """The answer as one note, or as pieces where it is too long for that. A stream's messages say it all."""
+        if ask.stream and answer.messages:
+            answer = msgspec.structs.replace(answer, generations=())
+        data = msgspec.json.encode(answer)
+        said: dict[str, Any] = {"beside": beside, **({"refused": refused} if refused else {})}
+        said |= {"similarities": similarities} if similarities else {}
+        if len(data) <= PIECE_BYTES:
+            self._driver.finish(ask.thing, answer=msgspec.Raw(data), **said)
+            return
+        text = data.decode()
+        step = PIECE_BYTES // 8  # a character may be six bytes, and more as JSON inside of JSON
+        pieces = [text[at : at + step] for at in range(0, len(text), step)]
+        for piece in pieces:
+            self._driver.note(PIECE, thing=ask.thing, text=piece)
+        self._driver.finish(ask.thing, pieces=len(pieces), **said)

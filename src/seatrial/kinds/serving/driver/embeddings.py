@@ -1,0 +1,128 @@
+"""How similar two texts are: by the embeddings of any endpoint that speaks OpenAI's protocol, or of a local model."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import aiohttp
+import msgspec
+
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.work import Embeddings
+
+_TRIES = 3
+PAUSE_S = 0.5
+_LIMIT_S = 60.0
+
+
+class _Vector(msgspec.Struct):
+    embedding: list[float]
+
+
+class _Vectors(msgspec.Struct):
+    data: list[_Vector]
+
+
+class EmbeddingSource(Protocol):
+    """What has the embedding of a text."""
+
+    async def vector(self, text: str) -> Sequence[float]:
+        """Raises DriverError: without it nothing can be said of the answers."""
+
+    async def close(self) -> None: ...
+
+
+class Embedder:
+    """Each text is asked for once."""
+
+    def __init__(self, source: EmbeddingSource) -> None:
+        self._source = source
+        self._known: dict[str, asyncio.Task[Sequence[float]]] = {}
+
+    async def similarities(self, ones: Sequence[str], others: Sequence[str]) -> list[float]:
+        """Of each pair. Raises DriverError."""
+        vectors = await asyncio.gather(*map(self._vector, (*ones, *others)))
+        return [cosine(one, other) for one, other in zip(vectors[: len(ones)], vectors[len(ones) :], strict=True)]
+
+    async def close(self) -> None:
+        for task in self._known.values():
+            task.cancel()
+        await self._source.close()
+
+    def _vector(self, text: str) -> "asyncio.Task[Sequence[float]]":
+        if text not in self._known:
+            self._known[text] = asyncio.ensure_future(self._source.vector(text))
+        return self._known[text]
+
+
+def make_embedder(place: Embeddings, token: str) -> Embedder:
+    return Embedder(LocalModel(place.local) if place.local else EmbeddingEndpoint(place, token))
+
+
+class EmbeddingEndpoint:
+    def __init__(self, place: Embeddings, token: str) -> None:
+        self._url = f"{place.url.rstrip('/')}/v1/embeddings"
+        self._model = place.model
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._session = aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(_LIMIT_S))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def vector(self, text: str) -> Sequence[float]:
+        body: dict[str, Any] = {"input": [text], "encoding_format": "float"}
+        if self._model:
+            body["model"] = self._model
+        why = ""
+        for attempt in range(_TRIES):
+            await asyncio.sleep(PAUSE_S * attempt)
+            try:
+                async with self._session.post(self._url, json=body) as answer:
+                    data = await answer.read()
+                    if answer.status == 200:
+                        return decode(data, _Vectors).data[0].embedding
+                    why = f"{answer.status}: {data[:200].decode(errors='replace')}"
+            except (aiohttp.ClientError, TimeoutError, Unreadable, IndexError) as error:
+                why = str(error) or type(error).__name__
+        raise DriverError(f"{self._url} gives no embedding of a text: {why}")
+
+
+class LocalModel:
+    """A model of sentence-transformers in this process: one thread, for it is no faster with more at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._thread = ThreadPoolExecutor(1)
+        self._model: Any = None
+
+    async def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def vector(self, text: str) -> Sequence[float]:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, text)
+
+    def _embed(self, text: str) -> Sequence[float]:
+        if self._model is None:
+            self._model = self._load()
+        return [float(value) for value in self._model.encode(text)]
+
+    def _load(self) -> Any:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise DriverError(f"{self._name} needs `pip install 'seatrial[embedding]'`: {error}") from error
+        try:
+            return SentenceTransformer(self._name)
+        except (OSError, ValueError) as error:  # not there, no way to fetch it, or no model
+            raise DriverError(f"{self._name} cannot be loaded as a model of sentence-transformers: {error}") from error
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Of the angle between two; 0 for one that is nothing."""
+    if len(one) != len(other):
+        raise DriverError(f"embeddings of {len(one)} and {len(other)} numbers are not of one model")
+    size = math.sqrt(math.fsum(a * a for a in one)) * math.sqrt(math.fsum(b * b for b in other))
+    return math.fsum(a * b for a, b in zip(one, other, strict=True)) / size if size else 0.0

@@ -1,0 +1,166 @@
+"""Requests to a model server over kept HTTP/1.1 connections, with the time at which each part of an answer came.
+
+Times are taken where the bytes arrive, not where a task that waits for them is woken: what the loop is busy with is
+then not counted as the server's."""
+
+import asyncio
+import ssl
+import tempfile
+import time
+from urllib.parse import urlsplit
+
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.work import Tls
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
+
+_CONNECT_S = 10.0
+_IDLE_S = 4.0  # less than the 5 s after which common servers close
+
+
+class StampedWire(Wire):
+    """One connection, one request at a time; `parts` of the answer came at `stamps`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent_s = 0.0
+        self.first_byte_s: float | None = None
+        self.now_s = 0.0
+        self.stamps: list[float] = []
+        self.used = False
+
+    def ask(self, request: bytes) -> "asyncio.Future[Reply]":
+        self.stamps = []
+        self.first_byte_s = None
+        self.sent_s = time.monotonic()
+        return super().ask(request)
+
+    def data_received(self, data: bytes) -> None:
+        self.now_s = time.monotonic()
+        if self.first_byte_s is None:
+            self.first_byte_s = self.now_s
+        super().data_received(data)
+
+    def take(self, data: bytes) -> None:
+        self.stamps.append(self.now_s)
+        super().take(data)
+
+    @property
+    def parts(self) -> list[bytes]:
+        return self._parts
+
+    @property
+    def status(self) -> int:
+        return self._status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._headers
+
+
+class ServerAddress:
+    """Where a server is: what to connect to, and what to write at the head of each request."""
+
+    def __init__(self, url: str, tls: Tls | None, headers: dict[str, str]) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        if not parts.hostname:
+            raise DriverError(f"{url!r} is not an address of a server: write for example http://127.0.0.1:8000")
+        secure = tls is not None or parts.scheme == "https"
+        self.host, self.port = parts.hostname, parts.port or (443 if secure else 80)
+        self.tls = _tls_context(tls or Tls()) if secure else None
+        self.name = (tls.name if tls else "") or parts.hostname
+        lines = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": "seatrial", "Accept": "*/*", **headers}
+        self._path = parts.path.rstrip("/")
+        self._lines = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+
+    def head(self, method: str, path: str) -> bytes:
+        """Of a request but for the length of its body."""
+        kind = "Content-Type: application/json\r\n" if method == "POST" else ""
+        return f"{method} {self._path}{path} HTTP/1.1\r\n{self._lines}{kind}".encode()
+
+
+def request(head: bytes, body: bytes = b"") -> bytes:
+    return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=tls.ca or None)
+        # Since Python 3.13 that refuses an authority without key usage, as `openssl req -x509` makes it and as curl and
+        # the Kubernetes client take it: whether a server is trusted must not depend on the Python that asks.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if tls.cert:
+            with tempfile.NamedTemporaryFile() as file:  # for its owner alone, and only until it is read
+                file.write(f"{tls.cert}\n{tls.key}\n".encode())
+                file.flush()
+                context.load_cert_chain(file.name)
+    except (OSError, ssl.SSLError) as error:
+        raise DriverError(f"the TLS files cannot be used: {error}") from error
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+class Connections:
+    """Connections to one server, as many as there are requests at a time."""
+
+    def __init__(self, place: ServerAddress) -> None:
+        self.place = place
+        self._free: list[StampedWire] = []
+        self._openings = Openings()
+
+    def idle(self) -> StampedWire | None:
+        """The connection that was used last, if one is free."""
+        oldest = time.monotonic() - _IDLE_S
+        while self._free:
+            wire = self._free.pop()
+            if not wire.closed and wire.idle_since > oldest:
+                return wire
+            wire.close()
+        return None
+
+    async def open(self) -> StampedWire:
+        """A new one. BrokenConnection says why there is none."""
+        return await self._openings.open(self._connect(), Wire.close)
+
+    async def get(self, path: str, limit_s: float) -> tuple[int, bytes]:
+        """Status and body of what the server has there, on a connection of its own; 0 for no answer."""
+        try:
+            wire = await self.open()
+            try:
+                async with asyncio.timeout(limit_s):
+                    reply = await wire.ask(request(self.place.head("GET", path)))
+            finally:
+                wire.close()
+        except (BrokenConnection, NotHttp, TimeoutError):
+            return 0, b""
+        return reply.status, reply.body
+
+    def put_back(self, wire: StampedWire) -> None:
+        if not wire.closed:
+            wire.used = True
+            wire.idle_since = time.monotonic()
+            self._free.append(wire)
+
+    async def close(self) -> None:
+        for wire in self._free:
+            wire.close()
+        self._free.clear()
+        await self._openings.close()
+
+    async def _connect(self) -> StampedWire:
+        place = self.place
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, wire = await asyncio.get_running_loop().create_connection(
+                    StampedWire,
+                    place.host,
+                    place.port,
+                    ssl=place.tls,
+                    server_hostname=place.name if place.tls else None,
+                )
+        except TimeoutError as error:
+            raise BrokenConnection(False, OSError(f"no connection within {_CONNECT_S:g} s")) from error
+        except (OSError, ssl.SSLError) as error:
+            raise BrokenConnection(False, error) from error
+        return wire

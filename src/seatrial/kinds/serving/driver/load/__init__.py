@@ -1,0 +1,172 @@
+"""Offers a load to a server: requests begin when they are to begin, whatever became of those before them."""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.kinds.arrivals import offsets
+from seatrial.kinds.bounds import Try, search_rate
+from seatrial.kinds.driver import Driver
+from seatrial.kinds.serving.driver.client import Client
+from seatrial.kinds.serving.driver.load_metrics import summarize_load
+from seatrial.kinds.serving.driver.load_requests import Timed, make_sender, requests_of
+from seatrial.kinds.serving.driver.scrape import scraping
+from seatrial.kinds.serving.work import LOAD, LoadSummary, LoadWork, ServingWork, broken_load_bounds
+
+# One load, or one stage of a search: every request begins when it is to begin, whatever became of those before.
+
+
+_LEAD_S = 0.05  # before the first one begins
+_STOP_S = 2.0
+CUT = "cut"  # the error of a request that was not waited for
+
+
+async def run_load(
+    driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool
+) -> tuple[LoadSummary, list[Timed]]:
+    times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
+    sender = make_sender(client, load)
+    made: dict[int, Any] = {}
+    prepared = []
+    for request in requests_of(load, work.questions, len(times)):
+        if id(request) not in made:
+            made[id(request)] = sender.prepare(request)
+        prepared.append(made[id(request)])
+    offering = Offering(driver, times, lambda number, timed, done: sender.send(prepared[number], timed, done))
+    cpu_s = time.process_time()
+    gc.collect()
+    gc.freeze()  # a collection of all that was prepared would be a pause in the middle
+    try:
+        cut = await offering.run()
+    finally:
+        gc.unfreeze()
+    cpu_s = time.process_time() - cpu_s
+    timed = [one for one in offering.timed if one.begun_s]
+    for one in timed:
+        if not one.end_s:  # the driver was told to end before its answer had come
+            one.end_s, one.error = time.monotonic(), CUT
+    return summarize_load(load, timed, cpu_s, offering.most_in_flight, cut, again), timed
+
+
+class Offering:
+    """Begins each request at its time. One timer is set at a time, for whatever comes next."""
+
+    def __init__(
+        self, driver: Driver, times: Sequence[float], send: Callable[[int, Timed, Callable[[Timed], None]], None]
+    ) -> None:
+        self._driver, self._send = driver, send
+        self._loop = asyncio.get_running_loop()
+        begin_s = time.monotonic() + _LEAD_S
+        self.timed = [Timed(begin_s + at_s) for at_s in times]
+        self.most_in_flight = 0
+        self._in_flight = self._next = 0
+        self._over = asyncio.Event()
+        self._stopped = False
+
+    async def run(self) -> bool:
+        """Until the last has ended; whether the driver was told to end before."""
+        self._begin_due()
+        stop = asyncio.create_task(self._driver.stopping.wait())
+        over = asyncio.create_task(self._over.wait())
+        reports = asyncio.create_task(self._report())
+        try:
+            await asyncio.wait([stop, over], return_when=asyncio.FIRST_COMPLETED)
+            if not self._over.is_set():
+                self._stopped = True
+                await asyncio.wait([over], timeout=_STOP_S)
+        finally:
+            for task in (stop, over, reports):
+                task.cancel()
+        return self._stopped
+
+    def _begin_due(self) -> None:
+        if self._stopped:
+            return
+        now_s = time.monotonic()
+        while self._next < len(self.timed) and self.timed[self._next].intended_s <= now_s:
+            one = self.timed[self._next]
+            one.begun_s = now_s
+            self._in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+            self._send(self._next, one, self._finished)
+            self._next += 1
+            now_s = time.monotonic()
+        if self._next < len(self.timed):
+            self._loop.call_at(self._loop.time() + self.timed[self._next].intended_s - now_s, self._begin_due)
+
+    def _finished(self, timed: Timed) -> None:
+        self._in_flight -= 1
+        if self._next == len(self.timed) and self._in_flight == 0:
+            self._over.set()
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(5.0)
+            self._driver.progress(f"load: {self._next} of {len(self.timed)} begun, {self._in_flight} in flight")
+
+
+# The load of a driver: one, or a search for the highest rate that keeps the bounds. What is measured as a whole begins
+# anew in a driver that was killed, and says so.
+
+
+REQUESTS = "load-requests.jsonl"
+
+
+async def offer_load(driver: Driver, work: ServingWork, load: LoadWork, client: Client) -> None:
+    if LOAD in driver.finished:
+        return
+    again = LOAD in driver.unknown
+    driver.begin(LOAD)
+    async with scraping(driver, work, load, client) as scrape:
+        if load.peak:
+            said = await _search(driver, work, load, client, again)
+        else:
+            summary, timed = await run_load(driver, work, load, client, again)
+            write_requests(driver.files / REQUESTS, timed, "wb")
+            said = {"summary": summary}
+    driver.finish(LOAD, **said, scrape=scrape)
+
+
+async def _search(driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool) -> dict[str, Any]:
+    """The highest rate that keeps the bounds, and what was measured at each that was tried."""
+    stages: list[dict[str, Any]] = []
+
+    async def attempt(rate: float) -> Try[LoadSummary]:
+        arrivals = msgspec.structs.replace(load.arrivals, rate=rate)
+        driver.progress(f"load: {rate:.4g}/s")
+        summary, timed = await run_load(driver, work, msgspec.structs.replace(load, arrivals=arrivals), client, again)
+        write_requests(driver.files / REQUESTS, timed, "ab" if stages else "wb", rate)
+        doubt = "the driver was late" if summary.lag_s > load.lag_s else ""
+        tried = Try(rate, broken_load_bounds(load.bounds, summary), doubt, summary)
+        small = msgspec.structs.replace(summary, series=[])
+        stages.append({"rate": rate, "broken": tried.broken, "doubt": doubt, "summary": small})
+        return tried
+
+    found = await search_rate(load.arrivals.rate, load.most_rate, attempt, driver.stopping.is_set)
+    return {
+        "stages": stages,
+        "peak": found.low,
+        "broke_at": found.high,
+        "doubt": found.doubt,
+        "summary": found.holds,
+    }
+
+
+def write_requests(path: Path, timed: Iterable[Timed], mode: str, rate: float | None = None) -> None:
+    """Every request with every stamp, one a line; seconds from the first intended one."""
+    with path.open(mode) as file:
+        begin_s = None
+        for number, one in enumerate(timed):
+            begin_s = one.intended_s if begin_s is None else begin_s
+            row: dict[str, Any] = {"number": number, **({"rate": rate} if rate is not None else {})}
+            for name in ("intended_s", "begun_s", "sent_s", "first_byte_s", "end_s"):
+                value = getattr(one, name)
+                row[name] = round(value - begin_s, 6) if value else None
+            row |= {"tokens": one.tokens, "tokens_s": [round(at_s - begin_s, 6) for at_s in one.stamps]}
+            row |= {"counts": one.counts if any(count != 1 for count in one.counts) else [], "error": one.error}
+            file.write(msgspec.json.encode(row) + b"\n")

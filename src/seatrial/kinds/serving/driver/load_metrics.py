@@ -1,0 +1,127 @@
+"""What the requests of a load come to: quantiles, rates, errors by kind, and a series by second. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from seatrial.kinds.serving.driver.load_requests import Timed
+from seatrial.kinds.serving.work import LATENCIES, QUANTILES, LoadBound, LoadSummary, LoadWork, quantile_name
+
+WARMUP_SHARE = 4  # at most one in so many of the requests
+
+
+def summarize_load(
+    load: LoadWork, timed: Sequence[Timed], cpu_s: float, most_in_flight: int, cut: bool, again: bool
+) -> LoadSummary:
+    """In the order in which they were to begin."""
+    import numpy as np
+
+    good = [one for one in timed if not one.error]
+    warm = warmup_requests([own_latency(one) for one in good])
+    counted = good[warm:]
+    values: dict[str, list[float]] = {
+        "lag": [one.begun_s - one.intended_s for one in timed],
+        "ttft": [one.stamps[0] - one.begun_s for one in counted if one.stamps],
+        "first_byte": [one.first_byte_s - one.begun_s for one in counted if one.first_byte_s is not None],
+        "itl": [gap for one in counted for gap in token_gaps(one)],
+        "tpot": [own for one in counted if (own := tpot(one)) is not None],
+        "e2e": [one.end_s - one.begun_s for one in counted],
+    }
+    asked = {float(bound.part[1:]) for bound in load.bounds if bound.part.startswith("p")}
+    percents = sorted({*QUANTILES, *asked})
+    latencies = {}
+    for name in LATENCIES:
+        if values[name]:
+            # The smallest value that so many are not above: a figure that was really measured.
+            found = np.quantile(np.asarray(values[name]), [one / 100 for one in percents], method="inverted_cdf")
+            latencies[name] = {quantile_name(one): float(value) for one, value in zip(percents, found, strict=True)}
+            mean, most = sum(values[name]) / len(values[name]), max(values[name])
+            latencies[name] |= {"mean": mean, "max": most, "count": float(len(values[name]))}
+    begin_s = timed[0].intended_s if timed else 0.0
+    seconds = max((one.end_s for one in timed), default=begin_s) - begin_s
+    offered_s = timed[-1].intended_s - begin_s if timed else 0.0
+    tokens = sum(one.tokens for one in good)
+    errors = Counter(one.error for one in timed if one.error)
+    return LoadSummary(
+        requests=len(timed),
+        warmup=warm,
+        errors=sum(errors.values()),
+        error_kinds=dict(errors.most_common()),
+        seconds=seconds,
+        offered_rate=(len(timed) - 1) / offered_s if offered_s > 0 else 0.0,
+        rate=len(good) / seconds if seconds > 0 else 0.0,
+        tokens=tokens,
+        tokens_per_s=tokens / seconds if seconds > 0 else 0.0,
+        goodput=sum(is_good(one, load.bounds) for one in timed) / len(timed) if timed else 0.0,
+        latencies=latencies,
+        series=_series(timed, begin_s),
+        cpu_s=cpu_s,
+        most_in_flight=most_in_flight,
+        cut=cut,
+        again=again,
+    )
+
+
+def own_latency(one: Timed) -> float:
+    return (one.stamps[0] if one.stamps else one.end_s) - one.begun_s
+
+
+def warmup_requests(values: Sequence[float]) -> int:
+    """How many of the first took longer than every one of the second half: what compiles or fills caches at first. Of a
+    load that gets slower there are none."""
+    later = max(values[len(values) // 2 :], default=0.0)
+    most = len(values) // WARMUP_SHARE
+    return next((place for place in range(most) if values[place] <= later), most)
+
+
+def token_gaps(one: Timed) -> list[float]:
+    """Between tokens. Those that came together share the time since the ones before; how far the first ones that came
+    together were apart cannot be told."""
+    found: list[float] = []
+    before_s, together = one.stamps[0] if one.stamps else 0.0, 0
+    for place, at_s in enumerate(one.stamps):
+        together += one.counts[place]
+        if place + 1 < len(one.stamps) and one.stamps[place + 1] == at_s:
+            continue
+        if at_s > before_s:
+            found += [(at_s - before_s) / together] * together
+        before_s, together = at_s, 0
+    return found
+
+
+def tpot(one: Timed) -> float | None:
+    """None of fewer than two tokens."""
+    return (one.stamps[-1] - one.stamps[0]) / (one.tokens - 1) if len(one.stamps) > 1 and one.tokens > 1 else None
+
+
+def is_good(one: Timed, bounds: Sequence[LoadBound]) -> bool:
+    """Answered, and within every bound that one request can be held to."""
+    if one.error:
+        return False
+    own = {
+        "ttft": one.stamps[0] - one.begun_s if one.stamps else None,
+        "tpot": tpot(one),
+        "e2e": one.end_s - one.begun_s,
+    }
+    return all(bound.met_by(value) for bound in bounds if (value := own.get(bound.figure)) is not None)
+
+
+def _series(timed: Sequence[Timed], begin_s: float) -> list[dict[str, float]]:
+    """By the second in which requests were to begin; at most 600 of them, so that longer loads have longer ones."""
+    if not timed:
+        return []
+    step = max(1.0, (timed[-1].intended_s - begin_s) / 600)
+    found: dict[int, list[Timed]] = {}
+    for one in timed:
+        found.setdefault(int((one.intended_s - begin_s) // step), []).append(one)
+    rows = []
+    for number, ones in sorted(found.items()):
+        latencies = sorted(own_latency(one) for one in ones if not one.error)
+        row = {
+            "at_s": number * step,
+            "requests": float(len(ones)),
+            "errors": float(sum(bool(one.error) for one in ones)),
+        }
+        if latencies:
+            row["p50"], row["max"] = latencies[len(latencies) // 2], latencies[-1]
+        rows.append(row)
+    return rows

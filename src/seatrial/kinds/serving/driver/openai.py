@@ -1,0 +1,176 @@
+"""Asks a server over OpenAI's HTTP protocol. Whatever goes wrong is part of the answer; nothing is raised for it."""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from seatrial.kinds.serving.driver.client import CERTIFICATE
+from seatrial.kinds.serving.driver.http import Connections, ServerAddress, StampedWire, request
+from seatrial.kinds.serving.driver.openai_format import (
+    DONE,
+    Events,
+    Garbage,
+    Unsupported,
+    answer_of,
+    body_of,
+    message_of,
+    path_of,
+    refusal_of,
+    stream_answer,
+)
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble
+from seatrial.kinds.serving.work import ServingWork
+from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp
+
+JSON, EVENT_STREAM = "application/json", "text/event-stream"
+
+
+class OpenAiClient:
+    def __init__(self, work: ServingWork, url: str, token: str) -> None:
+        headers = {**work.headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+        self.connections = Connections(ServerAddress(url, work.tls, headers))
+        self._model, self._extra = work.model, work.extra
+        self._heads: dict[str, bytes] = {}
+
+    def encode(self, asked: Request, stream: bool) -> bytes:
+        """The bytes of a request. Raises Unsupported."""
+        path = path_of(asked)
+        head = self._heads.get(path) or self._heads.setdefault(path, self.connections.place.head("POST", path))
+        return request(head, msgspec.json.encode(body_of(asked, self._model, stream, self._extra)))
+
+    async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
+        """The whole answer. One that broke before a byte of it came, on a connection that was used before, is asked
+        once more: servers close connections that idle just when they are used again."""
+        try:
+            data = self.encode(asked, stream)
+        except Unsupported as error:
+            return Answer(failure=Failure("", str(error), Trouble.NOT_ASKED))
+        until_s = time.monotonic() + limit_s
+        wire = self.connections.idle()
+        if wire is not None:
+            answer = await self._exchange(wire, data, asked, stream, until_s)
+            stale = answer.failure is not None and answer.failure.trouble is Trouble.BROKEN
+            if not stale or wire.first_byte_s is not None:
+                return answer
+        try:
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + until_s - time.monotonic()):
+                wire = await self.connections.open()
+        except TimeoutError:
+            return Answer(failure=Failure("", f"no connection within {limit_s:g} s", Trouble.UNREACHABLE))
+        except BrokenConnection as error:
+            return Answer(failure=unreachable(error))
+        return await self._exchange(wire, data, asked, stream, until_s)
+
+    async def health(self, limit_s: float) -> Failure | None:
+        return None  # how that is asked differs; a generation that is answered tells more
+
+    async def describe(self, limit_s: float) -> dict[str, Any]:
+        return {}
+
+    async def close(self) -> None:
+        await self.connections.close()
+
+    async def _exchange(self, wire: StampedWire, data: bytes, asked: Request, stream: bool, until_s: float) -> Answer:
+        error: Exception | None = None
+        try:
+            async with asyncio.timeout(until_s - time.monotonic()):
+                await wire.ask(data)
+        except (BrokenConnection, NotHttp, TimeoutError) as failed:
+            error = failed
+            wire.close()
+        except BaseException:
+            wire.close()
+            raise
+        else:
+            self.connections.put_back(wire)
+        return _read_answer(wire, asked, stream, error)
+
+
+def _read_answer(wire: StampedWire, asked: Request, stream: bool, error: Exception | None) -> Answer:
+    """From what a connection has of it, all or as far as it came."""
+    times = Times(wire.sent_s, wire.first_byte_s, wire.now_s if error is None else time.monotonic())
+    broken = _broken(wire, error) if error is not None else None
+    if broken is None and wire.status != 200:
+        after_s = _retry_after_s(wire.headers.get("retry-after", ""))
+        return Answer(failure=refusal_of(wire.status, b"".join(wire.parts), after_s), times=times)
+    if broken is None or (stream and wire.first_byte_s is not None):
+        kind = wire.headers.get("content-type", "").partition(";")[0].strip().lower()
+        wanted = EVENT_STREAM if stream else JSON
+        if wire.status == 200 and kind != wanted and broken is None:
+            begin = b"".join(wire.parts)[:120].decode("utf-8", "replace")
+            text = f"its content type is {kind or 'not stated'}, and {wanted} was asked for: it begins with {begin!r}"
+            return Answer(failure=Failure("200", text, Trouble.GARBAGE), times=times)
+        if stream and wire.status == 200:
+            return _read_stream(wire, times, broken)
+    if broken is not None:
+        return Answer(failure=broken, times=times)
+    try:
+        return msgspec.structs.replace(answer_of(b"".join(wire.parts), asked), times=times)
+    except Garbage as garbage:
+        return Answer(failure=Failure("200", str(garbage), Trouble.GARBAGE), times=times)
+
+
+def _read_stream(wire: StampedWire, times: Times, broken: Failure | None) -> Answer:
+    """Message by message, each with the time at which it was whole; those before a failure too."""
+    events, messages, stamps = Events(), list[Generation](), list[float]()
+    failure, done = broken, False
+    try:
+        for at_s, part in zip(wire.stamps, wire.parts, strict=True):
+            for data in events.feed(part):
+                if done:
+                    raise Garbage("events came after [DONE]")
+                if data == DONE:
+                    done = True
+                    continue
+                message = message_of(data)
+                if isinstance(message, Failure):
+                    failure = failure or message
+                    continue
+                messages.append(message)
+                stamps.append(at_s)
+        if failure is None and (events.rest or not done):
+            rest = f" after {events.rest[:80]!r}" if events.rest else ""
+            raise Garbage(f"the stream ended without [DONE]{rest}")
+    except Garbage as garbage:
+        failure = failure or Failure("200", str(garbage), Trouble.GARBAGE)
+    return msgspec.structs.replace(
+        stream_answer(messages, failure), times=msgspec.structs.replace(times, messages_s=tuple(stamps))
+    )
+
+
+def _broken(wire: StampedWire, error: Exception) -> Failure:
+    got = sum(map(len, wire.parts))
+    if isinstance(error, TimeoutError):
+        so_far = f"; {got} bytes had come" if wire.first_byte_s is not None else "; nothing had come"
+        return Failure("", f"no whole answer within its limit{so_far}", Trouble.LATE)
+    if isinstance(error, NotHttp):
+        return Failure("", f"what came is not HTTP: {error}", Trouble.GARBAGE)
+    cause = error.cause if isinstance(error, BrokenConnection) else None
+    how = f"the connection broke ({cause})" if cause else "the server closed the connection"
+    where = f"after {got} bytes of the answer" if wire.first_byte_s is not None else "before anything came"
+    return Failure("", f"{how} {where}", Trouble.BROKEN)
+
+
+def unreachable(error: BrokenConnection) -> Failure:
+    """In which way there was no connection."""
+    cause = error.cause
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        text = f"its certificate is refused: {cause.verify_message or cause}"
+        return Failure(CERTIFICATE, text, Trouble.UNREACHABLE)
+    if isinstance(cause, ssl.SSLError):
+        return Failure("", f"TLS cannot be spoken with it: {cause.reason or cause}", Trouble.UNREACHABLE)
+    return Failure("", f"no connection: {cause}", Trouble.UNREACHABLE)
+
+
+def _retry_after_s(text: str) -> float | None:
+    """Seconds, or a date."""
+    if text.strip().isdigit():
+        return float(text)
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    return None

@@ -1,0 +1,364 @@
+"""OpenAI's HTTP protocol: a neutral request as the body of one, and bodies and stream events as neutral answers. Pure.
+
+Every option that changes what is generated is sent, also where it is switched off: servers differ in their defaults.
+Beside OpenAI's own fields these are the ones that vLLM and llama.cpp have; `extra` of the server takes a field away,
+with null, where fields that it does not know are refused."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Unreadable, decode
+from seatrial.kinds.serving.generation import (
+    Answer,
+    Failure,
+    Generation,
+    Guide,
+    Guided,
+    Method,
+    Mode,
+    Request,
+    StopReason,
+    Token,
+    Tokenization,
+    TopToken,
+    Trouble,
+    merge_messages,
+)
+
+COMPLETIONS, CHAT, TOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize"
+_SHOWN = 120  # characters of what is not understood
+_STOPS = {"length": StopReason.MAX_TOKENS, "stop": StopReason.STOP, "tool_calls": StopReason.STOP}
+
+
+class Unsupported(Exception):
+    """The protocol has no word for something that the request asks for; the text names it."""
+
+
+# ---- what is asked
+
+
+def path_of(request: Request) -> str:
+    if request.mode is Mode.TOKENIZE:
+        return TOKENIZE
+    return CHAT if request.messages else COMPLETIONS
+
+
+def body_of(request: Request, model: str, stream: bool, extra: dict[str, Any]) -> dict[str, Any]:
+    model = request.model or model
+    if request.mode is Mode.TOKENIZE:
+        body = _tokenize(request, model)
+    else:
+        _check_supported(request)
+        body = {"model": model, **_input(request), **_options(request), **_logprobs(request), "stream": stream}
+        if stream:
+            body["stream_options"] = {"include_usage": True}
+    return {name: value for name, value in {**body, **extra}.items() if value is not None or name not in extra}
+
+
+def _tokenize(request: Request, model: str) -> dict[str, Any]:
+    """As vLLM reads it and as llama.cpp does."""
+    if len(request.inputs) != 1:
+        raise Unsupported("one input at a time can be tokenized over HTTP")
+    (text,) = request.inputs
+    flags = {"add_special_tokens": True, "add_special": True, "with_pieces": True, "return_token_strs": True}
+    return {"model": model, "prompt": text, "content": text, **flags}
+
+
+def _input(request: Request) -> dict[str, Any]:
+    if request.messages:
+        return {"messages": [{"role": one.role, "content": one.content} for one in request.messages]}
+    return {"prompt": request.inputs[0] if len(request.inputs) == 1 else list(request.inputs)}
+
+
+def _options(request: Request) -> dict[str, Any]:
+    sampling, stopping, decoding = request.sampling.explicit, request.stopping, request.decoding.explicit
+    options: dict[str, Any] = {
+        "max_tokens": stopping.explicit.max_new_tokens,
+        "temperature": 0.0 if request.method is Method.GREEDY else sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "typical_p": sampling.typical_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repetition_penalty": decoding.repetition_penalty,  # vLLM's name of it
+        "repeat_penalty": decoding.repetition_penalty,  # llama.cpp's
+        "n": 1,
+        "stop": list(stopping.stop_sequences),
+        "min_tokens": stopping.min_new_tokens or 0,
+    }
+    if sampling.seed is not None:
+        options["seed"] = sampling.seed
+    if stopping.include_stop_sequence is not None:
+        options["include_stop_str_in_output"] = stopping.include_stop_sequence
+    if request.truncate_input_tokens:
+        options["truncate_prompt_tokens"] = request.truncate_input_tokens
+    return {**options, **(_guided(decoding.guided) if decoding.guided else {})}
+
+
+def _logprobs(request: Request) -> dict[str, Any]:
+    wanted = request.wanted
+    if not (wanted.token_logprobs or wanted.top_n_tokens or wanted.generated_tokens):
+        return {}
+    if request.messages:
+        return {"logprobs": True, "top_logprobs": wanted.top_n_tokens}
+    return {"logprobs": max(wanted.top_n_tokens, 1)}  # llama.cpp takes 0 for none
+
+
+def _guided(guided: Guided) -> dict[str, Any]:
+    if guided.guide is Guide.TEXT:
+        return {}
+    if guided.guide is Guide.JSON:
+        return {"response_format": {"type": "json_object"}}
+    if guided.guide is Guide.JSON_SCHEMA:
+        try:
+            schema = decode(guided.value, object)
+        except Unreadable as error:
+            raise Unsupported(f"its JSON schema is not JSON: {error}") from error
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}}
+    if guided.guide is Guide.GRAMMAR:
+        return {"grammar": guided.value, "structured_outputs": {"grammar": guided.value}}
+    value: Any = list(guided.choices) if guided.guide is Guide.CHOICE else guided.value
+    return {"structured_outputs": {guided.guide.value: value}}
+
+
+def _check_supported(request: Request) -> None:
+    wanted = request.wanted
+    asked = {
+        "a prefix": request.prefix_id is not None,
+        "an adapter (name it as the model)": request.adapter_id is not None,
+        "a length penalty": request.decoding.length_penalty is not None,
+        "a time limit of the server": bool(request.stopping.time_limit_ms),
+        "the input back": wanted.input_text or wanted.input_tokens,
+        "ranks of tokens": wanted.token_ranks,
+    }
+    missing = [name for name, is_asked in asked.items() if is_asked]
+    if missing:
+        raise Unsupported(f"OpenAI's protocol cannot ask for {', '.join(missing)}")
+
+
+# ---- what comes back
+
+
+class _Top(msgspec.Struct):
+    token: str
+    logprob: float | None = None
+
+
+class _Content(msgspec.Struct):
+    token: str
+    logprob: float | None = None
+    top_logprobs: list[_Top] | None = None
+    bytes: list[int] | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Of a stop sequence, which is not part of the text: llama.cpp lists it in streams alone."""
+        return not self.token and self.bytes == []
+
+
+class _Logprobs(msgspec.Struct):
+    """Of a chat, `content`; of a completion `tokens` and the two others, or `content` too (llama.cpp)."""
+
+    content: list[_Content] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float | None] | None] | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    text: str | None = None
+    message: _Message | None = None
+    delta: _Message | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Body(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class _Tokenized(msgspec.Struct):
+    tokens: list[Any]
+    count: int | None = None
+    token_strs: list[str] | None = None
+
+
+class Garbage(Exception):
+    """What came is not what the protocol says; the text shows it."""
+
+
+def answer_of(data: bytes, request: Request) -> Answer:
+    """Of the whole body of a good answer. Raises Garbage."""
+    if request.mode is Mode.TOKENIZE:
+        return Answer(tokenizations=(_tokenization(data),))
+    body = _read(data)
+    if body.error is not None:
+        return Answer(failure=failure_of("", body.error))
+    choices = sorted(body.choices or [], key=lambda one: one.index)
+    wanted = len(request.inputs) or 1
+    if len(choices) != wanted:
+        raise Garbage(f"{len(choices)} choices came for {wanted} input{'s' if wanted > 1 else ''}: {_shown(data)}")
+    # Of several inputs the server says only how many tokens all of them had.
+    usage = body.usage if wanted == 1 else None
+    return Answer(generations=tuple(_generation(choice, usage) for choice in choices))
+
+
+def message_of(data: bytes) -> Generation | Failure:
+    """Of one event of a stream. Raises Garbage."""
+    body = _read(data)
+    if body.error is not None:
+        return failure_of("", body.error)
+    if body.choices is None:
+        raise Garbage(f"an event has no choices: {_shown(data)}")
+    if len(body.choices) > 1:
+        raise Garbage(f"an event has {len(body.choices)} choices, and one was asked for: {_shown(data)}")
+    return _generation(body.choices[0] if body.choices else _Choice(), body.usage)
+
+
+def stream_answer(messages: list[Generation], failure: Failure | None) -> Answer:
+    return Answer(
+        generations=(merge_messages(messages),) if messages and failure is None else (),
+        messages=tuple(messages),
+        failure=failure,
+    )
+
+
+def _read(data: bytes) -> _Body:
+    try:
+        return decode(data, _Body)
+    except Unreadable as error:
+        raise Garbage(f"{error}: {_shown(data)}") from error
+
+
+def _generation(choice: _Choice, usage: _Usage | None) -> Generation:
+    text = choice.text
+    for part in (choice.message, choice.delta):
+        if part is not None:
+            text = part.content
+    stop = None
+    if choice.finish_reason is not None:
+        stop = _STOPS.get(choice.finish_reason)
+        if stop is None:
+            raise Garbage(f"finish_reason {choice.finish_reason!r} is none of {', '.join(_STOPS)}")
+    return Generation(
+        text=text,
+        input_count=usage.prompt_tokens if usage else None,
+        generated_count=usage.completion_tokens if usage else None,
+        stop_reason=stop,
+        tokens=_tokens(choice.logprobs) if choice.logprobs else None,
+    )
+
+
+def _tokens(found: _Logprobs) -> tuple[Token, ...] | None:
+    if found.content is not None:
+        return tuple(
+            Token(one.token, one.logprob, top=tuple(TopToken(top.token, top.logprob) for top in one.top_logprobs or ()))
+            for one in found.content
+            if not one.cut
+        )
+    if found.tokens is None:
+        return None
+    logprobs = found.token_logprobs or [None] * len(found.tokens)
+    tops = found.top_logprobs or [None] * len(found.tokens)
+    if not len(found.tokens) == len(logprobs) == len(tops):
+        raise Garbage(f"{len(found.tokens)} tokens have {len(logprobs)} logprobs and {len(tops)} lists of top ones")
+    return tuple(
+        Token(text, logprob, top=tuple(TopToken(*item) for item in _likeliest_first(top or {})))
+        for text, logprob, top in zip(found.tokens, logprobs, tops, strict=True)
+    )
+
+
+def _likeliest_first(top: dict[str, float | None]) -> list[tuple[str, float | None]]:
+    return sorted(top.items(), key=lambda item: float("inf") if item[1] is None else -item[1])
+
+
+def _tokenization(data: bytes) -> Tokenization:
+    try:
+        found = decode(data, _Tokenized)
+    except Unreadable as error:
+        raise Garbage(f"{error}: {_shown(data)}") from error
+    pieces = [str(one["piece"]) for one in found.tokens if isinstance(one, dict) and "piece" in one]
+    texts = found.token_strs or (pieces if len(pieces) == len(found.tokens) else None)
+    count = len(found.tokens) if found.count is None else found.count
+    return Tokenization(count, tuple(texts) if texts is not None else None)
+
+
+def failure_of(code: str, error: Any, retry_after_s: float | None = None) -> Failure:
+    """Of what a server says is wrong: OpenAI's shape, and those that others have. Its own code counts where HTTP's says
+    nothing, in the middle of a stream."""
+    inner = error.get("error", error) if isinstance(error, dict) else error
+    message = inner
+    if isinstance(inner, dict):
+        message = inner.get("message") or inner.get("detail") or inner
+        code = code or str(inner.get("code") or inner.get("type") or "")
+    text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
+    return Failure(code, text, Trouble.ANSWERED, retry_after_s)
+
+
+def refusal_of(status: int, data: bytes, retry_after_s: float | None) -> Failure:
+    """Of an answer with another status than 200."""
+    try:
+        found: Any = decode(data, object)
+    except Unreadable:
+        found = data.decode("utf-8", "replace").strip()[:1000]
+    return failure_of(str(status), found, retry_after_s)
+
+
+def _shown(data: bytes) -> str:
+    return f"it begins with {data[:_SHOWN].decode('utf-8', 'replace')!r}"
+
+
+# Server-sent events, as servers of OpenAI's protocol stream their answers. Pure.
+
+
+DONE = b"[DONE]"
+
+
+class Events:
+    """The data of each event of a stream, from parts that may end anywhere, in the middle of a character too."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, part: bytes) -> Iterator[bytes]:
+        if b"\r" in part or self._rest.endswith(b"\r"):
+            self._rest = (self._rest + part).replace(b"\r\n", b"\n")
+        else:
+            self._rest += part
+        if b"\n\n" not in part and b"\n\n" not in self._rest:
+            return
+        *events, self._rest = self._rest.split(b"\n\n")
+        for event in events:
+            if data := _event_data(event.split(b"\n")):
+                yield data
+
+    @property
+    def rest(self) -> bytes:
+        """What came after the last whole event."""
+        return self._rest.strip()
+
+
+def _event_data(lines: Iterable[bytes]) -> bytes:
+    found = []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            found.append(value.removeprefix(b" "))
+        elif name == b"error":  # llama.cpp's way of an error in the middle
+            found.append(b'{"error": %s}' % value.strip())
+    return b"\n".join(found)

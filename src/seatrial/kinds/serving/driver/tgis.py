@@ -1,0 +1,187 @@
+"""Asks a server over TGIS's gRPC protocol. Whatever goes wrong is part of the answer; nothing is raised for it."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from seatrial.kinds.driver import DriverError
+from seatrial.kinds.serving.driver.client import CERTIFICATE
+from seatrial.kinds.serving.generation import Answer, Failure, Generation, Mode, Request, Times, Trouble, merge_messages
+from seatrial.kinds.serving.work import ServingWork, Tls
+
+try:
+    import grpc
+
+    from seatrial.kinds.serving.driver.tgis_format import (
+        GENERATION,
+        HEALTH,
+        Health,
+        Messages,
+        generate_request,
+        generation_of,
+        tokenization_of,
+        tokenize_request,
+    )
+except ModuleNotFoundError as error:
+    raise DriverError(f"protocol `tgis` needs gRPC: pip install 'seatrial[grpc]' ({error})") from error
+
+_SERVICE = f"/{GENERATION}.GenerationService"
+_CERTIFICATE_SIGNS = ("certificate", "ssl_error_ssl", "handshake failed", "peer name")
+_BROKEN_SIGNS = ("socket closed", "connection reset", "stream removed", "goaway", "broken pipe", "rst_stream")
+
+
+class TgisClient:
+    def __init__(self, work: ServingWork, url: str, token: str) -> None:
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        secure = work.tls is not None or parts.scheme in ("https", "grpcs")
+        address = f"{parts.hostname}:{parts.port or (443 if secure else 80)}"
+        options: list[tuple[str, Any]] = [
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.enable_retries", 0),  # whether anything is asked again is for us to say
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+        ]
+        if work.tls is not None and work.tls.name:
+            options.append(("grpc.ssl_target_name_override", work.tls.name))
+        if secure:
+            self._channel = grpc.aio.secure_channel(address, _credentials(work.tls or Tls()), options)
+        else:
+            self._channel = grpc.aio.insecure_channel(address, options)
+        self._metadata = [(name.lower(), value) for name, value in work.headers.items()]
+        self._metadata += [("authorization", f"Bearer {token}")] if token else []
+        self._model = work.model
+        self._generate = self._unary(f"{_SERVICE}/Generate", Messages["BatchedGenerationResponse"])
+        self._tokenize = self._unary(f"{_SERVICE}/Tokenize", Messages["BatchedTokenizeResponse"])
+        self._model_info = self._unary(f"{_SERVICE}/ModelInfo", Messages["ModelInfoResponse"])
+        self._health = self._unary(f"/{HEALTH}.Health/Check", Health["HealthCheckResponse"])
+        self._stream = self._channel.unary_stream(
+            f"{_SERVICE}/GenerateStream",
+            request_serializer=_serialize,
+            response_deserializer=Messages["GenerationResponse"].FromString,
+        )
+
+    def _unary(self, method: str, answer: Any) -> Any:
+        return self._channel.unary_unary(method, request_serializer=_serialize, response_deserializer=answer.FromString)
+
+    async def ask(self, asked: Request, stream: bool, limit_s: float) -> Answer:
+        if asked.messages:
+            text = "TGIS's protocol has no chats: write the prompt as the model wants it"
+            return Answer(failure=Failure("", text, Trouble.NOT_ASKED))
+        if stream:
+            return await self._ask_stream(asked, limit_s)
+        sent_s = time.monotonic()
+        tokenize = asked.mode is Mode.TOKENIZE
+        request = tokenize_request(asked, self._model) if tokenize else generate_request(asked, self._model, False)
+        method = self._tokenize if tokenize else self._generate
+        try:
+            reply = await method(request, timeout=limit_s, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            return Answer(failure=_failure(error, sent_s, limit_s), times=Times(sent_s, None, time.monotonic()))
+        ended_s = time.monotonic()
+        times = Times(sent_s, ended_s, ended_s)
+        if len(reply.responses) != len(asked.inputs):
+            text = f"{len(reply.responses)} answers came for {len(asked.inputs)} inputs"
+            return Answer(failure=Failure("OK", text, Trouble.GARBAGE), times=times)
+        if tokenize:
+            return Answer(tokenizations=tuple(tokenization_of(one, asked) for one in reply.responses), times=times)
+        return Answer(generations=tuple(generation_of(one, asked, False) for one in reply.responses), times=times)
+
+    async def _ask_stream(self, asked: Request, limit_s: float) -> Answer:
+        messages: list[Generation] = []
+        stamps: list[float] = []
+        failure = None
+        sent_s = time.monotonic()
+        call = self._stream(generate_request(asked, self._model, True), timeout=limit_s, metadata=self._metadata)
+        try:
+            async for message in call:
+                stamps.append(time.monotonic())
+                messages.append(generation_of(message, asked, True))
+        except grpc.aio.AioRpcError as error:
+            failure = _failure(error, sent_s, limit_s)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        times = Times(sent_s, stamps[0] if stamps else None, time.monotonic(), tuple(stamps))
+        merged = (merge_messages(messages),) if messages and failure is None else ()
+        return Answer(generations=merged, messages=tuple(messages), failure=failure, times=times)
+
+    async def health(self, limit_s: float) -> Failure | None:
+        """What gRPC's own health service says; a server need not have it."""
+        sent_s = time.monotonic()
+        try:
+            reply = await self._health(
+                Health["HealthCheckRequest"](service=""), timeout=limit_s, metadata=self._metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            return None if error.code() is grpc.StatusCode.UNIMPLEMENTED else _failure(error, sent_s, limit_s)
+        status = Health["HealthCheckResponse"].DESCRIPTOR.fields_by_name["status"].enum_type.values[reply.status].name
+        return None if status == "SERVING" else Failure("UNAVAILABLE", f"its health is {status}")
+
+    async def describe(self, limit_s: float) -> dict[str, Any]:
+        """What the server says of its model; nothing where it does not."""
+        try:
+            info = await self._model_info(
+                Messages["ModelInfoRequest"](model_id=self._model), timeout=limit_s, metadata=self._metadata
+            )
+        except grpc.aio.AioRpcError:
+            return {}
+        kind = info.DESCRIPTOR.fields_by_name["model_kind"].enum_type.values[info.model_kind].name
+        limits = {"max_sequence_length": info.max_sequence_length, "max_new_tokens": info.max_new_tokens}
+        return {"model_kind": kind, **limits}
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+
+def _serialize(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _credentials(tls: Tls) -> Any:
+    if not tls.verify:
+        raise DriverError(
+            "gRPC always verifies the server's certificate: give `tls.ca`, and `tls.name` for another name"
+        )
+    try:
+        ca = Path(tls.ca).read_bytes() if tls.ca else None
+    except OSError as error:
+        raise DriverError(f"the TLS files cannot be used: {error}") from error
+    shown = ((tls.key or tls.cert).encode(), tls.cert.encode()) if tls.cert else (None, None)
+    return grpc.ssl_channel_credentials(ca, *shown)
+
+
+def _failure(error: Any, sent_s: float, limit_s: float) -> Failure:
+    """Whose it is: the server's own word, or that there was no word from it."""
+    code, text = error.code(), error.details() or ""
+    said = f"{text} {error.debug_error_string() or ''}".lower()
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED and time.monotonic() - sent_s >= limit_s - 0.05:
+        return Failure(code.name, "no whole answer within its limit", Trouble.LATE)
+    if code in (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.CANCELLED,
+    ):
+        if any(sign in said for sign in _BROKEN_SIGNS):
+            return Failure(code.name, f"the connection broke: {text}", Trouble.BROKEN)
+        if "failed to connect" in said or "connections to all backends failing" in said or "dns" in said:
+            certificate = any(sign in said for sign in _CERTIFICATE_SIGNS)
+            what = "its certificate is refused" if certificate else "no connection"
+            return Failure(CERTIFICATE if certificate else "", f"{what}: {text}", Trouble.UNREACHABLE)
+    if code is grpc.StatusCode.INTERNAL and "deserializ" in said:
+        return Failure(code.name, f"what came is not the protocol: {text}", Trouble.GARBAGE)
+    return Failure(code.name, text, Trouble.ANSWERED, _retry_after_s(error))
+
+
+def _retry_after_s(error: Any) -> float | None:
+    for name, value in error.trailing_metadata() or ():
+        if name in ("retry-after", "grpc-retry-pushback-ms"):
+            try:
+                return max(0.0, float(value) / (1000 if name.endswith("ms") else 1))
+            except ValueError:
+                return None
+    return None

@@ -1,0 +1,168 @@
+"""The parts of an attempt at a serving cell: the server, where it is to be started, and the driver that asks it."""
+
+import msgspec
+
+from seatrial import __version__
+from seatrial.job import SECRET_FILE, Input, Job, Limits, Part, Port, Ready, Step
+from seatrial.kinds.job import DRIVER, driver_job, make_job, plan_workspace, workspace_inputs
+from seatrial.kinds.serving.gather import EMBEDDING_MODEL, asked_cases, trace_of
+from seatrial.kinds.serving.generation import Case
+from seatrial.kinds.serving.load_model import port_and_path
+from seatrial.kinds.serving.model import ServingTrial
+from seatrial.kinds.serving.work import (
+    CLIENT_CERT,
+    CLIENT_KEY,
+    EMBEDDINGS_TOKEN,
+    SERVER_PORT,
+    TOKEN,
+    Embeddings,
+    LoadWork,
+    Question,
+    ServingWork,
+    Tls,
+)
+from seatrial.suite import HERE, Cell, substitute
+
+SERVER = "server"
+HEALTH_PORT, METRICS_PORT = "health", "metrics"
+CA = "ca.pem"  # in the work folder of the driver
+
+
+def serving_model(cell: Cell) -> ServingTrial:
+    assert isinstance(cell.model, ServingTrial)
+    return cell.model
+
+
+def parts_of(cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+    """A server that is there already is no part: then the driver is all there is."""
+    model = serving_model(cell)
+    job = make_job(cell, run, attempt, (), workspace_inputs(cell, model.workspace_of(cell.runtime)))
+    driver = Part(DRIVER, _driver(cell, job), cell.target if model.driver else HERE)
+    if model.server.url is not None:
+        return (driver,)
+    server = Part(SERVER, _server(cell, job), cell.target, leads=False)
+    return server, msgspec.structs.replace(driver, after=SERVER)
+
+
+def _server(cell: Cell, job: Job) -> Job:
+    model = serving_model(cell)
+    server = model.server
+    ready = server.ready
+    ports = _ports(cell)
+    probe = Ready(SERVER_PORT, within_s=ready.within_s)
+    if ready.http is not None:
+        probe = Ready(HEALTH_PORT if HEALTH_PORT in ports else SERVER_PORT, _health(cell)[1], ready.within_s)
+    steps = [planned.step for planned in plan_workspace(cell, model.workspace_of(cell.runtime))]
+    steps.append(Step(SERVER, "run", {"command": substitute(server.command, cell)}))
+    return msgspec.structs.replace(
+        job,
+        name=f"{job.name}-{SERVER}",
+        part=SERVER,
+        steps=tuple(steps),
+        ports=tuple(Port(name, number) for name, number in ports.items()),
+        ready=probe,
+        limits=_longer(job.limits, ready.within_s),
+    )
+
+
+def _health(cell: Cell) -> tuple[int | None, str]:
+    return port_and_path(substitute(serving_model(cell).server.ready.http, cell) or "")
+
+
+def _metrics(cell: Cell) -> tuple[int | None, str]:
+    load = serving_model(cell).load
+    return port_and_path(substitute(load.metrics, cell) if load else "")
+
+
+def _ports(cell: Cell) -> dict[str, int]:
+    """By name: where requests go, and where readiness and the server's own figures are, if that is elsewhere."""
+    ports = {SERVER_PORT: serving_model(cell).server.port}
+    for name, number in ((HEALTH_PORT, _health(cell)[0]), (METRICS_PORT, _metrics(cell)[0])):
+        if number is not None and number not in ports.values():
+            ports[name] = number
+    return ports
+
+
+def _load(cell: Cell) -> LoadWork | None:
+    """A server of TGIS has its figures where its health is, for its own port speaks gRPC alone."""
+    model = serving_model(cell)
+    if model.load is None or model.purpose != "compare":
+        return None
+    number, path = _metrics(cell)
+    if model.server.url is not None:
+        port = str(number or "")
+    elif number is None:
+        port = HEALTH_PORT if model.server.protocol == "tgis" and HEALTH_PORT in _ports(cell) else ""
+    else:
+        port = next(name for name, one in _ports(cell).items() if one == number)
+    return model.load.work(model.seed, trace_of(cell), path, port)
+
+
+def _longer(limits: Limits, ready_s: float) -> Limits:
+    """A server is up before its driver begins and must outlive it: its own limit is only for when nobody ends it. It
+    may say nothing for as long as nobody asks."""
+    run_s = None if limits.run_s is None else limits.run_s + 2 * ready_s + limits.grace_s
+    return msgspec.structs.replace(limits, run_s=run_s, stall_s=None)
+
+
+def _driver(cell: Cell, job: Job) -> Job:
+    """Without the server's variables: it needs none of them."""
+    model = serving_model(cell)
+    embeddings = model.compare.embeddings
+    tls = model.server.tls
+    tokens = {TOKEN: model.server.token, EMBEDDINGS_TOKEN: embeddings.token if embeddings else None}
+    secrets = {name: one.secret for name, one in tokens.items() if one is not None}
+    shown = {CLIENT_CERT: tls.cert, CLIENT_KEY: tls.key} if tls else {}
+    secrets |= {name: SECRET_FILE + _beside(cell, path) for name, path in shown.items() if path is not None}
+    return msgspec.structs.replace(
+        driver_job(cell, job, "serving", work_of(cell), model.driver),
+        env={},
+        secrets=secrets,
+        inputs=(Input(_beside(cell, tls.ca), CA),) if tls and tls.ca else (),
+    )
+
+
+def work_of(cell: Cell) -> ServingWork:
+    """What the driver of this cell is given to do."""
+    model = serving_model(cell)
+    server = model.server
+    embeddings = model.compare.embeddings if model.purpose == "compare" else None
+    return ServingWork(
+        version=__version__ if model.driver else "",
+        questions=tuple(_question(case, embeddings is not None) for case in asked_cases(cell)),
+        protocol=server.protocol,
+        url=substitute(server.url, cell) or "",
+        model=substitute(model.model, cell),
+        tls=_tls(cell),
+        headers=substitute(server.headers, cell),
+        extra=substitute(server.extra, cell, typed=True),
+        stream=model.stream,
+        batching=model.batching if model.purpose == "compare" else model.purpose == "calibrate",
+        concurrency=1 if model.purpose == "record" else model.concurrency,
+        seed=model.seed,
+        request_s=model.request_s,
+        ready_s=server.ready.within_s,
+        load=_load(cell),
+        embeddings=Embeddings(
+            substitute(embeddings.url, cell) or "", embeddings.model, cell.gathered.get(EMBEDDING_MODEL, "")
+        )
+        if embeddings
+        else None,
+    )
+
+
+def _question(case: Case, with_texts: bool) -> Question:
+    expected = case.answer.generations if case.answer is not None and with_texts else ()
+    return Question(case.name, case.request, case.error is not None, tuple(one.text or "" for one in expected))
+
+
+def _tls(cell: Cell) -> Tls | None:
+    tls = serving_model(cell).server.tls
+    if tls is None:
+        return None
+    return Tls(ca=CA if tls.ca else "", name=substitute(tls.name, cell) or "", verify=tls.verify)
+
+
+def _beside(cell: Cell, path: str) -> str:
+    """A file of this machine that the suite names."""
+    return str(cell.directory.resolve() / substitute(path, cell))

@@ -1,0 +1,147 @@
+"""What `seatrial record` and `seatrial calibrate` make of what a trusted server answered. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from seatrial.job import Observation, ObservedStep
+from seatrial.kinds.job import DRIVER
+from seatrial.kinds.serving.answers import AnswerRule, Comparing, tolerance_for
+from seatrial.kinds.serving.answers.answer import compare_ways, generations_of, is_determined
+from seatrial.kinds.serving.answers.token_diff import diff_answers
+from seatrial.kinds.serving.cases import Dialect, cases_of, recorded_answers
+from seatrial.kinds.serving.cases import recorded as recorded_cases
+from seatrial.kinds.serving.cases.read import CASE_LIMITS
+from seatrial.kinds.serving.ended import driver_records
+from seatrial.kinds.serving.gather import asked_cases, planned_cases
+from seatrial.kinds.serving.generation import Answer, Case, Generation, Trouble
+from seatrial.kinds.serving.parts import serving_model, work_of
+from seatrial.kinds.serving.work import Ask, asks_of
+from seatrial.suite import Cell, substitute
+from seatrial.suite.yaml.document import CannotEdit
+from seatrial.suite.yaml.source import Source, read_source
+
+NEW_ANSWERS = "# What `seatrial record` was answered, by the names of the cases.\n"
+_OF_THE_SERVER = ("429", "500", "502", "503", "504", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN")
+
+
+class CaseAnswers(msgspec.Struct, frozen=True):
+    """A case, and what came back in each way in which it was asked."""
+
+    case: Case
+    answers: tuple[tuple[Ask, Answer], ...]
+
+
+def answers_in(cell: Cell, observed: Mapping[str, Observation]) -> list[CaseAnswers]:
+    """Of all cases that were asked; of those that have no answer, none."""
+    step = next(iter(observed[DRIVER].steps), ObservedStep(DRIVER, "drive"))
+    found = driver_records(step).answers
+    by_case: dict[int, list[tuple[Ask, Answer]]] = {}
+    for ask in asks_of(work_of(cell)):
+        if ask.thing in found:
+            by_case.setdefault(ask.case, []).append((ask, found[ask.thing]))
+    return [CaseAnswers(case, tuple(by_case.get(index, ()))) for index, case in enumerate(asked_cases(cell))]
+
+
+class RecordingState(StrEnum):
+    NEW = "new"
+    CHANGED = "changed"
+    SAME = "same"
+    REFUSED = "refused"
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """What is to be written of a case; `lines` shows what changes, token by token, or why nothing is written."""
+
+    case: Case
+    state: RecordingState
+    answer: Answer | None = None
+    lines: tuple[str, ...] = ()
+
+
+def recording_by(cell: Cell) -> Comparing:
+    """How a server is compared with itself, whatever the rule for others; a precision that is unknown is the finest."""
+    precision = substitute(serving_model(cell).compare.precision, cell)
+    try:
+        return Comparing(AnswerRule.NEAR_TIE, tolerance_for(precision))
+    except KeyError:
+        return Comparing(AnswerRule.NEAR_TIE, tolerance_for("f32"))
+
+
+def to_record(one: CaseAnswers, comparing: Comparing) -> Recorded:
+    """What is written of a case, if anything. What moved within the tolerance of the whole stays as it is written, so
+    that a file changes only where the server did."""
+    refused = _refusal(one, comparing)
+    if refused:
+        return Recorded(one.case, RecordingState.REFUSED, lines=(refused,))
+    answer = one.answers[0][1]
+    answer = msgspec.structs.replace(answer, generations=tuple(generations_of(answer)), messages=())
+    case = one.case
+    lines = tuple(diff_answers(case.answer, case.error, answer, comparing.tolerance.rms))
+    new = case.answer is None and case.error is None
+    if case.skip_check and not new and not is_determined(case.request):
+        return Recorded(case, RecordingState.SAME)  # chance gives another text each time, and nobody compares it
+    return Recorded(
+        case, RecordingState.NEW if new else RecordingState.CHANGED if lines else RecordingState.SAME, answer, lines
+    )
+
+
+def _refusal(one: CaseAnswers, comparing: Comparing) -> str:
+    """Why what came back is nothing to expect of others."""
+    if not one.answers:
+        return "it has no answer"
+    first = one.answers[0][1]
+    if first.failure is not None and first.failure.trouble is not Trouble.ANSWERED:
+        return f"it has no answer: {first.failure.message}"
+    if first.failure is not None and one.case.error is None and first.failure.code in _OF_THE_SERVER:
+        return f"the server failed, which says nothing of the case: {first.failure.code}: {first.failure.message}"
+    if not is_determined(one.case.request) and not one.case.skip_check and first.failure is None:
+        return "its answer is left to chance: give it a `seed`, or say `skip_check: true`"
+    for ask, other in one.answers[1:]:
+        compared = compare_ways(one.case, first, other, comparing)
+        if not compared.passes:
+            return f"the server does not agree with itself, {ask.way}: {compared.message}"
+    return ""
+
+
+def new_texts(cell: Cell, paths: Sequence[Path], recorded: Sequence[Recorded]) -> dict[Path, str]:
+    """The texts of the files with what is recorded in them: the file of answers of a trial that has one, else its case
+    files. Raises SuiteError and CannotEdit."""
+    by_name = {one.case.name: one.answer for one in recorded if one.answer is not None}
+    model = serving_model(cell)
+    if model.answers is not None:
+        (path,) = paths
+        source = read_source(path, limits=CASE_LIMITS) if path.exists() else Source(str(path), "", limits=CASE_LIMITS)
+        if not source.text:
+            source = Source(str(path), NEW_ANSWERS, limits=CASE_LIMITS)
+        return {path: recorded_answers(source, by_name, Dialect.TESTER)}
+    names = iter([planned.case for planned in planned_cases(cell)])
+    texts = {}
+    for path in paths:
+        source = read_source(path, limits=CASE_LIMITS)
+        file = cases_of(source, unanswered=True)
+        cases = [next(names, None) for _ in file.cases]
+        if [case and case.request for case in cases] != [case.request for case in file.cases]:
+            raise CannotEdit(str(path), "it was changed while its cases were asked; record it again")
+        wanted = {index: by_name[case.name] for index, case in enumerate(cases) if case and case.name in by_name}
+        if wanted:
+            texts[path] = recorded_cases(source, file, wanted)
+    return texts
+
+
+def to_calibrate(runs: Sequence[Sequence[CaseAnswers]]) -> Iterator[tuple[Generation, Generation]]:
+    """Each answer with what is expected; where nothing is, with the first that came back."""
+    reference: dict[str, Answer] = {}
+    for cases in runs:
+        for one in cases:
+            if one.case.error is not None or not is_determined(one.case.request):
+                continue
+            if one.case.answer is not None and not one.case.skip_check:
+                reference.setdefault(one.case.name, one.case.answer)
+            for _, answer in one.answers:
+                if answer.failure is None:
+                    base = reference.setdefault(one.case.name, answer)
+                    if base is not answer:
+                        yield from zip(generations_of(base), generations_of(answer), strict=False)

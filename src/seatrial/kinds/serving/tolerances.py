@@ -1,0 +1,77 @@
+"""The file of tolerances that `seatrial calibrate` writes: an entry for each cell, with where it comes from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from seatrial.kinds.serving.answers import Tolerance
+from seatrial.suite import Model, Problem, SuiteError, Text
+from seatrial.suite.yaml.document import Document, check_data
+from seatrial.suite.yaml.problem import dotted, explain
+from seatrial.suite.yaml.source import Source, read_source
+
+_NEW = "# Written by `seatrial calibrate`. What is written by hand here is kept.\nversion: 1\ntolerances:\n"
+Nats = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ToleranceEntry(Model):
+    precision: Text = Field(description="What the server computed in.")
+    drift: Nats = Field(description="Most that one log-probability may have moved.")
+    rms: Nats = Field(description="The same of all, as their root mean square.")
+    near_tie: Nats = Field(description="Most between the two likeliest tokens where a text goes the other way.")
+    near_ties: Annotated[float, Field(ge=0, le=1)] | None = Field(None, description="Share of answers that did.")
+    source: Text = Field("", description="Where it comes from.")
+
+    def tolerance(self) -> Tolerance:
+        return Tolerance(self.precision, self.drift, self.rms, self.near_tie, self.near_ties, self.source)
+
+
+class ToleranceFile(Model):
+    version: int = Field(1, ge=1, le=1)
+    tolerances: dict[Text, ToleranceEntry] = Field({}, description="By the name of a cell's series.")
+
+
+def read_tolerance(path: Path, cell: str) -> Tolerance:
+    """Of one cell. Raises SuiteError."""
+    source = read_source(path)
+    entries = _entries(source)
+    if cell not in entries:
+        why = f"it has no tolerance for {cell}; `seatrial calibrate` measures it with a server that is trusted"
+        raise SuiteError([Problem(why, source.mark(1, 1))])
+    return entries[cell].tolerance()
+
+
+def _entries(source: Source) -> Mapping[str, ToleranceEntry]:
+    problems = list(source.problems)
+    try:
+        data = source.data if isinstance(source.data, dict) else {"tolerances": source.data}
+        if data.get("tolerances") is None:
+            data = {**data, "tolerances": {}}
+        file = ToleranceFile.model_validate(data)
+    except ValidationError as error:
+        for loc, key, message in explain(error, ToleranceFile, lambda loc: source.find(loc)[1]):
+            problems.append(Problem(message, source.find(loc, key)[0], dotted(loc)))
+    if problems:
+        raise SuiteError(problems)
+    return file.tolerances
+
+
+def with_tolerances(text: str, file: str, tolerances: Mapping[str, Tolerance]) -> str:
+    """The text of the file with these entries; an empty one is a new file. Raises SuiteError and CannotEdit."""
+    before = text or _NEW
+    source = Source(file, before)
+    _entries(source)
+    wanted: dict[str, Any] = {**source.data, "tolerances": dict(source.data.get("tolerances") or {})}
+    document = Document(before)
+    for cell, one in tolerances.items():
+        values = {name: getattr(one, name) for name in one.__struct_fields__}
+        document.set(("tolerances", cell), values)
+        kept = wanted["tolerances"].get(cell) or {}
+        stated = {name: value for name, value in values.items() if value is not None}
+        gone = {name for name, value in values.items() if value is None}
+        wanted["tolerances"][cell] = {name: value for name, value in kept.items() if name not in gone} | stated
+    after = Source(file, document.apply())
+    check_data(after, wanted)
+    return after.text

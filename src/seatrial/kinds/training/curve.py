@@ -1,0 +1,112 @@
+"""A recorded curve of losses: step to value, from JSON or CSV."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seatrial.job import Observation
+from seatrial.readers.log import hosts_text, log_values
+
+_MOST_BYTES = 4 << 20  # the plan keeps it
+_NO_NUMBER = re.compile(r"\b(?:nan|inf(?:inity)?)\b", re.IGNORECASE)
+
+
+class CurveError(Exception):
+    """A file that is no curve; its text says what was expected."""
+
+
+def read_curve(path: Path) -> dict[int, float]:
+    """JSON: `{"0": 5.5, "10": 4.2}`, `[[0, 5.5], [10, 4.2]]` or `[5.5, 4.2]`, a value for each step from 0.
+    CSV: step and loss in the first two columns, or in columns of those names."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise CurveError(f"{path} is larger than {_MOST_BYTES >> 20} MiB, which no curve needs to be")
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise CurveError(f"the recorded curve cannot be read: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CurveError(f"{path} is no text; a curve is JSON or CSV") from None
+    pairs = _from_json(text, path) if text.lstrip()[:1] in ("{", "[") else _from_csv(text, path)
+    if wild := next((pair for pair in pairs if not math.isfinite(pair[1])), None):
+        message = f"the loss at step {wild[0]} is {wild[1]}, and each of a recorded curve is a number; leave it out"
+        raise CurveError(f"{path}:{_line_of_no_number(text)} {message}")
+    curve = dict(pairs)
+    if not curve:
+        raise CurveError(f"{path} holds no pair of a step and a loss")
+    return curve
+
+
+def curve_of(observation: Observation, host: int | None = None) -> dict[int, float]:
+    """The losses that the log of a run told, by their steps: the last of each. Of several hosts, those of `host`, or of
+    the first that told any. Raises CurveError."""
+    losses = [log_values(step, "loss") for step in observation.steps if step.kind == "train"]
+    hosts = losses[0].hosts if losses else []
+    if not hosts:
+        raise CurveError("its log tells no loss; the trial reads one with `loss: {}`")
+    if host is not None and host not in hosts:
+        raise CurveError(f"host {host} tells no loss; {hosts_text(hosts)} did")
+    taken = losses[0].of(hosts[0] if host is None else host)
+    curve = {one.step: one.value for one in taken if one.step is not None and math.isfinite(one.value)}
+    if not curve:
+        raise CurveError("its log tells losses, and of no step: `steps: {pattern: ...}` says how it tells one")
+    return curve
+
+
+def curve_text(curve: dict[int, float]) -> str:
+    """As `read_curve` takes it, a step a line."""
+    return "[\n" + ",\n".join(f" [{step}, {curve[step]!r}]" for step in sorted(curve)) + "\n]\n"
+
+
+def _line_of_no_number(text: str) -> str:
+    """`12:`; empty where it is written as a number that is only too large."""
+    found = _NO_NUMBER.search(text)
+    return f"{text.count(chr(10), 0, found.start()) + 1}:" if found else ""
+
+
+def _from_json(text: str, path: Path) -> list[tuple[int, float]]:
+    try:
+        data = json.loads(text)
+        if isinstance(data, dict):
+            return [(_step(step), float(value)) for step, value in data.items() if value is not None]
+        if all(isinstance(item, list) for item in data):
+            return [(_step(step), float(value)) for step, value in data if value is not None]
+        return [(step, float(value)) for step, value in enumerate(data) if value is not None]
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise CurveError(f'{path} is no curve ({error}); write {{"0": 5.5, "10": 4.2}} or [[0, 5.5], …]') from None
+
+
+def _from_csv(text: str, path: Path) -> list[tuple[int, float]]:
+    pairs: list[tuple[int, float]] = []
+    columns = (0, 1)
+    for number, row in enumerate(_rows(text, path), 1):
+        if not row or not "".join(row).strip():
+            continue
+        names = [name.strip().lower() for name in row]
+        if not pairs and "step" in names:
+            others = [index for index, name in enumerate(names) if name != "step"]
+            columns = names.index("step"), names.index("loss") if "loss" in names else (others or [1])[0]
+            continue
+        try:
+            pairs.append((_step(row[columns[0]]), float(row[columns[1]])))
+        except (ValueError, IndexError, OverflowError):
+            raise CurveError(f"{path}:{number}: expected a step and a loss, got {','.join(row)[:80]!r}") from None
+    return pairs
+
+
+def _rows(text: str, path: Path) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(text))
+    except csv.Error as error:
+        raise CurveError(f"{path} is no curve ({error}); write a step and a loss in each line") from None
+
+
+def _step(value: Any) -> int:
+    step = float(value)
+    if step != int(step):
+        raise ValueError(f"{value!r} is no step")
+    return int(step)

@@ -1,0 +1,225 @@
+"""The job that a cell of a training trial needs, and what its observation comes to."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from seatrial.checks import check_job, check_workspace
+from seatrial.checks.command import LogExpected, check_exit, check_log
+from seatrial.checks.files import FilesExpected, check_files, host_folders, job_window
+from seatrial.checks.findings import figure_data
+from seatrial.checks.metrics import MetricExpected, check_metric, step_time_figure
+from seatrial.job import Finding, Observation, ObservedStep, Part, Verdict, unit_factor
+from seatrial.kinds.job import make_job, only_part, workspace_inputs
+from seatrial.kinds.protocol import Judgement
+from seatrial.kinds.training.charts import training_exhibits
+from seatrial.kinds.training.curve import CurveError, read_curve
+from seatrial.kinds.training.loss import LossExpected, check_loss
+from seatrial.kinds.training.model import TrainingTrial
+from seatrial.kinds.training.parts import (
+    FILES,
+    TRAIN,
+    artifacts_of,
+    log_name,
+    metric_entry,
+    plan_job_steps,
+    training_model,
+)
+from seatrial.kinds.training.profile import AGREES, ProfileExpected, check_profile, check_profile_figure
+from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
+from seatrial.readers.log import log_values
+from seatrial.readers.profile import StepTime, from_profile, profiles
+from seatrial.suite import Cell, substitute
+from seatrial.suite.command import Files, Metric
+from seatrial.suite.substitute import fill_pattern
+
+_STEP_TIME = "step_time"
+ARTIFACTS = "SEATRIAL_ARTIFACTS"  # tells the job where its files are looked for
+
+
+class TrainingKind:
+    name = "training"
+    model = TrainingTrial
+
+    def gather(self, cell: Cell) -> dict[str, Any]:
+        """The recorded curve, so that a run is judged by what there was when it was planned."""
+        loss = training_model(cell).loss
+        if loss is None or loss.curve is None:
+            return {}
+        try:
+            return {"curve": sorted(read_curve(cell.directory / substitute(loss.curve, cell)).items())}
+        except CurveError as error:
+            return {"curve_error": str(error)}
+
+    def parts(self, cell: Cell, run: str, attempt: int) -> tuple[Part, ...]:
+        inputs = workspace_inputs(cell, training_model(cell).workspace_of(cell.runtime))
+        job = make_job(cell, run, attempt, (), inputs)
+        artifacts = artifacts_of(cell, job.name)
+        env = {**job.env, ARTIFACTS: artifacts} if artifacts else job.env
+        steps = tuple(plan_job_steps(cell, artifacts))
+        return only_part(cell, msgspec.structs.replace(job, env=env, steps=steps, hosts=training_model(cell).hosts))
+
+    def judge(self, cell: Cell, observed: Mapping[str, Observation]) -> Judgement:
+        """Every check has its finding, whatever became of the job."""
+        observation = observed["job"]
+        model = training_model(cell)
+        step_by_name = {step.name: step for step in observation.steps}
+        window = job_window(observation)
+        findings = check_job(observation)
+        if "workspace" in step_by_name:
+            findings.append(check_workspace(step_by_name["workspace"], observation.exit))
+        train = step_by_name.get(TRAIN) or ObservedStep(TRAIN, "train")
+        files = step_by_name.get(FILES) or ObservedStep(FILES, "files")
+        findings += check_exit(train, observation.exit)
+        findings += [*check_log(train, _log(cell, model, train)), *_loss(cell, model, train)]
+        asked = _asked_hosts(model, train)
+        findings += check_steps(
+            train, fill_pattern(model.steps.pattern, cell), model.steps.count, model.steps.last, asked
+        )
+        folders = host_folders(files)
+        for name, entry in model.files.items():
+            expected = FilesExpected(
+                substitute(entry.match, cell), entry.count, entry.size, entry.fresh, entry.valid or ""
+            )
+            findings += check_files(files, observation.exit, name, expected, window, folders)
+            if entry.profile:
+                findings += check_profile(files, train, name, _profile(cell, model, entry))
+        metrics = _own_figures(model, train, files)
+        for name, metric in model.metrics.items():
+            finding, made = check_metric(train, files, _metric(cell, name, metric, asked))
+            if finding:
+                findings.append(finding)
+            if made:
+                metrics[name] = made
+                findings += _against_profile(model, files, name, metric, made)
+        exhibits = training_exhibits(train, _recorded(cell), model.steps.unit)
+        return Judgement(findings, _figures(train) | metrics, exhibits)
+
+
+def _log(cell: Cell, model: TrainingTrial, train: ObservedStep) -> LogExpected:
+    """`logs`, of a job that ran elsewhere: of how many hosts there is one."""
+    logs = train.args.get("logs")
+    return LogExpected(
+        tuple(fill_pattern(pattern, cell) for pattern in model.log.must),
+        tuple(fill_pattern(pattern, cell) for pattern in model.log.never),
+        _hosts(model, train),
+        model.log.hosts == "all",
+        logs if isinstance(logs, int) else None,
+    )
+
+
+def _hosts(model: TrainingTrial, train: ObservedStep) -> int:
+    """As many as the step had: of logs that are read later there may be more."""
+    hosts = train.args.get("hosts")
+    return hosts if isinstance(hosts, int) else model.hosts
+
+
+def _asked_hosts(model: TrainingTrial, train: ObservedStep) -> int:
+    """How many hosts must each report steps, loss and metrics; 0: any one will do."""
+    return _hosts(model, train) if model.log.hosts == "all" else 0
+
+
+def _recorded(cell: Cell) -> dict[int, float]:
+    return {int(step): float(value) for step, value in cell.gathered.get("curve", [])}
+
+
+def _loss(cell: Cell, model: TrainingTrial, train: ObservedStep) -> list[Finding]:
+    loss = model.loss
+    if loss is None:
+        return []
+    relative = isinstance(loss.tolerance, str)
+    tolerance = float(str(loss.tolerance).rstrip("% ")) / 100 if relative else float(loss.tolerance or 0.0)
+    curve = _recorded(cell) or None
+    error = cell.gathered.get("curve_error")
+    broken = [Finding(TRAIN, "loss curve", Verdict.INVALID, "curve", error)] if error else []
+    hosts = _asked_hosts(model, train)
+    expected = LossExpected(
+        fill_pattern(loss.pattern, cell), loss.target, tolerance, relative, loss.finite, curve, hosts
+    )
+    return check_loss(train, expected) + broken
+
+
+def _profile(cell: Cell, model: TrainingTrial, entry: Files) -> ProfileExpected:
+    return ProfileExpected(
+        steps=entry.steps,
+        device=substitute(entry.device, cell),
+        devices=entry.devices,
+        window=entry.window,
+        agrees=AGREES if entry.agrees is None else entry.agrees,
+        log_unit=model.steps.unit,
+    )
+
+
+def _against_profile(
+    model: TrainingTrial, files: ObservedStep, name: str, metric: Metric, made: dict[str, Any]
+) -> list[Finding]:
+    """What the job itself says of its step time, against what its profile shows."""
+    if name != _STEP_TIME or metric.file is None or metric.aggregate is not None:
+        return []
+    seconds = made["value"] * (unit_factor(metric.unit, "s") or 0.0)
+    profiled = ((one, entry) for one, entry in model.files.items() if entry.profile)
+    return [
+        finding
+        for one, entry in profiled
+        for finding in check_profile_figure(
+            files, one, AGREES if entry.agrees is None else entry.agrees, name, seconds, made["source"]
+        )
+    ]
+
+
+def _metric(cell: Cell, name: str, metric: Metric, hosts: int) -> MetricExpected:
+    return MetricExpected(
+        name=name,
+        entry=metric_entry(name) if metric.file is not None else "",
+        key=substitute(metric.key, cell) or "",
+        log=log_name(name) if metric.log is not None else "",
+        profile=metric.profile or "",
+        match=fill_pattern(metric.log, cell) if metric.log is not None else substitute(metric.file, cell) or "",
+        unit=metric.unit,
+        better=metric.better,
+        least=metric.min,
+        most=metric.max,
+        aggregate=metric.aggregate,
+        warmup=metric.warmup,
+        required=metric.required,
+        hosts=hosts,
+    )
+
+
+def _figures(train: ObservedStep) -> dict[str, Any]:
+    """What was measured of the command itself."""
+    figures: dict[str, Any] = {}
+    if train.seconds is not None:
+        figures["seconds"] = figure_data(round(train.seconds, 4), "s", None, "the agent's clock, from start to end")
+    if train.peak_memory_bytes is not None:
+        figures["peak_memory"] = figure_data(train.peak_memory_bytes, "B", None, "the control group or the processes")
+    return figures
+
+
+def _own_figures(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> dict[str, Any]:
+    """The step time and the last loss, without being asked for, each of the host where it is highest. Where the step
+    time comes from depends on the suite alone, never on what a run happened to leave: figures of two sources are not
+    the same figure."""
+    figures: dict[str, Any] = {}
+    last = log_values(train, "loss").last
+    if last and all(map(math.isfinite, last.values())):
+        host = max(last, key=lambda host: last[host])
+        of_host = f" of host {host}" if len(last) > 1 else ""
+        figures["loss"] = figure_data(last[host], "", None, f"the log{of_host} (last value)")
+    if _STEP_TIME not in model.metrics and (taken := _step_time(model, train, files)):
+        figures[_STEP_TIME] = step_time_figure(taken)
+    return figures
+
+
+def _step_time(model: TrainingTrial, train: ObservedStep, files: ObservedStep) -> StepTime | None:
+    profiled = next((name for name, entry in model.files.items() if entry.profile), None)
+    if profiled is not None:
+        return from_profile(profiles(files, profiled))
+    if times_broken(train):
+        return None
+    return from_log(train, model.steps.unit) or from_lines(train)
+
+
+kind = TrainingKind()

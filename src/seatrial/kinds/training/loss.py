@@ -1,0 +1,246 @@
+"""Findings for the loss that a training job's log reports: a number, near a target, like a recorded curve."""
+
+import math
+from bisect import bisect
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import median
+from typing import Protocol
+
+import msgspec
+
+from seatrial.checks.command import ONE_IS_ENOUGH, cut_short, dropped, relevant_output, skipped, stopped_by, where
+from seatrial.checks.evidence import tidy, with_heading
+from seatrial.checks.findings import failed, passed
+from seatrial.job import Finding, ObservedStep, count
+from seatrial.readers.log import LogValue, LogValues, as_number, hosts_text, log_values, value_text
+
+# The finding for a loss that should go as a recorded curve went: each step that both have, and no step left out.
+
+
+CHECK = "loss curve"
+SURE = 3  # steps from which on it is known that a log prints every Nth
+
+
+class CurveTolerance(Protocol):
+    @property
+    def width(self) -> str: ...
+
+    def near(self, value: float, wanted: float) -> bool: ...
+
+    def about(self, wanted: float) -> str: ...
+
+
+def check_curve(
+    observed: ObservedStep, losses: LogValues, tolerance: CurveTolerance, recorded: Mapping[int, float]
+) -> Finding:
+    """1. Steps that a host reports and the curve has are compared, the last one of a long log always among them.
+    2. Each host comes as far as the curve, and has each of its steps, but for those between two lines of a log that
+       prints every Nth step: a run that skipped what it did badly is not like the recorded one.
+    """
+    by_host = {host: [one for one in losses.of(host) if one.step is not None] for host in losses.hosts}
+    logged_steps = [one for readings in by_host.values() for one in readings]
+    common = [one for one in logged_steps if one.step in recorded]
+    if not common:
+        why = "its lines have no step number" if not logged_steps else "it has none of the steps of the recorded curve"
+        return failed(observed, CHECK, "loss", f"the curve cannot be compared: {why}", relevant_output(observed))
+    if off := [one for one in common if not tolerance.near(one.value, recorded[one.step or 0])]:
+        return _off(observed, off, len(common), tolerance, recorded)
+    for host, readings in by_host.items():
+        place = f" on host {host}" if len(by_host) > 1 else ""
+        lacks = _lacks(observed, readings, losses.thinned(host), recorded, place)
+        if lacks:
+            return failed(observed, CHECK, "loss", lacks, relevant_output(observed))
+    compared = len({one.step for one in common})
+    part = "; of this many values only a part is kept" if any(map(losses.thinned, by_host)) else ""
+    message = (
+        f"{compared:,} of {count(len(recorded), 'step')} of the recorded curve compared, within {tolerance.width}{part}"
+    )
+    return passed(observed, CHECK, message)
+
+
+def _off(
+    observed: ObservedStep,
+    off: list[LogValue],
+    compared: int,
+    tolerance: CurveTolerance,
+    recorded: Mapping[int, float],
+) -> Finding:
+    first = min(off, key=lambda one: one.step or 0)
+    message = (
+        f"{len(off)} of {count(compared, 'step')} are off the recorded curve, first step {first.step}: "
+        f"{value_text(first.value)}, and should be {tolerance.about(recorded[first.step or 0])}"
+    )
+    return failed(observed, CHECK, "loss", message)
+
+
+def _lacks(
+    observed: ObservedStep, readings: list[LogValue], thinned: bool, recorded: Mapping[int, float], place: str
+) -> str:
+    """What a host's log has not of the recorded curve, in words; of one that was ended early, before its end."""
+    logged_steps = sorted({one.step for one in readings if one.step is not None})
+    if not logged_steps:
+        return f"the curve cannot be compared{place}: its lines have no step number"
+    every, reached, wanted = _every(logged_steps), logged_steps[-1], max(recorded)
+    if reached + every - 1 < wanted and not cut_short(observed):
+        return f"the recorded curve goes to step {wanted}, and this log{place} only to {reached}"
+    if thinned:
+        return ""
+    there = set(logged_steps)
+    lacking = [
+        step for step in recorded if step <= reached and step not in there and _left_out(step, logged_steps, every)
+    ]
+    if not lacking:
+        return ""
+    here = sum(step in there for step in recorded)
+    steps = f"{here:,} of {count(len(recorded), 'step')} of the recorded curve"
+    return f"{steps} are in the log{place}; step {min(lacking)} is not"
+
+
+def _left_out(step: int, logged_steps: list[int], every: int) -> bool:
+    """Whether a step that the log has not, and goes beyond, should be there."""
+    at = bisect(logged_steps, step)
+    if at == 0:  # one that prints every tenth may begin at 10
+        return logged_steps[0] - step > every or every == 1
+    return logged_steps[at] - logged_steps[at - 1] > every
+
+
+def _every(steps: list[int]) -> int:
+    """Which step the log prints, by the steps that it has: every second, every tenth; 1 where that is not known."""
+    if len(steps) < SURE:
+        return 1
+    return int(median(high - low for low, high in pairwise(steps)))
+
+
+SHORT = 80  # characters; a longer pattern is of no use to a person
+_MOST_POINTS = 200  # of the curve that a finding carries
+
+
+class LossExpected(msgspec.Struct, frozen=True):
+    """`tolerance` is a distance, or with `relative` a share of what is expected."""
+
+    pattern: str
+    target: float | None = None
+    tolerance: float = 0.0
+    relative: bool = False
+    finite: bool = True
+    curve: Mapping[int, float] | None = None
+    hosts: int = 0  # so many must each report one; more that do are judged too
+
+    def allowed(self, wanted: float) -> float:
+        return abs(wanted) * self.tolerance if self.relative else self.tolerance
+
+    def near(self, value: float, wanted: float) -> bool:
+        """Within the tolerance, equality included: what decimals lose in binary does not count."""
+        distance = abs(value - wanted)
+        lost = 4 * math.ulp(max(abs(value), abs(wanted))) if math.isfinite(value) else 0.0
+        return distance <= self.allowed(wanted) + lost
+
+    def about(self, wanted: float) -> str:
+        return f"{wanted:.6g} ± {self.width}"
+
+    @property
+    def width(self) -> str:
+        return f"{self.tolerance * 100:.4g}%" if self.relative else f"{self.tolerance:.4g}"
+
+
+def check_loss(observed: ObservedStep, expected: LossExpected) -> list[Finding]:
+    """One finding for the loss itself, one for the curve. Each host that reports a loss is judged."""
+    if given_up := dropped(observed, "loss", expected.pattern):
+        return [given_up]
+    losses = log_values(observed, "loss")
+    wild = _not_finite(observed, losses)
+    if not losses.hosts and wild is None:
+        return [_none(observed, expected)]
+    if wild and expected.finite:
+        judged = _finite(observed, losses, wild)
+    else:
+        judged = _silent(observed, losses, expected.hosts) or _last(observed, losses, expected)
+    findings = [msgspec.structs.replace(judged, data={"curve": points(losses)})]
+    if expected.curve is not None:
+        findings.append(check_curve(observed, losses, expected, expected.curve))
+    return findings
+
+
+def points(losses: LogValues) -> list[list[float | int | None]]:
+    """The curve of the first host that reports one, in few points: a form that a recorded curve may have."""
+    known = [one for one in losses.of(losses.hosts[0]) if one.step is not None] if losses.hosts else []
+    every = max(1, math.ceil(len(known) / _MOST_POINTS))
+    return [[one.step, one.value if math.isfinite(one.value) else None] for one in known[::every]]
+
+
+def _none(observed: ObservedStep, expected: LossExpected) -> Finding:
+    if cut_short(observed):
+        return skipped(observed, "loss", f"not known: {cut_short(observed)}")
+    near = [line.strip() for line in tidy(observed.output).splitlines() if "loss" in line.lower()]
+    hint = "; a line that says loss is below, for a `pattern` of your own" if near else ""
+    pattern = repr(expected.pattern) if len(expected.pattern) < SHORT else "the pattern that Seatrial has for it"
+    message = f"no line reports a loss: none matches {pattern}{hint}"
+    return failed(
+        observed,
+        "loss",
+        "loss",
+        message,
+        with_heading(near[-1], observed.output) if near else relevant_output(observed),
+    )
+
+
+def _not_finite(observed: ObservedStep, losses: LogValues) -> LogValue | None:
+    """The first value that is no number; from the agent's own word when it ended the job for it."""
+    stopped = stopped_by(observed)
+    first = next((one for one in losses.readings if not math.isfinite(one.value)), None)
+    if first is None and stopped.get("what") == "value" and stopped.get("name") == "loss":
+        value = as_number(stopped.get("value"))
+        line, host = stopped.get("line"), stopped.get("host")
+        return LogValue(
+            math.nan if value is None else value,
+            host if isinstance(host, int) else 0,
+            line=line if isinstance(line, int) else None,
+        )
+    if first is None:
+        return next((LogValue(value, host) for host, value in losses.last.items() if not math.isfinite(value)), None)
+    return first
+
+
+def _silent(observed: ObservedStep, losses: LogValues, hosts: int) -> Finding | None:
+    silent = losses.silent(hosts)
+    if not silent:
+        return None
+    if cut_short(observed):
+        return skipped(observed, "loss", f"not known: {cut_short(observed)}, before {hosts_text(silent)} reported one")
+    message = f"{hosts_text(silent)} reported no loss, and {hosts_text(losses.hosts)} did; {ONE_IS_ENOUGH}"
+    return failed(observed, "loss", "loss", message)
+
+
+def _finite(observed: ObservedStep, losses: LogValues, wild: LogValue) -> Finding:
+    at = [f"at step {wild.step}" if wild.step is not None else "", where(wild.line, wild.host, len(losses.hosts))]
+    stopped = stopped_by(observed)
+    after = stopped.get("seconds_after") if stopped.get("what") == "value" else None
+    ended = f"; it was ended {after:.2g} s after that line" if isinstance(after, int | float) else ""
+    text = str(stopped.get("text") or "") if stopped.get("what") == "value" else ""
+    place = ", ".join(filter(None, at))
+    message = f"the loss is {value_text(wild.value)}" + (f" ({place})" if place else "") + ended
+    class_ = "nan" if math.isnan(wild.value) else "inf"
+    return failed(
+        observed, "loss", class_, message, with_heading(text, observed.output) if text else relevant_output(observed)
+    )
+
+
+def _last(observed: ObservedStep, losses: LogValues, expected: LossExpected) -> Finding:
+    """The last value of each host."""
+    shown = ", ".join(
+        f"{value_text(losses.last[host])}{f' on host {host}' if len(losses.hosts) > 1 else ''}"
+        for host in losses.hosts[:8]
+    )
+    if expected.target is None:
+        return passed(observed, "loss", f"last {shown}; {losses.count} values")
+    target = expected.target
+    off = [host for host in losses.hosts if not expected.near(losses.last[host], target)]
+    if not off:
+        return passed(observed, "loss", f"last {shown}, and should be {expected.about(target)}")
+    if cut_short(observed):
+        return skipped(observed, "loss", f"the last is not known: {cut_short(observed)} at {shown}")
+    value = losses.last[off[0]]
+    place = f" on host {off[0]}" if len(losses.hosts) > 1 else ""
+    message = f"the last loss is {value:.6g}{place}, and should be {expected.about(target)}"
+    return failed(observed, "loss", "loss", message, relevant_output(observed))

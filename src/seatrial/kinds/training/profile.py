@@ -1,0 +1,200 @@
+"""Findings for profiles that were opened: they hold events, of the right devices, and the steps of the log."""
+
+import math
+from collections.abc import Iterable
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from seatrial.checks.files import host_in_path, several
+from seatrial.checks.findings import Threshold
+from seatrial.job import Finding, ObservedStep, Verdict, count
+from seatrial.kinds.training.steps import SECONDS
+from seatrial.readers.log import log_values
+from seatrial.readers.profile import from_profile, profile_steps, profiles
+
+STEPS = 3  # that a profile has at the least, where nothing else is asked
+AGREES = 0.05
+MOST_NUMBERED = 8
+
+
+class ProfileExpected(msgspec.Struct, frozen=True):
+    steps: Threshold | None = None
+    device: str | None = None
+    devices: Threshold | None = None
+    window: tuple[int, int] | None = None
+    agrees: float = AGREES
+    log_unit: str = "s"  # of the step times that the log reports
+
+
+def check_profile(files: ObservedStep, train: ObservedStep, name: str, expected: ProfileExpected) -> list[Finding]:
+    """A finding for each rule, over all profiles of the entry. That each could be parsed is the finding `valid`."""
+    step = f"files {name}"
+    opened = profiles(files, name)
+    if not opened:
+        return []
+    findings = [_whole(step, opened), _steps(step, opened, expected.steps)]
+    if expected.device is not None:
+        findings.append(_device(step, opened, expected.device, expected.devices))
+    if expected.window is not None:
+        findings.append(_window(step, opened, expected.window))
+    return [*findings, _agrees(step, opened, train, expected)]
+
+
+def check_profile_figure(
+    files: ObservedStep, name: str, agrees: float, metric: str, seconds: float, source: str
+) -> list[Finding]:
+    """Whether a step time that the job wrote into a file is that of its profile; nothing where there is no profile."""
+    taken = from_profile(profiles(files, name))
+    if taken is None:
+        return []
+    check, apart = f"agrees {metric}", abs(taken.seconds / seconds - 1) if seconds else math.inf
+    message = f"a step takes {taken.seconds:.4g} s in the profile and {seconds:.4g} s by {metric} ({source})"
+    if apart <= agrees:
+        return [Finding(f"files {name}", check, Verdict.PASSED, message=f"{message}, {apart:.2%} apart")]
+    wrong = f"{message}: {apart:.1%} apart, and should be within {agrees * 100:.4g}%"
+    return [Finding(f"files {name}", check, Verdict.FAILED, "profile", wrong)]
+
+
+def _whole(step: str, opened: list[tuple[str, dict[str, Any]]]) -> Finding:
+    """It holds events, each of which has a name, and the profiler reported no errors."""
+    wrong = []
+    for path, profile in opened:
+        events, unresolved = _number(profile.get("events")), _number(profile.get("unresolved"))
+        errors = profile.get("errors")
+        if not events:
+            planes = profile.get("planes")
+            wrong.append(f"{path} holds no event ({len(planes) if isinstance(planes, list) else 0} planes)")
+        elif unresolved:
+            wrong.append(f"{path}: {unresolved} of {events} events have no name: it is damaged")
+        elif isinstance(errors, list) and errors:
+            wrong.append(f"{path}: the profiler reported an error: {str(errors[0])[:300]}")
+    if wrong:
+        return several(step, "profile", "profile", wrong, len(opened))
+    total = sum(_number(profile.get("events")) for _, profile in opened)
+    return Finding(step, "profile", Verdict.PASSED, message=f"{total:,} events")
+
+
+def _steps(step: str, opened: list[tuple[str, dict[str, Any]]], wanted: Threshold | None) -> Finding:
+    wrong = []
+    for path, profile in opened:
+        have = len(profile_steps(profile))
+        ambiguous = profile.get("ambiguous")
+        if isinstance(ambiguous, list) and ambiguous:
+            names = ", ".join(map(str, ambiguous[:4]))
+            wrong.append(f"{path}: which events are the steps is ambiguous, for they have several names: {names}")
+        elif not (wanted.met_by(have) if wanted else have >= STEPS):
+            asked = wanted.text if wanted else f">={STEPS}"
+            marks = "" if have else ": no step is marked in it"
+            wrong.append(f"{path} has {count(have, 'step')}, and should have {asked}{marks}")
+    if wrong:
+        return several(step, "steps", "profile", wrong, len(opened))
+    first = opened[0][1]
+    return Finding(
+        step,
+        "steps",
+        Verdict.PASSED,
+        message=f"{count(len(profile_steps(first)), 'step')}, by {first.get('step_source')}",
+    )
+
+
+def _device(step: str, opened: list[tuple[str, dict[str, Any]]], device: str, devices: Threshold | None) -> Finding:
+    wrong = []
+    for path, profile in opened:
+        found = profile.get("devices") if isinstance(profile.get("devices"), dict) else {}
+        observed = next((value for key, value in (found or {}).items() if str(key).lower() == device.lower()), None)
+        count = _number(observed.get("count")) if isinstance(observed, dict) else 0
+        events = _number(observed.get("events")) if isinstance(observed, dict) else 0
+        if not events:
+            others = ", ".join(map(str, found or {})) or "no device at all"
+            wrong.append(f"{path} has no event of a {device}; it has {others}")
+        elif devices is not None and not devices.met_by(count):
+            wrong.append(f"{path} has {count} {device}, and should have {devices.text}")
+    if wrong:
+        return several(step, "device", "profile", wrong, len(opened))
+    return Finding(step, "device", Verdict.PASSED, message=f"events of {device} in each")
+
+
+def _window(step: str, opened: list[tuple[str, dict[str, Any]]], window: tuple[int, int]) -> Finding:
+    wrong, numbered = [], 0
+    for path, profile in opened:
+        numbers = [number for number, _ in profile_steps(profile) if number is not None]
+        numbered += len(numbers)
+        outside = [number for number in numbers if not window[0] <= number <= window[1]]
+        if outside:
+            shown = ", ".join(map(str, outside[:MOST_NUMBERED]))
+            wrong.append(f"{path} has steps {shown}, and should have none but {window[0]} to {window[1]}")
+    if wrong:
+        return several(step, "window", "profile", wrong, len(opened))
+    if not numbered:
+        return Finding(step, "window", Verdict.SKIPPED, message="not known: the steps of the profile have no numbers")
+    return Finding(step, "window", Verdict.PASSED, message=f"steps {window[0]} to {window[1]}")
+
+
+def _agrees(
+    step: str, opened: list[tuple[str, dict[str, Any]]], train: ObservedStep, expected: ProfileExpected
+) -> Finding:
+    """The profile's steps take as long as the log of its host says: the same steps where both have numbers, else their
+    medians."""
+    taken = log_values(train, "step_time")
+    scale = SECONDS[expected.log_unit]
+    by_host = {
+        host: logged
+        for host in taken.hosts
+        if (logged := [(one.step, one.value * scale) for one in taken.of(host) if one.value > 0])
+    }
+    if not by_host:
+        return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the log reports no step times")
+    wrong, shown = [], ""
+    hosts = _hosts([path for path, _ in opened], list(by_host))
+    for path, profile in opened:
+        steps = profile_steps(profile)
+        if not steps:
+            continue
+        host = hosts.get(host_in_path(path))
+        apart, profiled, printed = min(
+            _apart(_pairs(steps, logged)) for one, logged in by_host.items() if host in (None, one)
+        )
+        shown = shown or f"{profiled:.4g} s, {printed:.4g} s in the log ({apart:.2%} apart)"
+        if apart > expected.agrees:
+            wrong.append(
+                f"{path}: a step takes {profiled:.4g} s in the profile and {printed:.4g} s in the log, "
+                f"{apart:.1%} apart, and should be within {expected.agrees * 100:.4g}%"
+            )
+    if wrong:
+        return several(step, "agrees", "profile", wrong, len(opened))
+    if not shown:
+        return Finding(step, "agrees", Verdict.SKIPPED, message="not known: the profile has no steps")
+    return Finding(step, "agrees", Verdict.PASSED, message=shown)
+
+
+def _hosts(paths: list[str], reporting_hosts: list[int]) -> dict[str, int]:
+    """Which host's log belongs to the folder of a host (`0-1`): in order, where there are as many of both. Of a profile
+    that belongs to no host in particular, the host that it agrees with best is taken."""
+    folders = sorted(
+        {host for path in paths if (host := host_in_path(path))}, key=lambda one: [*map(int, one.split("-"))]
+    )
+    return dict(zip(folders, reporting_hosts, strict=True)) if len(folders) == len(reporting_hosts) else {}
+
+
+def _apart(pairs: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """How far apart they are, as a share; and the medians of both."""
+    profiled, printed = median(pair[0] for pair in pairs), median(pair[1] for pair in pairs)
+    apart = median(abs(a / b - 1) for a, b in pairs) if len(pairs) > 1 else abs(profiled / printed - 1)
+    return apart, profiled, printed
+
+
+def _pairs(
+    steps: list[tuple[int | None, float]], logged: Iterable[tuple[int | None, float]]
+) -> list[tuple[float, float]]:
+    """Seconds in the profile and in the log of each step that both number; else one pair, of the medians."""
+    by_number = {number: seconds for number, seconds in logged if number is not None}
+    pairs = [(seconds, by_number[number]) for number, seconds in steps if number is not None and number in by_number]
+    if pairs:
+        return pairs
+    return [(median(seconds for _, seconds in steps), median(seconds for _, seconds in logged))]
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

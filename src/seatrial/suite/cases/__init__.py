@@ -1,4 +1,0 @@
-"""Case files: read into the neutral request and answer, and written back."""
-
-from seatrial.suite.cases.read import CaseFile, Dialect, cases_of, read_case_file, read_cases
-from seatrial.suite.cases.write import answer_data, case_data, error_data, recorded, recorded_answers
