@@ -93,7 +93,7 @@ async def aiohttp_creates(kubeconfig: str, namespace: str, count: int) -> float:
     import aiohttp
 
     from seatrial.kubernetes import Access, load_access
-    from seatrial.kubernetes.config.credentials import tls_context
+    from seatrial.kubernetes.credentials import tls_context
 
     access = Access(kubeconfig) if kubeconfig.startswith("http:") else load_access(kubeconfig)
     tls = tls_context(access, access.identity.certificate, access.identity.key) or True
@@ -184,7 +184,7 @@ async def aiohttp_watch(access: Any, namespace: str) -> float:
     import aiohttp
     import orjson
 
-    from seatrial.kubernetes.config.credentials import tls_context
+    from seatrial.kubernetes.credentials import tls_context
 
     tls = tls_context(access, access.identity.certificate, access.identity.key) or True
     url = f"{access.server}/api/v1/namespaces/{namespace}/pods"

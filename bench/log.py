@@ -14,7 +14,7 @@ from pathlib import Path
 from _measure import table
 
 from seatrial.job import Job, Step
-from seatrial.target.local import kind
+from seatrial.targets.local import kind
 
 RATE_BYTES = 100_000_000
 WRITER = """

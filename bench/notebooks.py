@@ -17,7 +17,7 @@ from pathlib import Path
 
 from _measure import SEATRIAL
 
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 CELLS = [
     "import json, math, random",

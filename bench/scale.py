@@ -42,8 +42,8 @@ async def submissions(
     from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
     from seatrial.kinds.scale.work import STAMPS, Deletion, ScaleWork, Submission, WorkloadClass
     from seatrial.kubernetes import Kubernetes
-    from seatrial.target.kubernetes import kind
-    from seatrial.target.kubernetes.belongings import Belongings
+    from seatrial.targets.kubernetes import kind
+    from seatrial.targets.kubernetes.owned import Belongings
 
     count = burst or int(RATE * SECONDS)
     arrivals = Arrivals("burst", burst=burst) if burst else Arrivals("rate", RATE)

@@ -15,7 +15,7 @@ from typing import Any
 from _measure import cpu_of, environment, table
 
 from seatrial.suite.patterns import for_agent
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 WORDS = ["Traceback", "CUDA out of memory", "NCCL error", "Loss is NaN", "Segmentation fault"]
 MUST = ["Finished training run", "Step duration"]

@@ -20,7 +20,7 @@ from seatrial.engine import reap
 from seatrial.job import RunResults
 from seatrial.record import RunFolder, find_run
 from seatrial.suite import TargetEntry
-from seatrial.target.local.options import LocalOptions
+from seatrial.targets.local import LocalOptions
 
 SEATRIAL = str(Path(sys.executable).with_name("seatrial"))
 IN_PROCESS = {"baseline", "compare", "history", "import", "init", "plan", "report", "runs", "scale", "schema"}

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from seatrial.kinds.protocol import Kind
-    from seatrial.target import TargetKind
+    from seatrial.targets import TargetKind
 
 _T = TypeVar("_T")
 
 OWN_KINDS = ("runtime", "scale", "serving", "training")  # each is seatrial.kinds.NAME.kind:kind
-OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.target.NAME:kind
+OWN_TARGETS = ("kubernetes", "local")  # each is seatrial.targets.NAME:kind
 OWN_DRIVERS = ("scale", "serving")  # each is seatrial.kinds.NAME.driver:drive
 
 
@@ -82,4 +82,4 @@ def _kinds(view: Callable[[Any], _T]) -> Registry[_T]:
 
 
 def _targets(view: Callable[[Any], _T]) -> Registry[_T]:
-    return Registry("seatrial.targets", "seatrial.target.{}", OWN_TARGETS, view, "kind")
+    return Registry("seatrial.targets", "seatrial.targets.{}", OWN_TARGETS, view, "kind")

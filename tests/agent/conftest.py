@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from supervised import Supervised, Zygote
 
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pods import WAIT_S, PodProcesses, until
 
-from seatrial.target.kubernetes.plain import script
+from seatrial.targets.kubernetes.manifest.pod import script
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from seatrial.agent.run import log as agent_log
 from seatrial.agent.run.log import HEAD_BYTES, SEGMENT_BYTES, SEGMENTS, Log
-from seatrial.target import job_files as reading
+from seatrial.targets import job_files as reading
 
 
 def joined(folder: Path) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from driven import StepRunner
 
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 FAILURES = {
     "shell": ("shell", "`exit 7` failed with exit code 7; `no-such-command-at-all` failed with exit code 127"),

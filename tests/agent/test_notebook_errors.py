@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from driven import StepRunner
 
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 # Each shows a traceback, and the kernel replies that all is well.
 SHOWN = {

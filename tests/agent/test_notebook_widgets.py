@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from driven import StepRunner
 
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 from world import EVERY
 
 

@@ -9,7 +9,7 @@ from pods import PodProcesses, until
 
 from seatrial.job import Environment, Input, Job, Limits, Step
 from seatrial.job.observation import Records, read_records
-from seatrial.target.kubernetes.plain import plain_script
+from seatrial.targets.kubernetes.manifest.pod import plain_script
 
 pytestmark = pytest.mark.skipif(not Path("/bin/busybox").exists(), reason="needs busybox")
 

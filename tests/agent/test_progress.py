@@ -7,7 +7,7 @@ import pytest
 from reads import LOSS, STEP
 
 from seatrial.job import Job, Step
-from seatrial.target.local import kind
+from seatrial.targets.local import kind
 
 UNTIL = "; until test -e {}; do sleep 0.05; done"
 TRAIN = "for n in 1 2 3 4 5 6; do echo step: $n loss: 0.$n; done"

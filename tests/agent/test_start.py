@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pods import WAIT_S, PodProcesses
 
-from seatrial.target.kubernetes.plain import script
+from seatrial.targets.kubernetes.manifest.pod import script
 
 
 class TestStart:

@@ -9,7 +9,7 @@ import pytest
 from driven import StepRunner
 
 from seatrial.agent.steps.kinds import hide
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in

@@ -50,7 +50,7 @@ from seatrial.kinds.protocol import Judgement
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, read_journal
 from seatrial.suite import HERE, Cell, Suite, TrialModel, from_data
-from seatrial.target import Found, Remark, TargetError, TargetLost
+from seatrial.targets import Found, Remark, TargetError, TargetLost
 
 QUEUE_S, READY_S, RUN_S = 50.0, 40.0, 300.0
 LIVES = 5

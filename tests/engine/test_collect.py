@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.engine.collect import clear_scratch, collect, file_names, read_all
 from seatrial.job import Job, Outcome, Step
-from seatrial.target import TargetError
+from seatrial.targets import TargetError
 
 JOB = Job("name", "run", "cell", 1, "title", (Step("train", "train", {"hosts": 2}),), hosts=2)
 

@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.engine.follow import FollowedJob, Follower
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
-from seatrial.target import TargetLost
+from seatrial.targets import TargetLost
 
 HANDLE = "scripted://job"
 QUEUED = Event(HANDLE, StageTime(Stage.QUEUED, 0.0, "script"), progress="no room")

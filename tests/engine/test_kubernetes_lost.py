@@ -40,7 +40,7 @@ TRIALS = f"""
 SUBMITTER = """
 import asyncio, os, signal, sys
 from seatrial.job import Environment, Job, Step
-from seatrial.target.kubernetes import kind
+from seatrial.targets.kubernetes import kind
 
 async def main(kubeconfig, namespace, shared, release):
     volumes = [{"host": shared, "at": "/shared", "read_only": False}]

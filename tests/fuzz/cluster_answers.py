@@ -10,20 +10,19 @@ from typing import Any, cast
 from fuzz import mutate
 from fuzz.fuzzing import Kind
 from fuzz.seeds import Seeds
+from seatrial.http.http1 import BrokenConnection, NotHttp, Wire
 from seatrial.kubernetes import PODS, KubernetesError
 from seatrial.kubernetes.errors import api_error
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Wire
-from seatrial.kubernetes.pages import ObjectSelection
-from seatrial.kubernetes.resources import ApiRequest
+from seatrial.kubernetes.objects import ApiRequest
+from seatrial.kubernetes.queries import ListPage, ObjectSelection, decode_answer
 from seatrial.kubernetes.watch import Watch
-from seatrial.kubernetes.wire import ListPage, decode_answer
-from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.run_object import Annotated, in_use_by
-from seatrial.target.kubernetes.watch.ending import EndContext, HostEnd, job_exit
-from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
-from seatrial.target.kubernetes.watch.waiting import Patience, WaitContext, why_waiting
-from seatrial.target.protocol import TargetError
+from seatrial.targets.kubernetes.run_object import Annotated, in_use_by
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.watch.ending import EndContext, HostEnd, job_exit
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.objects import PodObject, RootObject, WarningEvent
+from seatrial.targets.kubernetes.watch.waiting import Patience, WaitContext, why_waiting
+from seatrial.targets.protocol import TargetError
 
 MESSAGE = json.dumps({"seatrial": 1, "outcome": "exited", "code": 3, "message": "", "steps": [["exited", 0]]})
 POD = {

@@ -27,9 +27,9 @@ from seatrial.kinds.scale.followed import POD_CREATED, STARTED
 from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 from seatrial.record import RunFolder
 from seatrial.suite import Cell
-from seatrial.target.local.folders import JobFolder
-from seatrial.target.local.processes import alive
-from seatrial.target.progress import Progress
+from seatrial.targets.job_files import Progress
+from seatrial.targets.local.folders import JobFolder
+from seatrial.targets.local.supervisors import alive
 
 KINETO = json.dumps({
     "schemaVersion": 1,

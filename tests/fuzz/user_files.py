@@ -16,22 +16,21 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.agent.notebook import document
 from seatrial.baseline import read_for_trials
 from seatrial.baseline.past_runs import read_runs
-from seatrial.drive.runai.sample import NamespaceSnapshot, sampled
-from seatrial.drive.runai.submit import Waves, labelled
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
-from seatrial.job.runai import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
 from seatrial.kinds.scale.workload import BadTemplate, rendered
 from seatrial.kinds.serving.cases import Dialect, case_data, cases_of, read_case_file
 from seatrial.kinds.serving.cases.read import CASE_LIMITS
 from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kubernetes import KubernetesError, load_access
-from seatrial.kubernetes.config.credentials import Credentials
+from seatrial.kubernetes.credentials import Credentials
 from seatrial.kubernetes.objects import UNDECODABLE
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
+from seatrial.migrate.runai.sample import NamespaceSnapshot, sampled
+from seatrial.migrate.runai.submit import Waves, labelled
+from seatrial.migrate.runai.times import MILESTONES, BadFile, csv_text, figures_of, read_folder
 from seatrial.plan import PlanError, expand
 from seatrial.report.html.notebook import NotebookError, render_file
-from seatrial.report.runai.table import BadFile, csv_text, read_folder
-from seatrial.report.runai.times import MILESTONES, figures_of
 from seatrial.suite import SuiteError, load
 from seatrial.suite.yaml.source import read_source
 

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from api_stub import Request, Stub, Wire, serving
 
+from seatrial.http.relay import Relay, pump
 from seatrial.kubernetes import (
     PODS,
     Access,
@@ -31,9 +32,8 @@ from seatrial.kubernetes import (
     Unauthorized,
     Unreachable,
 )
-from seatrial.kubernetes.config import credentials as credentials_module
-from seatrial.kubernetes.config.plugin import run_plugin
-from seatrial.kubernetes.http.proxies import Relay, pump
+from seatrial.kubernetes import credentials as credentials_module
+from seatrial.kubernetes.access import run_plugin
 
 V1 = "client.authentication.k8s.io/v1"
 

@@ -9,21 +9,13 @@ from api_stub import Request, Stub, Wire
 from cutter import cutting
 
 from cluster.cluster import Cluster
-from seatrial.kubernetes import (
-    CONFIG_MAPS,
-    MODIFIED,
-    PODS,
-    SYNCED,
-    Kubernetes,
-    RequestAttempt,
-    Unreachable,
-    load_access,
-)
+from seatrial.http.http1 import RequestAttempt
+from seatrial.kubernetes import CONFIG_MAPS, MODIFIED, PODS, SYNCED, Kubernetes, Unreachable, load_access
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.kubernetes.http.http1.SILENT_S", 1.0)
+    monkeypatch.setattr("seatrial.http.http1.SILENT_S", 1.0)
     monkeypatch.setattr("seatrial.kubernetes.watch.SILENCE_S", 2.0)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from seatrial.kubernetes import Access, Incomplete, TooLarge
-from seatrial.kubernetes.http.connection import Connection
-from seatrial.kubernetes.pod import files
-from seatrial.kubernetes.pod.commands import Completed, PodContainer
+from seatrial.kubernetes import pod_files as files
+from seatrial.kubernetes.connection import Connection
+from seatrial.kubernetes.pod_exec import Completed, PodContainer
 
 SIZE = 3_000_000
 

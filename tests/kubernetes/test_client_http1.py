@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Reply, Wire
+from seatrial.http.http1 import BrokenConnection, NotHttp, Reply, Wire
 
 
 class Sink(asyncio.Transport):

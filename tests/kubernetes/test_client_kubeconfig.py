@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
+from seatrial.http.relay import proxy_of
 from seatrial.kubernetes import Access, KubeconfigError, Material, load_access
-from seatrial.kubernetes.config.kubeconfig import in_cluster
-from seatrial.kubernetes.http.proxies import proxy_of
+from seatrial.kubernetes.kubeconfig import in_cluster
 
 PEM = "-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----\n"
 

@@ -10,6 +10,7 @@ import pytest
 from api_stub import Request, Stub, Wire
 
 from cluster.cluster import Cluster
+from seatrial.http.http1 import RequestAttempt
 from seatrial.kubernetes import (
     ADDED,
     CONFIG_MAPS,
@@ -18,7 +19,6 @@ from seatrial.kubernetes import (
     SYNCED,
     Kubernetes,
     NotFound,
-    RequestAttempt,
     TooManyRequests,
     Uncertain,
     load_access,

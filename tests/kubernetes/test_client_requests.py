@@ -24,7 +24,7 @@ from seatrial.kubernetes import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.resources import ApiRequest
+from seatrial.kubernetes.objects import ApiRequest
 
 
 def pod(name: str = "", prefix: str = "", **labels: str) -> dict[str, object]:

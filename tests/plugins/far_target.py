@@ -19,9 +19,9 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from seatrial.job import Job, Outcome
-from seatrial.target import Found, Remark, RemarkLevel, RunInUse, TargetError, TargetLost
-from seatrial.target.local.options import LocalOptions
-from seatrial.target.local.target import LocalTarget
+from seatrial.targets import Found, Remark, RemarkLevel, RunInUse, TargetError, TargetLost
+from seatrial.targets.local import LocalOptions
+from seatrial.targets.local.target import LocalTarget
 
 
 class FarOptions(BaseModel):

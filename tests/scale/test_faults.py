@@ -24,8 +24,8 @@ from seatrial.kinds.scale.driver.watch import Watched, WatchWork
 from seatrial.kinds.scale.followed import PODS_LABELLED
 from seatrial.kinds.scale.work import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS
-from seatrial.target.kubernetes import kind
-from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.targets.kubernetes import kind
+from seatrial.targets.kubernetes.owned import Belongings
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": [{"name": "main"}]}}
 COUNT = 200

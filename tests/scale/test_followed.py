@@ -37,7 +37,7 @@ from seatrial.kubernetes import (
     UnknownKind,
     WatchEvent,
 )
-from seatrial.kubernetes.wire import decoder
+from seatrial.kubernetes.queries import decoder
 
 PREFIX = "scale-1234abcd"
 OWN = {"seatrial/run": "r", "seatrial/cell": "69b56f04", "seatrial/attempt": "1"}

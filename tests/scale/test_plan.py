@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from seatrial import plugins
+from seatrial.http.http1 import RequestAttempt
 from seatrial.job import convert
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
 from seatrial.kinds.scale.work import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
-from seatrial.kubernetes import RequestAttempt
 from seatrial.plan import expand
 from seatrial.suite import load
 

@@ -3,7 +3,7 @@
 import pytest
 
 from record.postgres_server import PostgresServer, postgres
-from seatrial.drive.runai.backend import BackendError, backend_times
+from seatrial.migrate.runai.objects import BackendError, backend_times
 from world import World
 
 __all__ = ["postgres"]

@@ -14,8 +14,7 @@ from cluster.fixtures import FAKE_NODES, cluster
 from record.postgres_server import PostgresServer, postgres
 from scale.runai_cluster import project_of
 from scale.scale_world import ScaleWorld, wait_for
-from seatrial.report.runai.table import read_folder
-from seatrial.report.runai.times import DONE
+from seatrial.migrate.runai.times import DONE, read_folder
 from world import World
 
 __all__ = ["cluster", "postgres"]

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from seatrial.drive.runai.objects import Happened, names_within
-from seatrial.drive.runai.sample import NamespaceSnapshot, evictor_of, sampled
-from seatrial.job.runai import SampledWorkload
+from seatrial.migrate.runai.files import SampledWorkload
+from seatrial.migrate.runai.objects import Happened, names_within
+from seatrial.migrate.runai.sample import NamespaceSnapshot, evictor_of, sampled
 
 AT = "2026-05-04T10:00:{:02d}Z"
 

@@ -10,10 +10,22 @@ import pytest
 from msgspec.structs import replace
 
 from seatrial.job import Unreadable
-from seatrial.job.runai import SampledWorkload, SubmittedWorkload
-from seatrial.report.runai.plot import caption
-from seatrial.report.runai.table import HEADERS, BadFile, csv_text, read_folder
-from seatrial.report.runai.times import DONE, ERROR, MILESTONES, NOT_SEEN, REFUSED, UNFINISHED, figures_of, join_samples
+from seatrial.migrate.runai.files import SampledWorkload, SubmittedWorkload
+from seatrial.migrate.runai.plot import caption
+from seatrial.migrate.runai.times import (
+    DONE,
+    ERROR,
+    HEADERS,
+    MILESTONES,
+    NOT_SEEN,
+    REFUSED,
+    UNFINISHED,
+    BadFile,
+    csv_text,
+    figures_of,
+    join_samples,
+    read_folder,
+)
 from world import World
 
 EARLIER = Path(__file__).parent / "runai" / "earlier"

@@ -8,11 +8,11 @@ import pytest
 
 from seatrial import plugins
 from seatrial.kinds.serving.gather import planned_cases
+from seatrial.migrate.tgis_tester import read_tester_config, suite_from_tester
 from seatrial.plan import expand
 from seatrial.suite import Cell, SuiteError, load
-from seatrial.suite.tgis_tester import read_tester_config, suite_from_tester
-from seatrial.target.kubernetes.manifest import make
-from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.manifest import make
+from seatrial.targets.kubernetes.options import KubernetesOptions
 
 CONFIG = """\
 cluster: {api_endpoint: https://api.example:6443, namespace: tgis-test, service_account_name: tester}

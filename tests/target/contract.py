@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from seatrial.job import Event, Input, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step
-from seatrial.target import RemarkLevel, Target, TargetError
+from seatrial.targets import RemarkLevel, Target, TargetError
 
 WAIT_S = 600.0
 

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from seatrial.job import Job, Step
-from seatrial.target.local import kind
+from seatrial.targets.local import kind
 
 
 async def main(run: str, name: str, command: str) -> None:

@@ -14,11 +14,11 @@ import pytest
 from contract import WAIT_S, Site, log_of, lose_folder, opened, until, until_exit
 
 from seatrial.job import Environment, Input, Limits, Outcome, Resources
-from seatrial.target import TargetError
-from seatrial.target.local import kind
-from seatrial.target.local.folders import JobFolder
-from seatrial.target.local.processes import alive
-from seatrial.target.local.target import LocalTarget
+from seatrial.targets import TargetError
+from seatrial.targets.local import kind
+from seatrial.targets.local.folders import JobFolder
+from seatrial.targets.local.supervisors import alive
+from seatrial.targets.local.target import LocalTarget
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from contract import Contract, Site
 
-from seatrial.target.local import kind
+from seatrial.targets.local import kind
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.target import Remark, RemarkLevel
-from seatrial.target.local import doctor, processes
+from seatrial.targets import Remark, RemarkLevel
+from seatrial.targets.local import doctor
+from seatrial.targets.local import supervisors as processes
 
 
 async def examined(state: Path, cache: Path | None = None) -> dict[str, Remark]:

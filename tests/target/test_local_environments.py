@@ -14,11 +14,16 @@ from pathlib import Path
 import pytest
 
 from seatrial.job import Environment, Outcome
-from seatrial.target import TargetError
-from seatrial.target.agent_file import agent_file
-from seatrial.target.local.environments import Environments, PreparedEnvironment, lay_over
-from seatrial.target.local.environments.build import COMPLETE
-from seatrial.target.local.environments.prepare import read_pins, write_pins
+from seatrial.targets import TargetError
+from seatrial.targets.agent_file import agent_file
+from seatrial.targets.local.environments import (
+    COMPLETE,
+    Environments,
+    PreparedEnvironment,
+    lay_over,
+    read_pins,
+    write_pins,
+)
 
 VERSION = "{}.{}".format(*sys.version_info)
 
@@ -124,7 +129,7 @@ async def test_many_cells_and_processes_at_once_build_it_once(tmp_path: Path) ->
 async def test_a_build_that_was_killed_is_done_anew(tmp_path: Path) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path; from seatrial.job import Environment;"
-        "from seatrial.target.local.environments import Environments;"
+        "from seatrial.targets.local.environments import Environments;"
         f"asyncio.run(Environments(Path({str(tmp_path)!r})).ready(Environment(python={VERSION!r}, packages=('tiny',))))"
     )
     for delay_s in (0.1, 0.3, 0.5, 0.7):

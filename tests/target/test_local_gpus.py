@@ -10,11 +10,11 @@ from contract import Site, opened, until
 
 from seatrial.job import Gpu as Wanted
 from seatrial.job import Job, Limits, Outcome, Resources
-from seatrial.target import TargetError
-from seatrial.target.local import kind
-from seatrial.target.local.containers import Image, container_request
-from seatrial.target.local.folders import JobFolder, JobSubmission, job_path
-from seatrial.target.local.gpus import LocalGpu, locked_gpus, parse, visible
+from seatrial.targets import TargetError
+from seatrial.targets.local import kind
+from seatrial.targets.local.containers import Image, container_request
+from seatrial.targets.local.folders import JobFolder, JobSubmission, job_path
+from seatrial.targets.local.reservations import LocalGpu, locked_gpus, parse, visible
 from world import World
 
 # Its lines are its data; of those it tells that `--id` names, as the real one does.

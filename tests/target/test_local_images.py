@@ -29,8 +29,8 @@ from seatrial.job import (
     Step,
     read_records,
 )
-from seatrial.target import RemarkLevel, Target, TargetError
-from seatrial.target.local import doctor, kind
+from seatrial.targets import RemarkLevel, Target, TargetError
+from seatrial.targets.local import doctor, kind
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
 TOOLS = ("sh", "sleep", "tail", "echo", "cat", "tr", "kill", "ls", "dd", "test")

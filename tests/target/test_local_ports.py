@@ -10,9 +10,10 @@ import pytest
 from contract import Site, opened, page, until, until_exit, until_ready
 
 from seatrial.job import Job, Limits, Outcome, Port, Ready
-from seatrial.target import TargetError
-from seatrial.target.local import kind, ports
-from seatrial.target.local.folders import JobFolder
+from seatrial.targets import TargetError
+from seatrial.targets.local import kind
+from seatrial.targets.local import reservations as ports
+from seatrial.targets.local.folders import JobFolder
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ async def test_processes_that_submit_at_the_same_time_do_not_give_out_the_same(
     program = """
 import asyncio, sys
 from seatrial.job import Job, Limits, Port, Step
-from seatrial.target.local import kind, ports
+from seatrial.targets.local import kind, reservations as ports
 ports._range = lambda: list(map(int, sys.argv[3:]))
 async def main(run, name):
     target = kind.open("here", kind.options())

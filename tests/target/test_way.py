@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from seatrial.target import TargetError, way
-from seatrial.target.way import accepts, connection, gateway_leads_on, measured, stays_open, until_answered
+from seatrial.targets import TargetError
+from seatrial.targets import route as way
+from seatrial.targets.route import accepts, connection, gateway_leads_on, measured, stays_open, until_answered
 
 
 @pytest.fixture

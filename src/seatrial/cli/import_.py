@@ -9,7 +9,7 @@ import click
 from seatrial.cli.options import fail
 
 if TYPE_CHECKING:
-    from seatrial.suite.imported import Imported
+    from seatrial.migrate import Imported
 
     Made = tuple[Imported, str, tuple[str, ...]]  # the suite, what it has, and warnings
 
@@ -67,7 +67,7 @@ def command(file: Path, command: str | None, out: Path | None, force: bool) -> N
 
 def _from_torchprime(file: Path, out: Path, command: str | None) -> "Made":
     from seatrial.baseline import THEIRS, read_baselines
-    from seatrial.baseline.torchprime_suite import suite_from_torchprime
+    from seatrial.migrate.torchprime import suite_from_torchprime
 
     baselines = read_baselines(file)
     if baselines.form != THEIRS:
@@ -78,7 +78,7 @@ def _from_torchprime(file: Path, out: Path, command: str | None) -> "Made":
 
 
 def _from_tester(file: Path, out: Path, command: str | None) -> "Made":
-    from seatrial.suite.tgis_tester import read_tester_config, suite_from_tester
+    from seatrial.migrate.tgis_tester import read_tester_config, suite_from_tester
 
     tester = read_tester_config(file)
     made = suite_from_tester(tester, out.parent, command)
@@ -91,9 +91,9 @@ def _trials(made: "Imported", kind: str) -> str:
 
 def _check_sound(made: "Imported", file: Path, out: Path) -> None:
     """Load the suite before it is written. Raises SuiteError, with the lines of the file that it was made from."""
+    from seatrial.migrate import blamed
     from seatrial.plugins import models
     from seatrial.suite import SuiteError, from_data
-    from seatrial.suite.imported import blamed
     from seatrial.suite.yaml.source import Source
 
     source = Source(str(out), made.text)

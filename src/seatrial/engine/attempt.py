@@ -20,7 +20,7 @@ from seatrial.engine.state import AttemptRecord, PartRecord, State
 from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Part, Peer, Place, Ready, Stage
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell
-from seatrial.target import DamagedJob, Found, RunInUse, TargetError, TargetLost
+from seatrial.targets import DamagedJob, Found, RunInUse, TargetError, TargetLost
 
 _T = TypeVar("_T")
 STOP_AGAIN_S = 5.0

@@ -13,7 +13,7 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.checks import find_error
 from seatrial.engine.artifacts.of_job import with_artifacts
 from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, lines, merged, read_records
-from seatrial.target import Target
+from seatrial.targets import Target
 
 _AT_ONCE = 8  # hosts that are asked at the same time
 _LITTLE_BYTES = 64 << 10

@@ -6,7 +6,7 @@ import msgspec
 
 from seatrial import plugins
 from seatrial.suite import HERE, LOCAL, ChosenTarget, Suite, TargetEntry, choose_target
-from seatrial.target import Remark, RemarkLevel
+from seatrial.targets import Remark, RemarkLevel
 
 DOCTOR_VERSION = 1
 _PATIENCE_S = 120.0  # for one target; each asks what it needs with a patience of its own

@@ -3,7 +3,7 @@
 import asyncio
 
 from seatrial.job import Event, Exit, Stage, StageTime
-from seatrial.target import Target, TargetError
+from seatrial.targets import Target, TargetError
 
 BEGUN = (Stage.STARTED, Stage.READY)
 

@@ -17,7 +17,7 @@ from seatrial.engine.prepare import suite_of
 from seatrial.engine.state import PartRecord, RunRecord, State, read_run
 from seatrial.job import Verdict
 from seatrial.record import LiveReader, RunFolder, owner_of, read_journal
-from seatrial.target import Target, TargetError
+from seatrial.targets import Target, TargetError
 
 _POLL_S = 0.25
 _BLOCK_BYTES = 1 << 18

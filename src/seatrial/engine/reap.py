@@ -9,7 +9,7 @@ import msgspec
 from seatrial import plugins
 from seatrial.record import owner_of
 from seatrial.suite import TargetEntry
-from seatrial.target import Found, Target, TargetError
+from seatrial.targets import Found, Target, TargetError
 
 _AT_ONCE = 16  # jobs that are removed at the same time
 RUN_FOLDER = "folder"  # label of a job: the run folder, to know whether its run is still being worked on

@@ -29,7 +29,7 @@ from seatrial.engine.verify import shapes, verify
 from seatrial.job import VERSION, CellResult, Environment, Part, RunResults, count
 from seatrial.record import DamagedFile, Journal, JournalError, Ownership
 from seatrial.suite import Cell
-from seatrial.target import RunInUse, Target, TargetError
+from seatrial.targets import RunInUse, Target, TargetError
 
 TURNS = 3  # of a loop, from the byte that a signal writes to the call of its handler
 # Nothing can be written down, or done, any more: the whole run stops, and can be taken up.

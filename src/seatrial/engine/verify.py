@@ -7,7 +7,7 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
 from seatrial.job import Outcome, Part
 from seatrial.suite import Cell
-from seatrial.target import TargetError
+from seatrial.targets import TargetError
 
 _AT_ONCE = 8
 _MOST_SHOWN = 5

@@ -7,10 +7,9 @@ async with Kubernetes(access) as client:
         ...
 """
 
+from seatrial.http.http1 import RequestAttempt
+from seatrial.kubernetes.access import Access, Identity, Material, Plugin
 from seatrial.kubernetes.client import Chosen, Kubernetes
-from seatrial.kubernetes.config.access import Access, Identity, Material, Plugin
-from seatrial.kubernetes.config.kubeconfig import load_access
-from seatrial.kubernetes.discovery import UnknownKind
 from seatrial.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -33,11 +32,8 @@ from seatrial.kubernetes.errors import (
     Uncertain,
     Unreachable,
 )
-from seatrial.kubernetes.http.http1 import RequestAttempt
-from seatrial.kubernetes.objects import Meta, Object, ObjectPart, Tree
-from seatrial.kubernetes.pod import Pod
-from seatrial.kubernetes.pod.commands import STDOUT
-from seatrial.kubernetes.resources import (
+from seatrial.kubernetes.kubeconfig import load_access
+from seatrial.kubernetes.objects import (
     CONFIG_MAPS,
     EVENTS,
     JOBS,
@@ -50,7 +46,14 @@ from seatrial.kubernetes.resources import (
     SERVICE_ACCOUNTS,
     SERVICES,
     VOLUME_CLAIMS,
+    Meta,
+    Object,
+    ObjectPart,
     Resource,
+    Tree,
 )
+from seatrial.kubernetes.pod import Pod
+from seatrial.kubernetes.pod_exec import STDOUT
+from seatrial.kubernetes.queries import UnknownKind
 from seatrial.kubernetes.rights import Right, grant_yaml, grants
 from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, WatchEvent

@@ -18,19 +18,16 @@ from typing import Any, TypedDict, Unpack, cast
 
 import orjson
 
-from seatrial.kubernetes.config.access import Access
-from seatrial.kubernetes.discovery import Discovery
+from seatrial.http.http1 import RequestAttempt
+from seatrial.kubernetes.access import Access
+from seatrial.kubernetes.connection import AT_ONCE, JSON, Connection
 from seatrial.kubernetes.errors import AlreadyExists, Forbidden, NotFound
-from seatrial.kubernetes.http.connection import AT_ONCE, JSON, Connection
-from seatrial.kubernetes.http.failures import PATIENCE_S
-from seatrial.kubernetes.http.http1 import RequestAttempt
-from seatrial.kubernetes.objects import O, Object, ObjectPart, Tree
-from seatrial.kubernetes.pages import PAGE, ObjectSelection, pages
+from seatrial.kubernetes.failures import PATIENCE_S
+from seatrial.kubernetes.objects import ACCESS_REVIEWS, ApiRequest, O, Object, ObjectPart, Resource, Tree
 from seatrial.kubernetes.pod import Pod
-from seatrial.kubernetes.resources import ACCESS_REVIEWS, ApiRequest, Resource
+from seatrial.kubernetes.queries import PAGE, Discovery, ObjectSelection, accept, decode_answer, decoder, pages
 from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
-from seatrial.kubernetes.wire import accept, decode_answer, decoder
 
 FIELD_MANAGER = "seatrial"  # in the server's own record of changes
 MERGE = "application/merge-patch+json"

@@ -5,8 +5,7 @@
 
 import msgspec
 
-from seatrial.kubernetes.objects import UNDECODABLE, Details, Status
-from seatrial.kubernetes.resources import ApiRequest
+from seatrial.kubernetes.objects import UNDECODABLE, ApiRequest, Details, Status
 from seatrial.kubernetes.rights import Missing, missing_right
 
 ERROR_CHARACTERS = 2000

@@ -19,6 +19,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Generic, NamedTuple
 
+from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.errors import (
     ApiError,
     Closed,
@@ -27,11 +28,9 @@ from seatrial.kubernetes.errors import (
     ProtocolError,
     status_error,
 )
-from seatrial.kubernetes.http.connection import Connection
-from seatrial.kubernetes.http.failures import backoff_s
+from seatrial.kubernetes.failures import backoff_s
 from seatrial.kubernetes.objects import UNDECODABLE, O, Object, Status
-from seatrial.kubernetes.pages import ObjectSelection, pages
-from seatrial.kubernetes.wire import RawWatchLine, WatchLine, accept, beginning, decoder
+from seatrial.kubernetes.queries import ObjectSelection, RawWatchLine, WatchLine, accept, beginning, decoder, pages
 
 ADDED, MODIFIED, DELETED, SYNCED = "added", "modified", "deleted", "synced"
 _KINDS = {"ADDED": ADDED, "MODIFIED": MODIFIED, "DELETED": DELETED}

@@ -9,8 +9,8 @@ import yaml
 
 from seatrial.job import Environment, Gpu, Job, Limits, Port, Ready, Resources, Step
 from seatrial.kubernetes import JOBS, Kubernetes, Object, Resource
-from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes import manifest
+from seatrial.targets.kubernetes.options import KubernetesOptions
 
 NAMESPACE, IMAGE = "trials", "registry.example/pytorch:2.8"
 UID = "00000000-0000-0000-0000-000000000001"

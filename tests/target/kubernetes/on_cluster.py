@@ -10,8 +10,8 @@ from typing import Any
 from cluster.api import ApiError
 from cluster.cluster import Cluster
 from seatrial.job import Environment, Job, Limits, Step
-from seatrial.target.kubernetes import kind
-from seatrial.target.kubernetes.target import KubernetesTarget
+from seatrial.targets.kubernetes import kind
+from seatrial.targets.kubernetes.target import KubernetesTarget
 
 IMAGE = "localhost/python:3"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from seatrial.job import Environment, Job, Step
-from seatrial.target.kubernetes import kind
+from seatrial.targets.kubernetes import kind
 
 
 async def main(kubeconfig: str, namespace: str, shared: str, run: str, name: str, command: str) -> None:

@@ -11,9 +11,9 @@ from on_cluster import opened
 
 from cluster.cluster import Cluster
 from seatrial.kubernetes import JOBS, NODES, Access, Kubernetes, Resource
-from seatrial.target import TargetError
-from seatrial.target.kubernetes import kind
-from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.targets import TargetError
+from seatrial.targets.kubernetes import kind
+from seatrial.targets.kubernetes.owned import Belongings
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 POD = {"spec": {"containers": [{"name": "main"}]}}

@@ -7,7 +7,7 @@ import pytest
 from on_cluster import IMAGE
 
 from cluster.cluster import Cluster
-from seatrial.target.kubernetes import kind
+from seatrial.targets.kubernetes import kind
 from target.contract import Contract, Site
 
 pytestmark = pytest.mark.cluster

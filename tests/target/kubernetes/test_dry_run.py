@@ -11,8 +11,8 @@ from on_cluster import RESTRICTED, job, namespace_of, nothing_left, opened
 
 from cluster.cluster import Cluster
 from seatrial.job import Outcome, Resources
-from seatrial.target import RemarkLevel, TargetError
-from seatrial.target.kubernetes import manifest
+from seatrial.targets import RemarkLevel, TargetError
+from seatrial.targets.kubernetes import manifest
 from target.contract import until_exit
 
 POLICY = """

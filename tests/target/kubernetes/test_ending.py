@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.job import Exit, Outcome
-from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.watch.ending import EndContext, HostEnd, host_exit, job_exit, over
-from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.objects import PodObject, RootObject
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.watch.ending import EndContext, HostEnd, host_exit, job_exit, over
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.objects import PodObject, RootObject
 
 ROOT = EndContext(root=RootObject(), root_name="job", namespace="trials")
 

@@ -12,11 +12,11 @@ from on_cluster import job, opened
 
 from cluster.cluster import Cluster
 from seatrial.job import Records, Unkept, read_records
-from seatrial.target.agent_file import agent_bytes
-from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.files import collect
-from seatrial.target.kubernetes.files.collect import PACK
-from seatrial.target.kubernetes.plain import script
+from seatrial.targets.agent_file import agent_bytes
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.files import collect
+from seatrial.targets.kubernetes.files.collect import PACK
+from seatrial.targets.kubernetes.manifest.pod import script
 from target.contract import until_exit
 
 

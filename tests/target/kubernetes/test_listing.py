@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kubernetes.api_stub import Request, Stub, Wire, serving
-from seatrial.target.kubernetes import kind, names
+from seatrial.targets.kubernetes import kind, names
 
 KUBECONFIG = """
 {{current-context: c, clusters: [{{name: c, cluster: {{server: "{server}"}}}}], users: [{{name: u, user: {{}}}}],

@@ -8,13 +8,12 @@ from typing import Any, cast
 import msgspec
 
 from seatrial.kubernetes import STDOUT, Incomplete, Kubernetes, Pod
-from seatrial.kubernetes.pod.commands import Completed
-from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.files.keeper_log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog
-from seatrial.target.kubernetes.files.live_log import LiveLog
-from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.objects import PodObject
-from seatrial.target.kubernetes.watch.watcher import JobWatcher
+from seatrial.kubernetes.pod_exec import Completed
+from seatrial.targets.kubernetes.files.log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog, LiveLog
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.objects import PodObject
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 
 STATUS = {"containerStatuses": [{"name": name, "state": {"running": {}}} for name in ("trial", "keeper")]}
 POD = TrackedPod(msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "status": STATUS}, PodObject))

@@ -26,11 +26,11 @@ from manifest_shapes import (
 from cluster.cluster import Cluster
 from seatrial.job import Environment, Limits, Outcome, Resources, Step
 from seatrial.kubernetes import JOBS
-from seatrial.target.kubernetes import manifest, names
-from seatrial.target.kubernetes.manifest import quantity
-from seatrial.target.kubernetes.manifest.template import MERGED
-from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.protocol import TargetError
+from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.manifest import placement as quantity
+from seatrial.targets.kubernetes.manifest.template import MERGED
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.protocol import TargetError
 
 OPTIONS = KubernetesOptions()
 

@@ -10,8 +10,8 @@ from on_cluster import namespace_of
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.kubernetes import JOBS, PODS, SERVICES, ApiError, Kubernetes, Tree, load_access
-from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.names import NAME_CHARACTERS
+from seatrial.targets.kubernetes import manifest
+from seatrial.targets.kubernetes.names import NAME_CHARACTERS
 
 __all__ = ["addons_cluster"]
 pytestmark = [pytest.mark.cluster, pytest.mark.addons]

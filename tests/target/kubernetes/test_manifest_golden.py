@@ -14,7 +14,7 @@ from on_cluster import namespace_of
 
 from cluster.cluster import Cluster
 from seatrial.kubernetes import ApiError, Kubernetes, load_access
-from seatrial.target.kubernetes import manifest
+from seatrial.targets.kubernetes import manifest
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -12,9 +12,9 @@ import pytest
 from manifest_shapes import NAMESPACE, OWNER
 
 from seatrial.job import Input, Outcome
-from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.manifest import inputs as packing
-from seatrial.target.protocol import TargetError
+from seatrial.targets.kubernetes import manifest
+from seatrial.targets.kubernetes.manifest import run as packing
+from seatrial.targets.protocol import TargetError
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from manifest_shapes import changed, container, options_of, seen
 from cluster.cluster import Cluster
 from seatrial.job import Environment, Input, Job, Resources
 from seatrial.kubernetes import CONFIG_MAPS, JOBS, PODS, SECRETS, SERVICES, Kubernetes, Object, ObjectPart, load_access
-from seatrial.target.kubernetes import manifest
-from seatrial.target.kubernetes.names import selector
-from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes import manifest
+from seatrial.targets.kubernetes.names import selector
+from seatrial.targets.kubernetes.options import KubernetesOptions
 
 pytestmark = pytest.mark.cluster
 

@@ -23,8 +23,9 @@ from seatrial.kubernetes import (
     grants,
     load_access,
 )
-from seatrial.target.kubernetes import manifest, rights
-from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes import errors as rights
+from seatrial.targets.kubernetes import manifest
+from seatrial.targets.kubernetes.options import KubernetesOptions
 
 EVERY = ["{}", "{workload: jobset}", "{endpoint: service}"]
 EVERY += [f"{{endpoint: {endpoint}, endpoint_host: '{{job}}.example.com'}}" for endpoint in ("ingress", "route")]

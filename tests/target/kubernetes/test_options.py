@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from seatrial.kinds.runtime.kind import kind
 from seatrial.suite import SuiteError, load
 from seatrial.suite.schema import suite_schema
-from seatrial.target.kubernetes.options import KubernetesOptions
-from seatrial.target.local.options import LocalOptions
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.local import LocalOptions
 
 TARGETS: dict[str, type[BaseModel]] = {"local": LocalOptions, "kubernetes": KubernetesOptions}
 
@@ -87,7 +87,7 @@ def test_everything_has_a_default_and_a_description() -> None:
 
 
 def _models(model: Any) -> list[Any]:
-    from seatrial.target.kubernetes.options import GpuModel, Keeper, Toleration, Volume
+    from seatrial.targets.kubernetes.options import GpuModel, Keeper, Toleration, Volume
 
     return [model, GpuModel, Keeper, Toleration, Volume]
 

@@ -18,15 +18,15 @@ from manifest_shapes import changed, container, made_of, options_of
 from on_cluster import job, nothing_left, objects, opened
 
 from cluster.cluster import Cluster
+from seatrial.http.relay import LocalPort
 from seatrial.job import Event, Job, Outcome, Port, Ready, Stage
-from seatrial.kubernetes.http.local_port import LocalPort
-from seatrial.target import TargetError
-from seatrial.target.kubernetes import kind
-from seatrial.target.kubernetes.annotation import JobAnnotation
-from seatrial.target.kubernetes.endpoint import JobPort, route
-from seatrial.target.kubernetes.target import KubernetesTarget
-from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.objects import PodObject
+from seatrial.targets import TargetError
+from seatrial.targets.kubernetes import kind
+from seatrial.targets.kubernetes.endpoint import JobPort, route
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.target import KubernetesTarget
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.objects import PodObject
 from target.contract import log_of, until_exit
 
 BUSYBOX = "localhost/busybox:1"
@@ -379,7 +379,7 @@ WAYS: list[tuple[dict[str, Any], str, int]] = [
 async def test_every_way_through_the_cluster_is_waited_for_measured_and_goes_with_the_job(
     target: KubernetesTarget, real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.target.way.CLOSED_S", 4.0)  # that a busy node needs to refuse what came too early
+    monkeypatch.setattr("seatrial.targets.route.CLOSED_S", 4.0)  # that a busy node needs to refuse what came too early
     ports = (HTTP, Port("admin", 8081))
     handle = await target.submit(server(f"sleep 1; exec {SERVER}", ports=ports), {})  # nothing was awaited before
     name = handle.rpartition("/")[2]

@@ -5,8 +5,8 @@ import pytest
 from seatrial.job import Outcome
 from seatrial.kubernetes import JOBS
 from seatrial.kubernetes.errors import api_error
-from seatrial.kubernetes.resources import ApiRequest
-from seatrial.target.kubernetes.errors import target_error
+from seatrial.kubernetes.objects import ApiRequest
+from seatrial.targets.kubernetes.errors import target_error
 
 WEBHOOK = 'admission webhook "validate.kyverno.svc" denied the request: images must come from our registry'
 POLICY = 'jobs.batch "x" is forbidden: ValidatingAdmissionPolicy "p" with binding "b" denied request: no'

@@ -11,10 +11,10 @@ from on_cluster import job, nothing_left
 
 from cluster.cluster import Cluster
 from seatrial.job import Input, Limits, Port, Ready
-from seatrial.target import RemarkLevel, TargetError
-from seatrial.target.kubernetes import kind
-from seatrial.target.kubernetes.rights import needed
-from seatrial.target.kubernetes.target import KubernetesTarget
+from seatrial.targets import RemarkLevel, TargetError
+from seatrial.targets.kubernetes import kind
+from seatrial.targets.kubernetes.errors import needed
+from seatrial.targets.kubernetes.target import KubernetesTarget
 from target.contract import WAIT_S, log_of, until_exit
 
 pytestmark = pytest.mark.cluster

@@ -16,9 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from kubernetes.api_stub import Request, Stub, Wire, serving
-from seatrial.target import RunInUse
-from seatrial.target.kubernetes import kind, names, run_object
-from seatrial.target.kubernetes.run_object import Holder, RunObject
+from seatrial.targets import RunInUse
+from seatrial.targets.kubernetes import kind, names, run_object
+from seatrial.targets.kubernetes.run_object import Holder, RunObject
 
 DAY_S = 24 * 3600
 FAR = {"host": "far", "boot": "another", "pid": 7}

@@ -13,7 +13,7 @@ from on_cluster import job, nothing_left, objects, opened
 
 from cluster.cluster import Cluster
 from seatrial.job import Input, Limits, Outcome, Resources, Stage
-from seatrial.target import RunInUse, TargetError
+from seatrial.targets import RunInUse, TargetError
 from target.contract import log_of, until_exit
 
 pytestmark = pytest.mark.cluster
@@ -169,7 +169,7 @@ async def test_a_run_that_another_machine_works_on_is_left_alone(real_cluster: C
 async def test_a_quota_of_objects_that_is_full_is_waited_for_and_one_that_is_too_small_is_not(
     cluster: Cluster, fake_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.target.kubernetes.target.ROOM_S", 0.2)
+    monkeypatch.setattr("seatrial.targets.kubernetes.target.ROOM_S", 0.2)
 
     def kubectl(*args: str) -> None:
         cluster.kubectl("-n", fake_namespace, *args)
@@ -210,7 +210,7 @@ async def until_allowed(cluster: Cluster, namespace: str, jobs: int) -> None:
 async def test_a_way_that_freezes_open_connections_delays_a_job_and_loses_nothing_of_it(
     real_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seatrial.kubernetes.http.http1.SILENT_S", 1.0)
+    monkeypatch.setattr("seatrial.http.http1.SILENT_S", 1.0)
     monkeypatch.setattr("seatrial.kubernetes.watch.SILENCE_S", 2.0)
     async with (
         cut_line(real_cluster, tmp_path) as (kubeconfig, way),

@@ -13,7 +13,7 @@ from on_cluster import job, namespace_of, nothing_left, objects, opened
 from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Gpu, Outcome, Resources, Stage
-from seatrial.target.kubernetes.target import KubernetesTarget
+from seatrial.targets.kubernetes.target import KubernetesTarget
 from target.contract import until_exit
 
 __all__ = ["addons_cluster"]

@@ -18,10 +18,10 @@ from kubernetes.api_stub import Request, Stub, Wire, serving
 from kubernetes.cutter import cutting
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import NODES, Kubernetes, KubernetesError, Tree, load_access
-from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.watch.jobs import SUBMITTER
-from seatrial.target.kubernetes.watch.objects import TrackedJob
-from seatrial.target.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.watch.jobs import SUBMITTER
+from seatrial.targets.kubernetes.watch.objects import TrackedJob
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 
 ALL_STAGES = ["created", "queued", "scheduled", "started", "finished"]
 
@@ -205,7 +205,7 @@ async def test_a_pod_that_went_while_history_was_lost_has_ended() -> None:
 
 async def test_a_root_that_went_before_anybody_watched_is_known_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when its pod went last, which only then shows that all of it is gone."""
-    monkeypatch.setattr("seatrial.target.kubernetes.watch.feeds.ON_ITS_WAY_S", 1e9)
+    monkeypatch.setattr("seatrial.targets.kubernetes.watch.feeds.ON_ITS_WAY_S", 1e9)
     async with serving(Stores()) as made:
         assert isinstance(made, Stores)
         made.put_object("pods", "job-0-abcde", spec={"nodeName": "n"}, status={"phase": "Pending"})

@@ -11,7 +11,7 @@ from watched import LONG, PATIENT, SHORT, Result, Row, Watched, cancelled_when_a
 from cluster.cluster import Cluster
 from seatrial.job import Exit, Outcome
 from seatrial.kubernetes import JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Tree
-from seatrial.target.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 
 pytestmark = pytest.mark.cluster
 

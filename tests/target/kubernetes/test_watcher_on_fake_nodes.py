@@ -23,7 +23,7 @@ from seatrial.kubernetes import (
     Tree,
     load_access,
 )
-from seatrial.target.protocol import TargetError
+from seatrial.targets.protocol import TargetError
 from world import EVERY
 
 pytestmark = pytest.mark.cluster

@@ -13,9 +13,9 @@ from cluster.cluster import Cluster
 from cluster.fixtures import addons_cluster, needs_addon, queue
 from seatrial.job import Exit, Outcome, Stage, StageTime
 from seatrial.kubernetes import JOBS, Resource
-from seatrial.target.kubernetes.watch.objects import TrackedJob
-from seatrial.target.kubernetes.watch.waiting import Patience
-from seatrial.target.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.kubernetes.watch.objects import TrackedJob
+from seatrial.targets.kubernetes.watch.waiting import Patience
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 
 __all__ = ["addons_cluster"]
 

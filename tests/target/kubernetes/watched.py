@@ -14,12 +14,12 @@ from cluster.cluster import Cluster
 from cluster.image import BUSYBOX
 from seatrial.job import Event, Exit, Stage, StageTime
 from seatrial.kubernetes import JOBS, NAMESPACES, PODS, Access, Kubernetes, Object, load_access
-from seatrial.target.kubernetes import names
-from seatrial.target.kubernetes.ender import Ender
-from seatrial.target.kubernetes.watch.jobs import TrackedPod
-from seatrial.target.kubernetes.watch.objects import TrackedJob
-from seatrial.target.kubernetes.watch.waiting import Patience
-from seatrial.target.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.ender import Ender
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.objects import TrackedJob
+from seatrial.targets.kubernetes.watch.waiting import Patience
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
 
 WITHIN_S = 600.0  # far beyond what anything takes here: who waits that long has waited for nothing
 PATIENT = Patience(refused_s=600, infra_s=600, never_s=600, setup_s=600, lost_s=600)  # for what starts, however late

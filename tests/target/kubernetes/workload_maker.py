@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from seatrial.kubernetes import Kubernetes, load_access
-from seatrial.target.kubernetes import kind
-from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.targets.kubernetes import kind
+from seatrial.targets.kubernetes.owned import Belongings
 
 CONTAINER = {"name": "main", "image": "localhost/busybox:1", "command": ["sleep", "600"]}
 POD = {"terminationGracePeriodSeconds": 0, "restartPolicy": "Never", "containers": [CONTAINER]}

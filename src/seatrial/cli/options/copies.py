@@ -59,7 +59,7 @@ def fetched(address: str) -> "RunFolder":
     """A copy, brought here to be read."""
     from seatrial.job import ExitCode
     from seatrial.record import UnknownRun, remote
-    from seatrial.target.local.folders import cache_folder
+    from seatrial.targets.local.folders import cache_folder
 
     try:
         return remote.fetch_run(address, cache_folder() / "runs")

@@ -9,8 +9,8 @@ from seatrial.cli.options import fail
 from seatrial.cli.scale.access import FOLDER, access, on_cluster
 
 if TYPE_CHECKING:
-    from seatrial.job.runai import BegunSubmission
     from seatrial.kubernetes import Kubernetes
+    from seatrial.migrate.runai.files import BegunSubmission
 
 
 @click.command(short_help="Remove what `submit` made.")
@@ -23,7 +23,7 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
     """
     from seatrial.job import Unreadable
     from seatrial.job.reading import read_json
-    from seatrial.job.runai import SUBMISSION_FILE, BegunSubmission
+    from seatrial.migrate.runai.files import SUBMISSION_FILE, BegunSubmission
 
     path = folder / SUBMISSION_FILE
     try:
@@ -38,7 +38,7 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
 
 
 async def _clean(client: "Kubernetes", begun: "BegunSubmission") -> bool:
-    from seatrial.drive.runai.submit import remove_workloads
+    from seatrial.migrate.runai.submit import remove_workloads
 
     resource = await client.discovery.of_kind(begun.api_version, begun.kind)
     return await remove_workloads(client, resource, begun.run)

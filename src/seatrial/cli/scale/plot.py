@@ -9,7 +9,7 @@ from seatrial.cli.options import fail
 from seatrial.cli.scale.access import FOLDER
 
 if TYPE_CHECKING:
-    from seatrial.report.runai.times import Joined, Row
+    from seatrial.migrate.runai.times import Joined, Row
 
 
 @click.command(short_help="Write times.csv and a plot of both files.")
@@ -26,11 +26,10 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 
     Every workload that was submitted is shown: also one that never got a pod, or that the server refused.
     """
-    from seatrial.job.runai import TIMES_FILE
+    from seatrial.migrate.runai.files import TIMES_FILE
+    from seatrial.migrate.runai.plot import draw
+    from seatrial.migrate.runai.times import ERROR, BadFile, csv_text, read_folder
     from seatrial.record import write_whole
-    from seatrial.report.runai.plot import draw
-    from seatrial.report.runai.table import BadFile, csv_text, read_folder
-    from seatrial.report.runai.times import ERROR
 
     try:
         joined = read_folder(folder)
@@ -60,8 +59,8 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 def _print(joined: "Joined", rows: "list[Row]", plot_type: str) -> None:
     from collections import Counter
 
-    from seatrial.report.runai.plot import caption, shown_milestones
-    from seatrial.report.runai.times import figures_of
+    from seatrial.migrate.runai.plot import caption, shown_milestones
+    from seatrial.migrate.runai.times import figures_of
 
     for milestone in shown_milestones(rows, plot_type):
         figures = figures_of(rows, milestone.name)

@@ -29,9 +29,9 @@ def sample(
     """Read how far each workload is, and write sampled.json: at any time, from any machine, again and again."""
     import msgspec
 
-    from seatrial.drive.runai.backend import BackendError, backend_times
-    from seatrial.drive.runai.sample import sampled, take_snapshot
-    from seatrial.job.runai import SAMPLED_FILE
+    from seatrial.migrate.runai.files import SAMPLED_FILE
+    from seatrial.migrate.runai.objects import BackendError, backend_times
+    from seatrial.migrate.runai.sample import sampled, take_snapshot
     from seatrial.record import write_whole
 
     if not folder.is_dir():

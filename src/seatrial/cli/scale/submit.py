@@ -9,9 +9,9 @@ from seatrial.cli.options import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, on_cluster, project_option
 
 if TYPE_CHECKING:
-    from seatrial.drive.runai.submit import Waves
-    from seatrial.job.runai import SubmittedWorkload
     from seatrial.kubernetes import Kubernetes
+    from seatrial.migrate.runai.files import SubmittedWorkload
+    from seatrial.migrate.runai.submit import Waves
 
 _SHOWN = 5  # reasons of refusals
 
@@ -49,7 +49,7 @@ def submit(
     """
     import uuid
 
-    from seatrial.drive.runai.submit import RefusedWorkload, Waves
+    from seatrial.migrate.runai.submit import RefusedWorkload, Waves
 
     values = {"PROJECT_PLACEHOLDER": project, "NUM_WORKERS_PLACEHOLDER": num_workers, "NUM_GPUS": num_gpus}
     manifest = _manifest(templates / f"{workload_type}.yaml", templates / "pvc.yaml" if pvc else None, values)
@@ -102,8 +102,8 @@ async def _submitted(
 
     import msgspec
 
-    from seatrial.drive.runai.submit import submit_workloads
-    from seatrial.job.runai import SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
+    from seatrial.migrate.runai.files import SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
+    from seatrial.migrate.runai.submit import submit_workloads
     from seatrial.record import write_whole
 
     stopping = asyncio.Event()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.job import Exit, Outcome
-from seatrial.target.agent_file import agent_file
+from seatrial.targets.agent_file import agent_file
 
 READ_S = 1800.0
 _MEMORY_BYTES = 4 << 30

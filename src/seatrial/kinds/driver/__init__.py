@@ -15,7 +15,7 @@ from seatrial import __version__
 from seatrial.job import PEER, Peer, Unreadable, convert, decode, read_json
 
 if TYPE_CHECKING:
-    from seatrial.target import Endpoint
+    from seatrial.targets import Endpoint
 
 _T = TypeVar("_T")
 _NOTES_FD = "SEATRIAL_NOTES_FD"
@@ -113,7 +113,7 @@ class Driver:
         """The address of a port of the part that this one comes after, once it answers. The connection is this
         process's own: it lives and dies with the driver, whatever becomes of the engine. What the way adds to every
         answer is recorded."""
-        from seatrial.target import TargetError
+        from seatrial.targets import TargetError
 
         if self.peer is None:
             raise DriverError(f"there is no {PEER}: this driver comes after no other part")
@@ -151,7 +151,7 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def _opened(peer: Peer, port: str) -> AsyncIterator["Endpoint"]:
     if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
-        from seatrial.target.way import opened_inside
+        from seatrial.targets.route import opened_inside
 
         yield await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
         return

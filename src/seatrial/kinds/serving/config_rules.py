@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from seatrial.migrate.tgis_tester.config import ModelConfig
 from seatrial.suite import Cell
-from seatrial.suite.tgis_tester.config import ModelConfig
 from seatrial.suite.yaml.problem import dotted, explain
 
 # Which configurations of a model server make sense: rules, each with the reason that a person is told.

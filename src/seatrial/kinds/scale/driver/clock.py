@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import in_background
 from seatrial.kinds.scale.work import ClockFigures, Stamp, StampAgreement, Submission
-from seatrial.kubernetes import Kubernetes, KubernetesError, RequestAttempt
-from seatrial.kubernetes.resources import ApiRequest
+from seatrial.kubernetes import Kubernetes, KubernetesError
+from seatrial.kubernetes.objects import ApiRequest
 
 _PROBES = 7  # at each turn of a second, spread over what is not known yet
 _AGAIN_S = 5.0  # once it is known as well as a round trip allows

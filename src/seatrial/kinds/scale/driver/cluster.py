@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import orjson
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import Driver, DriverError
 from seatrial.kinds.scale.driver.clock import ServerClock, agreements, measured_clock
 from seatrial.kinds.scale.driver.following import Following, followed_on, pods_labelled, watching
@@ -43,21 +44,12 @@ from seatrial.kinds.scale.work import (
     Submission,
     WorkloadClass,
 )
-from seatrial.kubernetes import (
-    PODS,
-    AlreadyExists,
-    Chosen,
-    Kubernetes,
-    KubernetesError,
-    RequestAttempt,
-    Resource,
-    load_access,
-)
-from seatrial.target import TargetError
-from seatrial.target.kubernetes.belongings import Belongings, delete_some
-from seatrial.target.kubernetes.errors import target_error
-from seatrial.target.kubernetes.manifest.marks import pod_metadata
-from seatrial.target.kubernetes.options import KubernetesOptions
+from seatrial.kubernetes import PODS, AlreadyExists, Chosen, Kubernetes, KubernetesError, Resource, load_access
+from seatrial.targets import TargetError
+from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.manifest.placement import pod_metadata
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.owned import Belongings, delete_some
 
 _POLL_S = 0.25
 PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it

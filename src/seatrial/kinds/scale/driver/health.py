@@ -17,7 +17,7 @@ from seatrial.kinds.driver import in_background
 from seatrial.kinds.scale.driver.stages import share_of
 from seatrial.kinds.scale.work import HealthPoint, Submission
 from seatrial.kubernetes import Kubernetes, KubernetesError
-from seatrial.kubernetes.resources import ApiRequest
+from seatrial.kubernetes.objects import ApiRequest
 
 _EVERY_S = 5.0
 _LINE = re.compile(rb"(?P<name>[a-z_]+)\{(?P<labels>[^}]*)\} (?P<value>\S+)")

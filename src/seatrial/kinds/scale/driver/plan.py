@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.scale.work import (
     BACKGROUND,
     CHURN,
@@ -17,7 +18,6 @@ from seatrial.kinds.scale.work import (
     Submission,
     WorkloadClass,
 )
-from seatrial.kubernetes import RequestAttempt
 
 
 class PlannedWorkload(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.job.figure import figure_text
 from seatrial.kinds.scale.driver.plan import PlannedWorkload
 from seatrial.kinds.scale.work import Limit
@@ -19,13 +20,12 @@ from seatrial.kubernetes import (
     Forbidden,
     Kubernetes,
     KubernetesError,
-    RequestAttempt,
     Resource,
     Right,
     Tree,
 )
-from seatrial.target.kubernetes.rights import needed_for_workloads
-from seatrial.target.kubernetes.watch.waiting import parse_quantity
+from seatrial.targets.kubernetes.errors import needed_for_workloads
+from seatrial.targets.kubernetes.watch.waiting import parse_quantity
 
 LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
 _ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"

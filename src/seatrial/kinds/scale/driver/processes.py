@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.kinds.driver import Driver, DriverError
 from seatrial.kinds.scale.driver.health import health_points
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
@@ -31,7 +32,6 @@ from seatrial.kinds.scale.work import (
     Submission,
     WorkloadClass,
 )
-from seatrial.kubernetes import RequestAttempt
 
 _MARK = "SEATRIAL_SCALE"
 LAG_EVERY_S = 0.05

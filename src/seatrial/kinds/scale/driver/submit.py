@@ -12,10 +12,10 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from seatrial.http.http1 import RequestAttempt
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, WorkloadTarget
 from seatrial.kinds.scale.work import Deletion, Submission, Tried
-from seatrial.kubernetes import RequestAttempt
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
 TOGETHER = 32

@@ -22,7 +22,7 @@ from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
 from seatrial.kinds.scale.followed import Followed
 from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Resource, load_access
-from seatrial.target.kubernetes.belongings import Belongings
+from seatrial.targets.kubernetes.owned import Belongings
 
 SYNCED, FAILED = "synced", "failed "  # printed when everything that is there has been seen, or cannot be
 TICK_S, TICKS = 0.02, 50  # how often the own loop is asked how late it is, and how often that is written

@@ -9,9 +9,9 @@ import tempfile
 import time
 from urllib.parse import urlsplit
 
+from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.work import Tls
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp, Openings, Reply, Wire
 
 _CONNECT_S = 10.0
 _IDLE_S = 4.0  # less than the 5 s after which common servers close

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.job import Unreadable, decode
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.serving.driver.client import Client
@@ -16,7 +17,6 @@ from seatrial.kinds.serving.driver.openai import OpenAiClient, unreachable
 from seatrial.kinds.serving.driver.openai_format import DONE, Events
 from seatrial.kinds.serving.generation import Answer, Failure, Mode, Request, Stopping, Trouble
 from seatrial.kinds.serving.work import Lengths, LoadWork, Question
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp
 
 
 class Timed:

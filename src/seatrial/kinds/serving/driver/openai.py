@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from seatrial.http.http1 import BrokenConnection, NotHttp
 from seatrial.kinds.serving.driver.client import CERTIFICATE
 from seatrial.kinds.serving.driver.http import Connections, ServerAddress, StampedWire, request
 from seatrial.kinds.serving.driver.openai_format import (
@@ -25,7 +26,6 @@ from seatrial.kinds.serving.driver.openai_format import (
 )
 from seatrial.kinds.serving.generation import Answer, Failure, Generation, Request, Times, Trouble
 from seatrial.kinds.serving.work import ServingWork
-from seatrial.kubernetes.http.http1 import BrokenConnection, NotHttp
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 

@@ -1,0 +1,351 @@
+"""The connection to one server: requests and streams, with retries that never do a thing twice unknowingly.
+
+1. 429, and 5xx that say when to come back, are asked again when the server says. Other 5xx only if `repeatable`.
+2. A connection that never came about is tried again until `patience_s` is over.
+3. A connection that broke after the request went out is asked again only if `repeatable`; else `Uncertain` is raised.
+4. A 401 is answered once with renewed credentials.
+5. With `retry=False` nothing else is asked again; every try is in `attempts`, for who measures.
+"""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+from weakref import WeakSet
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from seatrial.http.http1 import BrokenConnection, NotHttp, Openings, Pace, Pool, RequestAttempt, settled
+from seatrial.http.relay import Relay, host_and_port, proxy_of
+from seatrial.kubernetes.access import Access
+from seatrial.kubernetes.credentials import Credentials
+from seatrial.kubernetes.errors import (
+    ApiError,
+    Closed,
+    Invalid,
+    ProtocolError,
+    Unauthorized,
+    Uncertain,
+    Unreachable,
+    api_error,
+)
+from seatrial.kubernetes.failures import PATIENCE_S, RequestFailure, backoff_s, delay_after_refusal_s, failure
+from seatrial.kubernetes.objects import ApiRequest
+
+JSON = "application/json"
+USER_AGENT = "seatrial"
+REQUEST_S = 60.0  # the server is told to give up by then, and a little later we do
+_CONNECT_S = 15.0
+AT_ONCE = 64  # requests, unless more are asked for; watches, logs and streams are not counted
+STREAM_BUFFER_BYTES = 1 << 18
+HEARTBEAT_S = 30.0
+NEEDS_UPGRADE = "pgrade request required"  # the answer to the same request without a WebSocket
+MARGIN_S = 5.0
+MOST_HEADS = 256
+# A peer that is gone silently (a cut cable, a dropped NAT entry) is noticed after 20 + 4 x 5 s.
+KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
+FAILURES = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+
+
+class ApiAnswer(NamedTuple):
+    body: bytes
+    uncertain: bool  # an earlier try of the same request may have been done already
+    date: str = ""  # when the server answered, by its own clock, in the words of HTTP
+
+
+class Connection:
+    """Keeps connections to one server until it is closed."""
+
+    def __init__(
+        self, access: Access, patience_s: float = PATIENCE_S, at_once: int = AT_ONCE, per_s: float | None = None
+    ) -> None:
+        self.access = access
+        self._at_once, self._pace = at_once, Pace(per_s) if per_s else None
+        self.credentials = Credentials(access)
+        self.patience_s = patience_s
+        parts = urlsplit(access.server)
+        self._host, self._prefix = parts.netloc, parts.path
+        self._server_name = access.tls_server_name or parts.hostname or ""
+        self._base = access.server
+        self._pool: Pool | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._relay: Relay | None = None
+        self._heads: dict[tuple[object, ...], bytes] = {}
+        self._opening = asyncio.Lock()
+        self._closed = False
+        self._going_on: WeakSet[aiohttp.ClientResponse] = WeakSet()
+        self._openings = Openings()
+
+    async def close(self) -> None:
+        """For good. What goes on is cut, and raises `Closed`."""
+        self._closed = True
+        pool, streams = self._pool, self._streams
+        self._pool = self._streams = None
+        if pool is not None:
+            await pool.close()
+        for response in list(self._going_on):
+            self.hang_up(response)  # wakes its reader, which closing the session does not
+        if streams is not None:
+            await streams.close()
+        await self._openings.close()
+        if self._relay is not None:
+            await self._relay.close()
+            self._relay = None
+
+    async def request(
+        self,
+        request: ApiRequest,
+        query: Iterable[tuple[str, str]] = (),
+        *,
+        method: str = "",
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        repeatable: bool = True,
+        timeout_s: float = REQUEST_S,
+        patience_s: float | None = None,
+        retry: bool = True,
+        attempts: list[RequestAttempt] | None = None,
+    ) -> ApiAnswer:
+        """The body of a 2xx answer; anything else is raised. `method`: another than that of the verb."""
+        method = method or request.method
+        target = _target(request.path, (*query, ("timeout", f"{max(1, round(timeout_s))}s")))
+        until = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
+        attempt, uncertain, renewed = 0, False, False
+        while True:
+            attempt, tried = attempt + 1, RequestAttempt(time.monotonic())
+            if attempts is not None:
+                attempts.append(tried)
+            pool = self._pool
+            if pool is None or self.credentials.stale:
+                pool = (await self._open())[0]
+            generation = self.credentials.generation
+            try:
+                head = self._head(method, target, accept, content_type, body is not None)
+                sent = head + (b"Content-Length: %d\r\n\r\n%b" % (len(body), body) if body is not None else b"\r\n")
+                again = repeatable and retry
+                reply = await pool.ask(sent, self.credentials.tls, timeout_s + MARGIN_S, _CONNECT_S, tried, again)
+            except (BrokenConnection, NotHttp, TimeoutError) as error:
+                broken = self._failure(error)
+                tried.problem = broken.text
+                uncertain = uncertain or (broken.sent and method != "GET")
+                delay = self._delay_after_break(request, broken, attempt, until if retry else 0.0, again)
+            else:
+                if reply.status < 300:
+                    return ApiAnswer(reply.body, uncertain, reply.headers.get("date", ""))
+                refused = self._refusal(request, reply.status, reply.headers, reply.body)
+                if reply.status == 401 and not renewed and await self.credentials.renew(generation):
+                    renewed = True
+                    continue
+                uncertain = uncertain or (reply.status in (500, 502, 504) and method != "GET")
+                refused.uncertain = uncertain
+                delay = delay_after_refusal_s(refused, reply.headers, attempt, until if retry else 0.0, repeatable)
+            tried.wait_s = delay
+            await asyncio.sleep(delay)
+
+    async def stream(
+        self, request: ApiRequest, query: Iterable[tuple[str, str]], accept: str = JSON
+    ) -> aiohttp.ClientResponse:
+        """An answer that goes on, one try. The caller reads and closes it, and notices when nothing comes of it."""
+        renewed = False
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+        while True:
+            (_, session), generation = await self._open(), self.credentials.generation
+            headers = self._headers({"Accept": accept, "Accept-Encoding": "identity"})
+            url = URL(self._base + _target(request.path, tuple(query)), encoded=True)
+            try:
+                asking = session.get(
+                    url, headers=headers, timeout=limits, allow_redirects=False, **self._stream_options()
+                )
+                async with asyncio.timeout(REQUEST_S):
+                    response: aiohttp.ClientResponse = await self._openings.open(_answer(asking), self.hang_up)
+                if response.status < 300:
+                    self._going_on.add(response)
+                    return response
+                async with response:
+                    data = await response.read()
+            except FAILURES as error:
+                raise self._unreachable(request, error) from error
+            if response.status != 401 or renewed or not await self.credentials.renew(generation):
+                found = {name.lower(): value for name, value in response.headers.items()}
+                raise self._refusal(request, response.status, found, data)
+            renewed = True
+
+    async def read(self, request: ApiRequest, response: aiohttp.ClientResponse) -> bytes:
+        """The next block of a stream; nothing at its end."""
+        try:
+            return await response.content.readany()
+        except FAILURES as error:
+            raise self._unreachable(request, error) from error
+
+    async def websocket(
+        self, request: ApiRequest, query: tuple[tuple[str, str], ...], protocols: tuple[str, ...]
+    ) -> Any:
+        """An open WebSocket. Why one was refused is not in aiohttp's error: the same is asked once more without it,
+        which also renews credentials that have expired."""
+        for _ in range(2):
+            _, session = await self._open()
+            try:
+                asking = session.ws_connect(
+                    URL(self._base + _target(request.path, query), encoded=True),
+                    protocols=protocols,
+                    headers=self._headers({}),
+                    max_msg_size=0,
+                    heartbeat=HEARTBEAT_S,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=5),
+                    **self._stream_options(),
+                )
+                return await self._openings.open(_answer(asking), _cut)
+            except aiohttp.WSServerHandshakeError as error:
+                status = error.status
+            except FAILURES as error:
+                raise self._unreachable(request, error) from error
+            try:
+                await self.request(request, query, method="GET", patience_s=0)
+            except Invalid as error:
+                if NEEDS_UPGRADE not in error.message:
+                    raise
+            if status != 401:
+                break
+        raise ProtocolError(request, f"the server refuses the WebSocket ({status}), though it allows what is asked")
+
+    @staticmethod
+    def hang_up(response: aiohttp.ClientResponse) -> None:
+        """End a stream, and its connection at once: TLS would wait for a farewell that a busy server never sends."""
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
+        response.close()
+
+    @staticmethod
+    async def leave(websocket: Any) -> None:
+        """The same of a WebSocket, which closes in its own way first."""
+        wire = websocket.get_extra_info("socket")
+        try:
+            await websocket.close()
+        finally:
+            _shut(wire)
+        await settled()
+
+    def _refusal(self, request: ApiRequest, status: int, headers: Mapping[str, str], data: bytes) -> ApiError:
+        if 300 <= status < 400:
+            data = f"the server sends us elsewhere: {headers.get('location', '')}; is a login proxy before it?".encode()
+        error = api_error(request, status, data)
+        if isinstance(error, Unauthorized):
+            error.source = self.credentials.source
+            error.args = (error.text(),)
+        return error
+
+    def _failure(self, error: BaseException) -> RequestFailure:
+        """Of a proxy we notice no more than that it closes; our relay knows why."""
+        found = failure(error)
+        problem = self._relay.problem if self._relay is not None else ""
+        return RequestFailure(problem, found.sent) if problem else found
+
+    def _unreachable(self, request: ApiRequest, error: BaseException) -> Unreachable:
+        found = self._failure(error)
+        return Unreachable(self.access.server, request, found.text, found.lasting)
+
+    def _delay_after_break(
+        self, request: ApiRequest, broken: RequestFailure, attempt: int, until: float, repeatable: bool
+    ) -> float:
+        if broken.sent and not repeatable:
+            raise Uncertain(self.access.server, request, broken.text)
+        delay = backoff_s(attempt)
+        if broken.lasting or time.monotonic() + delay > until:
+            raise Unreachable(self.access.server, request, broken.text, broken.lasting)
+        return delay
+
+    def _head(self, method: str, target: str, accept: str, content_type: str, has_body: bool) -> bytes:
+        """The head of a request but for its length, kept: many requests differ in their body alone."""
+        key = (self.credentials.generation, method, target, accept, content_type, has_body)
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) > MOST_HEADS:
+                self._heads.clear()
+            headers = self._headers({"Host": self._host, "Accept": accept, "User-Agent": USER_AGENT})
+            if has_body:
+                headers["Content-Type"] = content_type
+            elif self.access.compression:
+                headers["Accept-Encoding"] = "gzip"
+            lines = [
+                f"{method} {self._prefix}{target} HTTP/1.1",
+                *(f"{name}: {text}" for name, text in headers.items()),
+            ]
+            head = self._heads[key] = "\r\n".join([*lines, ""]).encode()
+        return head
+
+    def _headers(self, headers: dict[str, str]) -> CIMultiDict[str]:
+        made = self.credentials.headers.copy()
+        made.update(headers)
+        return made
+
+    def _stream_options(self) -> dict[str, Any]:
+        tls = self.credentials.tls
+        return {} if tls is None else {"ssl": tls, "server_hostname": self._server_name}
+
+    async def _open(self) -> tuple[Pool, aiohttp.ClientSession]:
+        if self.credentials.stale:
+            await self.credentials.refresh()
+        async with self._opening:
+            if self._closed:
+                raise Closed
+            if self._pool is None or self._streams is None:
+                self._pool = Pool(await self._address(), self._server_name, self._at_once, self._pace)
+                self._streams = aiohttp.ClientSession(
+                    connector=aiohttp.TCPConnector(
+                        limit=0, keepalive_timeout=45, ttl_dns_cache=30, socket_factory=_socket
+                    ),
+                    headers={"User-Agent": USER_AGENT, "Host": self._host},
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    read_bufsize=STREAM_BUFFER_BYTES,
+                )
+            return self._pool, self._streams
+
+    async def _address(self) -> tuple[str, int]:
+        """Of the server, or of our relay to the proxy before it."""
+        host, port = host_and_port(self.access.server)
+        self._base, proxy = self.access.server, proxy_of(self.access)
+        if proxy:
+            self._relay = Relay(proxy, self.access.server)
+            await self._relay.open()
+            host, port = self._relay.host, self._relay.port
+            parts = urlsplit(self.access.server)
+            self._base = f"{parts.scheme}://{self._relay.address}{parts.path}"
+        return host, port
+
+
+@lru_cache(maxsize=1024)
+def _target(path: str, query: tuple[tuple[str, str], ...]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
+
+
+async def _answer(asking: Any) -> Any:
+    """What a request of aiohttp gives, as a coroutine."""
+    return await asking
+
+
+def _cut(websocket: Any) -> None:
+    """A WebSocket that is not wanted any more."""
+    _shut(websocket.get_extra_info("socket"))
+
+
+def _shut(wire: Any) -> None:
+    if wire is not None:
+        with contextlib.suppress(OSError):
+            wire.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,342 @@
+"""Reads kubeconfigs: the list in KUBECONFIG merged as kubectl does, one file, or what a pod finds of its own cluster.
+
+1. A file that is named must be there; files of the list in KUBECONFIG may be missing, as with kubectl.
+2. The first file that has a cluster, context or user of a name gives it whole; the first `current-context` wins.
+3. Paths in a file are relative to that file.
+4. Every error names the file and the field in it, and no value of a field that may be secret. Nothing is guessed: an
+   unverified server only when the file says so.
+"""
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from seatrial.kubernetes.access import Access, Identity, Material, Plugin
+from seatrial.kubernetes.errors import KubeconfigError
+
+SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+class Extension(msgspec.Struct):
+    name: str = ""
+    extension: Any = None
+
+
+class ClusterSettings(msgspec.Struct, rename="kebab"):
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    extensions: list[Extension] = []
+
+
+class ContextSettings(msgspec.Struct):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class AuthProvider(msgspec.Struct):
+    name: str = ""
+    config: dict[str, Any] = {}
+
+
+class ExecSettings(Plugin, rename="camel", frozen=True):
+    api_version: str = ""  # must be written
+
+
+class UserSettings(msgspec.Struct, rename="kebab"):
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    as_: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] = []
+    as_user_extra: dict[str, list[str]] = {}
+    exec: ExecSettings | None = None
+    auth_provider: AuthProvider | None = None
+
+
+_SECTIONS: Mapping[str, type[msgspec.Struct]] = {
+    "clusters": ClusterSettings,
+    "contexts": ContextSettings,
+    "users": UserSettings,
+}
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class Entry(Generic[_T]):
+    """One cluster, context or user, with the file and the place that it was read from."""
+
+    file: Path
+    field: str
+    values: _T
+
+    def error(self, name: str, problem: str) -> KubeconfigError:
+        return KubeconfigError(str(self.file), f"{self.field}.{name}", problem)
+
+    def material(self, name: str) -> Material:
+        """`NAME-data` (base64 of PEM) before `NAME` (a file), as kubectl has it; the file is there, the text is PEM."""
+        attribute = name.replace("-", "_")
+        if inline := getattr(self.values, f"{attribute}_data"):
+            try:
+                data = base64.b64decode("".join(inline.split()), validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise self.error(f"{name}-data", f"is not base64: {error}") from None
+            if b"-----BEGIN" not in data:
+                raise self.error(f"{name}-data", "is base64, but not of a PEM text")
+            return Material(data)
+        return Material(file=self.existing_file(name, getattr(self.values, attribute)))
+
+    def existing_file(self, name: str, path: str) -> Path | None:
+        if not path:
+            return None
+        file = self.file.parent / path  # an absolute path stays as it is
+        if not file.is_file():
+            raise self.error(name, f"no such file: {file}")
+        return file
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """What one or more files say together."""
+
+    files: tuple[Path, ...]
+    current: str = ""
+    clusters: dict[str, Entry[ClusterSettings]] = field(default_factory=dict)
+    contexts: dict[str, Entry[ContextSettings]] = field(default_factory=dict)
+    users: dict[str, Entry[UserSettings]] = field(default_factory=dict)
+
+    def access(self, name: str | None = None) -> Access:
+        """How to reach the cluster of the context `name`, or of the current one."""
+        context = self._context(name)
+        cluster = _referenced(self.clusters, context, "cluster")
+        authority = cluster.material("certificate-authority")
+        if authority and cluster.values.insecure_skip_tls_verify:
+            problem = "contradicts certificate-authority: either the server is verified or it is not"
+            raise cluster.error("insecure-skip-tls-verify", problem)
+        extensions = cluster.values.extensions
+        return Access(
+            server=_server(cluster),
+            namespace=context.values.namespace or "default",
+            context=name or self.current,
+            source=str(context.file),
+            authority=authority,
+            insecure=cluster.values.insecure_skip_tls_verify,
+            tls_server_name=cluster.values.tls_server_name,
+            proxy_url=_proxy_url(cluster),
+            compression=not cluster.values.disable_compression,
+            plugin_config=next((one.extension for one in extensions if one.name == PLUGIN_EXTENSION), None),
+            identity=_identity(context.values.user, _referenced(self.users, context, "user"))
+            if context.values.user
+            else Identity(),
+        )
+
+    def _context(self, name: str | None) -> Entry[ContextSettings]:
+        names = ", ".join(sorted(self.contexts)) or "none"
+        listed = ", ".join(map(str, self.files))
+        if not name and not self.current:
+            raise KubeconfigError(listed, "current-context", f"is not set; say which context to use: {names}")
+        found = self.contexts.get(name or self.current)
+        if found is None:
+            place = "contexts" if name else "current-context"
+            raise KubeconfigError(listed, place, f"there is no context {name or self.current!r}; there are: {names}")
+        return found
+
+
+def load_access(
+    path: str | Path | None = None, context: str | None = None, env: Mapping[str, str] | None = None
+) -> Access:
+    """The access that kubectl would use: `path`, else KUBECONFIG, else ~/.kube/config, else that of our own pod."""
+    env = os.environ if env is None else env
+    if path is not None:
+        return _read_files([Path(path).expanduser()]).access(context)
+    listed = [Path(part).expanduser() for part in env.get("KUBECONFIG", "").split(os.pathsep) if part]
+    files = listed or [Path(env.get("HOME") or "~").expanduser() / ".kube" / "config"]
+    if existing := [file for file in files if file.exists()]:
+        return _read_files(existing).access(context)
+    if env.get("KUBERNETES_SERVICE_HOST") and not context:
+        return in_cluster(env)
+    where = ", ".join(map(str, files))
+    raise KubeconfigError(where, "", "no such file, and this is not a pod; set KUBECONFIG or name a kubeconfig")
+
+
+def in_cluster(env: Mapping[str, str], folder: Path = SERVICE_ACCOUNT_FOLDER) -> Access:
+    """From inside a pod: its service account's token, which the kubelet renews, and the cluster's authority."""
+    host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT", "443")
+    for name in ("token", "ca.crt"):
+        if not (folder / name).exists():
+            problem = "is not there: the pod has no service account token (automountServiceAccountToken?)"
+            raise KubeconfigError(str(folder / name), "", problem)
+    namespace = folder / "namespace"
+    return Access(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        context="in-cluster",
+        source="in-cluster",
+        authority=Material(file=folder / "ca.crt"),
+        identity=Identity("service account", token_file=folder / "token"),
+    )
+
+
+def _read_files(files: list[Path]) -> Kubeconfig:
+    current = ""
+    merged: dict[str, dict[str, Entry[Any]]] = {section: {} for section in _SECTIONS}
+    for file in files:
+        document = _document(file)
+        named = document.get("current-context")
+        if named is not None and not isinstance(named, str):
+            raise KubeconfigError(str(file), "current-context", f"expected `str`, got {named!r}")
+        current = current or named or ""
+        for section, form in _SECTIONS.items():
+            for name, entry in _entries(file, document, section, form).items():
+                merged[section].setdefault(name, entry)
+    return Kubeconfig(tuple(files), current, **merged)
+
+
+def _document(file: Path) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        with open(file, "rb") as stream:
+            document = yaml.load(stream, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        problem = "no such file" if missing else f"cannot be read: {error.strerror}"
+        raise KubeconfigError(str(file), "", problem) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the last two from values that are not what they say
+        # The problem and its place, never the text: a kubeconfig is full of secrets.
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise KubeconfigError(str(file), where, f"is not YAML: {getattr(error, 'problem', 'not text')}") from None
+    if not isinstance(document, dict):
+        raise KubeconfigError(str(file), "", "must hold a mapping with clusters, contexts and users")
+    return document
+
+
+def _entries(file: Path, document: Mapping[str, Any], section: str, form: type[_T]) -> dict[str, Entry[_T]]:
+    inner = section.removesuffix("s")
+    listed = document.get(section) or []
+    if not isinstance(listed, list):
+        raise KubeconfigError(str(file), section, "must be a list")
+    found: dict[str, Entry[_T]] = {}
+    for index, item in enumerate(listed):
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            raise KubeconfigError(str(file), f"{section}[{index}]", "must be a mapping with a name")
+        place = f"{section}[{index}].{inner} ({item['name']})"
+        try:
+            values = msgspec.convert(_without_nulls(item.get(inner) or {}), form)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `$")
+            raise KubeconfigError(str(file), place + path.rstrip("`"), problem[0].lower() + problem[1:]) from None
+        found.setdefault(item["name"], Entry(file, place, values))
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _referenced(entries: Mapping[str, Entry[_T]], context: Entry[ContextSettings], name: str) -> Entry[_T]:
+    wanted = getattr(context.values, name)
+    if wanted not in entries:
+        existing = ", ".join(sorted(entries)) or "none"
+        raise context.error(name, f"there is no {name} {wanted!r}; there are: {existing}")
+    return entries[wanted]
+
+
+def _server(cluster: Entry[ClusterSettings]) -> str:
+    server = cluster.values.server.rstrip("/")
+    if not server:
+        raise cluster.error("server", "is missing: the address of the API server")
+    if "://" not in server:
+        server = f"https://{server}"
+    try:
+        parts = urlsplit(server)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise cluster.error("server", f"{server!r} is not an address such as https://host:6443")
+    return server
+
+
+def _proxy_url(cluster: Entry[ClusterSettings]) -> str:
+    proxy = cluster.values.proxy_url
+    try:
+        valid = not proxy or urlsplit(proxy).scheme in PROXY_SCHEMES
+    except ValueError:
+        raise cluster.error("proxy-url", f"{proxy!r} is not an address such as http://host:3128") from None
+    if not valid:
+        raise cluster.error("proxy-url", f"must begin with one of {', '.join(f'{s}://' for s in PROXY_SCHEMES)}")
+    return proxy
+
+
+def _identity(name: str, user: Entry[UserSettings]) -> Identity:
+    values = user.values
+    certificate, key = user.material("client-certificate"), user.material("client-key")
+    if bool(certificate) != bool(key):
+        has, lacks = ("client-certificate", "client-key") if certificate else ("client-key", "client-certificate")
+        raise user.error(lacks, f"is missing beside {has}")
+    plugin: Plugin | None = values.exec
+    if plugin is not None:
+        if plugin.api_version not in EXEC_VERSIONS:
+            raise user.error("exec.apiVersion", f"{plugin.api_version!r} is none of {', '.join(EXEC_VERSIONS)}")
+        plugin = msgspec.structs.replace(plugin, folder=user.file.parent)
+    return Identity(
+        name=name,
+        token=values.token or _provider_token(user),
+        token_file=user.existing_file("tokenFile", values.token_file),
+        username=values.username,
+        password=values.password,
+        certificate=certificate,
+        key=key,
+        plugin=plugin,
+        impersonate=_impersonation(user),
+    )
+
+
+def _provider_token(user: Entry[UserSettings]) -> str:
+    """`auth-provider` is gone from kubectl but for `oidc`, whose token can be used while it is valid."""
+    provider = user.values.auth_provider
+    if provider is None:
+        return ""
+    token = provider.config.get("id-token")
+    if provider.name != "oidc" or not isinstance(token, str):
+        problem = (
+            f"{provider.name!r} was removed from Kubernetes; use its exec plugin (kubelogin, gke-gcloud-auth-plugin)"
+        )
+        raise user.error("auth-provider", problem)
+    return token
+
+
+def _impersonation(user: Entry[UserSettings]) -> tuple[tuple[str, str], ...]:
+    values = user.values
+    named = [("Impersonate-User", values.as_), ("Impersonate-Uid", values.as_uid)]
+    groups = [("Impersonate-Group", group) for group in values.as_groups]
+    extra = [(f"Impersonate-Extra-{key}", one) for key, listed in values.as_user_extra.items() for one in listed]
+    headers = tuple((header, value) for header, value in (*named, *groups, *extra) if value)
+    if headers and not values.as_:
+        raise user.error("as", "is missing beside as-uid, as-groups or as-user-extra")
+    return headers

@@ -1,0 +1,139 @@
+"""Files out of a container, by `tar`: whole, or an error. A container is not to be trusted:
+nothing that it sends is written outside the folder that was asked for."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError, TooLarge
+from seatrial.kubernetes.failures import backoff_s
+from seatrial.kubernetes.pod_exec import PodContainer
+
+TRIES = 4
+NO_LIMIT = 1 << 62
+MOST_STDERR_BYTES = 4000
+SKIP = ("/bin/sh", "-c", 'from=$1; shift; "$@" | tail -c "+$from"', "sh")
+DIGEST = ("/bin/sh", "-c", '"$@" | sha256sum', "sh")
+TAR_CHANGED = 1  # GNU tar's exit code when a file changed while it was read
+
+
+async def fetch_archive(
+    source: PodContainer, path: str, into: Path, pack: Sequence[str] = (), most_bytes: int = NO_LIMIT
+) -> tuple[str, ...]:
+    """A folder with all below it. It appears under its name only when it is whole. `pack` is another command than `tar`
+    that writes the archive. After a cut it goes on where it stopped, as often as that gets it further. What does not
+    leave a container (links out of the folder, devices) is skipped, and given."""
+    what = f"{path} of pod {source.namespace}/{source.name}"
+    command = pack or ["tar", "cf", "-", "-C", path, "."]
+    with tempfile.TemporaryDirectory(prefix=f".{into.name}.", dir=into.parent) as scratch:
+        archive, unpacked = Path(scratch) / "archive", Path(scratch) / "content"
+        attempt, begin_bytes, changes = 1, 0, 0
+        while True:
+            try:
+                await _receive(source, command, archive, begin_bytes, what, most_bytes)
+                skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
+                break
+            except OSError as error:
+                raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
+            except _Changed:  # all of it, once more
+                attempt, begin_bytes, changes = 1, 0, changes + 1
+                if changes >= TRIES:
+                    raise Incomplete(what, "the archive was cut, and what is there changes all the time") from None
+            except KubernetesError as error:
+                here_bytes = archive.stat().st_size
+                further = here_bytes > begin_bytes
+                attempt, begin_bytes = 1 if further else attempt + 1, here_bytes
+                if error.lasting or attempt > TRIES:
+                    raise
+            await asyncio.sleep(backoff_s(attempt))
+        if into.is_dir():
+            await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
+        else:
+            os.replace(unpacked, into)
+    return tuple(skipped)
+
+
+class _Changed(Exception):
+    """What was fetched in pieces is not what is there in one."""
+
+
+async def _receive(
+    source: PodContainer, command: Sequence[str], archive: Path, begin_bytes: int, what: str, most_bytes: int
+) -> None:
+    """The archive from `begin_bytes` on; what came before is there already, and is compared when all is."""
+    sent = [*SKIP, str(begin_bytes + 1), *command] if begin_bytes else command
+    with open(archive, "ab" if begin_bytes else "wb") as file:
+
+        def write(block: bytes) -> None:
+            if file.tell() + len(block) > most_bytes:
+                raise TooLarge(what, most_bytes)
+            file.write(block)
+
+        done = await source.run(sent, write=write)
+    if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
+        text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
+        raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
+    if begin_bytes:
+        there = (await source.run([*DIGEST, *command])).stdout.split()
+        here = await asyncio.to_thread(_digest, archive)
+        if not there or there[0].decode() != here:
+            raise _Changed
+
+
+def _digest(archive: Path) -> str:
+    with open(archive, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unpack(archive: Path, into: Path, what: str) -> list[str]:
+    """Everything but what would lead outside, is a device, or is not ours to make."""
+    skipped: list[str] = []
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir()
+    # Since 3.11.4 Python can filter by itself; before, and so for all, `_safe_members` does.
+    unfiltered: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+    try:
+        with tarfile.open(archive, "r:") as opened:
+            opened.extractall(into, _safe_members(opened, os.path.realpath(into), skipped), **unfiltered)
+    except (tarfile.ReadError, EOFError) as error:
+        raise Incomplete(what, f"the archive was cut: {error}") from error
+    except OSError as error:
+        raise Incomplete(what, f"cannot be unpacked: {error}") from error
+    if not _ended(archive):
+        raise Incomplete(what, "the archive was cut: its end is missing")
+    return skipped
+
+
+def _safe_members(archive: tarfile.TarFile, root: str, skipped: list[str]) -> Iterator[tarfile.TarInfo]:
+    """Each as it comes, when those before it are on the disk: a link among them may lead outside by now."""
+    for member in archive:
+        member.name = member.name.lstrip("/")
+        path = os.path.join(root, member.name)
+        leads = [path]
+        if member.issym():
+            leads.append(os.path.join(os.path.dirname(path), member.linkname))
+        elif member.islnk():
+            leads.append(os.path.join(root, member.linkname))
+        inside = all(os.path.realpath(one) == root or os.path.realpath(one).startswith(root + os.sep) for one in leads)
+        plain = member.isreg() or member.isdir() or member.issym() or member.islnk()
+        if not inside or not plain:
+            skipped.append(member.name)
+            continue
+        member.mode = member.mode & 0o755 | (0o700 if member.isdir() else 0o600)
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        yield member
+
+
+def _ended(archive: Path) -> bool:
+    """Two empty blocks stand at the end of every archive; without them it was cut between two files."""
+    with open(archive, "rb") as file, contextlib.suppress(OSError):
+        file.seek(-1024, os.SEEK_END)
+        return file.read() == bytes(1024)
+    return False

@@ -1,0 +1,139 @@
+"""Submits workloads in waves, as Run:ai's `submitter.py` does: so many in parallel, then a pause.
+
+1. The manifest is tried by the server, in a dry run, before the first one is sent.
+2. Every workload that was meant to be sent is in the result, also one that the server refused; the last wave is as
+   large as what is left.
+3. All carry the label of the run: `clean` finds them by it alone."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import orjson
+
+from seatrial.http.http1 import RequestAttempt
+from seatrial.kinds.driver import wait_for
+from seatrial.kinds.scale.work import NAME
+from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Resource
+from seatrial.migrate.runai.files import SubmittedWorkload
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.manifest.placement import label, pod_metadata
+from seatrial.targets.kubernetes.owned import WORKLOAD, delete_some
+
+SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
+LOOK_S, CLEAN_S = 0.5, 600.0
+_TRIES = 5  # at a name that nobody has
+
+Keep = Callable[[list[SubmittedWorkload]], None]
+
+
+class RefusedWorkload(Exception):
+    """The server would take no such workload."""
+
+
+class Waves(msgspec.Struct, frozen=True):
+    run: str
+    project: str
+    namespace: str
+    manifest: dict[str, Any]  # with NAME where its name goes
+    count: int
+    parallel: int
+    delay_s: float
+
+
+def _selector(run: str) -> str:
+    """Of all workloads that one command submitted."""
+    return names.selector(run=names.label_value(run), part=WORKLOAD)
+
+
+async def submit_workloads(
+    client: Kubernetes,
+    waves: Waves,
+    begin: Callable[[], None],
+    keep: Keep,
+    stopping: asyncio.Event,
+    progress: Callable[[str], None],
+) -> list[SubmittedWorkload]:
+    """Raises RefusedWorkload before `begin`, and before anything is made."""
+    resource = await client.resource_of(waves.manifest)
+    manifest = labelled(waves)
+    try:
+        await _create(client, resource, manifest, _name(), dry_run=True)
+    except ApiError as error:
+        raise RefusedWorkload(f"the server refuses such a {resource.kind}: {error}") from error
+    begin()
+    given, done = _names(), list[SubmittedWorkload]()
+    saved_s = took_s = 0.0
+    while len(done) < waves.count and not stopping.is_set():
+        together = min(waves.parallel, waves.count - len(done))
+        done += await asyncio.gather(*(_one(client, resource, manifest, waves, given) for _ in range(together)))
+        begun_s = time.monotonic()
+        if begun_s - saved_s > took_s / SAVE_SHARE:
+            keep(done)
+            saved_s, took_s = time.monotonic(), time.monotonic() - begun_s
+            progress(f"{len(done):,} of {waves.count:,} workloads submitted")
+        if waves.delay_s and len(done) < waves.count:
+            await wait_for(stopping, waves.delay_s)
+    keep(done)
+    return done
+
+
+async def remove_workloads(client: Kubernetes, resource: Resource, run: str) -> bool:
+    """Removes all workloads of a run by their label; whether nothing is left."""
+    until_s = time.monotonic() + CLEAN_S
+    while time.monotonic() < until_s:
+        if not await delete_some(client, resource, labels=_selector(run)):
+            return True
+        await asyncio.sleep(LOOK_S)
+    return False
+
+
+def labelled(waves: Waves) -> bytes:
+    """The manifest with the run's labels, also on the pods that it describes; NAME is where its name goes."""
+    made = dict(waves.manifest)
+    made["metadata"] = {**made["metadata"], "name": NAME, "namespace": waves.namespace}
+    for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
+        label(metadata, names.run_labels(waves.run, WORKLOAD))
+    return orjson.dumps(made)
+
+
+def _name() -> str:
+    """As their tool names them; volume claims are joined by it."""
+    return f"j-{uuid.uuid4().hex[:6]}"
+
+
+def _names() -> Iterator[str]:
+    """Each once: six digits alone would repeat within a few thousand."""
+    given = set()
+    while True:
+        name = _name()
+        if name not in given:
+            given.add(name)
+            yield name
+
+
+async def _one(
+    client: Kubernetes, resource: Resource, manifest: bytes, waves: Waves, given: Iterator[str]
+) -> SubmittedWorkload:
+    problem = "no name of five was free"
+    for _ in range(_TRIES):
+        name, attempts, sent = next(given), list[RequestAttempt](), datetime.now(UTC)
+        made = SubmittedWorkload(name, waves.project, waves.namespace, sent.isoformat())
+        try:
+            await _create(client, resource, manifest, name, attempts=attempts)
+        except AlreadyExists:
+            continue  # of an earlier run
+        except KubernetesError as error:
+            problem = str(error)
+            break
+        return msgspec.structs.replace(made, acknowledged_timestamp=datetime.now(UTC).isoformat())
+    return msgspec.structs.replace(made, error=problem)
+
+
+async def _create(client: Kubernetes, resource: Resource, manifest: bytes, name: str, **how: Any) -> None:
+    body = manifest.replace(NAME.encode(), name.encode())
+    await client.create(body, resource=resource, name=name, **how)

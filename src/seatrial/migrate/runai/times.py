@@ -1,0 +1,301 @@
+"""From `submitted.json` and `sampled.json` to how long each workload took from one event to the next. Pure.
+
+1. A stamp of whole seconds is of some instant within its second: a difference of two such stamps is known to a second,
+   and quantiles of them are bounds. Their whole seconds are subtracted, as Run:ai's tool does.
+2. Every workload that was submitted is there. What has not happened lasts at least until it was last looked at.
+3. A row is one workload: all of its times stay together, in whatever order the rows are."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from seatrial.job import Unreadable
+from seatrial.job.reading import read_json
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, SampledWorkload, SubmittedWorkload
+from seatrial.stats.censored import quantiles
+
+_SHARES = (0.5, 0.9, 0.99)
+SUBMISSION = "Workload Submission"
+_MOST_S = 4e9  # in the year 2096
+DONE, UNFINISHED, NOT_SEEN, REFUSED, ERROR = "done", "unfinished", "not sampled", "refused", "erroneous times"
+
+
+class TimeRange(msgspec.Struct, frozen=True):
+    """Some instant between the two, in seconds since the epoch."""
+
+    earliest_s: float
+    latest_s: float
+
+    @property
+    def exact(self) -> bool:
+        return self.earliest_s == self.latest_s
+
+
+class Milestone(msgspec.Struct, frozen=True):
+    """An event, the one that it is measured from, and whether it happens to some workloads only."""
+
+    name: str
+    reference: str
+    field: str  # of a sampled workload
+    sometimes: bool = False
+
+
+_REST = (
+    Milestone("Workload Creation", SUBMISSION, "workload_created_timestamp"),
+    Milestone("Job Creation", "Workload Creation", "job_created_timestamp"),
+    Milestone("First Pod Creation", "Job Creation", "first_pod_created_timestamp"),
+    Milestone("Last Pod Creation", "Job Creation", "last_pod_created_timestamp"),
+    Milestone("Pod Group Creation", "First Pod Creation", "pod_group_created_timestamp"),
+    Milestone("Pod Scheduling Decision", "Pod Group Creation", "pod_scheduling_decision_timestamp"),
+    Milestone("First Eviction", "Pod Group Creation", "first_eviction_timestamp", sometimes=True),
+    Milestone("First PVC Bind Request", "Pod Group Creation", "first_pvc_bind_request_timestamp", sometimes=True),
+    Milestone("First PVC Bind", "First PVC Bind Request", "first_pvc_bind_timestamp", sometimes=True),
+    Milestone("Backend Job Creation", "Pod Group Creation", "backend_job_created_timestamp", sometimes=True),
+)
+TOTALS = (
+    Milestone("Total Pod Scheduling Decision", SUBMISSION, "pod_scheduling_decision_timestamp"),
+    Milestone("Total Backend Job Creation", SUBMISSION, "backend_job_created_timestamp", sometimes=True),
+)
+MILESTONES = (*_REST, *TOTALS)  # in the order of their table
+_FIELDS = {one.name: one.field for one in _REST}
+# Of files of their tool: what it wrote where it knew no time.
+_FILLED = {
+    "first_eviction_timestamp": "pod_scheduling_decision_timestamp",
+    "first_pvc_bind_request_timestamp": "pod_scheduling_decision_timestamp",
+    "first_pvc_bind_timestamp": "pod_scheduling_decision_timestamp",
+    "backend_job_created_timestamp": "workload_created_timestamp",
+}
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """In seconds; `value` is None for what has not happened, and then `lower` is how long that has been so."""
+
+    value: float | None
+    lower: float
+    upper: float | None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One workload. Without a delta: the event does not happen to it, or nothing says when the one before did."""
+
+    submitted: SubmittedWorkload
+    sampled: SampledWorkload | None
+    submitted_s: float
+    deltas: dict[str, Delta]
+    state: str
+
+    @property
+    def name(self) -> str:
+        return self.submitted.job_name
+
+
+class Joined(msgspec.Struct, frozen=True):
+    rows: list[Row]  # by time of submission
+    strangers: list[str]  # sampled, but submitted by nobody known
+
+
+def parse_moment(text: str) -> TimeRange:
+    """Raises Unreadable. Without a zone it is UTC, as both files have it."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+        at_s = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        at_s = math.nan
+    if not 0 <= at_s < _MOST_S:
+        raise Unreadable(f"{text[:60]!r} is no time such as 2024-09-08T13:40:34Z")
+    return TimeRange(at_s, at_s if "." in text or "," in text else at_s + 1.0)
+
+
+def join_samples(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> Joined:
+    """Raises Unreadable, with the workload whose time it is."""
+    looked_s = _last_look(submitted, sampled)
+    found = {(one.job_name, one.project_name): one for one in sampled}
+    rows = [_row(one, found.pop((one.job_name, one.project_name), None), looked_s) for one in submitted]
+    return Joined(sorted(rows, key=lambda row: (row.submitted_s, row.name)), [name for name, _ in found])
+
+
+def _last_look(submitted: Sequence[SubmittedWorkload], sampled: Sequence[SampledWorkload]) -> float:
+    """When the cluster was last looked at; of files that do not say so, the last of all their times."""
+    said = [_moment(one.job_name, one.sampled_timestamp) for one in sampled if one.sampled_timestamp]
+    fields = {one.field for one in MILESTONES}
+    every = said or [
+        *(_moment(one.job_name, one.submit_timestamp) for one in submitted),
+        *(_moment(one.job_name, text) for one in sampled for field in fields if (text := getattr(one, field))),
+    ]
+    return max((one.latest_s for one in every), default=0.0)
+
+
+def _moment(name: str, text: str) -> TimeRange:
+    try:
+        return parse_moment(text)
+    except Unreadable as error:
+        raise Unreadable(f"workload {name[:80]!r}: {error}") from None
+
+
+def _row(submitted: SubmittedWorkload, sampled: SampledWorkload | None, looked_s: float) -> Row:
+    sent = _moment(submitted.job_name, submitted.submit_timestamp)
+    known = _without_filled(sampled) if sampled else SampledWorkload(submitted.job_name, "", "")
+    moments: dict[str, TimeRange | None] = {SUBMISSION: sent}
+    for name, field in _FIELDS.items():
+        text = getattr(known, field)
+        moments[name] = _moment(submitted.job_name, text) if text else None
+    deltas = {}
+    for one in () if submitted.error else MILESTONES:
+        at = moments[one.name.removeprefix("Total ")]
+        since = moments[one.reference]
+        if (at is None and not one.sometimes) or (at is not None and since is not None):
+            deltas[one.name] = _delta(since, at, looked_s)
+    return Row(submitted, sampled and known, sent.earliest_s, deltas, _state(submitted, sampled, moments, deltas))
+
+
+def _without_filled(sampled: SampledWorkload) -> SampledWorkload:
+    """Their tool writes another event's time where it knows none; ours says when it looked, and writes nothing."""
+    if sampled.sampled_timestamp is not None:
+        return sampled
+    empty = {field: None for field, other in _FILLED.items() if getattr(sampled, field) == getattr(sampled, other)}
+    return replace(sampled, **empty)
+
+
+def _delta(since: TimeRange | None, at: TimeRange | None, looked_s: float) -> Delta:
+    if since is None:
+        return Delta(None, 0.0, None)
+    if at is None:
+        return Delta(None, max(looked_s - since.latest_s, 0.0), None)
+    if since.exact and at.exact:
+        exact_s = at.earliest_s - since.earliest_s
+        return Delta(exact_s, max(exact_s, 0.0), max(exact_s, 0.0))
+    value = math.floor(at.earliest_s) - math.floor(since.earliest_s)
+    upper = at.latest_s - since.earliest_s
+    return Delta(0.0 if value == -1 else float(value), max(at.earliest_s - since.latest_s, 0.0), max(upper, 0.0))
+
+
+def _state(
+    submitted: SubmittedWorkload,
+    sampled: SampledWorkload | None,
+    moments: dict[str, TimeRange | None],
+    deltas: dict[str, Delta],
+) -> str:
+    if submitted.error:
+        return REFUSED
+    if sampled is None:
+        return NOT_SEEN
+    pod, group = moments["First Pod Creation"], moments["Pod Group Creation"]
+    replaced = pod is not None and group is not None and group.latest_s <= pod.earliest_s
+    total = deltas[TOTALS[0].name].value
+    if replaced or (total is not None and total < 0):
+        return ERROR
+    return UNFINISHED if any(one.value is None for one in deltas.values()) else DONE
+
+
+class MilestoneFigures(msgspec.Struct, frozen=True):
+    """Of one milestone over many workloads. A quantile lies between two bounds; None: above the first."""
+
+    count: int
+    unfinished: int
+    average: float | None  # of those that happened
+    quantiles: list[tuple[float, float, float | None]]  # share, lower, upper
+
+
+def figures_of(rows: Sequence[Row], milestone: str) -> MilestoneFigures:
+    deltas = [row.deltas[milestone] for row in rows if milestone in row.deltas]
+    happened = [one.value is not None for one in deltas]
+    values = [one.value for one in deltas if one.value is not None]
+    lowers = [one.lower for one in deltas]
+    uppers = [one.lower if one.upper is None else one.upper for one in deltas]
+    longest = max(lowers, default=0.0)
+    bounds = [
+        (low.share, longest if low.value is None else low.value, high.value)
+        for low, high in zip(quantiles(lowers, happened, _SHARES), quantiles(uppers, happened, _SHARES), strict=True)
+    ]
+    return MilestoneFigures(
+        len(deltas), happened.count(False), math.fsum(values) / len(values) if values else None, bounds
+    )
+
+
+# `times.csv`, and the two files that it is made from, read with what is wrong in them told by its place.
+
+
+# Beside each field the header that it has; where their tool had two of one name, the first is named otherwise.
+INFO = (
+    ("Workload Created", "workload_created_timestamp"),
+    ("Job Created", "job_created_timestamp"),
+    ("First Pod Created", "first_pod_created_timestamp"),
+    ("Last Pod Created", "last_pod_created_timestamp"),
+    ("Pod Group Created", "pod_group_created_timestamp"),
+    ("Pod Scheduling Decided", "pod_scheduling_decision_timestamp"),
+    ("First Evicted", "first_eviction_timestamp"),
+    ("First PVC Bind Requested", "first_pvc_bind_request_timestamp"),
+    ("First PVC Bound", "first_pvc_bind_timestamp"),
+    ("Backend Job Created", "backend_job_created_timestamp"),
+)
+HEADERS = (
+    "Job Name", "Namespace", "projectName", *(header for header, _ in INFO), "Workload Submitted",
+    *(one.name for one in MILESTONES), "State",
+)  # fmt: skip
+
+_T = TypeVar("_T")
+
+
+class BadFile(Exception):
+    """A file that cannot be used; the message says which, why, and what to do."""
+
+
+def read_folder(folder: Path) -> Joined:
+    """Raises BadFile."""
+    submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "seatrial scale submit writes it")
+    sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "seatrial scale sample writes it")
+    try:
+        return join_samples(submitted, sampled)
+    except Unreadable as error:
+        raise BadFile(f"{folder}: {error}") from None
+
+
+def _read(path: Path, form: type[_T], hint: str) -> list[_T]:
+    try:
+        return read_json(path, list[form])  # type: ignore[valid-type]
+    except FileNotFoundError:
+        raise BadFile(f"there is no {path}: {hint}") from None
+    except OSError as error:
+        raise BadFile(f"{path} cannot be read: {error.strerror}") from None
+    except Unreadable as error:
+        raise BadFile(f"{path} is not what it should be ({hint}): {error}") from None
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADERS)
+    writer.writerows(_cells(row) for row in rows)
+    return text.getvalue()
+
+
+def _cells(row: Row) -> list[str]:
+    one = row.submitted
+    times = [getattr(row.sampled, field) if row.sampled else None for _, field in INFO]
+    deltas = [row.deltas.get(milestone.name) for milestone in MILESTONES]
+    return [
+        one.job_name, one.job_namespace, one.project_name,
+        *(_time(text) for text in (*times, one.submit_timestamp)),
+        *("" if delta is None or delta.value is None else seconds_text(delta.value) for delta in deltas),
+        row.state,
+    ]  # fmt: skip
+
+
+def _time(text: str | None) -> str:
+    """In UTC, as spreadsheets read it; milliseconds where they are known."""
+    if not text:
+        return ""
+    moment = parse_moment(text)
+    at = datetime.fromtimestamp(moment.earliest_s, UTC).replace(tzinfo=None)
+    return at.isoformat(" ", "milliseconds" if moment.exact else "seconds")
+
+
+def seconds_text(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else ""

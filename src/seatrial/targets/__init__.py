@@ -1,0 +1,14 @@
+"""Where jobs run. One package a target, behind one protocol; found by the entry-point group `seatrial.targets`."""
+
+from seatrial.targets.protocol import (
+    DamagedJob,
+    Endpoint,
+    Found,
+    Remark,
+    RemarkLevel,
+    RunInUse,
+    Target,
+    TargetError,
+    TargetKind,
+    TargetLost,
+)

@@ -1,0 +1,242 @@
+"""Reads the folder of a job: its log, put together from its parts, its records and the files that it kept."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import stat
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.job import Unreadable, decode, opened_regular
+from seatrial.targets.protocol import TargetError
+
+# As in `agent/run/log.py`, whose form this reads.
+LOG_NAME = "log.txt"
+SEGMENT_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 18
+FOLLOW_S = 0.1
+_MOST_DEPTH = 100  # of folders that a job keeps
+
+
+class LogReader:
+    """The joined log, from the start; each call of `blocks` gives what is new since the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0  # the part being read; 0 is the first
+        self._offset = 0
+
+    def blocks(self) -> Iterator[bytes]:
+        while True:
+            parts = self.parts()
+            following = min((number for number in parts if number > self._number), default=None)
+            yield from self._rest_of_part()
+            if following is None:
+                return
+            skipped = (following - self._number - 1) * SEGMENT_BYTES
+            if self._number:
+                skipped += SEGMENT_BYTES - self._offset  # of a part that was gone before it was read
+            if skipped:
+                yield b"\n[seatrial: %d bytes left out here]\n" % skipped
+            self._number, self._offset = following, 0
+
+    def _rest_of_part(self) -> Iterator[bytes]:
+        name = f"{LOG_NAME}.{self._number}" if self._number else LOG_NAME
+        try:
+            with opened_regular(self._folder / name) as descriptor:
+                while block := os.pread(descriptor, _BLOCK_BYTES, self._offset):
+                    self._offset += len(block)
+                    yield block
+        except OSError:  # gone, or something else was put in its place
+            return
+
+    def parts(self) -> list[int]:
+        """The numbers of those that follow the first."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        endings = [name[len(LOG_NAME) + 1 :] for name in names if name.startswith(LOG_NAME + ".")]
+        return sorted(int(ending) for ending in endings if ending.isascii() and ending.isdigit())
+
+
+async def read_log(folder: Path, ended: Callable[[], bool], follow: bool) -> AsyncIterator[bytes]:
+    reader = LogReader(folder)
+    while True:
+        last = not follow or ended()
+        for block in reader.blocks():
+            yield block
+        if last:
+            return
+        await asyncio.sleep(FOLLOW_S)
+
+
+def fetch(folder: Path, path: str, into: Path) -> bool:
+    """What `Target.fetch` promises. Only plain files and folders leave a job: no pipes, no links to elsewhere, of
+    either kind."""
+    if not into.parent.is_dir():
+        into.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        if path == LOG_NAME:
+            return _join_log(folder, into)
+        source = folder / path
+        if path == "records.jsonl":
+            return _take_file(source, into)
+        if Path(path).parts[:1] != ("files",) or ".." in Path(path).parts:
+            raise TargetError(f"a job keeps records.jsonl, log.txt and files/..., not {path!r}")
+        if source.is_symlink() and not _stays_inside(source, folder / "files"):
+            return False
+        _drop_foreign(folder)
+        if source.is_dir():
+            _take_folder(source, into, folder / "files")
+            return True
+        return _take_file(source, into)
+    except OSError as error:
+        raise TargetError(f"cannot fetch {path} of {folder.name} to {into}: {error}") from error
+
+
+def _join_log(folder: Path, into: Path) -> bool:
+    reader = LogReader(folder)
+    if not reader.parts():
+        return _take_file(folder / LOG_NAME, into)
+    if not (folder / LOG_NAME).exists():
+        return False
+    into.unlink(missing_ok=True)
+    with open(os.open(into, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.writelines(reader.blocks())
+    return True
+
+
+def _take_folder(source: Path, into: Path, root: Path, depth: int = 0) -> None:
+    if depth > _MOST_DEPTH:
+        raise TargetError(f"what the job kept is more than {_MOST_DEPTH} folders deep")
+    into.mkdir(parents=True, exist_ok=True)
+    make_accessible(source)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            goal = into / entry.name
+            if entry.is_symlink():
+                if _stays_inside(Path(entry.path), root):
+                    goal.unlink(missing_ok=True)
+                    goal.symlink_to(os.readlink(entry.path))
+            elif entry.is_dir():
+                _take_folder(Path(entry.path), goal, root, depth + 1)
+            else:
+                _take_file(Path(entry.path), goal)
+
+
+def _drop_foreign(folder: Path) -> None:
+    """Files that have a name outside of the job's folder are not the job's: they would change with whatever becomes of
+    them there, and would be changed by being kept. Once, for what is taken has a second name from then on."""
+    done = folder / "foreign-dropped"
+    if done.exists():
+        return
+    found = ((path, os.lstat(path)) for path in _files_below(str(folder)))
+    several = {path: (one.st_dev, one.st_ino, one.st_nlink) for path, one in found if one.st_nlink > 1}
+    inside = Counter(several.values())
+    for path, known in several.items():
+        if known[2] > inside[known] and path.startswith(f"{folder}/files/"):
+            os.unlink(path)
+    done.touch(0o600)
+
+
+def _files_below(folder: str) -> Iterator[str]:
+    """As far down as anything is taken from."""
+    waiting = [(folder, 0)]
+    while waiting:
+        at, depth = waiting.pop()
+        make_accessible(at)
+        with os.scandir(at) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry.path
+                elif depth <= _MOST_DEPTH:
+                    waiting.append((entry.path, depth + 1))
+
+
+def make_accessible(folder: Path | str) -> None:
+    """Give its owner the rights to a folder, which a job may have taken away. A link, or what is another user's, stays
+    as it is."""
+    with contextlib.suppress(OSError):
+        mode = os.lstat(folder).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)
+
+
+def _take_file(source: Path, into: Path) -> bool:
+    """By a hard link where that can be had: it costs nothing and stays when the job is removed."""
+    try:
+        mode = source.lstat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        return False
+    if not mode & stat.S_IRUSR:
+        source.chmod(0o600)
+    try:
+        os.link(source, into)
+    except FileExistsError:  # of a fetch before
+        into.unlink()
+        return _take_file(source, into)
+    except OSError:
+        shutil.copyfile(source, into)
+    return True
+
+
+def _stays_inside(link: Path, root: Path) -> bool:
+    if os.path.isabs(os.readlink(link)):
+        return False
+    try:
+        return link.resolve(strict=True).is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # leads nowhere, or in a circle
+        return False
+
+
+# How far a job is, for a person who watches: read from the agent's records while it writes them.
+
+
+MOST_CHARACTERS = 100
+
+
+class Progress:
+    """Fed with the records as they come, in blocks cut anywhere."""
+
+    def __init__(self, steps: Sequence[str]) -> None:
+        """`steps`: the names of the job's steps."""
+        self.ready_at_s: float | None = None  # by the agent's clock, once its port has answered
+        self._steps = steps
+        self._rest = b""
+
+    def feed(self, data: bytes) -> str:
+        """The last of what `data` tells: the step that has started, or how far one says that it is; "": nothing."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if self.ready_at_s is None:
+            self.ready_at_s = next((at_s for at_s in map(_ready_at_s, lines) if at_s is not None), None)
+        for line in reversed(lines):
+            with contextlib.suppress(Unreadable, LookupError, TypeError, AttributeError):
+                if b'"event":"step"' in line:
+                    number: int = decode(line, dict[str, Any])["step"]
+                    return self._steps[number]
+                if b'"note":"progress"' in line:
+                    text = _one_line(decode(line, dict[str, Any])["data"]["text"])
+                    if text:
+                        return text
+        return ""
+
+
+def _ready_at_s(line: bytes) -> float | None:
+    if b'"event":"ready"' not in line:
+        return None
+    with contextlib.suppress(Unreadable, LookupError, TypeError, ValueError):
+        record = decode(line, dict[str, Any])
+        return float(record["at_s"]) if record["event"] == "ready" else None
+    return None
+
+
+def _one_line(text: str) -> str:
+    """As a job said it, made fit for one line of a terminal."""
+    shown = "".join(character if character.isprintable() else " " for character in text[: 4 * MOST_CHARACTERS])
+    return " ".join(shown.split())[:MOST_CHARACTERS]

@@ -1,0 +1,34 @@
+"""Jobs on Kubernetes: pods that outlive who submitted them, found by label from anywhere."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seatrial.targets.kubernetes.options import KubernetesOptions
+    from seatrial.targets.kubernetes.target import KubernetesTarget
+
+
+class KubernetesKind:
+    name = "kubernetes"
+    one_machine = False
+
+    def at_hand(self) -> bool:
+        """Whether kubectl would find a cluster."""
+        if os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return True
+        return (Path.home() / ".kube/config").exists()
+
+    @property
+    def options(self) -> "type[KubernetesOptions]":
+        from seatrial.targets.kubernetes.options import KubernetesOptions
+
+        return KubernetesOptions
+
+    def open(self, name: str, options: "KubernetesOptions") -> "KubernetesTarget":
+        from seatrial.targets.kubernetes.target import KubernetesTarget
+
+        return KubernetesTarget(name, options)
+
+
+kind = KubernetesKind()

@@ -1,0 +1,161 @@
+"""A port of a job, reachable from here: forwarded, or by a Service, Ingress or Route where the target says so."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.http.http1 import RequestAttempt
+from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes
+from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.errors import target_errors
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.watch.objects import INDEX_LABEL, PodObject
+from seatrial.targets.protocol import Endpoint, TargetError
+from seatrial.targets.route import (
+    AGAIN_S,
+    ANSWER_S,
+    connection,
+    gateway_leads_on,
+    measured,
+    opened_inside,
+    stays_open,
+    until_answered,
+)
+
+Made = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class JobPort:
+    """`owner` is the reference to the job's root: what is made for the port goes with it."""
+
+    client: Kubernetes
+    options: KubernetesOptions
+    job: JobAnnotation
+    owner: Made
+    port: str
+
+    def __str__(self) -> str:
+        return f"port {self.port} of {self.job.name}"
+
+    @property
+    def number(self) -> int:
+        return self.job.ports[self.port]
+
+    @property
+    def service(self) -> str:
+        """The name of its Service."""
+        return f"{names.object_name(self.job.name)}-{self.number}"
+
+    @property
+    def host(self) -> str:
+        """Of an ingress or route. The first port has the job's own name; each of the others needs another."""
+        first = self.port == next(iter(self.job.ports))
+        name = names.object_name(self.job.name) if first else self.service
+        return (self.options.endpoint_host or "").replace("{job}", name)
+
+
+@asynccontextmanager
+async def opened_port(wanted: JobPort, how: str) -> AsyncIterator[Endpoint]:
+    pod = await _running_pod(wanted)
+    if how == "port-forward":
+        async with wanted.client.pod(pod).forward(wanted.number) as forward:
+
+            async def attempt() -> str:
+                closed = await stays_open(forward.address, forward.through)
+                return f"{closed}: {forward.problem}" if closed and forward.problem else closed
+
+            await until_answered(attempt, str(wanted))
+            way = (
+                "port-forward through the API server"  # what is forwarded goes there first, and from there to the node
+            )
+            with target_errors(f"cannot reach {wanted}"):
+                found = await measured(forward.address, way, lambda: _round_trip_s(wanted.client))
+            yield found
+        return
+    service = await make_service(wanted)
+    if how == "service":
+        yield await opened_inside(service, how)
+        return
+    await _make(wanted, ingress(wanted) if how == "ingress" else route(wanted))
+    tls = wanted.options.endpoint_tls is not False
+    address = f"{wanted.host}:{443 if tls else 80}"
+    url = f"{'https' if tls else 'http'}://{wanted.host}/"
+    await until_answered(lambda: gateway_leads_on(url), str(wanted))
+    yield await measured(address, how, lambda: connection(address), tls=tls)
+
+
+async def make_service(wanted: JobPort) -> str:
+    """To the first host, as a forwarded port is. Also while its probe fails: a server under load may miss one, and
+    its load would then measure the Service. Its address is known to all pods of the cluster."""
+    job = wanted.job
+    chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
+    if job.hosts > 1:
+        chosen[INDEX_LABEL] = "0"
+    ports = [{"port": wanted.number, "targetPort": wanted.number}]
+    spec = {"selector": chosen, "ports": ports, "publishNotReadyAddresses": True}
+    await _make(wanted, {"apiVersion": "v1", "kind": "Service", "spec": spec})
+    return f"{wanted.service}.{wanted.client.access.namespace}.svc:{wanted.number}"
+
+
+async def _make(wanted: JobPort, one: Made) -> None:
+    labels = {**names.run_labels(wanted.job.run, "endpoint"), names.JOB: names.object_name(wanted.job.name)}
+    metadata = {"name": wanted.service, "namespace": wanted.client.access.namespace, "labels": labels}
+    made = {**one, "metadata": {**metadata, "ownerReferences": [wanted.owner]}}
+    with target_errors(f"cannot open {wanted}"), contextlib.suppress(AlreadyExists):
+        await wanted.client.create(manifest.marked(made, wanted.options))
+
+
+async def _round_trip_s(client: Kubernetes) -> float:
+    """To the API server and back."""
+    attempts: list[RequestAttempt] = []
+    await client.version(attempts=attempts)
+    return (attempts[-1].answered_s or 0.0) - (attempts[-1].sent_s or 0.0)
+
+
+async def _running_pod(wanted: JobPort) -> str:
+    """The name of the first host's, once its trial runs."""
+    with target_errors(f"cannot reach {wanted}"), contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ANSWER_S):
+            while True:
+                async for pod in _first_hosts(wanted):
+                    if pod.phase_ended or pod.trial.terminated is not None:
+                        raise TargetError(f"{wanted.job.name} does not run any more: {wanted} cannot be reached")
+                    if pod.trial.running is not None:
+                        return pod.metadata.name
+                await asyncio.sleep(AGAIN_S)
+    raise TargetError(f"{wanted.job.name} does not run, after {ANSWER_S:g} s: {wanted} cannot be reached")
+
+
+async def _first_hosts(wanted: JobPort) -> AsyncIterator[PodObject]:
+    labels = names.selector(job=names.object_name(wanted.job.name))
+    async for pod in wanted.client.list(PODS, PodObject, labels=labels):
+        if pod.number == 0:
+            yield pod
+
+
+def ingress(wanted: JobPort) -> Made:
+    options = wanted.options
+    backend = {"service": {"name": wanted.service, "port": {"number": wanted.number}}}
+    paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+    spec: Made = {"rules": [{"host": wanted.host, "http": {"paths": paths}}]}
+    if options.endpoint_class is not None:
+        spec["ingressClassName"] = options.endpoint_class
+    if options.endpoint_tls is not False:
+        secret = {"secretName": options.endpoint_tls} if isinstance(options.endpoint_tls, str) else {}
+        spec["tls"] = [{"hosts": [wanted.host], **secret}]
+    return {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "spec": spec}
+
+
+def route(wanted: JobPort) -> Made:
+    tls = wanted.options.endpoint_tls
+    to = {"kind": "Service", "name": wanted.service}
+    spec: Made = {"host": wanted.host, "to": to, "port": {"targetPort": wanted.number}}
+    if tls is not False:
+        secret = {"externalCertificate": {"name": tls}} if isinstance(tls, str) else {}
+        spec["tls"] = {"termination": "edge", **secret}
+    return {"apiVersion": "route.openshift.io/v1", "kind": "Route", "spec": spec}

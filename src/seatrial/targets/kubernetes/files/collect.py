@@ -1,0 +1,245 @@
+"""Brings home what a job wrote: out of the keeper of each pod while that is there, else what Kubernetes still knows."""
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Event, Unreadable, read_json
+from seatrial.kubernetes import (
+    STDOUT,
+    CommandFailed,
+    CredentialsError,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    NotFound,
+    Pod,
+    TooLarge,
+    Unauthorized,
+    Unreachable,
+)
+from seatrial.targets import job_files
+from seatrial.targets.job_files import Progress
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.files.log import LinePrefixer, line_prefix
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.protocol import TargetError
+
+FETCH_PATIENCE_S = 120.0  # for a node that does not answer although its pod should run
+LAST_LOG_S = 5.0
+REFUSED_S = 15.0  # for one that refuses: when it has just started, it may for a moment
+# Packed by the agent, as far as the image has a Python; else by tar, without the files where those are too large.
+PACK = (
+    "/bin/sh", "-c", f'python=$(/bin/sh {names.AGENT}/start.sh find) && exec "$python" -I -S {names.AGENT}/agent.pyz '
+    'pack "$@"', "sh", names.OUT,
+)  # fmt: skip
+WITHOUT_FILES = ("/bin/sh", "-c", f"cd {names.OUT} && tar cf - $(ls | grep -vx files)")
+OWN_BYTES = 1 << 30  # of records and log, at most, beside the files
+UNKEPT = "unkept.json"  # as in agent/pod/pack.py
+FETCH_RETRY_S = 1.0
+# Then nothing is wrong with the job, and what it wrote stays where it is.
+LOST = (Unauthorized, CredentialsError, Forbidden, Unreachable)
+
+
+class Collector:
+    """What has ended is fetched once, whole, and given from there; what still runs is fetched each time anew."""
+
+    def __init__(self, client: Kubernetes, watcher: JobWatcher, options: KubernetesOptions) -> None:
+        self._client, self._watcher = client, watcher
+        self._others = options.other_containers  # whose logs belong to the job's
+        self._most_files, self._most_bytes = options.fetch_files, options.fetch_bytes
+        self._whole: dict[tuple[str, int], asyncio.Task[Path]] = {}
+
+    async def fetch(self, handle: str, job: JobAnnotation, path: str, into: Path) -> bool:
+        number, path = _host_of(path)
+        pods = {pod.number: pod for pod in self._watcher.pods(handle)}
+        if number not in pods:
+            return False
+        if path == job_files.LOG_NAME and (job.hosts > 1 or self._others):
+            return await self._joined_log(handle, job, list(pods.values()), into)
+        folder = await self._folder(handle, job, pods[number], into.parent)
+        return await asyncio.to_thread(job_files.fetch, folder, path, into)
+
+    async def forget(self, handle: str) -> None:
+        for key in [key for key in self._whole if key[0] == handle]:
+            task = self._whole.pop(key)
+            task.cancel()
+            for folder in await asyncio.gather(task, return_exceptions=True):
+                if isinstance(folder, Path):
+                    await asyncio.to_thread(shutil.rmtree, folder, True)
+
+    async def close(self) -> None:
+        for handle in {key[0] for key in self._whole}:
+            await self.forget(handle)
+
+    # ---- one pod
+
+    async def _folder(self, handle: str, job: JobAnnotation, pod: TrackedPod, near: Path) -> Path:
+        """All of a pod's `out`, on the same disk as what it is for, so that files need not be copied again."""
+        key = (handle, pod.number)
+        task = self._whole.get(key)
+        if task is None or not pod.trial_ended or (task.done() and (task.cancelled() or task.exception())):
+            folder = near / f".{job.name}.{pod.number}"
+            task = self._whole[key] = asyncio.create_task(self._bring(job, pod, folder))
+        try:
+            return await asyncio.shield(task)
+        except KubernetesError as error:
+            lost = isinstance(error, LOST)
+            raise target_error(error, f"cannot fetch what {job.name} wrote", lost) from error
+        except OSError as error:
+            raise TargetError(f"cannot write what {job.name} wrote: {error}") from error
+
+    async def _bring(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> Path:
+        await asyncio.to_thread(shutil.rmtree, folder, True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        begun_s = time.monotonic()
+        while True:
+            if not pod.keeper_running:
+                await self._from_status(job, pod, folder)
+                return folder
+            try:
+                await self._fetch(self._client.pod(pod.name, names.KEEPER), folder)
+                await asyncio.to_thread(_note_unkept, folder)
+                return folder
+            except KubernetesError as error:
+                if time.monotonic() - begun_s > (REFUSED_S if error.lasting else FETCH_PATIENCE_S):
+                    raise
+            await asyncio.sleep(FETCH_RETRY_S)
+
+    async def _fetch(self, keeper: Pod, folder: Path) -> None:
+        most = (str(self._most_files), str(self._most_bytes))
+        try:
+            await keeper.fetch_folder(names.OUT, folder, (*PACK, *most))
+        except CommandFailed:  # no Python
+            try:
+                await keeper.fetch_folder(names.OUT, folder, most_bytes=self._most_bytes + OWN_BYTES)
+            except TooLarge:
+                await keeper.fetch_folder(names.OUT, folder, WITHOUT_FILES)
+                (folder / UNKEPT).write_bytes(b"{}")
+
+    # ---- without a keeper
+
+    async def _from_status(self, job: JobAnnotation, pod: TrackedPod, folder: Path) -> None:
+        """The files are gone. What the pod's status says of the steps, and the last of the log, may still be there."""
+        folder.mkdir(exist_ok=True)  # of a fetch that came to nothing
+        lines = job.records(pod)
+        if lines:
+            (folder / "records.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        if pod.real:
+            with contextlib.suppress(KubernetesError):
+                log = await self._log(pod, names.TRIAL)
+                (folder / job_files.LOG_NAME).write_bytes(log)
+
+    async def _log(self, pod: TrackedPod, container: str) -> bytes:
+        log = self._client.pod(pod.name, container).log(LAST_LOG_S)
+        with contextlib.suppress(NotFound):
+            return b"".join([block async for block in log])
+        return b""
+
+    # ---- the logs of several
+
+    async def _joined_log(self, handle: str, job: JobAnnotation, pods: list[TrackedPod], into: Path) -> bool:
+        folders = [await self._folder(handle, job, pod, into.parent) for pod in pods]
+        more = [(pod, name, await self._log(pod, name)) for pod in pods for name in self._others if pod.real]
+        await asyncio.to_thread(_join, job, pods, folders, more, into)
+        return True
+
+
+def _join(
+    job: JobAnnotation,
+    pods: list[TrackedPod],
+    folders: list[Path],
+    more: list[tuple[TrackedPod, str, bytes]],
+    into: Path,
+) -> None:
+    """Each line with its host before it when there are several, and with its container when it is another's."""
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with open(into, "wb") as file:
+        for pod, folder in zip(pods, folders, strict=True):
+            file.writelines(_prefixed(job_files.LogReader(folder).blocks(), line_prefix(pod.number, job.hosts)))
+        for pod, name, log in more:
+            file.writelines(_prefixed([log], line_prefix(pod.number, job.hosts, name)))
+
+
+def _note_unkept(folder: Path) -> None:
+    """What was left behind is one more record of the job."""
+    with contextlib.suppress(FileNotFoundError, Unreadable):
+        line = {"event": "unkept", "at_s": 0.0, "data": read_json(folder / UNKEPT, dict[str, Any])}
+        with open(folder / "records.jsonl", "ab") as file:
+            file.write(b"\n" + msgspec.json.encode(line) + b"\n")
+
+
+def _prefixed(blocks: Iterable[bytes], prefix: bytes) -> Iterator[bytes]:
+    lines = LinePrefixer(prefix)
+    for block in blocks:
+        yield lines.feed(block)
+    yield lines.end()
+
+
+def _host_of(path: str) -> tuple[int, str]:
+    """`hosts/3/files/x` is `files/x` of host 3; everything else is host 0's."""
+    first, _, rest = path.partition("/")
+    number, _, inside = rest.partition("/")
+    return (int(number), inside) if first == "hosts" and number.isdigit() else (0, path)
+
+
+# Reports how far running jobs are: follows the agent's records in their keepers, for jobs that take long enough.
+
+
+AFTER_S = 0.3  # what has ended by then needs no progress
+_MOST = 64  # jobs at a time: each is a connection through the API server
+FOLLOW_AGAIN_S = (0.2, 0.5, 2.0)
+
+
+class ProgressFollower:
+    def __init__(self, client: Kubernetes, watcher: JobWatcher) -> None:
+        self._client, self._watcher = client, watcher
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._all: set[asyncio.Task[None]] = set()  # those too that are just being ended
+        self._places = asyncio.Semaphore(_MOST)
+
+    def add(self, handle: str, job: JobAnnotation) -> None:
+        if handle not in self._tasks and job.steps:
+            task = self._tasks[handle] = asyncio.create_task(self._follow(handle, job))
+            self._all.add(task)
+            task.add_done_callback(self._all.discard)
+
+    def forget(self, handle: str) -> None:
+        task = self._tasks.pop(handle, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        for handle in list(self._tasks):
+            self.forget(handle)
+        await asyncio.gather(*self._all, return_exceptions=True)
+
+    async def _follow(self, handle: str, job: JobAnnotation) -> None:
+        """Host 0 speaks for all. Whatever goes wrong here is no misfortune of the job."""
+        with contextlib.suppress(TargetError):  # those that wait for the job's events get it
+            await self._watcher.started(handle)
+        await asyncio.sleep(AFTER_S)
+        async with self._places:
+            progress, offset, failures = Progress(job.steps), 0, 0
+            while pod := next((pod for pod in self._watcher.pods(handle) if pod.trial_running and pod.real), None):
+                keeper = self._client.pod(pod.name, names.KEEPER)
+                with contextlib.suppress(KubernetesError):
+                    command = ["tail", "-c", f"+{offset + 1}", "-f", f"{names.OUT}/records.jsonl"]
+                    async with await keeper.start(command) as running:
+                        async for channel, block in running:
+                            if channel == STDOUT:
+                                offset, failures = offset + len(block), 0
+                                if step := progress.feed(block):
+                                    self._watcher.report(Event(handle, progress=step))
+                await asyncio.sleep(FOLLOW_AGAIN_S[min(failures, len(FOLLOW_AGAIN_S) - 1)])
+                failures += 1

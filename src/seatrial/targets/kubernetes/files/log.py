@@ -1,0 +1,255 @@
+"""The log of one pod, read in its keeper from the agent's own files: each byte once, across cuts and restarts.
+
+Kubernetes' own log of a container loses lines when it is rotated; the agent's keeps a head and the last segments
+(`agent/log.py`), so a reader that is cut off for a while loses nothing; where it does, the log says so.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError, Pod
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.submit import JobAnnotation
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
+
+HEAD_BYTES, SEGMENT_BYTES = 4 << 20, 1 << 20  # as in agent/log.py
+_PATIENCE_S = 300.0
+_GONE = 77  # the part that was asked for is not there any more, later ones are
+_BACKOFF_S = (0.1, 0.3, 1.0, 2.0)
+
+# $1: the first byte that is wanted, counted over all parts; $2: `once` or `follow`.
+_READ = f"""
+at=$1
+until cd {names.OUT} 2>/dev/null; do
+    if test $2 = once; then exit 0; fi
+    sleep 0.2 2>/dev/null || sleep 1
+done
+while :; do
+    ended=; test -e end.json && ended=1
+    if test $at -lt {HEAD_BYTES}; then part=log.txt skip=$at; else
+        part=log.txt.$(( (at - {HEAD_BYTES}) / {SEGMENT_BYTES} + 1 )) skip=$(( (at - {HEAD_BYTES}) % {SEGMENT_BYTES} ))
+    fi
+    if test -e $part; then
+        size=$(wc -c < $part) || size=0
+        if test $size -gt $skip; then
+            tail -c +$((skip + 1)) $part | head -c $((size - skip)) || exit 1
+            at=$((at + size - skip))
+            continue
+        fi
+    elif test $at -ge {HEAD_BYTES}; then
+        for later in log.txt.*; do
+            if test -e $later && test ${{later#log.txt.}} -gt ${{part#log.txt.}}; then exit {_GONE}; fi
+        done
+    fi
+    if test -n "$ended" || test $2 = once; then exit 0; fi
+    sleep 0.2 2>/dev/null || sleep 1
+done
+"""
+_FIRST = f'cd {names.OUT} && ls | sed -n "s/^log.txt.\\([0-9]*\\)$/\\1/p" | sort -n | head -n 1'
+
+
+class KeeperLog:
+    """`pod` says whether the trial has ended; after that nothing is added to its log."""
+
+    def __init__(self, keeper: Pod, pod: TrackedPod) -> None:
+        self._keeper, self._pod = keeper, pod
+        self._at = 0  # the next byte
+
+    async def blocks(self, follow: bool) -> AsyncIterator[bytes]:
+        """`follow`: until the trial has ended. Raises the last error when the pod cannot be reached for long."""
+        if follow:
+            async for block in self._patiently("follow", until_ended=True):
+                yield block
+        async for block in self._patiently("once", until_ended=False):
+            yield block
+
+    async def _patiently(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+        failing_since: float | None = None
+        failures = 0
+        while not (until_ended and self._pod.ended.is_set()):
+            before = self._at
+            try:
+                try:
+                    async for block in self._stream(how, until_ended):
+                        self._at += len(block)
+                        yield block
+                    return
+                except _Skipped:
+                    yield await self._skip()
+                    continue
+            except KubernetesError:
+                if not self._pod.keeper_running:
+                    return
+                now_s = time.monotonic()
+                if self._at > before or failing_since is None:
+                    failing_since, failures = now_s, 0
+                if now_s - failing_since > _PATIENCE_S:
+                    raise
+            await asyncio.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+            failures += 1
+
+    async def _stream(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+        ended = asyncio.create_task(self._pod.ended.wait()) if until_ended else None
+        try:
+            command = ["/bin/sh", "-c", _READ, "sh", str(self._at), how]
+            async with await self._keeper.start(command) as running:
+                blocks = aiter(running)
+                while True:
+                    following = asyncio.ensure_future(anext(blocks, None))
+                    either = [following, *([ended] if ended else [])]
+                    try:
+                        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        if not following.done():
+                            following.cancel()
+                            await asyncio.gather(following, return_exceptions=True)
+                    if following.cancelled():  # the rest is read once, without following
+                        return
+                    block = following.result()
+                    if block is None:
+                        break
+                    if block[0] == STDOUT:
+                        yield block[1]
+                if running.result() == _GONE:
+                    raise _Skipped
+        finally:
+            if ended is not None:
+                ended.cancel()
+
+    async def _skip(self) -> bytes:
+        """Go on with the first part that is still there, and say what is left out."""
+        found = await self._keeper.run(["/bin/sh", "-c", _FIRST], check=True)
+        number = int(found.stdout.split()[0]) if found.stdout.split() else 1
+        following = max(self._at, HEAD_BYTES + (number - 1) * SEGMENT_BYTES)
+        skipped, self._at = following - self._at, following
+        return b"\n[seatrial: %d bytes left out here]\n" % skipped if skipped else b""
+
+
+class _Skipped(Exception):
+    pass
+
+
+def line_prefix(number: int, hosts: int, container: str = "") -> bytes:
+    host = b"[%d] " % number if hosts > 1 else b""
+    return host + (b"(%s) " % container.encode() if container else b"")
+
+
+class LinePrefixer:
+    """Fed with blocks that are cut anywhere; gives whole lines, each with `prefix`. Without one, blocks as they are."""
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._rest = b""
+
+    def feed(self, block: bytes) -> bytes:
+        if not self._prefix:
+            return block
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        return b"".join(self._prefix + line + b"\n" for line in lines)
+
+    def end(self) -> bytes:
+        """The last line, when it was not ended; it gets its newline."""
+        return self._prefix + self._rest + b"\n" if self._rest else b""
+
+
+# The log of a whole job while it is written: all hosts, and the containers that the user's template adds.
+
+
+QUEUED_BLOCKS = 64
+_POLL_S = 0.2
+
+
+class LiveLog:
+    def __init__(self, client: Kubernetes, watcher: JobWatcher, others: tuple[str, ...]) -> None:
+        self._client, self._watcher, self._others = client, watcher, others
+
+    async def blocks(self, handle: str, job: JobAnnotation, follow: bool) -> AsyncIterator[bytes]:
+        """With `follow` until the job has ended. Lines of several are whole and begin with their host or container."""
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BLOCKS)
+        reading = asyncio.create_task(self._read_to_end(handle, job, follow, queue))
+        try:
+            while (block := await queue.get()) is not None:
+                yield block
+            await reading
+        except KubernetesError as error:
+            raise target_error(error, f"cannot read the log of {job.name}") from error
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read_to_end(
+        self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
+    ) -> None:
+        """`None` is the end, unless it is cancelled: its reader is gone, and a full queue would never take it."""
+        try:
+            await self._read_all(handle, job, follow, queue)
+        except Exception:
+            await queue.put(None)
+            raise
+        await queue.put(None)
+
+    async def _read_all(
+        self, handle: str, job: JobAnnotation, follow: bool, queue: "asyncio.Queue[bytes | None]"
+    ) -> None:
+        """A reader for each pod as soon as it has begun; all pods of a job are there before it has ended."""
+        ended = asyncio.create_task(self._watcher.ended(handle)) if follow else None
+        readers: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                last = ended is None or ended.done()
+                for pod in self._watcher.pods(handle):
+                    if pod.uid not in readers and (pod.trial_running or pod.trial_ended):
+                        readers[pod.uid] = asyncio.create_task(self._read(job, pod, follow, queue))
+                if last:
+                    break
+                assert ended is not None
+                busy = [task for task in readers.values() if not task.done()]
+                await asyncio.wait([ended, *busy], timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
+                if len(readers) == job.hosts:
+                    break
+            await asyncio.gather(*readers.values())
+        finally:
+            tasks = [*readers.values(), *([ended] if ended else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(
+        self, job: JobAnnotation, pod: TrackedPod, follow: bool, queue: "asyncio.Queue[bytes | None]"
+    ) -> None:
+        sources = [self._trial(pod, follow), *(self._container(pod, name, follow) for name in self._others)]
+        prefixes = [line_prefix(pod.number, job.hosts, name) for name in ("", *self._others)]
+        await asyncio.gather(
+            *(_pass_on(source, prefix, queue) for source, prefix in zip(sources, prefixes, strict=True))
+        )
+
+    async def _trial(self, pod: TrackedPod, follow: bool) -> AsyncIterator[bytes]:
+        # The two containers of a pod start one after the other: its keeper may be just about to.
+        while not pod.keeper_running and not pod.over and not (pod.trial_ended and pod.real):  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        if pod.keeper_running:
+            keeper = self._client.pod(pod.name, names.KEEPER)
+            async for block in KeeperLog(keeper, pod).blocks(follow):
+                yield block
+        elif pod.real:  # its keeper has left: what the node still has
+            async for block in self._container(pod, names.TRIAL, follow):
+                yield block
+
+    async def _container(self, pod: TrackedPod, container: str, follow: bool) -> AsyncIterator[bytes]:
+        """What its node has of it, at the end of the trial: it is not for live reading."""
+        if follow:
+            await pod.ended.wait()
+        async for block in self._client.pod(pod.name, container).log():
+            yield block
+
+
+async def _pass_on(source: AsyncIterator[bytes], prefix: bytes, queue: "asyncio.Queue[bytes | None]") -> None:
+    lines = LinePrefixer(prefix)
+    async for block in source:
+        if whole := lines.feed(block):
+            await queue.put(whole)
+    if last := lines.end():
+        await queue.put(last)

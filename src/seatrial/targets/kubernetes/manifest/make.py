@@ -1,0 +1,237 @@
+"""All objects of a job, made of the neutral job and the target's options. Pure: the same job gives the same objects."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Job, Outcome
+from seatrial.kubernetes import JOBS, Resource
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
+from seatrial.targets.kubernetes.manifest.pod import plain_script, pod_deadline_s, pod_template
+from seatrial.targets.kubernetes.manifest.template import templated
+from seatrial.targets.kubernetes.manifest.variables import REPLICATED_JOB, Hosts, check_text, hosts_of
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.protocol import TargetError
+
+# What a job is on the cluster: a Job or a JobSet around the same pod, made suspended, then released.
+
+
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+
+
+def root_resource(options: KubernetesOptions) -> Resource:
+    return JOB_SETS if options.workload == "jobset" else JOBS
+
+
+def root_deadline_s(job: Job, options: KubernetesOptions) -> float:
+    """From its release until the cluster ends the job: waiting for a place, and all of the pod's life."""
+    queue_s = options.deadline_s if job.limits.queue_s is None else job.limits.queue_s
+    return queue_s + pod_deadline_s(job, options)
+
+
+# The merge patch that lets a root start. With a queue, Kueue does it when there is room.
+RELEASE = {"spec": {"suspend": False}}
+
+
+def root_object(
+    job: Job, options: KubernetesOptions, metadata: dict[str, Any], template: dict[str, Any]
+) -> dict[str, Any]:
+    resource = root_resource(options)
+    make = _job_set if options.workload == "jobset" else _job
+    if options.queue is not None:  # from the start: a policy may demand it of every Job
+        metadata["labels"] = {**metadata["labels"], QUEUE: options.queue}
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    return {**head, "spec": make(job, options, template)}
+
+
+def _job(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
+    limits = {
+        "activeDeadlineSeconds": seconds(root_deadline_s(job, options)),
+        "ttlSecondsAfterFinished": seconds(options.keep_s),
+    }
+    return {"suspend": True, **limits, **_indexed(job), "template": template}
+
+
+def _indexed(job: Job) -> dict[str, Any]:
+    """Every pod has a number; none is made twice, and none while another of its number still ends."""
+    return {
+        "completionMode": "Indexed",
+        "completions": job.hosts,
+        "parallelism": job.hosts,
+        "backoffLimit": 0,
+        "podReplacementPolicy": "Failed",
+    }
+
+
+def _job_set(job: Job, options: KubernetesOptions, template: dict[str, Any]) -> dict[str, Any]:
+    inner = {"activeDeadlineSeconds": seconds(root_deadline_s(job, options)), **_indexed(job)}
+    name = names.object_name(job.name)
+    return {
+        "suspend": True,
+        "ttlSecondsAfterFinished": seconds(options.keep_s),
+        "failurePolicy": {"maxRestarts": 0},
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name},
+        "replicatedJobs": [
+            {"name": REPLICATED_JOB, "replicas": 1, "template": {"spec": {**inner, "template": template}}}
+        ],
+    }
+
+
+TITLE = "seatrial/title"  # an annotation: the cell's id, for people
+NO_UID = "00000000-0000-0000-0000-000000000000"  # the uid of an owner in a dry run
+LOG_SEGMENTS = 16  # of 1 MiB at its end: more than is written while a reader is cut off
+# Kubernetes' own bound for all of a ConfigMap is 1 MiB.
+MOST_CONFIG_BYTES = 1000 << 10
+
+
+class JobObjects(msgspec.Struct, frozen=True):
+    """The root is created first, suspended; the others are made its own (`owned_by`), and then it is released."""
+
+    root: dict[str, Any]
+    config: dict[str, Any]
+    secret: dict[str, Any] | None = None
+    service: dict[str, Any] | None = None
+
+
+def make(
+    job: Job,
+    options: KubernetesOptions,
+    *,
+    namespace: str,
+    run_owner: Mapping[str, Any],
+    agent: str,
+    inputs: Sequence[str],
+    secrets: Mapping[str, str],
+) -> JobObjects:
+    """`agent` and `inputs` are names of ConfigMaps.
+
+    Raises TargetError (REFUSED) for what no cluster could run."""
+    _check_utf8(job)
+    _check_ready(job)
+    hosts = hosts_of(job, options, namespace)
+    ours = pod_template(job, options, _image(job, options), agent, inputs, hosts)
+    template = templated(ours, options.template)
+    metadata = _metadata(job, namespace, "job")
+    metadata["annotations"] = {TITLE: job.title}
+    metadata["ownerReferences"] = [dict(run_owner)]
+    secret, service = _secret(job, namespace, secrets), _service(job, namespace, hosts)
+    return JobObjects(
+        root=marked(root_object(job, options, metadata, template), options),
+        config=marked(_config(job, namespace, bool(inputs)), options),
+        secret=marked(secret, options) if secret else None,
+        service=marked(service, options) if service else None,
+    )
+
+
+def owner(resource: Resource, name: str, uid: str) -> dict[str, Any]:
+    """The reference by which an object owns others. It blocks nothing: its deletion waits for no other."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "name": name, "uid": uid}
+
+
+def owned_by(manifest: Mapping[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+    """The same object, which goes away when its owner does."""
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [dict(owner)]}}
+
+
+def job_text(job: Job, inputs: bool) -> str:
+    """`job.json`: what the agent in the pod is to do. It names the variables that are secret, never their values."""
+    environment, limits = job.environment, job.limits
+    content = {
+        "version": 1,
+        "name": job.name,
+        "steps": [
+            {"name": step.name, "kind": step.kind, "args": step.args, "timeout_s": step.timeout_s} for step in job.steps
+        ],
+        "limits": {"run_s": limits.run_s, "stall_s": limits.stall_s, "grace_s": limits.grace_s},
+        "secret_variables": sorted(job.secrets),
+        "hosts": job.hosts,
+        "inputs": inputs,
+        "environment": {
+            "name": environment.name,
+            "python": environment.python,
+            "packages": environment.packages,
+            "interpreter": environment.interpreter,
+        },
+        "memory_bytes": job.resources.memory_bytes,
+        "log": {"segments": LOG_SEGMENTS},
+    }
+    return msgspec.json.encode(content).decode()
+
+
+def _check_utf8(job: Job) -> None:
+    """Names of files need not be UTF-8; what a cluster keeps must be. Variables are checked one by one elsewhere."""
+    for field in job.__struct_fields__:
+        if field != "env":
+            try:
+                msgspec.json.encode(getattr(job, field))
+            except UnicodeEncodeError:
+                message = (
+                    f"`{field}` of the job has text in it that is not UTF-8, which no object of a cluster can hold"
+                )
+                raise TargetError(message, Outcome.REFUSED) from None
+
+
+def _check_ready(job: Job) -> None:
+    """The server takes a probe of a port that there is not, and the job would never be ready."""
+    if job.ready is not None and job.ready.port not in {port.name for port in job.ports}:
+        listed = ", ".join(port.name for port in job.ports) or "none"
+        raise TargetError(f"{job.title} is ready by its port {job.ready.port!r}; it has: {listed}", Outcome.REFUSED)
+
+
+def _image(job: Job, options: KubernetesOptions) -> str:
+    if job.environment.seatrial and job.environment.image is None:
+        text = f"the {job.part} is a program of Seatrial's own: in a pod it needs an image that has Seatrial installed"
+        raise TargetError(f"{text}; without one, run it on this machine", Outcome.REFUSED)
+    image = job.environment.image or options.image
+    if image is None:
+        raise TargetError(
+            f"runtime {job.environment.name!r} names no image, and pods need one: write `image: NAME` in the runtime, "
+            "or in the target for all runtimes that name none",
+            Outcome.REFUSED,
+        )
+    return image
+
+
+def _metadata(job: Job, namespace: str, part: str) -> dict[str, Any]:
+    labels = names.job_labels(job.run, job.name, job.cell, job.attempt, part)
+    return {"name": names.object_name(job.name), "namespace": namespace, "labels": labels}
+
+
+def _config(job: Job, namespace: str, inputs: bool) -> dict[str, Any]:
+    data = {"job.json": job_text(job, inputs), "plain.sh": plain_script(job)}
+    if job.environment.interpreter is not None:
+        data["python"] = job.environment.interpreter
+    size = sum(len(text.encode()) for text in data.values())
+    if size > MOST_CONFIG_BYTES:
+        raise TargetError(
+            f"what {job.title} is to do takes {size >> 10} KiB to say, and a cluster keeps at most "
+            f"{MOST_CONFIG_BYTES >> 10} KiB; put long commands and parameters into files of the workspace",
+            Outcome.REFUSED,
+        )
+    head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(job, namespace, "config")}
+    return {**head, "immutable": True, "data": data}
+
+
+def _secret(job: Job, namespace: str, secrets: Mapping[str, str]) -> dict[str, Any] | None:
+    if not job.secrets:
+        return None
+    missing = sorted(set(job.secrets) - set(secrets))
+    if missing:
+        raise TargetError(f"no value for {', '.join(missing)}, which {job.title} takes from secrets", Outcome.REFUSED)
+    values = {name: secrets[name] for name in sorted(job.secrets)}
+    for name, value in values.items():
+        check_text(name, value)
+    head = {"apiVersion": "v1", "kind": "Secret", "metadata": _metadata(job, namespace, "secret")}
+    return {**head, "immutable": True, "type": "Opaque", "stringData": values}
+
+
+def _service(job: Job, namespace: str, hosts: Hosts) -> dict[str, Any] | None:
+    """The names of several hosts, from before they are ready; a JobSet has a service of its own."""
+    if hosts.subdomain is None:
+        return None
+    chosen = {names.RUN: names.label_value(job.run), names.JOB: names.object_name(job.name)}
+    spec = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": chosen}
+    head = {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(job, namespace, "service")}
+    return {**head, "spec": spec}

@@ -1,0 +1,145 @@
+"""Where a pod may run and what it gets there: node labels, hosts to avoid, CPUs, memory, GPUs."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seatrial.job import Job, Outcome
+from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
+from seatrial.targets.protocol import TargetError
+
+# Numbers as Kubernetes writes them.
+
+
+_UNITS = (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10))
+
+
+def cpu_quantity(cores: float) -> str:
+    """Thousandths are the least that there is."""
+    thousandths = max(1, math.ceil(round(cores * 1000, 3)))
+    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
+
+
+def size_quantity(size_bytes: int) -> str:
+    """With the largest unit that says it exactly."""
+    for unit, factor in _UNITS:
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return str(size_bytes)
+
+
+def seconds(duration_s: float) -> int:
+    """A limit on the server: whole seconds, never shorter than asked, and no more than the server can hold."""
+    return min(max(1, math.ceil(duration_s)), (1 << 31) - 1)
+
+
+HOSTNAME = "kubernetes.io/hostname"
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+
+
+def resources(job: Job, options: KubernetesOptions) -> dict[str, Any]:
+    """As much as the machine of the cell has: asked for and allowed alike, so that figures can be compared."""
+    wanted: dict[str, str] = {}
+    if job.resources.cpu is not None:
+        wanted["cpu"] = cpu_quantity(job.resources.cpu)
+    if job.resources.memory_bytes is not None:
+        wanted["memory"] = size_quantity(job.resources.memory_bytes)
+    if job.resources.gpu.count:
+        wanted[_gpu(job, options).resource or options.gpu_resource] = str(job.resources.gpu.count)
+    return {"requests": dict(wanted), "limits": wanted} if wanted else {}
+
+
+def keeper_resources(options: KubernetesOptions) -> dict[str, Any]:
+    """It asks for next to nothing; to fetch files, and to start programs for that, it may take more."""
+    keeper = options.keeper
+    memory = size_quantity(keeper.memory_bytes)
+    return {
+        "requests": {"cpu": cpu_quantity(keeper.cpu), "memory": memory},
+        "limits": {"cpu": cpu_quantity(keeper.cpu_limit), "memory": memory},
+    }
+
+
+def node_selector(job: Job, options: KubernetesOptions) -> dict[str, str]:
+    """What the machine, the model of its GPUs and the target say; where two of them disagree, no node can be meant."""
+    sources = [
+        ("the machine's `select`", job.resources.select),
+        ("the target's `select`", options.select),
+        _gpu_labels(job, options),
+    ]
+    chosen: dict[str, tuple[str, str]] = {}
+    for source, labels in sources:
+        for key, value in labels.items():
+            other = chosen.setdefault(key, (value, source))
+            if other[0] != value:
+                raise TargetError(
+                    f"no node can be chosen for {job.title}: {other[1]} says {key}={other[0]}, and {source} "
+                    f"says {key}={value}; leave one of them out",
+                    Outcome.REFUSED,
+                )
+    return {key: value for key, (value, _) in sorted(chosen.items())}
+
+
+def affinity(job: Job) -> dict[str, Any]:
+    """Rather elsewhere than on the hosts to avoid; there all the same when nothing else is free."""
+    hosts = sorted({host.strip() for avoided in job.avoid for host in avoided.split(",")} - {""})
+    if not hosts:
+        return {}
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": hosts}]}
+    preferred = [{"weight": 100, "preference": term}]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+
+
+def _gpu(job: Job, options: KubernetesOptions) -> GpuModel:
+    return options.gpu_models.get(job.resources.gpu.model or "", GpuModel())
+
+
+def _gpu_labels(job: Job, options: KubernetesOptions) -> tuple[str, dict[str, str]]:
+    gpu = job.resources.gpu
+    if not gpu.count or gpu.model is None:
+        return "", {}
+    own = _gpu(job, options)
+    if own.select or own.resource or options.gpu_label is None:
+        return f"`gpu_models.{gpu.model}.select`", own.select
+    value = gpu.model.replace(" ", "-")  # as the device plugins' own labels are made
+    if not _LABEL_VALUE.fullmatch(value):
+        raise TargetError(
+            f"gpu model {gpu.model!r} cannot be the value of the label {options.gpu_label}; give its nodes' label in "
+            f"the target's `gpu_models: {{{gpu.model!r}: {{select: {{...}}}}}}`",
+            Outcome.REFUSED,
+        )
+    return f"`gpu_label` for {gpu.model}", {options.gpu_label: value}
+
+
+# Labels and annotations on whatever is made: on objects, and on the pods that they describe.
+
+
+QUEUE = "kueue.x-k8s.io/queue-name"  # Kueue's own label
+
+
+def marked(made: dict[str, Any], options: KubernetesOptions) -> dict[str, Any]:
+    """With the target's own labels and annotations; those that Seatrial needs stand over them. Changes `made`."""
+    if options.labels or options.annotations:
+        for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
+            label(metadata, options.labels, "labels")
+            label(metadata, options.annotations, "annotations")
+    return made
+
+
+def label(metadata: dict[str, Any], added: Mapping[str, str], field: str = "labels") -> None:
+    """What is there stays."""
+    if added:
+        metadata[field] = {**added, **(metadata.get(field) or {})}
+
+
+def pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
+    """Of each pod template, however deep: of a Job in a JobSet, of the replicas of a training job."""
+    if isinstance(spec, list):
+        for one in spec:
+            yield from pod_metadata(one)
+    elif isinstance(spec, dict):
+        for key, value in spec.items():
+            if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
+                yield value.setdefault("metadata", {})
+            else:
+                yield from pod_metadata(value)

@@ -1,0 +1,212 @@
+"""The pod of a job: the trial, the keeper of its files, what they find around them."""
+
+import math
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from shlex import quote
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Job, Ready, Step
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.manifest import placement
+from seatrial.targets.kubernetes.manifest.placement import seconds, size_quantity
+from seatrial.targets.kubernetes.manifest.variables import Hosts, keeper_variables, trial_variables
+from seatrial.targets.kubernetes.options import NODE_ENDS_POD_S, SHARED_MEMORY, KubernetesOptions, Volume
+
+# The volumes of a pod. A keeper that leaves fills END, so that the node ends what else is in the pod.
+AGENT, CONFIG, INPUTS, VOLUME = "seatrial-agent", "seatrial-job", "seatrial-inputs", "seatrial-volume"
+END, END_SIZE = "seatrial-end", "1Mi"
+PROBE_TIMEOUT_S = 5  # for an answer; a connection that is accepted needs no time
+PULL_MARGIN_S = 900.0  # for pulling images and for the agent to end by itself before the cluster does it
+GRACE_MARGIN_S = 5.0
+
+
+def keep_s(job: Job, options: KubernetesOptions) -> float:
+    """How long the keeper stays when the files are not collected. GPUs are back in time whatever else is in the pod."""
+    return min(options.keep_s, options.keep_gpu_s - NODE_ENDS_POD_S) if job.resources.gpu.count else options.keep_s
+
+
+def pod_deadline_s(job: Job, options: KubernetesOptions) -> float:
+    """From the pod's start until the cluster ends it, whatever the agent does."""
+    limits = job.limits
+    run_s = options.deadline_s if limits.run_s is None else limits.run_s
+    return run_s + limits.grace_s + keep_s(job, options) + PULL_MARGIN_S
+
+
+def pod_template(
+    job: Job, options: KubernetesOptions, image: str, agent: str, inputs: Sequence[str], hosts: Hosts
+) -> dict[str, Any]:
+    name = names.object_name(job.name)
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": seconds(job.limits.grace_s + GRACE_MARGIN_S),
+        "activeDeadlineSeconds": seconds(pod_deadline_s(job, options)),
+        "containers": [_trial(job, options, image, bool(inputs), hosts), _keeper(job, options, image)],
+        "volumes": [*_own_volumes(name, agent, inputs, options), *_user_volumes(options)],
+    }
+    if options.service_account is None:
+        spec["automountServiceAccountToken"] = False
+    chosen: dict[str, Any] = {
+        "serviceAccountName": options.service_account,
+        "priorityClassName": options.priority,
+        "imagePullSecrets": [{"name": secret} for secret in options.pull_secrets],
+        "nodeSelector": placement.node_selector(job, options),
+        "tolerations": [toleration.model_dump(exclude_none=True) for toleration in options.tolerations],
+        "affinity": placement.affinity(job),
+        "subdomain": hosts.subdomain,
+        "securityContext": _pod_security(options),
+    }
+    spec |= {key: value for key, value in chosen.items() if value}
+    labels = names.job_labels(job.run, job.name, job.cell, job.attempt, "pod")
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _trial(job: Job, options: KubernetesOptions, image: str, inputs: bool, hosts: Hosts) -> dict[str, Any]:
+    mounts = [
+        {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
+        {"name": CONFIG, "mountPath": names.CONFIG, "readOnly": True},
+        *([{"name": INPUTS, "mountPath": names.INPUTS, "readOnly": True}] if inputs else []),
+        {"name": VOLUME, "mountPath": names.VOLUME},
+        *([{"name": "shared-memory", "mountPath": SHARED_MEMORY}] if options.shared_memory_bytes else []),
+        *(_user_mount(number, volume) for number, volume in enumerate(options.volumes)),
+    ]
+    made = _container(names.TRIAL, "start.sh", options, image)
+    made |= {"env": trial_variables(job, options, hosts), "volumeMounts": mounts}
+    made |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+    if wanted := placement.resources(job, options):
+        made["resources"] = wanted
+    if job.ports:
+        made["ports"] = [{"name": port.name, "containerPort": port.number} for port in job.ports]
+    if job.ready is not None:
+        made["readinessProbe"] = _readiness(job.ready)
+    return made
+
+
+def _readiness(ready: Ready) -> dict[str, Any]:
+    """Asked every second by the node, at the pod's own address. An answer below 400 counts, as Kubernetes has it."""
+    how = {"httpGet": {"path": ready.path, "port": ready.port}} if ready.path else {"tcpSocket": {"port": ready.port}}
+    return {**how, "periodSeconds": 1, "timeoutSeconds": PROBE_TIMEOUT_S}
+
+
+def _keeper(job: Job, options: KubernetesOptions, image: str) -> dict[str, Any]:
+    made = _container(names.KEEPER, "keep.sh", options, image)
+    made["env"] = keeper_variables(keep_s(job, options))
+    made["resources"] = placement.keeper_resources(options)
+    made["volumeMounts"] = [
+        {"name": AGENT, "mountPath": names.AGENT, "readOnly": True},
+        {"name": VOLUME, "mountPath": names.VOLUME},
+        {"name": END, "mountPath": names.END},
+    ]
+    return made
+
+
+def _container(name: str, script: str, options: KubernetesOptions, image: str) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "image": image, "command": ["/bin/sh", f"{names.AGENT}/{script}"]}
+    if options.pull is not None:
+        made["imagePullPolicy"] = options.pull
+    if options.security == "restricted":
+        made["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return made
+
+
+def _pod_security(options: KubernetesOptions) -> dict[str, Any]:
+    user = options.run_as
+    made: dict[str, Any] = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    if user is not None:
+        made["fsGroupChangePolicy"] = "OnRootMismatch"  # else every file of a claim is visited at each start
+    if options.security == "restricted":
+        made |= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    return made
+
+
+def _own_volumes(config: str, agent: str, inputs: Sequence[str], options: KubernetesOptions) -> list[dict[str, Any]]:
+    volume = {"sizeLimit": size_quantity(options.files_size_bytes)} if options.files_size_bytes else {}
+    made: list[dict[str, Any]] = [
+        {"name": AGENT, "configMap": {"name": agent}},
+        {"name": CONFIG, "configMap": {"name": config}},
+    ]
+    if inputs:
+        parts = [
+            {"configMap": {"name": name, "items": [{"key": "part", "path": f"part-{number:04d}"}]}}
+            for number, name in enumerate(inputs)
+        ]
+        made.append({"name": INPUTS, "projected": {"sources": parts}})
+    made.append({"name": VOLUME, "emptyDir": volume})
+    made.append({"name": END, "emptyDir": {"sizeLimit": END_SIZE}})
+    if options.shared_memory_bytes:
+        memory = {"medium": "Memory", "sizeLimit": size_quantity(options.shared_memory_bytes)}
+        made.append({"name": "shared-memory", "emptyDir": memory})
+    return made
+
+
+def _user_volumes(options: KubernetesOptions) -> list[dict[str, Any]]:
+    return [{"name": f"volume-{number}", **_source(volume)} for number, volume in enumerate(options.volumes)]
+
+
+def _source(volume: Volume) -> dict[str, Any]:
+    if volume.claim is not None:
+        read_only = {"readOnly": True} if volume.read_only else {}
+        return {"persistentVolumeClaim": {"claimName": volume.claim, **read_only}}
+    if volume.host is not None:
+        return {"hostPath": {"path": volume.host}}
+    if volume.config is not None:
+        return {"configMap": {"name": volume.config}}
+    return {"secret": {"secretName": volume.secret}}
+
+
+def _user_mount(number: int, volume: Volume) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": f"volume-{number}", "mountPath": volume.at}
+    if volume.read_only:
+        made["readOnly"] = True
+    if volume.path is not None:
+        made["subPath"] = volume.path
+    return made
+
+
+# The program for an image without Python: the steps of a job as a plain shell can run them.
+
+
+NEEDS = "a Python of 3.8 or later in the image; there is none"
+
+
+def plain_script(job: Job) -> str:
+    """`plain.sh` of a job: what is the same for all, and the calls of this one.
+
+    Commands and names reach the shell single-quoted, and nothing else of the job does."""
+    return "\n".join([script("plain"), *_calls(job), "finish", ""]).encode("utf-8", "replace").decode()
+
+
+def script(name: str) -> str:
+    """The text of one of the programs that are handed into pods."""
+    return (files(__package__) / "scripts" / f"{name}.sh").read_text()
+
+
+def _calls(job: Job) -> Iterator[str]:
+    environment = job.environment
+    needs_more = {
+        "The job has secrets, and to keep them out of its log and files": job.secrets,
+        "An environment with an interpreter": environment.interpreter,
+        "An environment with packages": environment.python or environment.packages,
+        "A job on several hosts": job.hosts > 1,
+        "A job with files of the machine that submits it": job.inputs,
+    }
+    yield from (f"finish refused {quote(f'{what} needs {NEEDS}.')}" for what, wanted in needs_more.items() if wanted)
+    yield f"grace_s={math.ceil(job.limits.grace_s)}"
+    for index, step in enumerate(job.steps):
+        heading = " ".join(f"[{index + 1}/{len(job.steps)}] {step.name}".split()).replace("\0", "?")
+        yield f"step {index} {quote(heading)} {_kind_and_text(step)}"
+
+
+def _kind_and_text(step: Step) -> str:
+    command = step.args.get("command")
+    if step.kind not in ("run", "command"):
+        problem = f"a step of kind {step.kind[:100]!a} needs {NEEDS}"
+    elif not isinstance(command, str) or "\0" in command:
+        problem = "the step has no command that a shell could run"
+    else:
+        limit = "" if step.timeout_s is None else math.ceil(step.timeout_s)
+        return f"{step.kind} '{limit}' {quote(command)}"
+    return f"refused '' {quote(msgspec.json.encode({'error': problem}).decode())}"

@@ -1,0 +1,219 @@
+"""What a run has once on the cluster, shared by all its jobs: the object that owns all else, the agent, the inputs."""
+
+import base64
+import gzip
+import hashlib
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from seatrial.job import Input, Outcome
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.manifest.placement import QUEUE, marked, seconds
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.protocol import TargetError
+
+SCRIPTS = ("start.sh", "keep.sh")
+PART_BYTES = 896 << 10  # of an archive in one ConfigMap, which holds at most 1 MiB
+PART = "part"  # its key
+NO_IMAGE = "none"  # of a pod that is never made
+
+
+def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: str, image: str = "") -> dict[str, Any]:
+    """A Job of no pods: it is complete at once, and the cluster removes it, and so all that it owns, after `ttl_s`.
+    Its `image`, which is never pulled, is that of a job of the run, so that a policy for images has nothing against it.
+    """
+    container = {
+        "name": "none",
+        "image": image or options.image or NO_IMAGE,
+        "resources": {"limits": {"cpu": "1m", "memory": "1Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    labels = names.run_labels(run, "run") | ({QUEUE: options.queue} if options.queue else {})
+    metadata = {"name": names.run_object_name(run), "namespace": namespace, "labels": labels}
+    made = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "completions": 0,
+            "parallelism": 0,
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": seconds(ttl_s),
+            "template": {"metadata": {"labels": names.run_labels(run, "run")}, "spec": pod},
+        },
+    }
+    return marked(made, options)
+
+
+def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
+    """The agent and the scripts that start it. Its name follows from the content: a newer agent has another."""
+    folder = files("seatrial.targets.kubernetes").joinpath("scripts")
+    scripts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS}
+    digest = hashlib.sha256(agent)
+    for name in SCRIPTS:
+        digest.update(scripts[name].encode())
+    made = _config_map(run, "agent", digest.hexdigest(), owner, namespace)
+    return [{**made, "data": scripts, "binaryData": {"agent.pyz": base64.b64encode(agent).decode()}}]
+
+
+def input_configs(run: str, archive: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
+    """An archive in parts, in order; two archives of a run with the same part share it. None of an empty one."""
+    made = []
+    for start in range(0, len(archive), PART_BYTES):
+        part = archive[start : start + PART_BYTES]
+        config = _config_map(run, "inputs", hashlib.sha256(part).hexdigest(), owner, namespace)
+        made.append({**config, "binaryData": {PART: base64.b64encode(part).decode()}})
+    return made
+
+
+def _config_map(run: str, part: str, digest: str, owner: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    name = names.object_name(f"{names.SEATRIAL}-{run}-{part}-{digest[:16]}")
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "labels": names.run_labels(run, part),
+        "ownerReferences": [dict(owner)],
+    }
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "immutable": True}
+
+
+# The files of this machine that a job finds in its work folder, as one archive that travels in ConfigMaps.
+
+
+INPUT_BYTES = 16 << 20  # packed: what a cluster's database can be burdened with
+MOST_UNPACKED_BYTES = 1 << 30
+# Zip files, and so wheels, know nothing before 1980. One time for all: the same files give the same archive.
+_TIME_S = 315_619_200
+_INSTEAD = (
+    "put them into the image, let the job clone them (`workspace: {git: ...}`), or mount a volume that has them "
+    "(the target's `volumes`)"
+)
+
+
+def inputs_archive(inputs: Sequence[Input]) -> bytes:
+    """A tar.gz of all inputs; the same for the same files, whenever and by whomever it is made. Empty: there are none.
+
+    Of two that lie at the same path the later one counts, as when they are copied one after the other."""
+    entries: dict[str, Path] = {}
+    for given in inputs:
+        for name, source in _entries(given):
+            _check_sort(name, entries.get(name), source)
+            entries[name] = source
+    if not entries:
+        return b""
+    packed = _Bounded()
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as squeezed,
+        tarfile.open(fileobj=squeezed, mode="w|", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        unpacked = 0
+        for name in sorted(entries):
+            unpacked += _add(archive, name, entries[name])
+            if unpacked > MOST_UNPACKED_BYTES:
+                raise _too_much(f"more than {MOST_UNPACKED_BYTES >> 20} MiB")
+    return packed.getvalue()
+
+
+class _Bounded(io.BytesIO):
+    """Stops as soon as it is too much, not when a disk of files has been read."""
+
+    def write(self, data: object) -> int:
+        written = super().write(data)  # type: ignore[arg-type]
+        if self.tell() > INPUT_BYTES:
+            raise _too_much(f"more than {INPUT_BYTES >> 20} MiB packed")
+        return written
+
+
+def _too_much(how_much: str) -> TargetError:
+    return TargetError(f"the inputs are {how_much}, too much to hand to a cluster: {_INSTEAD}", Outcome.REFUSED)
+
+
+def _entries(given: Input) -> Iterator[tuple[str, Path]]:
+    """Each file, folder and link of an input, by its path in the work folder."""
+    source, goal = Path(given.source), PurePosixPath(given.path)
+    if goal.is_absolute() or ".." in goal.parts:
+        raise TargetError(f"input {given.path!r} would lie outside the work folder", Outcome.REFUSED)
+    try:
+        if not source.exists():
+            if given.required:
+                raise TargetError(f"input {given.source} is not there", Outcome.REFUSED)
+        elif source.is_dir():
+            yield from _parents(goal, source)
+            yield from _walk(goal, source)
+        elif source.is_file():
+            yield from _parents(goal.parent, source.parent)
+            yield str(goal), source.resolve()
+        else:
+            raise TargetError(f"input {given.source} is neither a file nor a folder", Outcome.REFUSED)
+    except OSError as error:
+        raise TargetError(f"input {given.source} cannot be read: {error}") from error
+
+
+def _parents(goal: PurePosixPath, source: Path) -> Iterator[tuple[str, Path]]:
+    """The folders on the way; any folder stands for one."""
+    folder = source.resolve()
+    for part in reversed([goal, *goal.parents]):
+        if part.parts:
+            yield str(part), folder
+
+
+def _walk(goal: PurePosixPath, folder: Path) -> Iterator[tuple[str, Path]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        path = Path(entry.path)
+        if not (entry.is_symlink() or entry.is_dir() or entry.is_file()):
+            raise TargetError(f"input {path} is neither a file, a folder nor a link", Outcome.REFUSED)
+        yield str(goal / entry.name), path
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(goal / entry.name, path)
+
+
+def _check_sort(name: str, other: Path | None, source: Path) -> None:
+    if other is not None and _is_folder(other) != _is_folder(source):
+        raise TargetError(f"two inputs lie at {name!r}, and one is a folder: {other} and {source}", Outcome.REFUSED)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _add(archive: tarfile.TarFile, name: str, source: Path) -> int:
+    """The bytes of its content. Only whether a file may be executed counts of its rights: the pod's user is another."""
+    entry = tarfile.TarInfo(name)
+    entry.mtime = _TIME_S
+    try:
+        status = source.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            entry.type, entry.linkname = tarfile.SYMTYPE, os.readlink(source)
+            archive.addfile(entry)
+        elif stat.S_ISDIR(status.st_mode):
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+        else:
+            entry.mode = 0o755 if status.st_mode & 0o111 else 0o644
+            return _add_file(archive, entry, source)
+    except OSError as error:
+        raise TargetError(f"input {source} cannot be read: {error}") from error
+    return 0
+
+
+def _add_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, source: Path) -> int:
+    with open(source, "rb") as file:
+        entry.size = os.fstat(file.fileno()).st_size
+        if entry.size > MOST_UNPACKED_BYTES:
+            raise _too_much(f"more than {MOST_UNPACKED_BYTES >> 20} MiB ({source})")
+        archive.addfile(entry, file)
+    return entry.size

@@ -1,0 +1,91 @@
+"""How things are called on a cluster: objects, labels, handles. All of it follows from the job alone, so that the
+same job, asked for twice, is found."""
+
+import hashlib
+import re
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from seatrial.job import Outcome
+from seatrial.targets.protocol import TargetError
+
+MANAGED_BY, SEATRIAL = "app.kubernetes.io/managed-by", "seatrial"
+RUN, JOB, CELL, ATTEMPT, PART = "seatrial/run", "seatrial/job", "seatrial/cell", "seatrial/attempt", "seatrial/part"
+JOB_DATA, HOLDER, RENEWED = "seatrial/job-data", "seatrial/holder", "seatrial/renewed"  # annotations
+ELSEWHERE = "seatrial/namespaces"  # annotation of an object of a run: where else there is one of the same name
+
+TRIAL, KEEPER = "trial", "keeper"  # the containers of a pod
+PLACE = "/seatrial"  # in every pod
+AGENT, CONFIG, INPUTS, VOLUME = f"{PLACE}/agent", f"{PLACE}/job", f"{PLACE}/inputs", f"{PLACE}/volume"
+END = f"{PLACE}/end"
+OUT = f"{VOLUME}/out"
+
+SCHEME = "kubernetes"
+# A pod of an Indexed Job is called NAME-NUMBER-RANDOM, and its host NAME-NUMBER; both must fit into 63 characters.
+NAME_CHARACTERS = 50
+_DIGEST_CHARACTERS = 8
+_NOT_ALLOWED = re.compile(r"[^a-z0-9]+")
+_LABEL_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9._-]+")
+_LABEL_MOST_CHARACTERS = 63
+
+
+def object_name(name: str, most: int = NAME_CHARACTERS) -> str:
+    """A name that Kubernetes takes, readable, and another for every other `name`."""
+    plain = _NOT_ALLOWED.sub("-", name.lower()).strip("-")
+    if plain == name and len(plain) <= most and plain[:1].isalpha():
+        return plain
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    beginning = plain if plain[:1].isalpha() else f"{SEATRIAL}-{plain}"
+    return f"{beginning[: most - _DIGEST_CHARACTERS - 1].rstrip('-')}-{digest}"
+
+
+def run_object_name(run: str, of: str = "") -> str:
+    """Of the object that owns all of a run; `of` one attempt of it, of the one that owns what its driver makes."""
+    return object_name("-".join(filter(None, (SEATRIAL, run, of))))
+
+
+def label_value(text: str) -> str:
+    """`text` where it can be the value of a label, else something as readable that stands for no other text."""
+    plain = _LABEL_NOT_ALLOWED.sub("-", text).strip("-._")
+    if plain == text and len(plain) <= _LABEL_MOST_CHARACTERS:
+        return plain
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"{plain[: _LABEL_MOST_CHARACTERS - _DIGEST_CHARACTERS - 1]}-{digest}".lstrip("-")
+
+
+def run_labels(run: str, part: str) -> dict[str, str]:
+    return {MANAGED_BY: SEATRIAL, RUN: label_value(run), PART: part}
+
+
+def job_labels(run: str, name: str, cell: str, attempt: int, part: str) -> dict[str, str]:
+    """`name` is the neutral job's."""
+    own = {JOB: object_name(name), CELL: label_value(cell), ATTEMPT: str(attempt)}
+    return {**run_labels(run, part), **own}
+
+
+def selector(**labels: str) -> str:
+    """Of all that is Seatrial's; `run=`, `cell=` and `attempt=`, or `job=` (the object's name) choose among it, `part=`
+    one sort of object."""
+    keys = {"run": RUN, "job": JOB, "part": PART, "cell": CELL, "attempt": ATTEMPT}
+    return ",".join([f"{MANAGED_BY}={SEATRIAL}", *(f"{keys[key]}={value}" for key, value in labels.items())])
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """`kubernetes://CONTEXT/NAMESPACE/NAME`. The context is for people: elsewhere it may be called otherwise."""
+
+    context: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{SCHEME}://{quote(self.context, safe='')}/{quote(self.namespace)}/{quote(self.name)}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Handle":
+        url = urlsplit(text)
+        parts = [unquote(part) for part in url.path.split("/")]
+        if url.scheme != SCHEME or len(parts) != 3 or not all(parts[1:]):
+            message = f"{text!r} is not a handle of a job on Kubernetes ({SCHEME}://CONTEXT/NAMESPACE/NAME)"
+            raise TargetError(message, Outcome.REFUSED)
+        return cls(unquote(url.netloc), parts[1], parts[2])

@@ -1,0 +1,304 @@
+"""The one object of a run on a cluster: it owns all others, names the process that works on the run, and goes away by
+itself.
+
+It is a Job without pods, because Jobs are what Kubernetes itself removes some time after their end
+(`ttlSecondsAfterFinished`), and this one ends at once. While a process works on the run, a heartbeat keeps it: the time
+of the API server, which is the only clock that its readers share with its writer.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Unreadable, decode
+from seatrial.job.process import boot_id, process_start
+from seatrial.kubernetes import (
+    CONFIG_MAPS,
+    JOBS,
+    AlreadyExists,
+    Conflict,
+    Kubernetes,
+    KubernetesError,
+    Meta,
+    NotFound,
+    Object,
+    ObjectPart,
+    Resource,
+)
+from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.errors import UNANSWERED, UNAUTHENTICATED, target_errors
+from seatrial.targets.kubernetes.manifest.placement import seconds
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.watch.objects import epoch_s
+from seatrial.targets.protocol import RunInUse, TargetError
+
+BEAT_S = 30.0
+_AGAIN_S = 5.0  # after a beat that was refused: a server that has just started does that for a moment
+STALE_S = 120.0  # without a heartbeat for so long, the process is gone, cut off or asleep
+LEAST_TTL_S = 3 * 24 * 3600
+WORKED_ON_S = 24 * 3600  # that a run is kept from each beat on, at least
+
+
+MakeConfigs = Callable[[str, bytes, dict[str, Any], str], list[dict[str, Any]]]
+
+
+class RunMeta(Meta, frozen=True, gc=False):
+    annotations: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+
+
+class Annotated(Object, frozen=True, gc=False):
+    metadata: RunMeta = RunMeta()
+
+
+class _Spec(ObjectPart, frozen=True, gc=False):
+    ttl_seconds_after_finished: int = 0
+
+
+class _RunJob(Annotated, frozen=True, gc=False):
+    """The object of a run, and how long the cluster keeps it."""
+
+    spec: _Spec = _Spec()
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The process that works on a run, on a machine since its last start; `space` is where its number counts."""
+
+    host: str
+    boot: str
+    pid: int
+    space: str = ""
+    start: int = 0  # when it began; 0: not known
+
+    @classmethod
+    def me(cls) -> "Holder":
+        space, pid = "", os.getpid()
+        with contextlib.suppress(OSError):
+            space = os.readlink("/proc/self/ns/pid")
+        return cls(socket.gethostname(), boot_id(), pid, space, process_start(pid) or 0)
+
+    def elsewhere(self) -> bool:
+        """On another machine, or in another container of this one. Which process of one place works on a run is settled
+        by the lock of its folder."""
+        me = Holder.me()
+        return (self.host, self.boot, self.space) != (me.host, me.boot, me.space)
+
+    def gone(self) -> bool:
+        """Whether it was a process of this place, and is not any more."""
+        if self.elsewhere() or not self.boot:
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except (OSError, OverflowError) as error:  # another user's may be hidden from us: then /proc says nothing
+            return isinstance(error, ProcessLookupError)
+        start = process_start(self.pid)
+        return start is None or self.start not in (0, start)
+
+
+def beating(found: Annotated, now_s: float) -> Holder | None:
+    """The process that works on the run of this object; None: none has for some time, or it was one of this place
+    that is gone. `now_s` is the server's."""
+    holder, renewed_s = _heartbeat(found)
+    return None if holder is None or holder.gone() or now_s - renewed_s > STALE_S else holder
+
+
+def in_use_by(objects: Sequence[Annotated], now_s: float) -> bool | None:
+    """Whether a process works on the run of these objects; None: it was not heard of for some time, and may be
+    asleep."""
+    holders = [holder for holder, _ in map(_heartbeat, objects)]
+    if all(holder is None or holder.gone() for holder in holders):
+        return False
+    return True if any(beating(one, now_s) is not None for one in objects) else None
+
+
+def _heartbeat(found: Annotated) -> tuple[Holder | None, float]:
+    try:
+        renewed_s = float(found.metadata.annotations[names.RENEWED])
+        return decode(found.metadata.annotations[names.HOLDER], Holder), renewed_s
+    except (LookupError, ValueError, Unreadable):
+        return None, 0.0
+
+
+def in_use(run: str, holder: Holder) -> RunInUse:
+    return RunInUse(
+        f"{run} is being worked on by process {holder.pid} on {holder.host}; stop that one first, or wait "
+        f"{STALE_S:g} s after it was lost"
+    )
+
+
+class RunObject:
+    def __init__(
+        self, client: Kubernetes, options: KubernetesOptions, run: str, agent: bytes = b"", of: str = ""
+    ) -> None:
+        """`of` one attempt of the run: an object of its own, which owns what a driver makes and ends with that."""
+        self.run, self._of = run, of
+        self.elsewhere: tuple[str, ...] = ()  # namespaces with an object of the same name, that goes with this one
+        self.image = ""  # of a job of the run
+        # Why this process cannot go on with the run: its credentials are no longer valid (nothing else may notice for
+        # hours), or another machine has taken the run over.
+        self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self.name = names.run_object_name(run, of)
+        self._client, self._options, self._agent = client, options, agent
+        self._namespace = client.access.namespace
+        self._making: asyncio.Task[dict[str, Any]] | None = None
+        self._configs: dict[str, asyncio.Task[list[str]]] = {}
+        self._beat: asyncio.Task[None] | None = None
+        self._made_s = time.time()
+        self._until_s = self._made_s + LEAST_TTL_S
+
+    # ---- what is there once for the whole run
+
+    async def owner(self) -> dict[str, Any]:
+        """The reference by which it owns what is made; made or taken over if need be.
+
+        Raises RunInUse when another machine works on the run."""
+        if self._making is None or (self._making.done() and _failed(self._making)):
+            self._making = asyncio.create_task(self._make())
+        return await asyncio.shield(self._making)
+
+    async def agent(self) -> str:
+        """The name of the ConfigMap with the agent."""
+        return (await self._configs_of("agent", manifest.agent_configs, self._agent))[0]
+
+    async def inputs(self, archive: bytes) -> list[str]:
+        """The names of the ConfigMaps that hold an archive; jobs with the same files share them."""
+        if not archive:
+            return []
+        return await self._configs_of(hashlib.sha256(archive).hexdigest(), manifest.input_configs, archive)
+
+    def cover(self, life_s: float) -> None:
+        """Make sure that it outlives a job that may live for so long from now on."""
+        self._until_s = max(self._until_s, time.time() + 2 * life_s)
+
+    # ---- its end
+
+    async def close(self) -> None:
+        """Let go; the last one to leave removes it, when no job of the run is left. Not one that was never ours."""
+        tasks = [task for task in (self._beat, *self._configs.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._making is None:
+            return
+        await asyncio.gather(self._making, return_exceptions=True)
+        if _failed(self._making):
+            return
+        root, jobs = manifest.root_resource(self._options), names.selector(run=names.label_value(self.run), part="job")
+        with contextlib.suppress(KubernetesError):  # it goes by itself, or with `reap`
+            if self._of or not await self._client.has_any(root, labels=jobs):
+                await self._client.delete(JOBS, self.name)
+
+    # ---- inner
+
+    async def _make(self) -> dict[str, Any]:
+        wanted = manifest.run_object(self.run, self._ttl_s(), self._options, self._namespace, self.image)
+        wanted["metadata"]["name"] = self.name
+        with target_errors(f"cannot begin run {self.run} in namespace {self._namespace}", UNANSWERED):
+            annotations = wanted["metadata"].setdefault("annotations", {})
+            annotations.update(await self._beats())
+            if self.elsewhere:
+                annotations[names.ELSEWHERE] = " ".join(self.elsewhere)
+            try:
+                found = await self._client.create(wanted, Annotated, resource=JOBS)
+            except AlreadyExists:
+                found = await self._take_over()
+        if found.metadata.deletion_timestamp is not None:
+            raise TargetError(f"run {self.run} is being removed from namespace {self._namespace}")
+        if self._beat is None:
+            self._beat = asyncio.create_task(self._keep_beating())
+        return manifest.owner(JOBS, self.name, found.metadata.uid)
+
+    async def _take_over(self) -> Annotated:
+        """From a process that is gone. Of several who try at the same time one gets it."""
+        while True:
+            found = await self._client.get(JOBS, self.name, _RunJob)
+            await self._refuse_another(found)
+            # The cluster counts from the object's own end, and its time to live must not become shorter.
+            self._made_s = epoch_s(found.metadata.creation_timestamp) or self._made_s
+            self._until_s = max(self._until_s, self._made_s + found.spec.ttl_seconds_after_finished)
+            with contextlib.suppress(Conflict):
+                await self._renew(found.metadata.resource_version)
+                return found
+
+    async def _refuse_another(self, found: Annotated) -> None:
+        holder = beating(found, await self._client.now_s())
+        if holder is not None and holder.elsewhere():
+            raise in_use(self.run, holder)
+
+    async def _configs_of(self, key: str, make: MakeConfigs, content: bytes) -> list[str]:
+        """Made once, by the first call; the others wait for it."""
+        task = self._configs.get(key)
+        if task is None or (task.done() and _failed(task)):
+            task = self._configs[key] = asyncio.create_task(self._create_configs(make, content))
+        return await asyncio.shield(task)
+
+    async def _create_configs(self, make: MakeConfigs, content: bytes) -> list[str]:
+        made = make(self.run, content, await self.owner(), self._namespace)
+        configs = [manifest.marked(config, self._options) for config in made]
+        await asyncio.gather(*map(self._create_config, configs))
+        return [config["metadata"]["name"] for config in configs]
+
+    async def _create_config(self, config: dict[str, Any]) -> None:
+        name = config["metadata"]["name"]
+        with target_errors(f"cannot hand {name} to the jobs", UNANSWERED), contextlib.suppress(AlreadyExists):
+            await self._client.create(config, resource=CONFIG_MAPS)
+
+    async def _beats(self) -> dict[str, str]:
+        now_s = await self._client.now_s()
+        return {names.HOLDER: msgspec.json.encode(Holder.me()).decode(), names.RENEWED: f"{now_s:.0f}"}
+
+    def _ttl_s(self) -> int:
+        return seconds(self._until_s - self._made_s)
+
+    async def _renew(self, version: str = "") -> None:
+        """With `version` only if it has not changed since."""
+        self._until_s = max(self._until_s, time.time() + WORKED_ON_S)
+        metadata = {"annotations": await self._beats(), **({"resourceVersion": version} if version else {})}
+        patch = {"metadata": metadata, "spec": {"ttlSecondsAfterFinished": self._ttl_s()}}
+        await self._client.patch(JOBS, self.name, patch)
+
+    async def _keep_beating(self) -> None:
+        refused = False
+        while True:
+            await asyncio.sleep(_AGAIN_S if refused else BEAT_S)
+            try:
+                # After a long absence (asleep, cut off), another machine may have taken the run over.
+                await self._refuse_another(await self._client.get(JOBS, self.name, Annotated))
+                await self._renew()
+                refused = False
+            except (NotFound, RunInUse) as error:  # removed with all that it owned, or taken over: all begins anew
+                self._making, self._configs, self._beat = None, {}, None
+                if isinstance(error, RunInUse):
+                    self._set_lost(error)
+                return
+            except UNAUTHENTICATED as error:
+                if refused:
+                    self._set_lost(error)
+                    return
+                refused = True
+            except KubernetesError:
+                continue  # a missed beat; the next one comes
+
+    def _set_lost(self, error: Exception) -> None:
+        if not self.lost.done():
+            self.lost.set_result(error)
+
+
+async def remove_unused(client: Kubernetes, root: Resource, run: str) -> None:
+    """The object of a run, named by the label's value, when that has no jobs any more and no process works on it."""
+    if await client.has_any(root, labels=names.selector(run=run, part="job")):
+        return
+    labels, now_s = names.selector(run=run, part="run"), await client.now_s()
+    for found in [one async for one in client.list(JOBS, Annotated, labels=labels)]:
+        if beating(found, now_s) is None:
+            await client.delete(JOBS, found.metadata.name)
+
+
+def _failed(task: "asyncio.Task[Any]") -> bool:
+    return task.cancelled() or task.exception() is not None

@@ -1,0 +1,127 @@
+"""The annotation of a root object that describes its job, so that any process that finds it can take the job up."""
+
+from typing import Any
+
+import msgspec
+
+from seatrial.job import Job, Outcome, Unreadable, decode
+from seatrial.kubernetes import JOBS, PODS, AlreadyExists, Forbidden, Kubernetes, KubernetesError, Resource
+from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.run_object import Annotated
+from seatrial.targets.kubernetes.watch.jobs import TrackedPod
+from seatrial.targets.kubernetes.watch.objects import KILLED
+from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
+from seatrial.targets.protocol import DamagedJob, TargetError
+
+MOST_NAMES_BYTES = 64 << 10  # of the names of steps; all annotations of an object together may have 256 KiB
+
+
+class JobAnnotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str  # of the neutral job
+    run: str
+    labels: dict[str, str] = {}
+    hosts: int = 1
+    grace_s: float = 10.0
+    steps: tuple[str, ...] = ()  # their names; none when they are too long
+    runs: int = 0  # how many steps there are, when all are plain commands; then the exit code says how they ended
+    ports: dict[str, int] = {}  # the number of each by its name
+    limited: bool = False  # its waiting for a place has a limit
+
+    @classmethod
+    def of(cls, job: Job) -> "JobAnnotation":
+        steps = tuple(step.name for step in job.steps)
+        if sum(len(name.encode()) for name in steps) > MOST_NAMES_BYTES:
+            steps = ()
+        plain = all(step.kind == "run" for step in job.steps)
+        runs = len(job.steps) if plain else 0
+        ports = {port.name: port.number for port in job.ports}
+        limited = job.limits.queue_s is not None
+        return cls(job.name, job.run, job.labels, job.hosts, job.limits.grace_s, steps, runs, ports, limited)
+
+    @classmethod
+    def read(cls, found: Annotated) -> "JobAnnotation":
+        try:
+            return decode(found.metadata.annotations[names.JOB_DATA], cls)
+        except (LookupError, Unreadable) as error:
+            name = f"{found.metadata.namespace}/{found.metadata.name}"
+            raise DamagedJob(f"{name} carries Seatrial's labels, but does not say which job it is: {error}") from None
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def records(self, pod: TrackedPod) -> list[dict[str, Any]]:
+        """The agent's records as far as the status of its container has them: how each step ended, not its output.
+        Empty when it has none."""
+        ends = pod.step_ends
+        own = pod.exit_code is not None and 0 <= pod.exit_code < KILLED  # beyond, it was killed
+        if not ends and own and (pod.exit_code == 0 or self.runs == 1):
+            ends = (("exited", pod.exit_code),) * self.runs
+        lines: list[dict[str, Any]] = []
+        for number, (outcome, code) in enumerate(ends):
+            note = {"note": "unseen", "text": "known from the status of its container alone: its files were gone"}
+            lines.append({"event": "step", "step": number, "at_s": 0.0})
+            lines.append({"event": "note", "step": number, "at_s": 0.0, "data": note})
+            lines.append({"event": "done", "step": number, "at_s": 0.0, "outcome": outcome, "code": code})
+        return lines
+
+
+# Tries on the server what a job needs, without making anything: the object of its run, its root, and its pod.
+#
+# The cluster makes the pod itself, later: what refuses it then (pod security, a LimitRange, an image policy) is found
+# now. Who may not create pods, which nothing else here needs, cannot try that one.
+
+
+KEEPER = (
+    "it is the keeper, the small container that Seatrial adds for a job's files, that is refused: without it the pod "
+    "would be taken; see the target's `keeper`"
+)
+
+
+async def try_run_object(client: Kubernetes, options: KubernetesOptions, run: str, image: str) -> None:
+    made = manifest.run_object(run, 60.0, options, client.access.namespace, image)
+    await _try(client, JOBS, made)
+
+
+async def try_job(client: Kubernetes, options: KubernetesOptions, made: "manifest.JobObjects") -> bool:
+    """Whether its pod was tried, too. Raises what refused it."""
+    await _try(client, manifest.root_resource(options), made.root)
+    pod = _pod(made.root)
+    try:
+        await _try(client, PODS, pod)
+    except Forbidden as error:
+        if error.missing is not None:
+            return False
+        if await _without_keeper(client, pod):
+            raise TargetError(f"the cluster would not take its pod: {error}\n{KEEPER}", Outcome.REFUSED) from error
+        raise
+    return True
+
+
+async def _try(client: Kubernetes, resource: Resource, made: dict[str, Any]) -> None:
+    try:
+        await client.create(made, resource=resource, dry_run=True)
+    except AlreadyExists:
+        pass
+    except Forbidden as error:
+        # A quota that is full now may have room when the job's turn comes.
+        if not error.of_quota or over_whole_quota(error.message):
+            raise
+
+
+async def _without_keeper(client: Kubernetes, pod: dict[str, Any]) -> bool:
+    containers = [one for one in pod["spec"]["containers"] if one["name"] != names.KEEPER]
+    try:
+        await client.create({**pod, "spec": {**pod["spec"], "containers": containers}}, resource=PODS, dry_run=True)
+    except KubernetesError:
+        return False
+    return True
+
+
+def _pod(root: dict[str, Any]) -> dict[str, Any]:
+    spec = root["spec"]
+    if "replicatedJobs" in spec:
+        spec = spec["replicatedJobs"][0]["template"]["spec"]
+    template = spec["template"]
+    metadata = {**template["metadata"], "name": root["metadata"]["name"], "namespace": root["metadata"]["namespace"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}

@@ -1,0 +1,434 @@
+"""The Kubernetes target: a Job (or JobSet) for each job, and this process only makes and watches them."""
+
+import asyncio
+import builtins
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
+from seatrial.kubernetes import (
+    JOBS,
+    PODS,
+    AlreadyExists,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    NotFound,
+    ObjectPart,
+    load_access,
+)
+from seatrial.targets.agent_file import agent_bytes
+from seatrial.targets.kubernetes import manifest, names
+from seatrial.targets.kubernetes.doctor import examine_cluster
+from seatrial.targets.kubernetes.ender import Bystander, Ender
+from seatrial.targets.kubernetes.endpoint import JobPort, make_service, opened_port
+from seatrial.targets.kubernetes.errors import UNANSWERED, target_error, target_errors
+from seatrial.targets.kubernetes.files.collect import Collector, ProgressFollower
+from seatrial.targets.kubernetes.files.log import LiveLog
+from seatrial.targets.kubernetes.names import Handle
+from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.run_object import Annotated, RunObject, beating, in_use, in_use_by, remove_unused
+from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
+from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
+from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
+from seatrial.targets.kubernetes.watch.watcher import JobWatcher
+from seatrial.targets.protocol import Endpoint, Found, Remark, RunInUse, TargetError, TargetLost
+
+_FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
+_GONE_S = 120.0
+_POLL_S = 0.5
+ROOM_S = 5.0  # until a quota that was full is tried again
+
+
+class _Status(ObjectPart, frozen=True, gc=False):
+    active: int = 0
+    start_time: str | None = None  # of a Job that may run: None until its controller has come to it
+
+
+class _Spec(ObjectPart, frozen=True, gc=False):
+    suspend: bool = False
+
+
+class Root(Annotated, frozen=True, gc=False):
+    """What is read of a root object."""
+
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class KubernetesTarget:
+    """Implements `target.Target`; the numbers in its comments are those of the contract."""
+
+    def __init__(self, name: str, options: KubernetesOptions) -> None:
+        self.name = name
+        self._options = options
+        self._runs: dict[str, RunObject] = {}
+        self._annotations: dict[str, JobAnnotation] = {}
+        self._tried: set[str] = set()  # runs whose object the cluster was asked about
+        self._opened = False
+
+    def address(self) -> dict[str, Any]:
+        """What leads to the same jobs; the rest is what they are made of."""
+        chosen = {"context": self._context or None, "namespace": self._namespace}
+        if self._options.kubeconfig is not None:
+            chosen["kubeconfig"] = str(self._options.kubeconfig.absolute())
+        fields = {"workload", "endpoint", "endpoint_host", "endpoint_class", "endpoint_tls"}
+        return {**chosen, **self._options.model_dump(mode="json", include=fields)}
+
+    async def open(self) -> None:
+        with target_errors("the cluster cannot be used"):
+            access = load_access(self._options.kubeconfig, self._options.context)
+            access = replace(access, namespace=self._options.namespace or access.namespace)
+            self._client = Kubernetes(access)
+            try:
+                await self._client.version()
+            except BaseException:
+                await self._client.close()
+                raise
+        self._context, self._namespace = access.context, access.namespace
+        self._resource = manifest.root_resource(self._options)
+        self._ender = Ender(self._client, self._resource)
+        self._watcher = JobWatcher(self._client, self._resource, ender=self._ender)
+        others = self._options.other_containers
+        self._collector = Collector(self._client, self._watcher, self._options)
+        self._live_log = LiveLog(self._client, self._watcher, others)
+        self._foreign = JobWatcher(self._client, self._resource, ender=Bystander(self._client, self._resource))
+        self._foreign_log = LiveLog(self._client, self._foreign, others)
+        self._progress = ProgressFollower(self._client, self._watcher)
+        self._opened = True
+
+    async def close(self) -> None:
+        if not self._opened:
+            return
+        await self._progress.close()
+        await self._watcher.close()
+        await self._foreign.close()
+        await self._collector.close()
+        await asyncio.gather(*(run.close() for run in self._runs.values()))
+        await self._client.close()
+
+    async def prepare(self, environment: Environment) -> None:
+        """Images are pulled by nodes, when they have a job: nothing can be begun before."""
+
+    def preparing(self, environment: Environment) -> str:
+        return ""  # nodes pull: what they are at comes as events
+
+    async def examine(self) -> list[Remark]:
+        return await examine_cluster(self._options)
+
+    # ---- submitting and taking up
+
+    async def verify(self, job: Job) -> None:
+        owner = manifest.owner(JOBS, names.run_object_name(job.run), manifest.NO_UID)
+        made = self._job_objects(job, dict.fromkeys(job.secrets, "secret"), owner, "agent", [])
+        with target_errors(f"the cluster would not take {job.title}"):
+            if job.run not in self._tried:
+                self._tried.add(job.run)
+                await try_run_object(self._client, self._options, job.run, job.environment.image or "")
+            await try_job(self._client, self._options, made)
+
+    async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        handle = self._handle(names.object_name(job.name))
+        archive = await asyncio.to_thread(manifest.inputs_archive, job.inputs) if job.inputs else b""
+        submitting = asyncio.create_task(self._submit(job, secrets, handle, archive))
+        try:
+            await asyncio.shield(submitting)
+        except asyncio.CancelledError:  # (2) it leaves nothing that runs
+            submitting.cancel()
+            await asyncio.gather(submitting, return_exceptions=True)
+            with contextlib.suppress(KubernetesError):
+                await self._ender.delete(names.object_name(job.name))
+            raise
+        except KubernetesError as error:
+            # Then it may have been made, and may run: the same name finds it again.
+            raise target_error(error, f"cannot submit {job.name}", isinstance(error, UNANSWERED)) from error
+        return handle
+
+    async def _submit(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
+        """A quota that is full has no room now: it is waited for as for any other place."""
+        limit_s = self._options.deadline_s if job.limits.queue_s is None else job.limits.queue_s
+        until_s = time.monotonic() + limit_s
+        while True:
+            try:
+                return await self._make(job, secrets, handle, archive)
+            except (Forbidden, TargetError) as error:
+                refused = error if isinstance(error, Forbidden) else error.__cause__
+                full = isinstance(refused, Forbidden) and refused.of_quota and not over_whole_quota(refused.message)
+                if not full:
+                    raise
+                if time.monotonic() + ROOM_S > until_s:
+                    text = f"there was no room in the namespace's quota for {limit_s:g} s: {error}"
+                    raise TargetError(text, Outcome.QUEUE) from error
+            await asyncio.sleep(ROOM_S)
+
+    async def _make(self, job: Job, secrets: Mapping[str, str], handle: str, archive: bytes) -> None:
+        run = self._run(job.run)
+        run.image = run.image or job.environment.image or ""
+        run.cover(manifest.root_deadline_s(job, self._options) + self._options.keep_s)
+        owner = await run.owner()
+        agent, inputs = await asyncio.gather(run.agent(), run.inputs(archive))
+        made = self._job_objects(job, secrets, owner, agent, inputs)
+        begun_s, now_s = time.monotonic(), time.time()
+        try:
+            root = await self._client.create(made.root, Root, resource=self._resource)
+            created = StageTime(Stage.CREATED, now_s, "submitter", time.monotonic() - begun_s)
+        except AlreadyExists:
+            root = await self._client.get(self._resource, made.root["metadata"]["name"], Root)
+            created = _created(root)
+        if root.spec.suspend or self._options.queue is not None:  # what it needs may not have been made yet
+            reference = manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+            others = [manifest.owned_by(one, reference) for one in (made.config, made.secret, made.service) if one]
+            await asyncio.gather(*map(self._put, others))
+            if self._options.queue is None:
+                await self._client.patch(self._resource, root.metadata.name, manifest.RELEASE)
+        self._take_up(handle, root, created)
+
+    def _job_objects(
+        self, job: Job, secrets: Mapping[str, str], owner: dict[str, Any], agent: str, inputs: list[str]
+    ) -> "manifest.JobObjects":
+        made = manifest.make(
+            job, self._options, namespace=self._namespace, run_owner=owner, agent=agent, inputs=inputs, secrets=secrets
+        )
+        annotation = JobAnnotation.of(job).text()
+        made.root["metadata"].setdefault("annotations", {})[names.JOB_DATA] = annotation
+        return made
+
+    async def _put(self, one: dict[str, Any]) -> None:
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(one)
+
+    async def adopt(self, handle: str) -> None:
+        name = self._parsed(handle).name
+        with target_errors(f"cannot take up {handle}", lost=True):
+            try:
+                root = await self._client.get(self._resource, name, Root)
+            except NotFound:
+                await self._refuse_held(name)
+                raise TargetError(f"there is no job {handle}") from None
+            if root.metadata.labels.get(names.PART) == "run":
+                await self._refuse_held(name)
+        annotation = JobAnnotation.read(root)
+        try:
+            await self._run(annotation.run).owner()
+        except RunInUse:
+            raise
+        except TargetError as error:  # the job is there, whatever is wrong with its run
+            raise TargetLost(f"cannot take up {handle}: {error}") from error
+        self._take_up(handle, root, _created(root))
+
+    async def _refuse_held(self, name: str) -> None:
+        """The object of a run is no job, and can only be removed; not while another machine works on that run."""
+        with contextlib.suppress(NotFound):
+            run = await self._client.get(JOBS, name, Annotated)
+            holder = beating(run, await self._client.now_s())
+            if holder is not None and holder.elsewhere():
+                raise in_use(run.metadata.labels.get(names.RUN, name), holder)
+
+    def _take_up(self, handle: str, root: Root, created: StageTime) -> None:
+        annotation = self._annotations[handle] = JobAnnotation.read(root)
+        self._watcher.add(handle, self._tracked(root, annotation, created))
+        self._progress.add(handle, annotation)
+
+    def _tracked(self, root: Root, annotation: JobAnnotation, created: StageTime) -> TrackedJob:
+        return TrackedJob(
+            name=root.metadata.name,
+            run=names.label_value(annotation.run),
+            uid=root.metadata.uid,
+            hosts=annotation.hosts,
+            created=created,
+            queue=self._options.queue is not None,
+            limited=annotation.limited,
+        )
+
+    def _run(self, run: str) -> RunObject:
+        if run not in self._runs:
+            self._runs[run] = RunObject(self._client, self._options, run, agent_bytes())
+            self._watcher.fail_when(self._runs[run].lost)
+        return self._runs[run]
+
+    # ---- observing
+
+    async def watch(self) -> AsyncIterator[Event]:
+        async for event in self._watcher.events():
+            yield event
+
+    async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
+        """Takes nothing of the run over (6): of a job that is not ours, another watcher reads, which ends nothing."""
+        if handle in self._annotations:
+            live_log, annotation = self._live_log, self._annotations[handle]
+        else:
+            live_log, annotation = self._foreign_log, await self._look_at(handle)
+        async for block in live_log.blocks(handle, annotation, follow):
+            yield block
+
+    async def _look_at(self, handle: str) -> JobAnnotation:
+        with target_errors(f"cannot read the log of {handle}"):
+            try:
+                root = await self._client.get(self._resource, self._parsed(handle).name, Root)
+            except NotFound:
+                raise TargetError(f"there is no job {handle}") from None
+        annotation = JobAnnotation.read(root)
+        self._foreign.add(handle, self._tracked(root, annotation, _created(root)))
+        await self._foreign.synced(handle)
+        return annotation
+
+    async def fetch(self, handle: str, path: str, into: Path) -> bool:
+        return await self._collector.fetch(handle, await self._annotation(handle), path, into)
+
+    @contextlib.asynccontextmanager
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
+        """Takes nothing of the run over: the process that works on it goes on, here or on another machine."""
+        ports = await self._ports(handle)
+        if port not in ports:
+            listed = ", ".join(ports) or "none"
+            raise TargetError(f"{handle} has no port {port!r}; it has: {listed}", Outcome.REFUSED)
+        async with opened_port(ports[port], self._options.endpoint) as address:
+            yield address
+
+    async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
+        """Of Services, which every pod of the cluster reaches."""
+        mine = self.address()
+        if "namespace" not in asker or any(mine.get(key) != asker.get(key) for key in ("context", "kubeconfig")):
+            return {}
+        return {name: await make_service(port) for name, port in (await self._ports(handle)).items()}
+
+    async def _ports(self, handle: str) -> dict[str, JobPort]:
+        with target_errors(f"cannot reach {handle}"):
+            root = await self._client.get(self._resource, self._parsed(handle).name, Root)
+        job, owner = JobAnnotation.read(root), manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
+        return {port: JobPort(self._client, self._options, job, owner, port) for port in job.ports}
+
+    async def list(self, run: str | None = None) -> list[Found]:
+        chosen = {"run": names.label_value(run)} if run else {}
+        found = []
+        with target_errors("cannot list jobs"):
+            now_s = await self._client.now_s()
+            objects = self._client.list(JOBS, Annotated, labels=names.selector(part="run", **chosen))
+            holders: dict[str, list[Annotated]] = {}
+            async for one in objects:
+                holders.setdefault(one.metadata.labels.get(names.RUN, ""), []).append(one)
+            pods = self._client.list(PODS, PodObject, labels=names.selector(part="pod", **chosen))
+            kept = Counter([pod.job async for pod in pods if pod.trial.terminated is not None and not pod.phase_ended])
+            labels = names.selector(part="job", **chosen)
+            async for root in self._client.list(self._resource, Root, labels=labels):
+                if root.metadata.deletion_timestamp is None:
+                    used = in_use_by(holders.get(root.metadata.labels.get(names.RUN, ""), ()), now_s)
+                    # What else is in its pods (keepers, and who came by a webhook) does not count.
+                    alive = root.status.active > kept[root.metadata.name] or self._about_to_run(root)
+                    found.append(self._found(root, used, alive))
+        return found + self._without_jobs(holders, {one.run for one in found}, now_s)
+
+    def _about_to_run(self, root: Root) -> bool:
+        return self._resource is JOBS and root.status.start_time is None and not root.spec.suspend
+
+    def _found(self, root: Root, used: bool | None, alive: bool) -> Found:
+        try:
+            annotation = JobAnnotation.read(root)
+        except TargetError:  # it has our labels, and so is ours to remove; it hides no other
+            annotation = JobAnnotation(root.metadata.name, root.metadata.labels.get(names.RUN, ""))
+        return Found(
+            handle=self._handle(root.metadata.name),
+            name=annotation.name,
+            run=annotation.run,
+            alive=alive,
+            labels=annotation.labels,
+            created_s=_created(root).wall_s,
+            in_use=used,
+        )
+
+    def _without_jobs(
+        self, runs: "Mapping[str, builtins.list[Annotated]]", with_jobs: set[str], now_s: float
+    ) -> "builtins.list[Found]":
+        """Objects of runs without jobs: of a process that was killed at its very end, or has not made any yet."""
+        mine = {names.label_value(run) for run in (*self._runs, *with_jobs)}
+        found = []
+        for label, one in ((label, one) for label, objects in runs.items() for one in objects):
+            if label not in mine and one.metadata.deletion_timestamp is None:
+                name, held = one.metadata.name, in_use_by([one], now_s)
+                found.append(Found(self._handle(name), name, label, False, {}, _created(one).wall_s, held))
+        return found
+
+    # ---- ending
+
+    async def cancel(self, handle: str) -> None:
+        name = self._parsed(handle).name
+        annotation = await self._annotation(handle)
+        self._watcher.mark_cancelled(handle)
+        await self._watcher.synced(handle)  # of one that was just taken up, the pods may not be known yet
+        if await self._ender.ask(self._watcher.pods(handle)):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(annotation.grace_s + _FORCE_S):
+                    await self._watcher.ended(handle)
+                    return
+        with target_errors(f"cannot end {handle}"):
+            await self._ender.delete(name)
+
+    async def remove(self, handle: str) -> None:
+        name = self._parsed(handle).name
+        with target_errors(f"cannot remove {handle}"):
+            run = "" if handle in self._annotations else await self._others_run(name)
+            deleted = await self._ender.delete(name)
+            if deleted or handle in self._annotations:  # its root may be gone already, and its pods still ending
+                await self._until_gone(handle, name)
+                if run:
+                    await remove_unused(self._client, self._resource, run)
+            elif self._resource is not JOBS:  # the object of a run that has no jobs any more
+                await self._client.delete(JOBS, name)
+        self._progress.forget(handle)
+        self._watcher.forget(handle)
+        await self._collector.forget(handle)
+        self._annotations.pop(handle, None)
+
+    async def _others_run(self, name: str) -> str:
+        """The label of a run, when this process does not work on it: its object goes with its last job. What the object
+        of a driver names in other namespaces goes now."""
+        for resource in dict.fromkeys((self._resource, JOBS)):
+            with contextlib.suppress(NotFound):
+                found = await self._client.get(resource, name, Annotated)
+                for namespace in found.metadata.annotations.get(names.ELSEWHERE, "").split():
+                    await self._client.delete(JOBS, name, namespace=namespace)
+                run = found.metadata.labels.get(names.RUN, "")
+                return "" if run in map(names.label_value, self._runs) else run
+        return ""
+
+    async def _until_gone(self, handle: str, name: str) -> None:
+        """(8) Deleting is asking: what still runs gets its grace first."""
+        annotation = self._annotations.get(handle)
+        within_s = _GONE_S + (annotation.grace_s if annotation else 0.0)
+        try:
+            async with asyncio.timeout(within_s):
+                if annotation is not None:
+                    await self._watcher.gone(handle)
+                    return
+                labels = names.selector(job=name)
+                while await self._client.has_any(PODS, labels=labels):  # noqa: ASYNC110 - not watched
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise TargetError(f"{handle} was deleted, but after {within_s:g} s its pods are still there") from None
+
+    # ---- handles
+
+    def _handle(self, name: str) -> str:
+        return str(Handle(self._context, self._namespace, name))
+
+    def _parsed(self, handle: str) -> Handle:
+        parsed = Handle.parse(handle)
+        if parsed.namespace != self._namespace:
+            message = f"{handle} is a job of another namespace; target {self.name} works in {self._namespace}"
+            raise TargetError(message, Outcome.REFUSED)
+        return parsed
+
+    async def _annotation(self, handle: str) -> JobAnnotation:
+        if handle not in self._annotations:
+            await self.adopt(handle)
+        return self._annotations[handle]
+
+
+def _created(root: Annotated) -> StageTime:
+    """By the API server's clock, which has whole seconds."""
+    return StageTime(Stage.CREATED, (epoch_s(root.metadata.creation_timestamp) or 0.0) + 0.5, "api-server", 0.5)

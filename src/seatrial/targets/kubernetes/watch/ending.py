@@ -1,0 +1,301 @@
+"""From what was observed of a job's pods to how it ended, and what caused that. Pure.
+
+1. The trial's own termination message counts when it is there and agrees with its exit code.
+2. A trial that was asked to end reports "cancelled" and cannot know by whom. If not by us, then the state of its pod
+   says it (evicted, preempted, drained, deleted, over its deadline).
+3. Of several hosts the first that failed decides; those that were ended because of it do not.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from seatrial.job import Exit, Outcome
+from seatrial.targets.kubernetes.names import TRIAL
+from seatrial.targets.kubernetes.watch.objects import (
+    CANNOT_START,
+    KILLED,
+    ObjectCondition,
+    PodObject,
+    RootObject,
+    Terminated,
+    clean_line,
+    clean_text,
+    epoch_s,
+    read_termination_message,
+)
+
+_MESSAGE_CHARACTERS = 1000
+HIGHEST_SIGNAL = 64
+OUT_OF_MEMORY = "OOMKilled"
+LOST_TRACK = frozenset({"ContainerStatusUnknown", "Unknown"})  # the node started anew, or its runtime forgot it
+DEADLINE = "DeadlineExceeded"
+DISRUPTION = "DisruptionTarget"
+# In the message of a container that could not be started: its image, its command or its memory limit is wrong.
+WRONG_IMAGE = (
+    "no such file or directory",
+    "executable file not found",
+    "permission denied",
+    "exec format error",
+    "memory limit too low",
+)
+DISRUPTIONS = {
+    "PreemptionByScheduler": "a pod of higher priority took its place on {}",
+    "DeletionByTaintManager": "its node {} was lost or tainted",
+    "EvictionByEvictionAPI": "evicted from {}, as when a node is drained",
+    "DeletionByPodGC": "its node {} is gone",
+    "TerminationByKubelet": "ended by its node {}",
+}
+
+
+class HostEnd(msgspec.Struct, frozen=True):
+    """A pod of the job in its last state. `gone`: its object is. `silent`: it was deleted, and its node, which should
+    end it, does not answer."""
+
+    pod: PodObject
+    finished_s: float = 0.0
+    gone: bool = False
+    silent: bool = False
+    deleted_s: float | None = None  # when it was first deleted; None: as its last state says
+
+
+class EndContext(msgspec.Struct, frozen=True):
+    """What is known beside the pods. `cancelled`: by us."""
+
+    root: RootObject | None = None
+    root_name: str = ""
+    root_kind: str = "Job"
+    root_gone: bool = False
+    namespace: str = ""
+    namespace_going: bool = False
+    cancelled: bool = False
+    alone: bool = False  # the job has one pod: what fails because of its pods fails because of that one
+
+    @property
+    def failed(self) -> ObjectCondition | None:
+        return self.root.failed if self.root is not None else None
+
+
+def over(host: HostEnd) -> bool:
+    """Whether nothing of the trial runs there any more, as far as can be known."""
+    return host.gone or host.silent or host.pod.phase_ended or host.pod.trial.terminated is not None
+
+
+def depends_on_context(host: HostEnd) -> bool:
+    """Whether how it ended may depend on what becomes of its root and its namespace, not on its message alone."""
+    own = _own_end(host)
+    silent = own is None or own.outcome is Outcome.CANCELLED
+    return silent and (host.gone or host.pod.being_deleted)
+
+
+def host_failed(host: HostEnd, context: EndContext) -> bool:
+    return _is_failure(host_exit(host, context))
+
+
+def job_exit(hosts: Sequence[HostEnd], context: EndContext) -> Exit:
+    """Of a job all of whose hosts are over, or that will never have any."""
+    if not hosts:
+        return _without_pods(context)
+    ends = [(host, host_exit(host, context)) for host in hosts]
+    failures = [(host, ended) for host, ended in ends if _is_failure(ended)]
+    if not failures:
+        return ends[0][1]
+    deadline = _deadline(context, any(host.pod.started for host in hosts))
+    if deadline is not None and all(_consequence(host, ended) for host, ended in failures):
+        return deadline
+    host, ended = min(failures, key=lambda one: (_consequence(*one), one[0].finished_s, one[0].pod.number))
+    if len(hosts) == 1:
+        return ended
+    plain = f"exit code {ended.code}" if ended.code is not None else ended.outcome.value
+    message = clean_text(f"host {host.pod.number}{_on(host.pod)}: {ended.message or plain}", _MESSAGE_CHARACTERS)
+    return msgspec.structs.replace(ended, message=message)
+
+
+def host_exit(host: HostEnd, context: EndContext) -> Exit:
+    """How one of its hosts ended."""
+    pod = host.pod
+    own = _own_end(host)
+    if own is not None and own.outcome is not Outcome.CANCELLED:
+        return own
+    still_running = f"its node {_node(pod)} does not answer: it may still be running there"
+    if context.cancelled:
+        return Exit(Outcome.CANCELLED, message=still_running if host.silent else own.message if own else "")
+    if host.silent:
+        return Exit(Outcome.LOST, message=f"{_why_deleted(host, context)}, and {still_running}")
+    ended = pod.trial.terminated
+    if ended is not None and ended.reason == OUT_OF_MEMORY and ended.exit_code:
+        return Exit(Outcome.MEMORY, ended.exit_code, _signal(ended), f"it used more memory than its limit{_on(pod)}")
+    taken = _taken_away(host, context)
+    if taken is not None and (own is not None or ended is None or _because_asked_to_end(host, ended)):
+        return taken
+    if own is not None:
+        return own
+    if ended is not None:
+        return _from_state(ended, pod)
+    why = _reason(pod.status.reason, pod.status.message) or _other_container_failed(pod)
+    return Exit(Outcome.INFRA, message=f"{why}{_on(pod)}")
+
+
+def _is_failure(ended: Exit) -> bool:
+    return ended.outcome is not Outcome.EXITED or bool(ended.code)
+
+
+def _own_end(host: HostEnd) -> Exit | None:
+    ended = host.pod.trial.terminated
+    message = read_termination_message(ended)
+    if ended is None or message is None:
+        return None
+    code = ended.exit_code if message.code is None and message.outcome is Outcome.EXITED else message.code
+    return Exit(message.outcome, code, message=clean_text(message.message, _MESSAGE_CHARACTERS))
+
+
+# ---- what was done to it
+
+
+def _taken_away(host: HostEnd, context: EndContext) -> Exit | None:
+    pod = host.pod
+    disruption = pod.condition(DISRUPTION)
+    if pod.status.reason == DEADLINE:
+        return _out_of_time(pod.started)
+    if disruption is not None:
+        return Exit(Outcome.EVICTED, message=_disrupted(disruption, pod))
+    if pod.status.reason == "Evicted":
+        return Exit(Outcome.EVICTED, message=f"evicted by its node {_node(pod)}: {clean_line(pod.status.message)}")
+    if not host.gone and not pod.being_deleted:
+        return None
+    deadline = _deadline(context, pod.started)
+    if deadline is not None:
+        return deadline
+    if context.root is not None and context.root.suspended and not context.root_gone:
+        return Exit(Outcome.EVICTED, message=f"its {context.root_kind} was suspended while it ran{_on(pod)}")
+    return Exit(Outcome.INFRA, message=_why_deleted(host, context))
+
+
+def _disrupted(disruption: ObjectCondition, pod: PodObject) -> str:
+    node = _node(pod)
+    what = DISRUPTIONS.get(disruption.reason, f"{clean_line(disruption.reason, 100)} on {{}}").format(node)
+    by_node = disruption.reason == "TerminationByKubelet"
+    detail = (clean_line(pod.status.message) if by_node else "") or clean_line(disruption.message)
+    return f"{what}: {detail}" if detail else what
+
+
+def _why_deleted(host: HostEnd, context: EndContext) -> str:
+    pod, failure = host.pod, context.failed
+    if context.namespace_going:
+        return _namespace_deleted(context)
+    disruption = pod.condition(DISRUPTION)
+    if disruption is not None:
+        return _disrupted(disruption, pod)
+    if context.root_gone:
+        return _root_deleted(context, f"while it ran{_on(pod)}" if pod.spec.node_name else "while it waited")
+    if failure is not None and not (context.alone and failure.reason == "BackoffLimitExceeded"):
+        return f"it was ended because its {context.root_kind} failed: {_reason(failure.reason, failure.message)}"
+    return f"its pod {pod.metadata.name}{_on(pod)} was deleted, and not by us"
+
+
+def _root_deleted(context: EndContext, when: str) -> str:
+    return f"its {context.root_kind} {context.root_name} was deleted {when}, and not by us"
+
+
+def _namespace_deleted(context: EndContext) -> str:
+    return f"the namespace {context.namespace} is being deleted"
+
+
+def _deadline(context: EndContext, started: bool) -> Exit | None:
+    failure = context.failed
+    if failure is None or DEADLINE.lower() not in f"{failure.reason} {failure.message}".replace(" ", "").lower():
+        return None
+    return _out_of_time(started)
+
+
+def _out_of_time(started: bool) -> Exit:
+    if started:
+        return Exit(Outcome.TIMEOUT, message="the deadline that the cluster keeps for it is over")
+    return Exit(Outcome.QUEUE, message="the deadline that the cluster keeps for it was over before it could start")
+
+
+def _without_pods(context: EndContext) -> Exit:
+    if context.cancelled:
+        return Exit(Outcome.CANCELLED)
+    if context.namespace_going:
+        return Exit(Outcome.INFRA, message=_namespace_deleted(context))
+    if context.root_gone or context.root is None:
+        return Exit(Outcome.INFRA, message=_root_deleted(context, "before it ran"))
+    if context.root.completed is not None:
+        return Exit(Outcome.EXITED, 0, message="its pods are gone; it completed")
+    failure = context.failed
+    why = _reason(failure.reason, failure.message) if failure is not None else "nothing says why"
+    lost = Exit(Outcome.LOST, message=f"its pods are gone, and how it ended is not known: {why}")
+    return _deadline(context, started=False) or lost
+
+
+# ---- the state of its container
+
+
+def _from_state(ended: Terminated, pod: PodObject) -> Exit:
+    message, detail = clean_text(ended.message, _MESSAGE_CHARACTERS), clean_line(ended.message) or ended.reason
+    if ended.reason in CANNOT_START:
+        wrong = any(text in ended.message.lower() for text in WRONG_IMAGE)
+        what = f"its container could not be started{_on(pod)}: {detail}"
+        return Exit(Outcome.REFUSED if wrong else Outcome.INFRA, message=what)
+    if ended.reason in LOST_TRACK:
+        return Exit(Outcome.LOST, message=f"its node{_on(pod)} was started anew, or lost track of it: {detail}")
+    number = _signal(ended)
+    if number is None:
+        return Exit(Outcome.EXITED, ended.exit_code, message=message)
+    # What a step died of, the agent reports. That it could not means that it was killed itself.
+    what = f"its container was killed by signal {number}{_on(pod)}, and its agent with it"
+    return Exit(Outcome.LOST, ended.exit_code, number, f"{what}: {message}" if message else what)
+
+
+def _other_container_failed(pod: PodObject) -> str:
+    """Which one, where the trial itself never began: one that the user's template adds."""
+    for name, state in pod.states():
+        if name != TRIAL and state.terminated is not None and state.terminated.exit_code:
+            what = f"its container {name} failed with exit code {state.terminated.exit_code} before it began"
+            message = clean_line(state.terminated.message)
+            return f"{what}: {message}" if message else what
+    return "its pod failed without a reason"
+
+
+def _signal(ended: Terminated) -> int | None:
+    number = ended.exit_code - KILLED
+    return ended.signal or (number if 0 < number <= HIGHEST_SIGNAL else None)
+
+
+def _because_asked_to_end(host: HostEnd, ended: Terminated) -> bool:
+    """Whether a trial without a message ended badly because its pod was to end, and not before."""
+    asked_s, finished_s = _asked_to_end_s(host), epoch_s(ended.finished_at)
+    if asked_s is None or finished_s is None:
+        return ended.exit_code in (KILLED + 9, KILLED + 15)
+    return ended.exit_code != 0 and finished_s >= asked_s
+
+
+def _asked_to_end_s(host: HostEnd) -> float | None:
+    """When its pod was deleted, or marked for it, by the server's clock."""
+    # A node that is done with a pod deletes it once more, without grace: the first time is when it was asked.
+    deleted_s = host.deleted_s if host.deleted_s is not None else host.pod.deleted_s
+    return min((one for one in (host.pod.transition_s(DISRUPTION), deleted_s) if one is not None), default=None)
+
+
+def _consequence(host: HostEnd, ended: Exit) -> bool:
+    """Whether it may have been ended because of another that ended."""
+    if ended.outcome is Outcome.CANCELLED:
+        return True
+    done_to_it = ended.outcome in (Outcome.INFRA, Outcome.TIMEOUT, Outcome.QUEUE)
+    return done_to_it and _own_end(host) is None
+
+
+# ---- text
+
+
+def _on(pod: PodObject) -> str:
+    return f" on {pod.spec.node_name}" if pod.spec.node_name else ""
+
+
+def _node(pod: PodObject) -> str:
+    return pod.spec.node_name or "(none)"
+
+
+def _reason(reason: str, message: str) -> str:
+    return ": ".join(filter(None, (clean_line(reason, 100), clean_line(message))))

@@ -1,0 +1,307 @@
+"""What the cluster says of the jobs of a namespace: watches that keep the state of each, and questions asked once.
+
+A watch each for the pods and the roots of a run, and one for the events of the namespace, which cannot be chosen by
+label: those of others come too and are dropped. Of jobs that are not followed only what is there now is kept.
+A question that may not be asked, or is not answered, leaves something unknown; nothing fails for it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
+
+from seatrial.kubernetes import (
+    DELETED,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SYNCED,
+    Closed,
+    Forbidden,
+    Kubernetes,
+    KubernetesError,
+    NotFound,
+    Object,
+    ObjectPart,
+    Resource,
+)
+from seatrial.targets.kubernetes import names
+from seatrial.targets.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
+from seatrial.targets.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
+from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT, parse_quantity
+
+UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
+ASK_AGAIN_S = 5.0
+ON_ITS_WAY_S = 30.0  # behind hundreds of others that are just being made
+WORKLOAD_LABEL, WORKLOAD_VERSIONS = "kueue.x-k8s.io/job-uid", ("v1beta1", "v1beta2")
+NODES_S = 60.0  # that what is known of nodes counts
+# Warnings, and the word of autoscalers, which is an event like any other: all but what every pod and job gives.
+EVERYDAY = ("Scheduled", "Pulling", "Pulled", "Created", "Started", "Killing", "SuccessfulCreate", "Completed")
+_TELLING = ",".join(f"reason!={reason}" for reason in EVERYDAY)
+
+
+class NodeStatus(ObjectPart, frozen=True, gc=False):
+    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class NodeObject(Object, frozen=True, gc=False):
+    status: NodeStatus = NodeStatus()
+
+
+class Feeds:
+    """Its holder asks what has changed; nothing of it calls back."""
+
+    def __init__(self, client: Kubernetes, resource: Resource) -> None:
+        self._client, self._resource = client, resource
+        self.synced: set[str] = set()  # runs all of whose pods are known
+        self.most: dict[str, float] | None = None  # of each resource that any node has; None: not known
+        self._ask_nodes_s: float | None = 0.0  # not before; None: never again
+        self._jobs: dict[str, JobState] = {}  # those that are followed, by the root's name
+        self._pods: dict[str, dict[str, TrackedPod]] = {}  # of all jobs, by root's name and uid
+        self._roots: dict[str, RootObject] = {}
+        self._runs: dict[str, list[asyncio.Task[None]]] = {}
+        self._warnings: asyncio.Task[None] | None = None
+        self._unmatched: deque[WarningEvent] = deque(maxlen=UNMATCHED_WARNINGS)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed: dict[str, None] = {}  # names of followed jobs, in the order in which they changed
+        self._failure: BaseException | None = None
+        self._news = asyncio.Event()
+
+    async def changed(self, within_s: float | None) -> list[str]:
+        """The followed jobs of which something is new since the last call; raises what a task failed with."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._news.wait()
+        self._news.clear()
+        if self._failure is not None:
+            raise self._failure
+        changed, self._changed = list(self._changed), {}
+        return changed
+
+    def mark_changed(self, name: str) -> None:
+        self._changed[name] = None
+        self._news.set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """In the background, until `close`. When it fails, `changed` raises that."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Closed):
+            self._failure = self._failure or error
+            self._news.set()
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- which jobs
+
+    def follow(self, job: JobState) -> None:
+        known = job.known
+        self._jobs[known.name] = job
+        job.pods = self._pods.setdefault(known.name, {})
+        for warning in [one for one in self._unmatched if self._about(one) is job]:
+            self._unmatched.remove(warning)
+            job.warn(warning)
+        if self._warnings is None:
+            self._warnings = self.start(self._watch_warnings())
+        root = self._roots.get(known.name)
+        if root is not None and root.metadata.uid == known.uid:
+            job.root = root
+        if known.run not in self._runs:
+            pods, roots = self._watch_pods(known.run), self._watch_roots(known.run)
+            self._runs[known.run] = [self.start(pods), self.start(roots)]
+        elif job.root is None:
+            self.start(self._find_root(job))
+        self.mark_changed(known.name)
+
+    def forget(self, name: str) -> None:
+        job = self._jobs.pop(name)
+        self._pods[name] = {uid: pod for uid, pod in job.pods.items() if not pod.gone}
+        if not self._pods[name]:
+            del self._pods[name]
+
+    def leave(self, run: str) -> None:
+        """Ends the watches of a run of which no job is followed any more."""
+        if run not in self._runs or any(job.known.run == run for job in self._jobs.values()):
+            return
+        for task in self._runs.pop(run):
+            task.cancel()
+        self.synced.discard(run)
+        for name in [name for name, root in self._roots.items() if root.metadata.labels.get(names.RUN) == run]:
+            del self._roots[name]
+        for name, pods in list(self._pods.items()):
+            if any(pod.pod.metadata.labels.get(names.RUN) == run for pod in pods.values()):
+                del self._pods[name]
+
+    def counts(self) -> dict[str, int]:
+        """How much is kept."""
+        pods = sum(map(len, self._pods.values()))
+        return {"jobs": len(self._jobs), "pods": pods, "roots": len(self._roots), "runs": len(self._runs)}
+
+    # ---- the watches
+
+    async def _watch_pods(self, run: str) -> None:
+        labels, live = names.selector(run=run), False
+        async for event in self._client.watch(PODS, PodObject, labels=labels):
+            if event.kind is SYNCED:
+                live = True
+                self.synced.add(run)
+                for name in [name for name, job in self._jobs.items() if job.known.run == run]:
+                    self.mark_changed(name)
+            elif event.object is not None:
+                self._take_pod(event.object, event.at_s, live and not event.relisted, event.kind is DELETED)
+
+    async def _watch_roots(self, run: str) -> None:
+        labels = names.selector(run=run, part="job")
+        async for event in self._client.watch(self._resource, RootObject, labels=labels):
+            if event.kind is SYNCED:
+                for job in [one for one in self._jobs.values() if one.known.run == run and one.root is None]:
+                    self.start(self._find_root(job))
+            elif event.object is not None:
+                self._take_root(event.object, event.kind is DELETED)
+
+    async def _watch_warnings(self) -> None:
+        # A relist may give them again, which does no harm; keeping all would.
+        async for event in self._client.watch(EVENTS, WarningEvent, fields=_TELLING, keep=False):
+            if event.object is None or event.kind is DELETED:
+                continue
+            if event.object.type != "Warning" and event.object.reason not in AUTOSCALER:
+                continue
+            job = self._about(event.object)
+            if job is None:
+                self._unmatched.append(event.object)
+            else:
+                job.warn(event.object)
+                self.mark_changed(job.known.name)
+
+    def _take_pod(self, pod: PodObject, at_s: float, live: bool, gone: bool) -> None:
+        name, uid = pod.job, pod.metadata.uid
+        pods = self._pods.setdefault(name, {})
+        if uid not in pods:
+            pods[uid] = TrackedPod(pod)
+        pods[uid].update(pod, wall_s(at_s), live, gone)
+        if name in self._jobs:
+            self.mark_changed(name)
+        elif gone:
+            del pods[uid]
+            if not pods:
+                del self._pods[name]
+
+    def _take_root(self, root: RootObject, gone: bool) -> None:
+        name = root.metadata.name
+        if gone:
+            self._roots.pop(name, None)
+        else:
+            self._roots[name] = root
+        job = self._jobs.get(name)
+        if job is not None and root.metadata.uid == job.known.uid:
+            job.root, job.root_gone = root, gone
+            self.mark_changed(name)
+
+    async def _find_root(self, job: JobState) -> None:
+        """One that a synced watch does not know is on its way to us, or was gone before we came."""
+        if job.known.created.source == SUBMITTER:  # a moment ago: the watch will report it without being asked
+            await asyncio.sleep(ON_ITS_WAY_S)
+        while job.root is None and not job.root_gone and self._jobs.get(job.known.name) is job:
+            try:
+                await self.read_root(job)
+            except KubernetesError as error:  # the watches have more patience, and fail when theirs is over
+                if error.lasting:
+                    raise
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                self.mark_changed(job.known.name)
+
+    def _about(self, warning: WarningEvent) -> JobState | None:
+        """The job of the root, pod or workload that it regards: their names begin with the root's."""
+        about = warning.involved_object
+        if about.kind == self._resource.kind and about.name in self._jobs:
+            job = self._jobs[about.name]
+            return job if about.uid in ("", job.known.uid) else None
+        name = about.name.partition("-")[2] if about.kind == KUEUE_WORKLOAD else about.name
+        while name and name not in self._jobs:
+            name = name.rpartition("-")[0]
+        return self._jobs.get(name)
+
+    # ---- questions
+
+    async def read_root(self, job: JobState) -> None:
+        """A job's root as it is now, or that it is gone, which no watch reports of one that went before it began."""
+        known_gone = job.root_gone
+        try:
+            found = await self._client.get(self._resource, job.known.name, RootObject)
+        except NotFound:
+            job.root_gone = True
+        else:
+            job.root_gone = found.metadata.uid != job.known.uid
+            job.root = job.root if job.root_gone else found
+        if job.root_gone and not known_gone:
+            self.mark_changed(job.known.name)
+
+    async def has_other_pods(self, job: JobState) -> bool:
+        """Whether there are pods of it that the watch has not reported yet."""
+        labels = names.selector(job=job.known.name)
+        with contextlib.suppress(KubernetesError):
+            async for pod in self._client.list(PODS, labels=labels):
+                if pod.metadata.uid not in job.pods:
+                    return True
+        return False
+
+    async def namespace_going(self) -> bool:
+        try:
+            found = await self._client.get(NAMESPACES, self._client.access.namespace)
+        except KubernetesError as error:
+            return isinstance(error, NotFound)
+        return found.metadata.deletion_timestamp is not None
+
+    async def ask_kueue(self, job: JobState) -> None:
+        """Why it does not admit a job, as if it had warned: for some reasons it does not."""
+        labels = f"{WORKLOAD_LABEL}={job.known.uid}"
+        for version in WORKLOAD_VERSIONS:
+            resource = Resource("kueue.x-k8s.io", version, KUEUE_WORKLOAD, "workloads")
+            with contextlib.suppress(KubernetesError):
+                async for found in self._client.list(resource, RootObject, labels=labels):
+                    about = Regarding(KUEUE_WORKLOAD, found.metadata.name, found.metadata.uid)
+                    for one in found.status.conditions:
+                        if one.status == "False" and one.message:
+                            job.warn(WarningEvent(involved_object=about, reason=one.reason, message=one.message))
+                            self.mark_changed(job.known.name)
+                            break
+                    return
+
+    def should_ask_nodes(self, why: str) -> bool:
+        """Whether a reason can be judged better with what nodes have. True once in a while."""
+        if INSUFFICIENT not in why or self._ask_nodes_s is None or time.monotonic() < self._ask_nodes_s:
+            return False
+        self._ask_nodes_s = time.monotonic() + NODES_S
+        return True
+
+    async def ask_nodes(self) -> None:
+        """What nodes have. The reasons of all jobs that wait can be judged better then."""
+        most: dict[str, float] = {}
+        try:
+            async for node in self._client.list(NODES, NodeObject):
+                for name, text in node.status.allocatable.items():
+                    most[name] = max(most.get(name, 0.0), parse_quantity(text) or 0.0)
+        except KubernetesError as error:
+            if isinstance(error, Forbidden):
+                self._ask_nodes_s = None
+            return
+        self.most = most
+        for name, job in self._jobs.items():
+            if not job.started.is_set():
+                self.mark_changed(name)

@@ -1,0 +1,370 @@
+"""The jobs and pods that are followed: each as it was last observed, and when it came to each stage of its life.
+
+1. Observed live, a time is our clock's when the watch reported it; it is off by at most the time since the second that
+   was stamped on it. Without a stamp it is the time since the pod was last observed otherwise, which does not count how
+   late a node reports.
+2. Found late (the job was taken up, the watch had a gap), it is the server's stamp. Those are cut to whole seconds, so
+   their middle is taken and may be off by half a second, and by whatever the server's clock is off.
+"""
+
+import asyncio
+import math
+import time
+
+import msgspec
+
+from seatrial.job import Stage, StageTime
+from seatrial.targets.kubernetes.names import KEEPER, TRIAL
+from seatrial.targets.kubernetes.watch import waiting
+from seatrial.targets.kubernetes.watch.ending import HostEnd, over
+from seatrial.targets.kubernetes.watch.objects import (
+    KUEUE_WORKLOAD,
+    PodObject,
+    RootObject,
+    TrackedJob,
+    WarningEvent,
+    epoch_s,
+    read_termination_message,
+)
+from seatrial.targets.kubernetes.watch.waiting import Patience, Waiting
+
+API_SERVER, KUBELET, WATCH, SUBMITTER = "api-server", "kubelet", "watch", "submitter"
+OUR_CLOCK = frozenset({WATCH, SUBMITTER})
+HALF_S = 0.5
+UNKNOWN_S = 1.0  # nothing was observed before and nothing is stamped
+_ORDER = (Stage.QUEUED, Stage.SCHEDULED, Stage.STARTED, Stage.READY, Stage.FINISHED)
+KUEUE_AGAIN_S = 60.0
+HELD_S = 3.0  # from our release until the watch reports it
+HELD = "waiting: it is suspended, and not by Seatrial: by a queue that takes all jobs, or by a person"
+_WARNINGS = 32  # of one job
+
+
+_OFFSET_S = time.time() - time.monotonic()
+
+
+def wall_s(at_s: float) -> float:
+    """Wall time of a monotonic time, by one pair: differences stay those of one clock."""
+    return at_s + _OFFSET_S
+
+
+def now_s() -> float:
+    return wall_s(time.monotonic())
+
+
+class TrackedPod:
+    """A pod as it was last observed, and its times. It changes while the pod is watched."""
+
+    def __init__(self, pod: PodObject) -> None:
+        self.pod = pod
+        self.times: dict[Stage, StageTime] = {}
+        self.arrived_s: float | None = None
+        self.live = False
+        self.gone = False
+        self.deleted_s: float | None = None  # when it was first asked to end, by the server's clock
+        self.ended = asyncio.Event()  # its trial
+        self._before_s: float | None = None  # the arrival before: what comes in one block has no order in time
+
+    @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def number(self) -> int:
+        return self.pod.number
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it runs any more, and nothing will."""
+        return self.gone or self.pod.phase_ended
+
+    @property
+    def trial_running(self) -> bool:
+        return self._runs(TRIAL)
+
+    @property
+    def keeper_running(self) -> bool:
+        return self._runs(KEEPER)
+
+    @property
+    def trial_ended(self) -> bool:
+        return self.over or self.pod.trial.terminated is not None
+
+    @property
+    def real(self) -> bool:
+        """A node made its containers and still has their logs."""
+        return not self.gone and any(one.container_id for one in self.pod.status.container_statuses)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of its trial."""
+        ended = self.pod.trial.terminated
+        return ended.exit_code if ended is not None else None
+
+    @property
+    def step_ends(self) -> tuple[tuple[str, int | None], ...]:
+        """The outcome and code of each step, as far as the termination message has them."""
+        message = read_termination_message(self.pod.trial.terminated)
+        return tuple((outcome.value, code) for outcome, code in message.steps) if message is not None else ()
+
+    def _runs(self, container: str) -> bool:
+        return not self.over and any(name == container and state.running for name, state in self.pod.states())
+
+    def update(self, pod: PodObject, arrived_s: float, live: bool, gone: bool = False) -> None:
+        """`arrived_s` is wall time."""
+        self.pod, self.live, self.gone = pod, live, gone
+        if self.deleted_s is None:
+            self.deleted_s = pod.deleted_s
+        if self.arrived_s is not None and self.arrived_s < arrived_s:
+            self._before_s = self.arrived_s
+        reached = _reached(pod, gone)
+        for stage, (stamp_s, source) in reached.items():
+            if stage not in self.times:
+                found = self._time(stage, stamp_s, source, arrived_s, live)
+                self.times[stage] = found if live or stamp_s is not None else _before(found, reached)
+        self.arrived_s = arrived_s
+        if Stage.FINISHED in self.times:
+            self.ended.set()
+
+    def _time(self, stage: Stage, stamp_s: float | None, source: str, arrived_s: float, live: bool) -> StageTime:
+        if live or stamp_s is None:
+            stamped = stamp_s is not None and stamp_s <= arrived_s
+            since_s = stamp_s if stamped else self._before_s
+            return StageTime(stage, arrived_s, WATCH, arrived_s - since_s if since_s is not None else UNKNOWN_S)
+        return StageTime(stage, min(stamp_s + HALF_S, arrived_s), source, HALF_S)
+
+
+def _reached(pod: PodObject, gone: bool) -> dict[Stage, tuple[float | None, str]]:
+    """The stages that it has come to, with the stamp and the clock of each."""
+    found: dict[Stage, tuple[float | None, str]] = {}
+    found[Stage.QUEUED] = (epoch_s(pod.metadata.creation_timestamp), API_SERVER)
+    if pod.spec.node_name:
+        found[Stage.SCHEDULED] = (pod.transition_s("PodScheduled"), API_SERVER)
+    state = pod.trial
+    if pod.started:
+        began = state.running or state.terminated
+        found[Stage.STARTED] = (epoch_s(began.started_at) if began else None, KUBELET)
+    if pod.ready:
+        found[Stage.READY] = (pod.transition_s("Ready"), KUBELET)  # of all containers: there is none for one of them
+    if state.terminated is not None:
+        found[Stage.FINISHED] = (epoch_s(state.terminated.finished_at), KUBELET)
+    elif gone or pod.phase_ended:
+        found[Stage.FINISHED] = (pod.transition_s("DisruptionTarget"), API_SERVER)
+    return found
+
+
+def _before(found: StageTime, reached: dict[Stage, tuple[float | None, str]]) -> StageTime:
+    """One without a stamp, found late, came at the latest when the next stage did, if that has one."""
+    later = _ORDER[_ORDER.index(found.stage) + 1 :]
+    stamps = [reached[stage][0] for stage in later if stage in reached]
+    until_s = next((one + HALF_S for one in stamps if one is not None), None)
+    if until_s is None or until_s >= found.wall_s:
+        return found
+    created_s = reached[Stage.QUEUED][0]
+    off_s = max(HALF_S, until_s - created_s) if created_s is not None else found.uncertainty_s
+    return StageTime(found.stage, until_s, API_SERVER, off_s)
+
+
+def _latest(times: list[StageTime]) -> StageTime:
+    """Of several hosts: the stage is reached when the last of them has."""
+    return max(times, key=lambda one: one.wall_s)
+
+
+class JobState:
+    """One job: what is known of its objects, which stages were reported, and until when it may wait."""
+
+    def __init__(self, handle: str, known: TrackedJob) -> None:
+        self.handle, self.known = handle, known
+        self.pods: dict[str, TrackedPod] = {}  # by uid; those that are gone stay
+        self.root: RootObject | None = None  # its last state, also when it is gone
+        self.root_gone = False
+        self.cancelled = False
+        self.released = False
+        self.deciding = False
+        self.started, self.exited, self.gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.wake_s = math.inf  # when it is to be considered again, whatever comes
+        self._warnings: dict[tuple[str, str], WarningEvent] = {}  # by object and reason, the latest last
+        self._given: dict[Stage, StageTime] = {}
+        self._last: StageTime | None = None
+        self._progress = ""
+        self._final: tuple[str, float] | None = None  # the kind of a final reason, and since when
+        self._others_ended = False
+        self._ask_kueue_s: float | None = None
+        self._held_s: float | None = None  # since when it is suspended, and not by Kueue's word
+        self._silent_s: dict[str, float] = {}  # by pod: when its node counts as silent
+
+    @property
+    def warnings(self) -> tuple[WarningEvent, ...]:
+        return tuple(self._warnings.values())
+
+    def warn(self, warning: WarningEvent) -> None:
+        key = (warning.involved_object.name, warning.reason)
+        self._warnings.pop(key, None)
+        self._warnings[key] = warning
+        if len(self._warnings) > _WARNINGS:
+            del self._warnings[next(iter(self._warnings))]
+
+    def hosts(self) -> list[TrackedPod]:
+        """A pod for each number, in their order: the one that is there, or that was there last."""
+        if len(self.pods) < 2:
+            return list(self.pods.values())
+        chosen: dict[int, TrackedPod] = {}
+        for pod in self.pods.values():
+            other = chosen.get(pod.number)
+            if other is None or other.gone or not pod.gone:
+                chosen[pod.number] = pod
+        return [chosen[number] for number in sorted(chosen)]
+
+    @property
+    def all_gone(self) -> bool:
+        return self.root_gone and all(pod.gone for pod in self.pods.values())
+
+    def node_names(self) -> str:
+        """Of its hosts in their order, each once."""
+        return ", ".join(dict.fromkeys(one.pod.spec.node_name for one in self.hosts() if one.pod.spec.node_name))
+
+    def release(self) -> None:
+        """Nothing more will be reported of it: whatever waits for it goes on."""
+        self.released = True
+        for event in (self.started, self.exited, self.gone):
+            event.set()
+
+    # ---- stages
+
+    def next_time(self, found: StageTime) -> StageTime:
+        """Not before the one that was given last. By the same clock, it is off by no more than since then."""
+        last = self._last
+        if last is not None and found.wall_s < last.wall_s:
+            off_s = max(found.uncertainty_s, last.wall_s - found.wall_s)
+            found = msgspec.structs.replace(found, wall_s=last.wall_s, uncertainty_s=off_s)
+        elif last is not None and {last.source, found.source} <= OUR_CLOCK:
+            off_s = min(found.uncertainty_s, found.wall_s - last.wall_s + last.uncertainty_s)
+            found = msgspec.structs.replace(found, uncertainty_s=off_s)
+        self._last = self._given[found.stage] = found
+        return found
+
+    def new_stages(self) -> list[StageTime]:
+        hosts, new = self.hosts(), []
+        for stage in _ORDER[:-1]:
+            if stage not in self._given:
+                found = self._stage_time(stage, hosts)
+                if found is None:
+                    break
+                new.append(self.next_time(found))
+        if Stage.STARTED in self._given:
+            self.started.set()
+        return new
+
+    def _stage_time(self, stage: Stage, hosts: list[TrackedPod]) -> StageTime | None:
+        times = [one.times[stage] for one in hosts if stage in one.times]
+        if stage is Stage.QUEUED:
+            if times:
+                return min(times, key=lambda one: one.wall_s)
+            held = self.known.queue and self.root is not None and self.root.suspended
+            return msgspec.structs.replace(self.known.created, stage=stage) if held else None
+        if stage is Stage.READY:  # as `endpoint` is: the first host's
+            return next((one.times[stage] for one in hosts if one.number == 0 and stage in one.times), None)
+        return _latest(times) if len(times) >= self.known.hosts else None
+
+    def finished(self) -> StageTime:
+        """When the last of its hosts had; now, when nothing says it, off by as long as nothing was observed."""
+        hosts = self.hosts()
+        times = [one.times[Stage.FINISHED] for one in hosts if Stage.FINISHED in one.times]
+        if times and len(times) == len(hosts):
+            return self.next_time(_latest(times))
+        at_s = now_s()
+        observed_s = max([one.arrived_s for one in hosts if one.arrived_s is not None], default=at_s)
+        return self.next_time(StageTime(Stage.FINISHED, at_s, WATCH, max(0.0, at_s - observed_s)))
+
+    # ---- ends
+
+    def host_ends(self, lost_s: float) -> list[HostEnd]:
+        ends = []
+        for one in self.hosts():
+            finished = one.times.get(Stage.FINISHED)
+            finished_s = finished.wall_s if finished else now_s()
+            host = HostEnd(one.pod, finished_s, one.gone, deleted_s=one.deleted_s)
+            if one.pod.being_deleted and not over(host):
+                at_s = self._silent_s.setdefault(one.uid, _silent_at_s(one, lost_s))
+                host = msgspec.structs.replace(host, silent=self._is_due(at_s))
+            ends.append(host)
+        return ends
+
+    def over(self, hosts: list[HostEnd], synced: bool) -> bool:
+        """Whether its trial runs nowhere and never will. Pods that are not listed yet may be anything."""
+        if not synced or not all(over(host) for host in hosts):
+            return False
+        done = self.root is not None and (self.root.failed is not None or self.root.completed is not None)
+        return len(hosts) >= self.known.hosts or self.root_gone or done
+
+    def end_others(self) -> bool:
+        """Whether hosts that go on although another has failed are to be ended; True once."""
+        first, self._others_ended = not self._others_ended, True
+        return first
+
+    # ---- waiting
+
+    def why_waiting(self, most: dict[str, float] | None, patience: Patience) -> Waiting | None:
+        if Stage.STARTED in self._given or self.cancelled or self.root_gone:
+            return None
+        pods = [one.pod for one in self.hosts() if not one.gone]
+        known = self.known
+        around = waiting.WaitContext(self.root, self.warnings, known.hosts, known.queue, known.limited, most)
+        reason = waiting.why_waiting(pods, around, patience) or self._why_held()
+        if reason is None or not reason.final:
+            self._final = None
+        return reason
+
+    def _why_held(self) -> Waiting | None:
+        """Suspended although it was released: by a queue that takes all jobs, or by a person."""
+        if self.root is None or not self.root.suspended or self.known.queue:
+            self._held_s = None
+            return None
+        if self._held_s is None:
+            self._held_s = time.monotonic()
+        return Waiting(HELD) if self._is_due(self._held_s + HELD_S) else None
+
+    def kueue_is_silent(self, after_s: float) -> bool:
+        """Whether Kueue has held it back for a while and not said why. True once in a while."""
+        held = self.known.queue and self.root is not None and self.root.suspended
+        if not held or any(one.involved_object.kind == KUEUE_WORKLOAD for one in self.warnings):
+            return False
+        if self._ask_kueue_s is None:
+            self._ask_kueue_s = time.monotonic() + after_s
+        due = self._is_due(self._ask_kueue_s)
+        if due:
+            self._ask_kueue_s = time.monotonic() + KUEUE_AGAIN_S
+            self._is_due(self._ask_kueue_s)
+        return due
+
+    def new_progress(self, reason: Waiting) -> bool:
+        """Whether this reason is another than last time."""
+        before, self._progress = self._progress, reason.why
+        return before != reason.why
+
+    def patience_is_over(self, reason: Waiting) -> bool:
+        if not reason.final:
+            return False
+        if self._final is None or self._final[0] != reason.kind:
+            self._final = (reason.kind, time.monotonic())
+        return self._is_due(self._final[1] + reason.after_s)
+
+    def _is_due(self, at_s: float) -> bool:
+        """Whether that time has come; if not, the job is considered again then."""
+        due = time.monotonic() >= at_s
+        if not due:
+            self.wake_s = min(self.wake_s, at_s)
+        return due
+
+
+def _silent_at_s(pod: TrackedPod, lost_s: float) -> float:
+    """When a node that should end a deleted pod counts as silent: its grace, and some more, after it was deleted."""
+    grace_s = float(pod.pod.metadata.deletion_grace_period_seconds or 0)
+    longest_s = grace_s + lost_s
+    deleted_s = epoch_s(pod.pod.metadata.deletion_timestamp)  # what the API calls so is when its grace is over
+    if pod.live or deleted_s is None:
+        return time.monotonic() + longest_s
+    return time.monotonic() + min(max(deleted_s + lost_s - now_s(), 0.0), longest_s)

@@ -1,0 +1,342 @@
+"""Why a job does not start, and whether waiting can help. Pure.
+
+A reason that only the user can change is REFUSED, one that may be the place's is INFRA; both are `final`: when one
+lasts for `after_s` the job is given up. The others are waited out (the queue limit of the engine ends that).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from seatrial.job import Outcome
+from seatrial.kubernetes.errors import OF_QUOTA
+from seatrial.targets.kubernetes.watch.objects import (
+    KUEUE_WORKLOAD,
+    ObjectCondition,
+    PodObject,
+    RootObject,
+    WaitingState,
+    WarningEvent,
+    clean_line,
+)
+
+# As in a text of the scheduler: "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match ...".
+UNSCHEDULABLE = re.compile(r"^0/\d+ nodes are available: (?P<reasons>.*?)\.?(?:$|\. .*)", re.DOTALL)
+BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*": (?=.)')
+INSUFFICIENT = "Insufficient "
+NO_MATCH = ("didn't match Pod's node affinity/selector", "didn't match node selector")
+TAINT = re.compile(r"had untolerated taint(?:\(s\)|s)? ?\{?(?P<key>[^:}\s]*)")
+OF_NODES = "node.kubernetes.io/"  # taints that say how a node is; they come and go
+MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]*" not found')
+# Each try is about another pod, with a random name.
+NAMELESS = re.compile(r'^Error creating: (?:pods "[^"]*" is forbidden: )?')
+CREATE_CHARACTERS = 800  # what a namespace's security standard demands is a long text
+_MESSAGE_CHARACTERS = 8000  # of a condition that are read
+QUOTA = re.compile(r"requested: (?P<requested>\S+), used: \S+, limited: (?P<limited>\S+)")
+
+# What a node says of an image: whether only the user can change it; None: that depends on the message.
+IMAGE: Mapping[str, bool | None] = {
+    "ErrImagePull": None,
+    "ImagePullBackOff": None,
+    "ImageInspectError": None,
+    "RegistryUnavailable": None,
+    "ErrImageNeverPull": True,
+    "InvalidImageName": True,
+    "SignatureValidationFailed": True,
+}
+CONTAINER = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+CRASH_LOOP = "CrashLoopBackOff"  # of a container that the user's template adds: ours are started once
+MOUNT = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
+_SANDBOX = frozenset({"FailedCreatePodSandBox", "FailedCreatePodContainer", "FailedPodSandBoxStatus"})
+CREATE = frozenset({"FailedCreate", "FailedCreatePod"})
+NO_QUEUE, OVER_WHOLE_QUEUE = "doesn't exist", "> maximum capacity"
+NEVER = "never"  # the kind of a reason that rests on what nodes have
+# What autoscalers say of a pod: of the cluster's own (and GKE's), and of Karpenter.
+ADDS_NODE = frozenset({"TriggeredScaleUp", "Nominated"})
+NO_SCALE_UP = "NotTriggerScaleUp"
+AUTOSCALER = ADDS_NODE | {NO_SCALE_UP, "FailedScaleUp"}
+NOT_TRIGGERED = re.compile(r"^pod didn't trigger scale-up(?: \([^)]*\))?: (?=\d)")
+KARPENTER = "Failed to schedule pod, "
+
+
+class Phrases(msgspec.Struct, frozen=True):
+    """In a message, in small letters, when only the user can change its reason: any of `some`, none of `none`."""
+
+    some: tuple[str, ...]
+    none: tuple[str, ...]
+
+    def match(self, message: str) -> bool:
+        lower = message.lower()
+        return any(one in lower for one in self.some) and not any(one in lower for one in self.none)
+
+
+_UNREACHABLE = ("timeout", "timed out", "connection refused", "deadline exceeded")
+_NOT_READY = ("timed out", "failed to sync", "not registered", "deadline exceeded", "connection refused")
+NO_SUCH_IMAGE = Phrases(
+    (
+        "not found",
+        "manifest unknown",
+        "does not exist",
+        "access denied",
+        "unauthorized",
+        "authentication required",
+        "403 forbidden",
+        "no match for platform",
+        "invalid reference",
+    ),
+    (*_UNREACHABLE, "no such host", "too many requests", "eof"),
+)
+WRONG_CONTAINER = Phrases(
+    ("not found", "couldn't find key", "runasnonroot", "runasuser", "no command specified", "no such file", "invalid"),
+    _NOT_READY,
+)
+# What a controller of the cluster puts into every namespace: of a new one it may be on its way.
+_OF_EVERY_NAMESPACE = ("kube-root-ca.crt", 'serviceaccount "default"')
+NO_SUCH_VOLUME = Phrases(("not found",), (*_NOT_READY, *_OF_EVERY_NAMESPACE))
+NOT_ADMITTED = Phrases(
+    ("is forbidden", "is invalid", "denied the request", "not found", "was found", "violates"),
+    (
+        *_UNREACHABLE[:3],
+        "failed calling webhook",
+        "internal error",
+        "server is",
+        "being terminated",
+        *_OF_EVERY_NAMESPACE,
+    ),
+)
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long a reason must last before a job is given up for it."""
+
+    refused_s: float = 8.0  # a node tries again, and what was missing may just be being made
+    infra_s: float = 20.0
+    never_s: float = 900.0  # no node can take it, and it may wait for ever: a node with GPUs takes up to ten minutes
+    setup_s: float = 60.0  # a node cannot set up the pod, or mount what it needs
+    lost_s: float = 30.0  # a node that should end a deleted pod, beyond the pod's own grace
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    why: str
+    outcome: Outcome = Outcome.QUEUE
+    after_s: float = 0.0
+    kind: str = ""  # reasons of the same kind are one, whatever their text; without one waiting may help
+
+    @property
+    def final(self) -> bool:
+        return bool(self.kind)
+
+
+class WaitContext(msgspec.Struct, frozen=True):
+    """What is known beside the pods. `most` is the most of each resource that any node has; None: not known."""
+
+    root: RootObject | None = None
+    warnings: tuple[WarningEvent, ...] = ()
+    hosts: int = 1
+    queue: bool = False
+    limited: bool = False  # its waiting for a place has a limit, which ends it
+    most: Mapping[str, float] | None = None
+
+
+def why_waiting(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Waiting | None:
+    """The reason that weighs most; None when nothing is known to be in the way."""
+    found = list(_reasons(pods, context, patience))
+    return next((one for one in found if one.final), found[0] if found else None)
+
+
+def _reasons(pods: Sequence[PodObject], context: WaitContext, patience: Patience) -> Iterator[Waiting]:
+    root = context.root
+    if root is not None and root.suspended:
+        if context.queue:
+            yield _queued(context.warnings, patience)
+        return
+    for pod in pods:
+        if pod.started or pod.phase_ended or pod.being_deleted:
+            continue
+        for one in _of_pod(pod, context, patience):
+            yield msgspec.structs.replace(one, why=f"host {pod.number}: {one.why}") if context.hosts > 1 else one
+    if len(pods) < context.hosts:
+        others = [one for one in context.warnings if one.involved_object.kind != "Pod" and one.reason in CREATE]
+        if others:
+            yield _not_created(others[-1].message, patience)
+
+
+def _of_pod(pod: PodObject, context: WaitContext, patience: Patience) -> Iterator[Waiting]:
+    about = ("Pod", pod.metadata.name)
+    warnings = [one for one in context.warnings if (one.involved_object.kind, one.involved_object.name) == about]
+    for name, state in pod.states():
+        waiting = state.waiting
+        if waiting is None:
+            continue
+        if waiting.reason in IMAGE:
+            yield _image(waiting, warnings, patience)
+        elif waiting.reason in CONTAINER:
+            why = f"its container {name} cannot be made ({waiting.reason}): {clean_line(waiting.message)}"
+            yield _refused_or_infra(WRONG_CONTAINER.match(waiting.message), why, "container", patience)
+        elif waiting.reason == CRASH_LOOP:
+            why = f"its container {name} ends again and again: {clean_line(waiting.message)}"
+            yield Waiting(why, Outcome.REFUSED, patience.infra_s, "crash")
+    scheduled = pod.condition("PodScheduled", "False")
+    if scheduled is not None and not pod.spec.node_name:
+        yield _unscheduled(scheduled, pod, context, warnings, patience)
+    elif not any(state.running for _, state in pod.states()):
+        yield from _not_set_up(warnings, patience)
+
+
+def _refused_or_infra(refused: bool, why: str, kind: str, patience: Patience) -> Waiting:
+    if refused:
+        return Waiting(why, Outcome.REFUSED, patience.refused_s, kind)
+    return Waiting(why, Outcome.INFRA, patience.infra_s, kind)
+
+
+# ---- on a node
+
+
+def _image(waiting: WaitingState, warnings: list[WarningEvent], patience: Patience) -> Waiting:
+    # Between two tries some versions say only that they wait: what went wrong is in a warning then.
+    pulls = [one.message for one in warnings if "pull image" in one.message]
+    missing = NO_SUCH_IMAGE.match(" ".join([waiting.message, *pulls[-1:]]))
+    detail = BACK_OFF.sub("", waiting.message)
+    detail = pulls[-1] if pulls and detail.startswith("Back-off pulling") else detail
+    why = f"its image cannot be had ({waiting.reason}): {clean_line(detail or waiting.reason)}"
+    return _refused_or_infra(IMAGE[waiting.reason] or missing, why, "image", patience)
+
+
+def _not_set_up(warnings: list[WarningEvent], patience: Patience) -> Iterator[Waiting]:
+    """By the latest warning about its volumes or its sandbox."""
+    found = next((one for one in reversed(warnings) if one.reason in MOUNT | _SANDBOX), None)
+    if found is None:
+        return
+    if found.reason in _SANDBOX:
+        why = f"its node cannot set up its pod: {clean_line(found.message)}"
+        yield Waiting(why, Outcome.INFRA, patience.setup_s, "sandbox")
+        return
+    why = f"a volume of it cannot be mounted: {clean_line(found.message)}"
+    if NO_SUCH_VOLUME.match(found.message):
+        yield Waiting(why, Outcome.REFUSED, patience.refused_s, "mount")
+    else:
+        yield Waiting(why, Outcome.INFRA, patience.setup_s, "mount")
+
+
+# ---- for a node
+
+
+def _unscheduled(
+    condition: ObjectCondition, pod: PodObject, context: WaitContext, events: list[WarningEvent], patience: Patience
+) -> Waiting:
+    """A node may yet be added, and the limit for waiting is the user's: it is given up when an autoscaler says that no
+    node that it could add would do."""
+    whole = " ".join(condition.message[:_MESSAGE_CHARACTERS].split())
+    matched = UNSCHEDULABLE.match(whole)
+    # What follows the reasons is about preemption, and of use to authors of schedulers.
+    text = clean_line(whole[: matched.end("reasons")] if matched else whole)
+    why = f"waiting: {text or condition.reason}"
+    if MISSING_CLAIM.search(text):
+        return Waiting(f"it cannot be scheduled: {text}", Outcome.REFUSED, patience.refused_s, "claim")
+    said = next((one for one in reversed(events) if one.reason in AUTOSCALER or KARPENTER in one.message), None)
+    if said is not None:
+        if said.reason in ADDS_NODE:
+            return Waiting(f"waiting for a node that is being added: {clean_line(said.message)}")
+        why += f"; the autoscaler: {clean_line(said.message)}"
+    if matched is None:
+        return Waiting(why)
+    reasons = re.split(r", (?=\d+ )", matched["reasons"])
+    too_much = [_too_much(reason, pod, context.most) for reason in reasons]
+    if not all(more or _never(reason) for reason, more in zip(reasons, too_much, strict=True)):
+        return Waiting(why)
+    listed = "; ".join(dict.fromkeys(filter(None, too_much)))
+    never = f"no node of this cluster can take it: {text}" + (f" ({listed})" if listed else "")
+    if said is not None and _adds_none(said):
+        why = f"{never}, and its autoscaler can add none that would: {clean_line(said.message)}"
+        return Waiting(why, Outcome.REFUSED, patience.infra_s, NEVER)
+    if context.limited:
+        return Waiting(f"waiting for a node to be added: {never}")
+    return Waiting(never, Outcome.REFUSED, patience.never_s, NEVER)
+
+
+def _adds_none(said: WarningEvent) -> bool:
+    """Whether an autoscaler has considered every node that it could add, and none would do: not that it may not add
+    one now (a group at its largest, a failure that it backs off from)."""
+    found = NOT_TRIGGERED.match(said.message)
+    if said.reason != NO_SCALE_UP or found is None:
+        return False
+    reasons = re.split(r", (?=\d+ )", said.message[found.end() :])
+    return all(INSUFFICIENT in reason or _never(reason) for reason in reasons)
+
+
+def _never(reason: str) -> bool:
+    """Whether no waiting for others to end will change it."""
+    if any(text in reason for text in NO_MATCH):
+        return True
+    taint = TAINT.search(reason)
+    return taint is not None and bool(taint["key"]) and not taint["key"].startswith(OF_NODES)
+
+
+def _too_much(reason: str, pod: PodObject, most: Mapping[str, float] | None) -> str:
+    """What it asks for and no node has, not even an empty one; nothing when one has, or when that is not known."""
+    _, found, resource = reason.partition(INSUFFICIENT)
+    if not found or most is None:
+        return ""
+    resource = resource.strip().rstrip(".")
+    asked = sum(parse_quantity(one.resources.requests.get(resource, "0")) or 0.0 for one in pod.spec.containers)
+    has = most.get(resource, 0.0)
+    if asked <= has:
+        return ""
+    return f"it asks for {asked:g} of {resource}, and no node has " + (f"more than {has:g}" if has else "any")
+
+
+# ---- before there are pods
+
+
+def _not_created(message: str, patience: Patience) -> Waiting:
+    text = clean_line(NAMELESS.sub("", message), CREATE_CHARACTERS)
+    why = f"its pods cannot be made: {text}"
+    if not any(words in message for words in OF_QUOTA):
+        return _refused_or_infra(NOT_ADMITTED.match(message), why, "create", patience)
+    if over_whole_quota(message):
+        return Waiting(why, Outcome.REFUSED, patience.refused_s, "create")
+    return Waiting(f"waiting for room in the namespace's quota: {text}")
+
+
+def over_whole_quota(message: str) -> bool:
+    """Whether it asks for more than the quota would ever give."""
+    found = QUOTA.search(message)
+    if found is None:
+        return False
+    requested, limited = (_amounts(found[part]) for part in ("requested", "limited"))
+    return any(amount > limited[name] for name, amount in requested.items() if name in limited)
+
+
+def _amounts(text: str) -> dict[str, float]:
+    pairs = (one.partition("=") for one in text.split(","))
+    amounts = ((name, parse_quantity(amount)) for name, _, amount in pairs)
+    return {name: amount for name, amount in amounts if amount is not None}
+
+
+def _queued(warnings: Sequence[WarningEvent], patience: Patience) -> Waiting:
+    messages = [one.message for one in warnings if one.involved_object.kind == KUEUE_WORKLOAD]
+    if not messages:
+        return Waiting("waiting: not admitted by Kueue yet")
+    text = clean_line(messages[-1])
+    if NO_QUEUE in text:
+        return Waiting(f"Kueue will not admit it: {text}", Outcome.REFUSED, patience.refused_s, "queue")
+    if OVER_WHOLE_QUEUE in text:
+        return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, patience.setup_s, "queue")
+    return Waiting(f"waiting: not admitted by Kueue yet: {text}")
+
+
+_UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
+_QUANTITY = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
+
+
+def parse_quantity(text: str) -> float | None:
+    """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
+    found = _QUANTITY.match(text)
+    if found is None:
+        return None
+    try:
+        return float(found[1]) * _UNITS[found[2]]
+    except ValueError:
+        return None

@@ -1,0 +1,315 @@
+"""Follows jobs on a cluster: when each comes to its stages, why one does not start, how each ends.
+
+1. Everything comes from watches; nothing is polled. What a watch cannot report (who deleted a pod, whether a root is
+   gone) is asked once, when it matters. Data flows one way: feeds keep the state, one loop considers the jobs that
+   changed or whose time is up, events go out by a queue.
+2. `add` again is no error and gives no event twice. A job that ended long ago gives its events from what is found.
+3. A job ends when the containers of its trial have ended on all hosts. Its pods may stay on, for their files.
+4. Times of a job never go backwards.
+5. When a watch fails for good, `events`, `started`, `ended` and `gone` raise a TargetError that says what to do.
+"""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+
+from seatrial.job import Event, Exit, Outcome, Stage
+from seatrial.kubernetes import JOBS, Kubernetes, KubernetesError, Resource
+from seatrial.targets.kubernetes.ender import Ender
+from seatrial.targets.kubernetes.errors import target_error
+from seatrial.targets.kubernetes.watch.ending import (
+    EndContext,
+    HostEnd,
+    depends_on_context,
+    host_failed,
+    job_exit,
+    over,
+)
+from seatrial.targets.kubernetes.watch.feeds import Feeds
+from seatrial.targets.kubernetes.watch.jobs import JobState, TrackedPod
+from seatrial.targets.kubernetes.watch.objects import TrackedJob
+from seatrial.targets.kubernetes.watch.waiting import NEVER, Patience, Waiting
+
+PATIENCE = Patience()
+OTHERS_S = 60.0  # that hosts which have started get to end, when another never will start
+_AFTER_FAILURE_S = 5.0  # from the first host's failure to the end of the others, which would wait for it for ever
+PENDING_S = 60.0  # for a host that has no place yet, when another has failed
+_POLL_S = 0.5
+SYNC_S = 0.05
+_LINGER_S = 30.0  # that the watches of a run stay open without a job: the next may come at once
+
+
+class JobWatcher:
+    """It ends what must not go on: a job that will never start, before its exit is given, and the hosts that would wait
+    for ever for one that failed."""
+
+    def __init__(
+        self,
+        client: Kubernetes,
+        resource: Resource = JOBS,
+        *,
+        patience: Patience = PATIENCE,
+        ender: Ender | None = None,
+    ) -> None:
+        self._namespace, self._resource, self._patience = client.access.namespace, resource, patience
+        self._ender = ender or Ender(client, resource)
+        self._feeds = Feeds(client, resource)
+        self._queue: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._jobs: dict[str, JobState] = {}  # by handle
+        self._named: dict[str, JobState] = {}  # by the root's name
+        self._due_s: dict[str, float] = {}  # by the root's name: when to consider a job again
+        self._loop: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    # ---- for others
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            if self._queue.empty():
+                self._raise_failure()
+                if self._closed:
+                    return
+            event = await self._queue.get()
+            if event is not None:
+                yield event
+
+    def report(self, event: Event) -> None:
+        """What another observed of a job, in its place among the others and never after its exit."""
+        job = self._jobs.get(event.handle)
+        if job is not None and not job.exited.is_set():
+            self._queue.put_nowait(event)
+
+    def add(self, handle: str, known: TrackedJob) -> None:
+        """From now on. Again is no error and gives no event twice."""
+        if handle in self._jobs or self._closed:
+            return
+        job = self._jobs[handle] = self._named[known.name] = JobState(handle, known)
+        self._queue.put_nowait(Event(handle, job.next_time(known.created)))
+        self._feeds.follow(job)
+        if self._loop is None:
+            self._loop = self._feeds.start(self._consider_changed())
+        if self._failure is not None:
+            job.release()
+
+    def mark_cancelled(self, handle: str) -> None:
+        """Whatever ends after this without a message of its own was cancelled."""
+        if handle in self._jobs:
+            self._jobs[handle].cancelled = True
+
+    def forget(self, handle: str) -> None:
+        """Of a job that is removed: no more events."""
+        job = self._jobs.pop(handle, None)
+        if job is None:
+            return
+        job.release()
+        name = job.known.name
+        self._named.pop(name)
+        self._due_s.pop(name, None)
+        self._feeds.forget(name)
+        asyncio.get_running_loop().call_later(_LINGER_S, self._feeds.leave, job.known.run)
+
+    def pods(self, handle: str) -> list[TrackedPod]:
+        """In the order of hosts."""
+        job = self._jobs.get(handle)
+        return job.hosts() if job is not None else []
+
+    async def synced(self, handle: str) -> None:
+        """Until all pods are known that it has now."""
+        job = self._jobs.get(handle)
+        while job is not None and not job.released and job.known.run not in self._feeds.synced:  # noqa: ASYNC110 - once
+            await asyncio.sleep(SYNC_S)
+        self._raise_failure()
+
+    async def started(self, handle: str) -> None:
+        """Until it has started on all hosts, or will not any more."""
+        await self._until(handle, lambda job: job.started)
+
+    async def ended(self, handle: str) -> None:
+        """Until its exit event was given, or it was forgotten."""
+        await self._until(handle, lambda job: job.exited)
+
+    async def gone(self, handle: str) -> None:
+        """Until neither its root nor a pod of it is there, or it was forgotten."""
+        job = self._jobs.get(handle)
+        if job is not None and job.root is None:  # it may have gone before its watch began
+            with contextlib.suppress(KubernetesError):
+                await self._feeds.read_root(job)
+        await self._until(handle, lambda job: job.gone)
+
+    def fail(self, error: BaseException) -> None:
+        """Jobs cannot be followed any more: all that waits for them is raised this."""
+        self._failure = self._failure or error
+        for job in self._jobs.values():
+            job.release()
+        self._queue.put_nowait(None)
+
+    def fail_when(self, lost: "asyncio.Future[Exception]") -> None:
+        async def wait() -> None:
+            self.fail(await lost)
+
+        self._feeds.start(wait())
+
+    def counts(self) -> dict[str, int]:
+        """How much is kept."""
+        return self._feeds.counts()
+
+    async def close(self) -> None:
+        self._closed = True
+        for job in self._jobs.values():
+            job.release()
+        await self._feeds.close()
+        self._queue.put_nowait(None)
+
+    async def _until(self, handle: str, which: Callable[[JobState], asyncio.Event]) -> None:
+        job = self._jobs.get(handle)
+        if job is not None:
+            await which(job).wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if isinstance(self._failure, KubernetesError):
+            doing = f"the jobs in namespace {self._namespace} cannot be watched any more"
+            raise target_error(self._failure, doing, lost=True)
+        if self._failure is not None:
+            raise self._failure
+
+    # ---- the loop
+
+    async def _consider_changed(self) -> None:
+        try:
+            while True:
+                next_s = min(self._due_s.values(), default=math.inf)
+                within_s = max(0.0, next_s - time.monotonic()) if next_s < math.inf else None
+                changed = await self._feeds.changed(within_s)
+                now_s = time.monotonic()
+                due = [name for name, due_s in self._due_s.items() if due_s <= now_s]
+                for name in dict.fromkeys([*changed, *due]):
+                    self._due_s.pop(name, None)
+                    if name in self._named:
+                        self._consider(self._named[name])
+        except Exception as error:
+            self.fail(error)
+            raise
+
+    def _consider(self, job: JobState) -> None:
+        """A job of which something has changed, or whose time is up."""
+        if job.all_gone:
+            job.gone.set()
+        if job.exited.is_set() or job.released:
+            return
+        for reached in job.new_stages():
+            self._queue.put_nowait(Event(job.handle, reached, host=job.node_names()))
+        if job.deciding:
+            return
+        hosts, context = self._host_ends(job), self._context(job)
+        if job.over(hosts, job.known.run in self._feeds.synced):
+            whole = len(hosts) >= job.known.hosts and not any(map(depends_on_context, hosts))
+            if whole or job.cancelled:
+                self._exit(job, job_exit(hosts, context))
+            else:
+                job.deciding = True
+                self._feeds.start(self._decide(job))
+            return
+        numbers = {host.pod.number for host in hosts if not over(host)}
+        failed = any(over(host) and host_failed(host, context) for host in hosts)
+        if numbers and failed and job.end_others():
+            self._feeds.start(self._end_others(job, numbers))
+        self._consider_waiting(job)
+        self._consider_again(job)
+
+    def _consider_waiting(self, job: JobState) -> None:
+        reason = job.why_waiting(self._feeds.most, self._patience)
+        if reason is None:
+            return
+        if job.new_progress(reason):
+            self._queue.put_nowait(Event(job.handle, host=job.node_names(), progress=reason.why))
+        if self._feeds.should_ask_nodes(reason.why):
+            self._feeds.start(self._feeds.ask_nodes())
+        if job.kueue_is_silent(self._patience.refused_s):
+            self._feeds.start(self._feeds.ask_kueue(job))
+        if job.patience_is_over(reason):
+            job.deciding = True
+            self._feeds.start(self._give_up(job, reason))
+
+    def _consider_again(self, job: JobState) -> None:
+        """At the first of the times that were found to matter."""
+        if job.wake_s < math.inf and not job.released:
+            self._due_s[job.known.name] = job.wake_s
+
+    # ---- ends
+
+    def _host_ends(self, job: JobState) -> list[HostEnd]:
+        job.wake_s = math.inf
+        return job.host_ends(self._patience.lost_s)
+
+    def _context(self, job: JobState, namespace_going: bool = False) -> EndContext:
+        deleted = job.root is not None and job.root.metadata.deletion_timestamp is not None
+        return EndContext(
+            root=job.root,
+            root_name=job.known.name,
+            root_kind=self._resource.kind,
+            root_gone=job.root_gone or deleted,
+            namespace=self._namespace,
+            namespace_going=namespace_going,
+            cancelled=job.cancelled,
+            alone=job.known.hosts == 1,
+        )
+
+    async def _decide(self, job: JobState) -> None:
+        """How it ended depends on more than its pods, which other watches may not have reported yet."""
+        with contextlib.suppress(KubernetesError):
+            await self._feeds.read_root(job)
+        missing = len(job.hosts()) < job.known.hosts and await self._feeds.has_other_pods(job)
+        namespace_going = await self._feeds.namespace_going()
+        hosts = self._host_ends(job)
+        job.deciding = False
+        if missing or not job.over(hosts, True):
+            self._consider_again(job)
+            return
+        self._exit(job, job_exit(hosts, self._context(job, namespace_going)))
+
+    async def _give_up(self, job: JobState, reason: Waiting) -> None:
+        """It will never start: first it is made sure that it does not after all, then that is reported."""
+        if reason.kind == NEVER:  # unless a node has come since
+            await self._feeds.ask_nodes()
+            again = job.why_waiting(self._feeds.most, self._patience)
+            if again is None or again.kind != NEVER:
+                job.deciding = False
+                self._feeds.mark_changed(job.known.name)
+                return
+        message = reason.why
+        try:
+            await self._ender.delete(job.known.name)
+        except KubernetesError as error:
+            message += f"\nit could not be held back: {error}"
+        running = [pod.ended.wait() for pod in job.hosts() if Stage.STARTED in pod.times]
+        with contextlib.suppress(TimeoutError):  # of several hosts, some may have started
+            async with asyncio.timeout(OTHERS_S):
+                await asyncio.gather(*running)
+        outcome = Outcome.CANCELLED if job.cancelled else reason.outcome
+        self._exit(job, Exit(outcome, message=message))
+
+    async def _end_others(self, job: JobState, numbers: set[int]) -> None:
+        """Those that run are asked. One that has no place yet cannot be: if it gets none, the whole job is deleted."""
+        await asyncio.sleep(_AFTER_FAILURE_S)
+        until_s, placed = time.monotonic() + PENDING_S, False
+        while time.monotonic() < until_s and not job.exited.is_set():
+            pods = [pod for pod in job.hosts() if pod.number in numbers]
+            reached = await self._ender.ask(pods)
+            placed = len(pods) == len(numbers) and all(pod.trial_running or pod.trial_ended for pod in pods)
+            if placed and reached:
+                return
+            await asyncio.sleep(_POLL_S)
+        if not placed and not job.exited.is_set():
+            with contextlib.suppress(KubernetesError):
+                await self._ender.delete(job.known.name)
+
+    def _exit(self, job: JobState, ended: Exit) -> None:
+        if job.exited.is_set() or job.released:
+            return
+        self._queue.put_nowait(Event(job.handle, job.finished(), ended, job.node_names()))
+        job.started.set()
+        job.exited.set()

@@ -1,0 +1,238 @@
+"""Runtimes that are images: run by podman or docker where one of them works."""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from seatrial.job import Outcome
+from seatrial.targets.local.variables import job_marks
+from seatrial.targets.protocol import TargetError
+
+if TYPE_CHECKING:
+    from seatrial.targets.local.folders import JobSubmission
+
+_INSIDE = "/seatrial"
+_MESSAGE_CHARACTERS = 1000
+ENGINES = ("podman", "docker")
+_ENGINE_VARIABLES = re.compile(
+    r"(CONTAINERS?|DOCKER|XDG|PODMAN)_.*|HOME|PATH|TMPDIR|(https?|no|all)_proxy", re.IGNORECASE
+)
+_PASSED = ("LANG", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_REFUSED = re.compile(
+    r"manifest unknown|not found|no such image|invalid reference|repository does not exist|short-name|denied|"
+    r"unauthorized",
+    re.IGNORECASE,
+)
+_FIND_PYTHON = (
+    "python3 -c 'import sys; print(sys.executable if sys.version_info >= (3, 8) else str())' 2>/dev/null || true"
+)
+
+
+class Image(msgspec.Struct, frozen=True):
+    """An image that is here, what runs it, and the Python in it, if any, that the agent can use."""
+
+    name: str
+    engine: str
+    python: str | None
+
+
+class Images:
+    def __init__(self, preferred: str | None = None) -> None:
+        self._preferred = preferred
+        self._engine: asyncio.Task[str] | None = None
+        self._images: dict[str, asyncio.Task[Image]] = {}
+        self._pulling: set[str] = set()
+
+    async def ready(self, name: str) -> Image:
+        """Pulled if need be. REFUSED: there is no such image, or nothing here to run it."""
+        task = self._images.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._images[name] = asyncio.create_task(self._get(name))
+        return await asyncio.shield(task)
+
+    def doing(self, name: str) -> str:
+        """What is being done for it now; empty when nothing is."""
+        return f"pulling {name}" if name in self._pulling else ""
+
+    async def _get(self, name: str) -> Image:
+        if self._engine is None:
+            self._engine = asyncio.create_task(working_engine(self._preferred))
+        engine = await self._engine
+        code, _, _ = await _run(engine, "image", "inspect", name)
+        if code != 0:
+            self._pulling.add(name)
+            try:
+                code, _, error = await _run(engine, "pull", name)
+            finally:
+                self._pulling.discard(name)
+            if code != 0:
+                outcome = Outcome.REFUSED if _REFUSED.search(error) else Outcome.INFRA
+                last = error.splitlines()[-1] if error else "it does not say why"
+                raise TargetError(f"{Path(engine).name} cannot pull {name}: {last}\n{error}", outcome)
+        code, out, error = await _run(
+            engine, "run", "--rm", "--network", "none", "--entrypoint", "/bin/sh", name, "-c", _FIND_PYTHON
+        )
+        if code != 0:
+            raise TargetError(f"{Path(engine).name} cannot start a container of {name}: {error}")
+        return Image(name, engine, out.strip() or None)
+
+
+async def working_engine(preferred: str | None) -> str:
+    """A client alone does not count: `info` asks what really runs containers."""
+    problems = []
+    for name in (preferred,) if preferred else ENGINES:
+        path = shutil.which(name)
+        if path is None:
+            problems.append(f"{name} is not installed")
+            continue
+        code, _, error = await _run(path, "info")
+        if code == 0:
+            return path
+        problems.append(f"{path} does not work: {error}")
+    raise TargetError("there is nothing here to run an image with: " + "; ".join(problems), Outcome.REFUSED)
+
+
+async def start_container(engine: str) -> None:
+    """Start a container of a shell of this machine, and see it run; afterwards nothing of it is left. Raises
+    TargetError. That an engine answers says little: what it lacks is told when it starts something."""
+    name = f"localhost/seatrial-doctor:{os.getpid()}"
+    confined = ("--network", "none", "--security-opt", "label=disable")
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        archive = Path(folder, "shell.tar")
+        await asyncio.to_thread(_write_shell, archive)
+        try:
+            for arguments in (("import", str(archive), name), ("run", "--rm", *confined, name, "/bin/sh", "-c", ":")):
+                code, _, error = await _run(engine, *arguments)
+                if code != 0:
+                    last = error.splitlines()[-1] if error else f"exit code {code}"
+                    raise TargetError(f"{engine} does not start a container: {last}")
+        finally:
+            await _run(engine, "rmi", "--force", name)
+
+
+def _write_shell(archive: Path) -> None:
+    """A file system with nothing but /bin/sh, and the libraries that it is started with here."""
+    ldd = shutil.which("ldd", path=os.defpath)
+    if ldd is None:
+        raise TargetError("no container was tried: there is no `ldd` here to make one of a shell with")
+    listed = subprocess.run([ldd, "/bin/sh"], capture_output=True, text=True, check=False).stdout
+    libraries = re.findall(r"(?:=> )?(/\S+) \(0x", listed)  # none for one that is linked with all that it needs
+    with tarfile.open(archive, "w", dereference=True) as file:
+        for path in ("/bin/sh", *libraries):
+            file.add(path, path.lstrip("/"))
+
+
+def container_name(job: Path) -> str:
+    """The job's name, and a number for its folder: two users may have jobs of the same name."""
+    return f"seatrial-{job.name}-{zlib.crc32(str(job).encode()):08x}"
+
+
+def container_request(
+    submission: "JobSubmission", folder: Path, image: Image | None, secrets: Mapping[str, str], agent: str
+) -> dict[str, Any] | None:
+    """What `agent/start/container.py` asks for; None for a job without an image."""
+    if image is None:
+        return None
+    job, podman = submission.job, Path(image.engine).name == "podman"
+    mounts = {
+        folder / "work": "work", folder / "files": "files", folder / "home": "home", folder / "tmp": "tmp",
+        folder / "out": "out", folder / "records.jsonl": "out/records.jsonl", Path(agent): "agent.pyz:ro",
+    }  # fmt: skip
+    create = [
+        "run",
+        "--detach",
+        "--name",
+        submission.container,
+        "--security-opt",
+        "label=disable",
+        "--entrypoint",
+        "/bin/sh",
+    ]
+    for label, value in (("run", job.run), ("job", job.name)):
+        create += ["--label", f"seatrial.{label}={value}"]
+    for source, inside in mounts.items():
+        create += ["--volume", f"{source}:{_INSIDE}/{inside}"]
+    for number in submission.ports.values():
+        create += ["--publish", f"127.0.0.1:{number}:{number}"]
+    if job.resources.memory_bytes is not None:
+        create += ["--memory", f"{job.resources.memory_bytes}b", "--memory-swap", f"{job.resources.memory_bytes}b"]
+    if job.resources.cpu is not None:
+        create += ["--cpus", f"{job.resources.cpu:g}"]
+    create += _gpu_options(submission, podman)
+    own = {"HOME": f"{_INSIDE}/home", "TMPDIR": f"{_INSIDE}/tmp", "SEATRIAL_FILES": f"{_INSIDE}/files"}
+    passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    return {
+        "engine": image.engine,
+        "name": submission.container,
+        "create": [*create, image.name],
+        "remove": _remove(image.engine),
+        "env": {name: value for name, value in os.environ.items() if _ENGINE_VARIABLES.fullmatch(name)},
+        "values": {**passed, **job.env, **own, **job_marks(submission)},
+        "secret_values": dict(secrets),
+        "python": image.python,
+    }
+
+
+def _gpu_options(submission: "JobSubmission", podman: bool) -> list[str]:
+    """The GPUs that the job was given, which count from 0 inside; where none are known here, what the engine finds."""
+    count, given = submission.job.resources.gpu.count, submission.gpus
+    if given and podman:
+        return [word for index in given for word in ("--device", f"nvidia.com/gpu={index}")]
+    if given:
+        return ["--gpus", f'"device={",".join(map(str, given))}"']  # its value is a line of CSV
+    if count:
+        return ["--device", "nvidia.com/gpu=all"] if podman else ["--gpus", str(count)]
+    return []
+
+
+def _remove(engine: str) -> list[str]:
+    """Docker kills at once; podman would first wait for what does not listen."""
+    return ["rm", "--force", *(["--time", "0"] if Path(engine).name == "podman" else [])]
+
+
+async def remove_container(engine: str, name: str) -> None:
+    """Gone afterwards, whether it was there or not."""
+    code, _, error = await _run(engine, *_remove(engine), name)
+    if code != 0 and "no such container" not in error.lower() and "no container with name" not in error.lower():
+        raise TargetError(f"{engine} cannot remove the container {name}: {error}")
+
+
+async def labelled_containers(engine: str) -> list[tuple[str, str, str]]:
+    """(name, run, job) of all that carry our labels; none where the engine does not work."""
+    code, out, _ = await _run(engine, "ps", "--all", "--quiet", "--filter", "label=seatrial.job")
+    ids = out.split() if code == 0 else []
+    if not ids:
+        return []
+    form = '{{.Name}}\t{{index .Config.Labels "seatrial.run"}}\t{{index .Config.Labels "seatrial.job"}}'
+    _, out, _ = await _run(engine, "inspect", "--type", "container", "--format", form, *ids)
+    lines = [line.lstrip("/").split("\t") for line in out.splitlines()]  # docker puts a / before the name
+    return [(line[0], line[1], line[2]) for line in lines if len(line) == 3]
+
+
+async def _run(engine: str, *arguments: str) -> tuple[int, str, str]:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            engine, *arguments,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise TargetError(f"cannot start {engine}: {error}") from error
+    try:
+        out, error_text = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    text = error_text.decode(errors="replace").strip()
+    return process.returncode or 0, out.decode(errors="replace"), text[-_MESSAGE_CHARACTERS:]

@@ -1,0 +1,143 @@
+"""What of this machine is in order for jobs, and what to do about the rest: `seatrial doctor` shows it."""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from seatrial.targets.agent_file import agent_file
+from seatrial.targets.local.containers import start_container, working_engine
+from seatrial.targets.local.supervisors import ask
+from seatrial.targets.local.uv import uv_path
+from seatrial.targets.local.variables import machine_path
+from seatrial.targets.protocol import Remark, RemarkLevel, TargetError
+
+CONTAINER_S = 60.0  # for an engine to start its first container
+LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
+_MESSAGE_CHARACTERS = 500
+# The agent's own code, from the file that jobs get: what it cannot do here, it cannot do for a job.
+_TRY_LIMIT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from seatrial_agent.contain import cgroup
+groups = cgroup.Cgroup(cgroup.plan(sys.argv[2]))
+groups.create(64 << 20)
+print("limited" if groups.memory_limited else "not limited", len(groups.folders))
+groups.remove()
+"""
+_GPU_QUERY = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+
+
+async def examine_machine(state: Path, cache: Path, engine: str | None) -> list[Remark]:
+    """Of a local target with these folders; `engine` is what it is to run images with."""
+    asked = await asyncio.gather(
+        _folder("folder of jobs", state, "state"),
+        _folder("folder of environments", cache, "cache"),
+        _python(),
+        _uv(),
+        _memory_limit(),
+        _engine(engine),
+        _gpus(),
+    )
+    return list(asked)
+
+
+async def _folder(what: str, path: Path, option: str) -> Remark:
+    fix = f"free room there, or name another folder: `{option}:` of the target, or ${f'seatrial_{option}'.upper()}"
+    there = next(one for one in (path, *path.parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            free = shutil.disk_usage(there).free
+    except OSError as error:
+        return Remark(RemarkLevel.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
+    found = f"{path}, {free / (1 << 30):,.1f} GiB free"
+    if free < TOO_LITTLE_BYTES:
+        return Remark(RemarkLevel.PROBLEM, what, found, fix)
+    return Remark(RemarkLevel.WARNING, what, found, fix) if free < LITTLE_BYTES else Remark(RemarkLevel.OK, what, found)
+
+
+async def _python() -> Remark:
+    what = "python of the machine"
+    found = shutil.which("python3", path=machine_path())
+    if found is None:
+        fix = "install one, or give each runtime `python:`, `interpreter:` or `image:`"
+        return Remark(RemarkLevel.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
+    code, out = await ask(found, "-I", "-c", "import platform; print(platform.python_version())")
+    if code != 0:
+        return Remark(RemarkLevel.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
+    return Remark(RemarkLevel.OK, what, f"{out}, {found}")
+
+
+async def _uv() -> Remark:
+    what = "uv, for runtimes with `python:`"
+    try:
+        code, out = await ask(uv_path(), "--version")
+    except TargetError as error:
+        return Remark(RemarkLevel.WARNING, what, str(error), "pip install uv")
+    return (
+        Remark(RemarkLevel.OK, what, out)
+        if code == 0
+        else Remark(RemarkLevel.WARNING, what, out, "pip install --upgrade uv")
+    )
+
+
+async def _memory_limit() -> Remark:
+    what = "memory limit of jobs"
+    instead = "a watch on their processes holds jobs to their memory instead, and sees a peak only when it looks"
+    fix = (
+        "run as root, or with a control group of your own: `systemd-run --user --scope -p Delegate=yes seatrial run …`"
+    )
+    async with _scratch() as scratch:
+        try:
+            agent = await asyncio.to_thread(agent_file, scratch)
+        except OSError as error:
+            return Remark(
+                RemarkLevel.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files"
+            )
+        code, out = await ask(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
+    if code != 0:
+        return Remark(
+            RemarkLevel.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew"
+        )
+    if out.startswith("limited"):
+        return Remark(RemarkLevel.OK, what, "by the kernel (control group)")
+    return Remark(RemarkLevel.WARNING, what, f"no control group may be made here: {instead}", fix)
+
+
+async def _engine(preferred: str | None) -> Remark:
+    what = "containers, for runtimes with `image:`"
+    fix = "install podman or docker, and let this user use it; runtimes without an image need neither"
+    try:
+        async with asyncio.timeout(CONTAINER_S):
+            engine = await working_engine(preferred)
+            fix = f"make `{Path(engine).name} run` work for this user; runtimes without an image need no containers"
+            await start_container(engine)
+            return Remark(RemarkLevel.OK, what, f"{engine} starts one")
+    except TargetError as error:
+        return Remark(RemarkLevel.WARNING, what, str(error), fix)
+    except OSError as error:
+        return Remark(RemarkLevel.WARNING, what, f"none could be tried: {error}", "free room for temporary files")
+    except TimeoutError:
+        return Remark(RemarkLevel.WARNING, what, f"it does not start one within {CONTAINER_S:g} s", fix)
+
+
+async def _gpus() -> Remark:
+    what = "GPUs"
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return Remark(RemarkLevel.OK, what, "none (there is no nvidia-smi)")
+    code, out = await ask(program, *_GPU_QUERY)
+    if code != 0:
+        fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
+        return Remark(RemarkLevel.WARNING, what, f"{program} fails: {out}", fix)
+    lines = [line.strip() for line in out.splitlines() if line.strip()]
+    return Remark(RemarkLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:_MESSAGE_CHARACTERS]}" if lines else "none")
+
+
+@contextlib.asynccontextmanager
+async def _scratch() -> AsyncIterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="seatrial-doctor-") as folder:
+        yield Path(folder)

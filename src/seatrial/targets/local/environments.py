@@ -1,0 +1,312 @@
+"""The environments of runtimes on this machine: built once, kept, compared and healed."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from seatrial.job import Environment, Outcome, Unreadable, read_json
+from seatrial.targets.agent_file import write_whole
+from seatrial.targets.local.containers import Image, Images
+from seatrial.targets.local.folders import remove_tree
+from seatrial.targets.local.uv import (
+    Activity,
+    BuildLock,
+    Installed,
+    activity,
+    changed,
+    damaged_packages,
+    packages,
+    python_version,
+    run_uv,
+    take_stock,
+)
+from seatrial.targets.local.variables import machine_path
+from seatrial.targets.protocol import TargetError
+
+# Builds an environment, and heals one that a job has damaged.
+
+
+COMPLETE = ".complete"
+_APART = (COMPLETE, ".lock")  # of the files of an environment: ours, and uv's
+
+
+async def make_whole(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
+    """Build an environment that is not there, heal one that a job has damaged. Raises TargetError."""
+    try:
+        installed = await _complete(path, content)
+        if installed is None or not await _healed(path, pins, installed, lock):
+            await _build(path, interpreter, pins, content, lock)
+    except OSError as error:
+        raise TargetError(f"cannot build the environment {path}: {error}") from error
+
+
+async def _healed(path: Path, pins: str, installed: Installed, lock: BuildLock) -> bool:
+    """Whether every file is as it was when it was built, or is so again. Other jobs may run there: what is in order is
+    not touched."""
+    damaged = await asyncio.to_thread(changed, path, installed.files, _APART)
+    if not damaged:
+        return True
+    for added in damaged - installed.files.keys():
+        (path / added).unlink(missing_ok=True)
+    owned = await asyncio.to_thread(packages, path)
+    await _install(path, pins, lock, {name for name, files in owned.items() if damaged & files.keys()})
+    if await asyncio.to_thread(changed, path, installed.files, _APART):
+        return False
+    await asyncio.to_thread(_write_stock, path, installed.content)
+    return True
+
+
+async def _complete(path: Path, content: str) -> Installed | None:
+    """Built to its end, and its interpreter still starts: the one that it points to may have been removed since."""
+    try:
+        installed = read_json(path / COMPLETE, Installed)
+        await python_version(path / "bin" / "python")
+    except (OSError, Unreadable, TargetError):
+        return None
+    return installed if installed.content == content else None
+
+
+def _write_stock(path: Path, content: str) -> None:
+    write_whole(path / COMPLETE, msgspec.json.encode(Installed(content, take_stock(path, _APART))))
+
+
+async def _build(path: Path, interpreter: str, pins: str, content: str, lock: BuildLock) -> None:
+    """The marker comes last: without it whatever is there is made anew."""
+    if path.exists():
+        await asyncio.to_thread(remove_tree, path)
+    await run_uv("venv", "--no-project", "--python", interpreter, str(path), folder=path.parent, lock=lock)
+    await _install(path, pins, lock)
+    await python_version(path / "bin" / "python")
+    await asyncio.to_thread(_write_stock, path, content)
+
+
+async def _install(path: Path, pins: str, lock: BuildLock, again: Iterable[str] = ()) -> None:
+    """Copies, never links: a job that wrote to a file of its runtime would write to uv's cache by that, and to every
+    environment that came from it. What the cache has of a package is looked at too, and fetched anew if need be."""
+    await _uv_install(path, pins, lock, again)
+    damaged = await asyncio.to_thread(damaged_packages, path)
+    if damaged:
+        await run_uv("cache", "clean", *sorted(damaged), folder=path.parent, lock=lock)
+        await _uv_install(path, pins, lock, damaged)  # what is not right now was not right when it was published
+
+
+async def _uv_install(path: Path, pins: str, lock: BuildLock, again: Iterable[str]) -> None:
+    anew = [word for name in sorted(again) for word in ("--reinstall-package", name)]
+    python = str(path / "bin" / "python")
+    install = ("pip", "install", "--no-deps", "--link-mode", "copy", *anew, "--python", python, "-r", "-")
+    await run_uv(*install, folder=path.parent, given=pins, lock=lock)
+
+
+# Runtimes on this machine: an environment that is built once and kept, an interpreter that is there, or an image.
+
+
+RESOLVE_AGAIN_S = 3600.0  # a runtime means the same versions for that long; asking the index anew takes seconds
+_AT_ONCE = 2  # builds: they share the network and the disk
+PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
+
+
+class PreparedEnvironment(msgspec.Struct, frozen=True):
+    """What a job finds of its runtime."""
+
+    python: Path | None = None
+    bin_folders: tuple[Path, ...] = ()
+    virtual_env: Path | None = None
+    built: bool = False  # by us, for all cells that want it: a job gets a layer of its own over it
+    image: Image | None = None
+    driver: str | None = sys.executable  # an interpreter with nbclient, for a runtime that has none
+
+
+_Key = tuple[str | None, tuple[str, ...]]
+
+
+class Environments:
+    """Each runtime is resolved once in the life of this process, so that all its cells get the same versions."""
+
+    def __init__(self, cache: Path, engine: str | None = None) -> None:
+        self._images = Images(engine)
+        self._folder = cache / "environments"
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._prepared: dict[_Key, asyncio.Task[PreparedEnvironment]] = {}
+        self._activities: dict[_Key, Activity] = {}  # of those that are being built
+
+    async def ready(self, environment: Environment) -> PreparedEnvironment:
+        """The runtime, built if need be. REFUSED: it cannot be had; INFRA: it could not be had now."""
+        if environment.seatrial:
+            return PreparedEnvironment(python=Path(sys.executable))
+        if environment.image is not None:
+            image = await self._images.ready(environment.image)
+            return PreparedEnvironment(image=image, driver=None)
+        if environment.interpreter is not None:
+            return await _existing(environment.interpreter)
+        if environment.python is None and not environment.packages:
+            return PreparedEnvironment(python=self._plain_python)
+        key = (environment.python, environment.packages)
+        if key not in self._prepared or (self._prepared[key].done() and _failed(self._prepared[key])):
+            self._prepared[key] = asyncio.create_task(self._in_turn(*key))
+        # Shielded: other cells wait for the same; who is cancelled just waits no longer.
+        return await asyncio.shield(self._prepared[key])
+
+    def doing(self, environment: Environment) -> str:
+        """What is being done for it now; empty when nothing is."""
+        if environment.image is not None:
+            return self._images.doing(environment.image)
+        task = self._prepared.get((environment.python, environment.packages))
+        if task is None or task.done():
+            return ""
+        at = self._activities.get((environment.python, environment.packages))
+        return at.text if at is not None else "other environments are built before its own"
+
+    @cached_property
+    def _plain_python(self) -> Path | None:
+        """Of jobs that ask for none."""
+        found = shutil.which("python3", path=machine_path())
+        return Path(found) if found else None
+
+    async def close(self) -> None:
+        for task in self._prepared.values():
+            task.cancel()
+        for task in self._prepared.values():
+            with contextlib.suppress(asyncio.CancelledError, TargetError):
+                await task
+
+    async def _in_turn(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
+        async with self._turn:
+            at = self._activities[python, packages] = Activity()
+            activity.set(at)  # of this task alone
+            return await self._built(python, packages)
+
+    async def _built(self, python: str | None, packages: tuple[str, ...]) -> PreparedEnvironment:
+        for package in packages:
+            if "\n" in package or package.lstrip().startswith("-"):
+                raise TargetError(f"{package!r} is not a package requirement", Outcome.REFUSED)
+        self._make_folder()
+        request = python or "{}.{}".format(*sys.version_info)
+        interpreter = await _find_python(request, self._folder)
+        version = await python_version(Path(interpreter))
+        pins = await self._resolved(interpreter, version, [*packages, "pip"])
+        content = "\n".join((request, os.path.realpath(interpreter), version, platform.platform(), pins))
+        path = self._folder / hashlib.sha256(content.encode()).hexdigest()[:20]
+        async with BuildLock(path.with_suffix(".lock")) as lock:
+            await make_whole(path, interpreter, pins, content, lock)
+        return PreparedEnvironment(path / "bin" / "python", (path / "bin",), path, built=True)
+
+    async def _resolved(self, interpreter: str, version: str, packages: list[str]) -> str:
+        """The exact versions that these requirements mean today. Every runtime has pip: notebooks install with it."""
+        index = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("UV_"))
+        asked = "\n".join((os.path.realpath(interpreter), version, *packages, *index))
+        kept = self._folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:20]}.pins"
+        with contextlib.suppress(OSError):
+            if time.time() - kept.stat().st_mtime < RESOLVE_AGAIN_S and (pins := read_pins(kept)):
+                return pins
+        pins = await run_uv(
+            "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--python", interpreter, "-",
+            folder=self._folder, given="\n".join(packages),
+        )  # fmt: skip
+        with contextlib.suppress(OSError):  # the next process asks again then
+            write_pins(kept, pins)
+        return pins
+
+    def _make_folder(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TargetError(f"cannot make {self._folder} for environments: {error}") from error
+
+
+def read_pins(path: Path) -> str:
+    """Nothing when the file is not as it was written."""
+    digest, _, pins = path.read_text(encoding="utf-8", errors="replace").partition("\n")
+    return pins if digest == _pins_digest(pins) else ""
+
+
+def write_pins(path: Path, pins: str) -> None:
+    write_whole(path, f"{_pins_digest(pins)}\n{pins}".encode())
+
+
+def _pins_digest(pins: str) -> str:
+    return f"# sha256 {hashlib.sha256(pins.encode()).hexdigest()}"
+
+
+def _failed(task: "asyncio.Task[PreparedEnvironment]") -> bool:
+    return task.cancelled() or task.exception() is not None
+
+
+async def _existing(interpreter: str) -> PreparedEnvironment:
+    found = shutil.which(os.path.expanduser(interpreter), path=machine_path())
+    if found is None:
+        why = "is not there or cannot be executed"
+        if own := shutil.which(interpreter):
+            why = f"is only in Seatrial's own environment, which jobs do not see; to test that one, name {own}"
+        raise TargetError(f"interpreter {interpreter} {why}", Outcome.REFUSED)
+    path = Path(found).absolute()
+    try:
+        await python_version(path)
+    except TargetError as error:
+        raise TargetError(str(error), Outcome.REFUSED) from error
+    environment = path.parent.parent
+    return PreparedEnvironment(path, (path.parent,), environment if (environment / "pyvenv.cfg").exists() else None)
+
+
+async def _find_python(request: str, folder: Path) -> str:
+    """One that is installed, else one that uv can fetch."""
+    try:
+        found = await run_uv("python", "find", "--no-project", request, folder=folder, request=request)
+    except TargetError as error:
+        if error.outcome is not Outcome.REFUSED:
+            raise
+        await run_uv("python", "install", request, folder=folder)
+        found = await run_uv("python", "find", "--no-project", request, folder=folder, request=request)
+    return found.strip()
+
+
+# ---- a job's own layer over an environment
+
+
+def layered(environment: PreparedEnvironment, layer: Path) -> PreparedEnvironment:
+    """With a layer of the job's own where it was built for all, so that a notebook's `pip install` changes nothing for
+    other cells."""
+    if not environment.built or environment.virtual_env is None:
+        return environment
+    try:
+        lay_over(environment.virtual_env, layer)
+    except OSError as error:
+        raise TargetError(f"cannot make {layer}: {error}") from error
+    return PreparedEnvironment(layer / "bin" / "python", (layer / "bin", *environment.bin_folders), layer)
+
+
+def lay_over(environment: Path, layer: Path) -> None:
+    """Make `layer`, over anything half made before. Raises OSError.
+
+    It is a virtual environment by itself, made of a few links: what is installed goes there and is gone with the job;
+    everything else is found in the environment below it, which all cells share."""
+    site = next(environment.glob("lib/python*/site-packages"))
+    own_site = layer / site.relative_to(environment)
+    own_site.mkdir(parents=True, exist_ok=True)
+    (layer / "bin").mkdir(exist_ok=True)
+    (layer / "pyvenv.cfg").write_bytes((environment / "pyvenv.cfg").read_bytes())
+    # addsitedir also follows the .pth files that are in there; a plain path would not.
+    (own_site / "_below.pth").write_text(f"import site; site.addsitedir({str(site)!r})\n")
+    for name in ("python", "python3", site.parent.name):
+        _link(layer / "bin" / name, (environment / "bin" / "python").resolve())
+    for name in ("share", "etc"):  # kernels and settings of Jupyter
+        if (environment / name).is_dir():
+            _link(layer / name, environment / name)
+    if (environment / "bin" / "pip").exists():  # its own would install below
+        for name in ("pip", "pip3"):
+            (layer / "bin" / name).write_text(PIP)
+            (layer / "bin" / name).chmod(0o755)
+
+
+def _link(path: Path, to: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(to)

@@ -1,0 +1,198 @@
+"""What a job leaves behind when its supervisor was killed, or when its folder is gone: found by its control groups, by
+what its processes still have of it and by the label of its container, and ended."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from seatrial.targets.local.containers import ENGINES, container_name, labelled_containers, remove_container
+from seatrial.targets.protocol import TargetError
+
+# Which processes are a job's, by whatever they still have of it: its mark in their environment, its folder as where
+# they are or what they run from, a file in it that they write.
+#
+# A job that wants to can take all of that from a process. It is found then only as long as its supervisor lives, from
+# which no child gets away.
+
+
+_MARK = b"SEATRIAL_FILES="  # and the folder of a job, for that is only one
+DELETED = " (deleted)"  # what the kernel says behind the path of what is not there any more
+
+
+class Trace(NamedTuple):
+    """A process, and the path below the folder of jobs by which it is known."""
+
+    pid: int
+    path: str
+    name: str
+    at_terminal: bool  # it may be a person who looks at the job: not to be ended unasked
+
+
+def of_job(job: Path) -> list[Trace]:
+    """Those of the job in this folder; there may be none of it any more."""
+    return list(_below(str(job)))
+
+
+def jobs_traced(jobs: Path) -> set[Path]:
+    """Folders of jobs that some process still is of. `jobs`: where they would be, each below its run."""
+    found = (Path(trace.path).relative_to(jobs).parts for trace in _below(str(jobs)))
+    return {jobs / parts[0] / parts[1] for parts in found if len(parts) > 1}
+
+
+def ended(pid: int) -> bool:
+    """Gone, or only waiting for its parent to ask how it ended."""
+    return _fields(pid)[:1] in ([], [b"Z"], [b"X"])
+
+
+def _below(folder: str) -> Iterator[Trace]:
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        pid = int(entry)
+        if pid == os.getpid():
+            continue
+        with contextlib.suppress(OSError):  # gone, or another user's: then it is not ours
+            marked = _mark(pid, folder)
+            path = marked or next((path for path in _paths(pid) if path.startswith(f"{folder}/")), "")
+            fields = _fields(pid) if path else []
+            if fields and fields[0] not in (b"Z", b"X"):
+                yield Trace(pid, path, _name(pid), not marked and fields[4] != b"0")
+
+
+def _mark(pid: int, folder: str) -> str:
+    """The path in the mark that it was started with, if that is of this folder."""
+    environment = Path(f"/proc/{pid}/environ").read_bytes()
+    wanted = _MARK + os.fsencode(folder) + b"/"
+    if wanted not in environment:
+        return ""
+    return next((os.fsdecode(line[len(_MARK) :]) for line in environment.split(b"\0") if line.startswith(wanted)), "")
+
+
+def _paths(pid: int) -> Iterator[str]:
+    """Where it is, what it runs from, and what it has open to write. Who only reads is somebody else: a backup, a
+    shipper of logs."""
+    for name in ("cwd", "root", "exe"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/{pid}/{name}").removesuffix(DELETED)
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            path = os.readlink(f"/proc/{pid}/fd/{number}")
+            if path.startswith("/") and not path.startswith("/dev/") and _written(pid, number):
+                yield path.removesuffix(DELETED)
+
+
+def _written(pid: int, number: str) -> bool:
+    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
+    flags = int(next(line for line in lines if line.startswith("flags:")).split()[1], 8)
+    return flags & os.O_ACCMODE != os.O_RDONLY
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Of its stat, from the state on; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _name(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    return " ".join(os.fsdecode(word) for word in words if word).encode("utf-8", "replace").decode()[:100]
+
+
+_END_S = 30.0
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def end_leftovers(job: Path, cgroups: Iterable[str]) -> int:
+    """Returns when nothing of the job in this folder runs any more, with how many processes there were. Blocks. What
+    is at a terminal is left: it may be a person who looks at the job."""
+    folders = [Path(folder) for folder in cgroups]
+    seen: set[int] = set()
+    until_s = time.monotonic() + _END_S
+    while there := _members(folders) | {trace.pid for trace in of_job(job) if not trace.at_terminal}:
+        seen |= there
+        for folder in folders:
+            _write(folder / "cgroup.kill", "1")
+            _write(folder / "pids.max", "0")
+        for pid in there:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > until_s:
+            raise TargetError(
+                f"processes of {job.name} that SIGKILL does not end: {', '.join(map(str, sorted(there)))}"
+            )
+        time.sleep(0.02)
+    for folder in folders:
+        _remove_group(folder)
+    return len(seen)
+
+
+def at_terminals(job: Path) -> str:
+    """Processes that were not ended, in words, for there may be a person before them; else nothing."""
+    found = [f"{trace.pid} ({trace.name})" for trace in of_job(job) if trace.at_terminal]
+    return f"left, for they are at a terminal and in its folder: {', '.join(found)}" if found else ""
+
+
+def end_unsupervised(job: Path) -> int:
+    """The same where nothing says any more which control groups it had."""
+    return end_leftovers(job, _groups(job))
+
+
+def _members(folders: Iterable[Path]) -> set[int]:
+    found: set[int] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found.update(map(int, (folder / "cgroup.procs").read_text().split()))
+    return {pid for pid in found if not ended(pid)}
+
+
+def _remove_group(folder: Path) -> None:
+    for _ in range(500):
+        try:
+            folder.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.02)  # the kernel counts a process as a member a little longer than it lives
+
+
+def _write(path: Path, text: str) -> None:
+    with contextlib.suppress(OSError), open(path, "r+") as file:
+        file.write(text)
+
+
+async def strays(jobs: Path) -> set[Path]:
+    """Folders, not there any more, of jobs of which processes or containers still are. `jobs`: where they would be."""
+    found = await asyncio.to_thread(jobs_traced, jobs)
+    for engine in filter(None, map(shutil.which, ENGINES)):
+        for name, run, job in await labelled_containers(engine):
+            folder = jobs / run / job
+            if name == container_name(folder):
+                found.add(folder)
+    return {folder for folder in found if not folder.exists()}
+
+
+async def remove_stray(folder: Path) -> None:
+    """Nothing of that job is there any more afterwards."""
+    await asyncio.to_thread(end_unsupervised, folder)
+    if left := await asyncio.to_thread(at_terminals, folder):
+        raise TargetError(left)
+    for engine in filter(None, map(shutil.which, ENGINES)):
+        if any(name == container_name(folder) for name, _, _ in await labelled_containers(engine)):
+            await remove_container(engine, container_name(folder))
+
+
+def _groups(job: Path) -> list[str]:
+    """By their name, which is as `agent/contain/cgroup.py` makes it. os.walk minds no folder that goes meanwhile."""
+    wanted = f"seatrial-{job.name[:200]}-{zlib.crc32(str(job).encode()):08x}"
+    return [os.path.join(at, wanted) for at, names, _ in os.walk(CGROUPS) if wanted in names]

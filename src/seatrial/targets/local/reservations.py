@@ -1,0 +1,201 @@
+"""Giving out what only one job of this machine can have at a time: the lock for it, and what the others have."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import shutil
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+
+from seatrial.targets.local.folders import JobFolder, JobSubmission
+from seatrial.targets.local.supervisors import alive, ask
+from seatrial.targets.protocol import TargetError
+
+LOCK_S = 30.0
+STARTS_WITHIN_S = 120.0  # from the folder of a job to its supervisor; a submitter that died leaves none
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else gives out anything before the block ends: by then it has to be in the folder of the job."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until_s = time.monotonic() + LOCK_S
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until_s:
+                    raise TargetError(f"{path} is locked by another process, which does not end") from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def submissions_of_others(folder: JobFolder, host: str) -> Iterator[JobSubmission]:
+    """Of all jobs beside `folder` that run here or are about to, whoever submitted them."""
+    for path in folder.path.parent.parent.glob("*/*"):
+        other = JobFolder(path)
+        submission = other.submission() if path != folder.path else None
+        if submission is None or submission.host != host:
+            continue
+        identity = other.identity()
+        if alive(identity) or (identity is None and _is_new(path / "job.json")):
+            yield submission
+
+
+def _is_new(file: Path) -> bool:
+    try:
+        return time.time() - file.stat().st_mtime < STARTS_WITHIN_S
+    except OSError:
+        return False
+
+
+# The GPUs of this machine: which there are, and each for one job at a time.
+
+
+_GPUS_LOCK = "gpus.lock"
+LOOK_AGAIN_S = 0.5  # for one that a job has given back
+_QUERY = ("--query-gpu=index,uuid", "--format=csv,noheader")
+
+
+class LocalGpu(msgspec.Struct, frozen=True):
+    index: int  # as nvidia-smi counts: by address on the bus
+    uuid: str
+
+
+class GpusTaken(Exception):
+    """Not as many are free as the job asks for; they will be, when other jobs have ended."""
+
+
+async def gpus_of_machine() -> list[LocalGpu]:
+    """Those that this process may use; none where there is no nvidia-smi, which the facts of a job tell. Raises
+    TargetError where it fails: a job that were started all the same would share what others have."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    code, text = await ask(program, *_QUERY)
+    if code != 0:
+        raise TargetError(f"the GPUs of this machine cannot be given out: {program} fails: {text}")
+    return visible(parse(text), os.environ)
+
+
+def parse(text: str) -> list[LocalGpu]:
+    rows = [[field.strip() for field in line.split(",")] for line in text.splitlines()]
+    return [LocalGpu(int(row[0]), row[1]) for row in rows if len(row) == 2 and row[0].isdigit()]
+
+
+def visible(gpus: Sequence[LocalGpu], variables: Mapping[str, str]) -> list[LocalGpu]:
+    """Those that CUDA_VISIBLE_DEVICES leaves, in its order; as for CUDA, what it does not know ends the list."""
+    wanted = variables.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return list(gpus)
+    found: list[LocalGpu] = []
+    for name in (part.strip() for part in wanted.split(",")):
+        named = [gpu for gpu in gpus if name == str(gpu.index) or (name.startswith("GPU-") and gpu.uuid == name)]
+        if not named:
+            break
+        found += named
+    return found
+
+
+def choose_gpus(gpus: Sequence[LocalGpu], count: int, folder: JobFolder, host: str) -> list[int]:
+    """So many that no other job has; all, where the machine has fewer. Raises GpusTaken. The lock is held."""
+    taken = {index for submission in submissions_of_others(folder, host) for index in submission.gpus}
+    free = [gpu.index for gpu in gpus if gpu.index not in taken]
+    wanted = min(count, len(gpus))
+    if len(free) < wanted:
+        raise GpusTaken
+    return free[:wanted]
+
+
+def locked_gpus(folder: JobFolder) -> AbstractContextManager[None]:
+    return locked(folder.path.parent.parent.parent / _GPUS_LOCK)
+
+
+def gpu_variables(submission: JobSubmission) -> dict[str, str]:
+    """By which CUDA shows a job just its own. Numbers, since not every library reads UUIDs; in the order of nvidia-smi,
+    since CUDA's own is another."""
+    if not submission.gpus:
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, submission.gpus)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+# The ports that jobs of this machine listen on: free ones, given out when a job is submitted, each to one job only.
+
+
+FIRST, LAST = 20_000, 29_999  # below what the kernel gives to outgoing connections, and what Kubernetes to its nodes
+_PORTS_LOCK = "ports.lock"
+_EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+@contextlib.contextmanager
+def reserved(folder: JobFolder, submission: JobSubmission, before: JobSubmission | None) -> Iterator[dict[str, int]]:
+    """A free port for each that the job names. No other job is given one before the block ends: by then they have to be
+    in the folder of the job. `before`: what was there, of a submit that did not come to its end; its ports stay, for
+    whoever asked may yet start it."""
+    names = [port.name for port in submission.job.ports]
+    if not names:
+        yield {}
+        return
+    with locked(folder.path.parent.parent.parent / _PORTS_LOCK):
+        others = submissions_of_others(folder, submission.host)
+        taken = {number for other in others for number in other.ports.values()}
+        if before is not None and list(before.ports) == names and _all_free(before.ports.values(), taken):
+            yield before.ports
+        else:
+            yield dict(zip(names, _choose(len(names), taken), strict=True))
+
+
+def _choose(count: int, taken: set[int]) -> list[int]:
+    """Anywhere in the range: two users who each have a state of their own rarely meet."""
+    candidates = [number for number in _range() if number not in taken]
+    random.shuffle(candidates)
+    chosen: list[int] = []
+    for number in candidates:
+        if _free(number):
+            chosen.append(number)
+            if len(chosen) == count:
+                return chosen
+    raise TargetError(f"there are no {count} free ports from {FIRST} to {LAST}")
+
+
+def _all_free(numbers: Iterable[int], taken: set[int]) -> bool:
+    return all(number not in taken and _free(number) for number in numbers)
+
+
+def _range() -> list[int]:
+    """Without those that the kernel may give to an outgoing connection; with them where there would be none."""
+    wanted = range(FIRST, LAST + 1)
+    try:
+        low, high = map(int, _EPHEMERAL.read_text().split())
+    except (OSError, ValueError):
+        return list(wanted)
+    return [number for number in wanted if not low <= number <= high] or list(wanted)
+
+
+def _free(number: int) -> bool:
+    """Nothing listens there, on any address; nor did a moment ago, which would keep a plain server from it."""
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            trial = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:  # a kernel without that family
+            continue
+        with trial:
+            try:
+                if family == socket.AF_INET6:
+                    trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                trial.bind((address, number))
+            except OSError as error:
+                if family == socket.AF_INET or error.errno == errno.EADDRINUSE:
+                    return False
+    return True

@@ -1,0 +1,372 @@
+"""The local target: a folder a job, a supervisor a job, and this process only asks and listens."""
+
+import asyncio
+import builtins
+import contextlib
+import math
+import os
+import re
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from seatrial.job import Environment, Event, Job, Outcome
+from seatrial.targets.agent_file import agent_file
+from seatrial.targets.job_files import fetch, read_log
+from seatrial.targets.local import LocalOptions, doctor
+from seatrial.targets.local.containers import container_name, remove_container
+from seatrial.targets.local.environments import Environments, layered
+from seatrial.targets.local.folders import (
+    JobFolder,
+    JobSubmission,
+    ProcessIdentity,
+    cache_folder,
+    job_path,
+    state_folder,
+)
+from seatrial.targets.local.job_file import job_file
+from seatrial.targets.local.leftovers import end_leftovers, end_unsupervised, remove_stray, strays
+from seatrial.targets.local.reservations import (
+    LOOK_AGAIN_S,
+    GpusTaken,
+    LocalGpu,
+    choose_gpus,
+    gpus_of_machine,
+    locked_gpus,
+    reserved,
+)
+from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor, wake
+from seatrial.targets.local.watcher import Watcher
+from seatrial.targets.protocol import Endpoint, Found, Remark, TargetError
+from seatrial.targets.route import accepts, until_answered
+
+_T = TypeVar("_T")
+
+_FORCE_S = 20.0  # beyond the job's own grace, before a supervisor that does not end is killed
+APPEAR_S = 120.0  # for a supervisor that has begun to say so
+_STARTS = 20  # of a job that others, too, are about to start
+_PORT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
+
+
+class LocalTarget:
+    """Implements `target.Target`; the numbers in its comments are those of the contract."""
+
+    def __init__(self, name: str, options: LocalOptions) -> None:
+        self.name = name
+        self._options = options
+        self._host = socket.gethostname()
+        self._state = (options.state or state_folder()).absolute()  # the zygote works in another folder
+        self._cache = (options.cache or cache_folder()).absolute()
+        self._watcher = Watcher()
+        self._environments = Environments(self._cache, options.engine)
+        self._zygote: Zygote | None = None
+        self._agent: Path | None = None
+
+    async def open(self) -> None:
+        try:
+            self._agent = agent_file(self._cache)
+        except OSError as error:
+            raise TargetError(f"cannot write the agent below {self._cache}: {error}") from error
+        self._zygote = Zygote(self._agent)
+
+    async def close(self) -> None:
+        await self._environments.close()
+        await self._watcher.close()
+        if self._zygote is not None:
+            await self._zygote.close()
+
+    # ---- submitting and taking up
+
+    async def prepare(self, environment: Environment) -> None:
+        with contextlib.suppress(TargetError):
+            await self._environments.ready(environment)
+
+    def preparing(self, environment: Environment) -> str:
+        return self._environments.doing(environment)
+
+    async def verify(self, job: Job) -> None:
+        _check(job)  # (11)
+
+    async def examine(self) -> builtins.list[Remark]:
+        return await doctor.examine_machine(self._state, self._cache, self._options.engine)
+
+    async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
+        folder = JobFolder(job_path(self._state, job.run, job.name))
+        handle = self._handle(job.run, job.name)
+        if folder.identity() is None:  # (2) else it was started, by whomever
+            await self._start(job, folder, secrets)
+        self._take_up(handle, folder)
+        return handle
+
+    async def adopt(self, handle: str) -> None:
+        folder = self._folder(handle)
+        await self._supervisor(folder)
+        self._take_up(handle, folder)
+
+    def _take_up(self, handle: str, folder: JobFolder) -> None:
+        submission, identity = folder.submission(), folder.identity()
+        if submission is None or identity is None:
+            raise TargetError(f"there is no job {handle}: {folder.path} does not say that it was started")
+        self._watcher.add(handle, folder, submission, identity)
+
+    async def _start(self, job: Job, folder: JobFolder, secrets: Mapping[str, str]) -> None:
+        assert self._zygote is not None, "open() comes first"
+        _check(job)
+        environment = await self._environments.ready(job.environment)
+        submission = JobSubmission(job, self._host, time.time(), self._choose_cpus(job.resources.cpu))
+        if environment.image is not None:
+            container = container_name(folder.path)
+            submission = msgspec.structs.replace(submission, engine=environment.image.engine, container=container)
+        for _ in range(_STARTS):
+            made = await self._made_when_free(folder, submission)
+            if made is None:
+                return
+            try:
+                layer = layered(environment, folder.path / "layer")
+                given = job_file(made, folder, layer, secrets, str(self._agent))
+                answer = await _to_its_end(self._zygote.spawn(given))
+            except asyncio.CancelledError:
+                await self._end_and_remove(folder)  # asked for and started, but its submitter will not hear of it
+                raise
+            if "error" in answer:
+                raise TargetError(f"cannot start {job.name}: {answer['error']}")
+            if "taken" not in answer:  # else by one that started it, or by one that was only about to
+                return
+
+    async def _made_when_free(self, folder: JobFolder, submission: JobSubmission) -> JobSubmission | None:
+        """Make the folder once there are as many free GPUs as the job asks for. It may wait for them as long as for any
+        place: whoever submits it holds it to its limit."""
+        gpus = await gpus_of_machine() if submission.job.resources.gpu.count else []
+        while True:
+            with contextlib.suppress(GpusTaken):
+                return await self._made(folder, submission, gpus)
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _made(
+        self, folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu] = ()
+    ) -> JobSubmission | None:
+        """Make the folder. None: it was started meanwhile, by a process that asked before this one."""
+        until_s = time.monotonic() + APPEAR_S
+        while time.monotonic() < until_s:
+            try:
+                os.makedirs(folder.path, 0o700, exist_ok=True)
+                with folder.locked() as free:
+                    if folder.identity() is not None:
+                        return None
+                    if free and (submission.job.inputs or submission.job.ports or gpus):  # takes a while
+                        return await _to_its_end(asyncio.to_thread(_make, folder, submission, gpus))
+                    if free:
+                        return _make(folder, submission, gpus)
+            except FileNotFoundError:
+                pass  # whoever cleans up took it for nobody's, before it said whose it is
+            except OSError as error:
+                raise TargetError(f"cannot make the folder {folder.path}: {error}") from error
+            except (TargetError, GpusTaken, asyncio.CancelledError):  # nobody started it, and nobody will
+                folder.remove()
+                raise
+            await asyncio.sleep(0.01)
+        raise TargetError(f"{folder.path} is locked by another process that does not start it")
+
+    def _choose_cpus(self, wanted: float | None) -> list[int]:
+        """The least used; shared when there are too few. None wanted: all."""
+        allowed = sorted(os.sched_getaffinity(0))
+        if wanted is None or wanted >= len(allowed):
+            return allowed
+        used = Counter(cpu for cpus in self._watcher.cpus() for cpu in cpus)
+        return sorted(sorted(allowed, key=lambda cpu: used[cpu])[: max(1, math.ceil(wanted))])
+
+    # ---- seeing
+
+    def address(self) -> dict[str, Any]:
+        return {"state": str(self._state), "cache": str(self._cache)}
+
+    async def watch(self) -> AsyncIterator[Event]:
+        async for event in self._watcher.events():
+            yield event
+
+    async def logs(self, handle: str, follow: bool = False) -> AsyncIterator[bytes]:
+        folder = self._folder(handle)
+        async for block in read_log(folder.path, lambda: not alive(folder.identity()), follow):
+            yield block
+
+    async def fetch(self, handle: str, path: str, into: Path) -> bool:
+        folder = self._folder(handle)
+        if path.startswith("hosts/"):  # (14) several hosts are processes of one place
+            return False
+        if path == "files" and folder.kept_nothing():
+            return False
+        if path.startswith("files"):
+            return await asyncio.to_thread(fetch, folder.path, path, into)
+        return fetch(folder.path, path, into)
+
+    @contextlib.asynccontextmanager
+    async def endpoint(self, handle: str, port: str) -> AsyncIterator[Endpoint]:
+        folder, ports = self._folder(handle), self._ports(handle)
+        if port not in ports:
+            there = f"it has {', '.join(ports)}" if ports else "it has none"
+            raise TargetError(f"{handle} has no port {port!r}: {there}", Outcome.REFUSED)
+        address = f"127.0.0.1:{ports[port]}"
+
+        async def answers() -> str:
+            if folder.end() is not None or not alive(folder.identity()):
+                raise TargetError(f"{handle} has ended: nothing answers on its port {port!r} any more", Outcome.REFUSED)
+            return await accepts(address)
+
+        await until_answered(answers, f"port {port!r} of {handle}")
+        yield Endpoint(address)
+
+    async def addresses(self, handle: str, asker: Mapping[str, Any]) -> dict[str, str]:
+        return {}  # who is here opens an endpoint, which is the same address; who is elsewhere reaches nothing here
+
+    def _ports(self, handle: str) -> dict[str, int]:
+        submission = self._folder(handle).submission()
+        return submission.ports if submission is not None else {}
+
+    async def list(self, run: str | None = None) -> list[Found]:
+        jobs = self._state / "jobs"
+        found = []
+        for path in sorted(jobs.glob("*/*" if run is None else f"{quote(run)}/*")):
+            folder = JobFolder(path)
+            claim, identity = folder.claim(), folder.identity()
+            if claim is not None and claim.host != self._host:
+                continue  # a home that several machines share: what is theirs is for them to find
+            with contextlib.suppress(FileNotFoundError):  # it was removed just now
+                found.append(
+                    Found(
+                        handle=self._handle(path.parent.name, path.name),
+                        name=path.name,
+                        run=path.parent.name,
+                        alive=alive(identity),
+                        labels=claim.labels if claim else {},
+                        created_s=claim.created_s if claim else path.stat().st_mtime,
+                    )
+                )
+        if run is None:  # also what has lost its folder; asking takes longer, so only when everything is asked for
+            for path in sorted(await strays(jobs)):
+                handle = self._handle(path.parent.name, path.name)
+                found.append(Found(handle, path.name, path.parent.name, True, {}, time.time()))
+        return found
+
+    # ---- ending
+
+    async def cancel(self, handle: str) -> None:
+        folder = self._folder(handle)
+        self._watcher.mark_cancelled(handle)
+        await self._stop(folder, await self._supervisor(folder))
+
+    async def remove(self, handle: str) -> None:
+        path = self._path(handle)
+        if path.exists():
+            await self._end_and_remove(JobFolder(path))
+        elif path in await strays(self._state / "jobs"):
+            await remove_stray(path)
+        self._watcher.forget(handle)
+
+    async def _end_and_remove(self, folder: JobFolder) -> None:
+        identity = await self._supervisor(folder)
+        await self._stop(folder, identity)
+        # A job that killed its supervisor can write such an end itself; a supervisor removes the control groups before.
+        if folder.end() is None or (identity is not None and any(map(os.path.isdir, identity.cgroups))):
+            submission = folder.submission()
+            if identity is not None:
+                await asyncio.to_thread(end_leftovers, folder.path, identity.cgroups)
+            else:
+                await asyncio.to_thread(end_unsupervised, folder.path)
+            if submission is not None and submission.container:
+                await remove_container(submission.engine, submission.container)
+        if not folder.remove_shallow():
+            await asyncio.to_thread(folder.remove)
+
+    async def _supervisor(self, folder: JobFolder) -> ProcessIdentity | None:
+        """Who supervises the job, or did; None: it was never started, or nothing says any more by whom. A job can
+        delete or damage the files that say so; a supervisor that lives puts them back."""
+        until_s = time.monotonic() + APPEAR_S
+        while (identity := folder.identity()) is None or folder.submission() is None:
+            try:
+                with folder.locked() as free:
+                    if free:
+                        return folder.identity()
+            except OSError:  # the whole folder is gone
+                return None
+            if time.monotonic() > until_s and identity is not None:
+                return identity
+            if time.monotonic() > until_s:
+                raise TargetError(f"{folder.path} is locked by a process that does not say which one it is")
+            await asyncio.sleep(0.05)
+        return identity
+
+    async def _stop(self, folder: JobFolder, identity: ProcessIdentity | None) -> None:
+        """Politely; its supervisor by force when it does not end within its grace and some more."""
+        if not alive(identity):
+            return
+        assert identity is not None
+        submission = folder.submission()
+        within_s = _FORCE_S + (submission.job.limits.grace_s if submission else 0.0)
+        for number, wait_s in ((signal.SIGTERM, within_s), (signal.SIGKILL, _FORCE_S)):
+            descriptor = signal_supervisor(identity, number)
+            wake(identity)
+            if descriptor is None or await gone(descriptor, wait_s):
+                return
+
+    # ---- handles
+
+    def _handle(self, run: str, name: str) -> str:
+        return f"local://{quote(self._host)}/{quote(run)}/{quote(name)}"
+
+    def _path(self, handle: str) -> Path:
+        url = urlsplit(handle)
+        parts = url.path.split("/")
+        if url.scheme != "local" or len(parts) != 3:
+            raise TargetError(f"{handle!r} is not a handle of a local job (local://HOST/RUN/NAME)", Outcome.REFUSED)
+        if unquote(url.netloc) != self._host:
+            why = f"{handle} is a job of another machine, and this is {self._host}: take it up there"
+            raise TargetError(why, Outcome.REFUSED)
+        return job_path(self._state, unquote(parts[1]), unquote(parts[2]))
+
+    def _folder(self, handle: str) -> JobFolder:
+        path = self._path(handle)
+        if not path.exists():
+            raise TargetError(f"there is no job {handle}: {path} is not there")
+        return JobFolder(path)
+
+
+def _check(job: Job) -> None:
+    if job.resources.select:
+        raise TargetError("a local target has one machine: `select` has nothing to choose from", Outcome.REFUSED)
+    names = [port.name for port in job.ports]
+    for name in names:
+        if not _PORT_NAME.fullmatch(name) or names.count(name) > 1:
+            why = "a port is named by lower case letters, digits and dashes, at most 15, and no two alike"
+            raise TargetError(f"{name!r} cannot be the name of a port: {why}", Outcome.REFUSED)
+    if job.ready is not None and job.ready.port not in names:
+        raise TargetError(f"the job is ready when its port {job.ready.port!r} is, and has none", Outcome.REFUSED)
+
+
+def _make(folder: JobFolder, submission: JobSubmission, gpus: Sequence[LocalGpu]) -> JobSubmission:
+    before = folder.submission() if submission.job.ports else None
+    with locked_gpus(folder) if gpus else contextlib.nullcontext():
+        if gpus:
+            given = choose_gpus(gpus, submission.job.resources.gpu.count, folder, submission.host)
+            submission = msgspec.structs.replace(submission, gpus=given)
+        folder.make(submission)
+        with reserved(folder, submission, before) as ports:
+            submission = msgspec.structs.replace(submission, ports=ports)
+            folder.write(submission)
+    return submission
+
+
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """What must not be left half done: a cancellation waits until it is, and is then raised."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

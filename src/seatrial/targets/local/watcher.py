@@ -1,0 +1,185 @@
+"""Sees what becomes of jobs: their end at once (pidfd), the step that they are at now and then."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+
+from seatrial.job import Event, Exit, Outcome, Stage, StageTime
+from seatrial.job.process import boot_id
+from seatrial.targets.job_files import Progress
+from seatrial.targets.local.containers import remove_container
+from seatrial.targets.local.folders import JobFolder, JobSubmission, ProcessIdentity
+from seatrial.targets.local.leftovers import at_terminals, end_leftovers
+from seatrial.targets.local.supervisors import open_process
+from seatrial.targets.protocol import TargetError
+
+_UNSEEN = "what left its folder, environment and control group before that, if anything, still runs"
+CLOCK_SET_S = 86400.0
+PROGRESS_S = 0.25
+_READ_BYTES = 1 << 20
+
+
+class _Watched:
+    def __init__(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
+        self.handle = handle
+        self.folder = folder
+        self.submission = submission
+        self.identity = identity
+        self.pidfd: int | None = None
+        self.cancelled = False
+        self.offset = 0
+        self.ready = submission.job.ready is None  # or an event has said so
+        self.progress = Progress([step.name for step in submission.job.steps])
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._running: dict[str, _Watched] = {}
+        self._known: set[str] = set()
+        self._progress: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def events(self) -> AsyncIterator[Event]:
+        while True:
+            yield await self._events.get()
+
+    def add(self, handle: str, folder: JobFolder, submission: JobSubmission, identity: ProcessIdentity) -> None:
+        """From now on. Again is no error and gives no event twice."""
+        if handle in self._known:
+            return
+        self._known.add(handle)
+        watched = _Watched(handle, folder, submission, identity)
+        self._report(watched, StageTime(Stage.CREATED, submission.created_s, "submitter"))
+        self._report(watched, _stage_time(Stage.STARTED, identity.wall_s, submission))
+        watched.pidfd = open_process(identity)
+        self._running[handle] = watched
+        loop = asyncio.get_running_loop()
+        if watched.pidfd is None:
+            loop.call_soon(self._ended, watched)
+        else:
+            loop.add_reader(watched.pidfd, self._ended, watched)
+        if self._progress is None or self._progress.done():
+            self._progress = asyncio.create_task(self._follow())
+
+    def mark_cancelled(self, handle: str) -> None:
+        if handle in self._running:
+            self._running[handle].cancelled = True
+
+    def forget(self, handle: str) -> None:
+        """Of a job that is removed: no more events."""
+        watched = self._running.pop(handle, None)
+        if watched is not None:
+            self._let_go(watched)
+
+    def cpus(self) -> list[list[int]]:
+        """Of each job that runs."""
+        return [watched.submission.cpus for watched in self._running.values()]
+
+    async def close(self) -> None:
+        for handle in list(self._running):
+            self.forget(handle)
+        if self._progress is not None:
+            self._progress.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._progress
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    # ---- the end of a job
+
+    def _ended(self, watched: _Watched) -> None:
+        if self._running.pop(watched.handle, None) is None:
+            return
+        self._let_go(watched)
+        self._report_ready_before_the_end(watched)
+        end = watched.folder.end()
+        if end is not None:
+            exit_ = Exit(end.outcome, end.code, message=end.message)
+            self._report(watched, _stage_time(Stage.FINISHED, end.wall_s, watched.submission), exit_)
+            return
+        task = asyncio.create_task(self._lost(watched))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _lost(self, watched: _Watched) -> None:
+        """The supervisor was killed: end what it watched over, then say that the end is not known."""
+        identity, message = watched.identity, f"its supervisor was killed; {_UNSEEN}"
+        if identity.boot_id != boot_id():
+            message = "the machine was started anew while it ran"
+        elif not watched.folder.path.exists():
+            message = "its folder is gone"
+        try:
+            count = await asyncio.to_thread(end_leftovers, watched.folder.path, identity.cgroups)
+            if watched.submission.container:
+                await remove_container(watched.submission.engine, watched.submission.container)
+            if count:
+                message += f"; {count} of its processes were still running and have been ended"
+            if left := await asyncio.to_thread(at_terminals, watched.folder.path):
+                message += f"; {left}"
+        except TargetError as error:
+            message += f"; {error}"
+        outcome = Outcome.CANCELLED if watched.cancelled else Outcome.LOST
+        now_s = time.time()
+        try:
+            last_s = watched.folder.records.stat().st_mtime
+        except OSError:
+            last_s = identity.wall_s
+        known = StageTime(Stage.FINISHED, now_s, "target", uncertainty_s=max(0.0, now_s - last_s))
+        self._report(watched, known, Exit(outcome, message=message))
+
+    def _let_go(self, watched: _Watched) -> None:
+        if watched.pidfd is not None:
+            asyncio.get_running_loop().remove_reader(watched.pidfd)
+            os.close(watched.pidfd)
+            watched.pidfd = None
+
+    def _report(
+        self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = ""
+    ) -> None:
+        self._events.put_nowait(Event(watched.handle, known, exit_, watched.identity.host, progress))
+
+    # ---- what its records say
+
+    async def _follow(self) -> None:
+        """Only while something runs."""
+        while self._running:
+            await asyncio.sleep(PROGRESS_S)
+            for watched in list(self._running.values()):
+                progress = self._read_on(watched)
+                if progress:
+                    self._report(watched, None, progress=progress)
+
+    def _read_on(self, watched: _Watched) -> str:
+        """One block at most of what is new in the records; how far they say that the job is."""
+        try:
+            with open(watched.folder.records, "rb") as file:
+                file.seek(watched.offset)
+                data = file.read(_READ_BYTES)
+        except OSError:
+            return ""
+        watched.offset += len(data)
+        progress = watched.progress.feed(data)
+        at_s = watched.progress.ready_at_s
+        if at_s is not None and not watched.ready:
+            watched.ready = True
+            wall_s = watched.identity.wall_s + at_s - watched.identity.at_s
+            self._report(watched, _stage_time(Stage.READY, wall_s, watched.submission))
+        return progress
+
+    def _report_ready_before_the_end(self, watched: _Watched) -> None:
+        """Of a job that ended before its records were read."""
+        before = -1
+        while not watched.ready and watched.offset > before:
+            before = watched.offset
+            self._read_on(watched)
+
+
+def _stage_time(stage: Stage, said_s: float, submission: JobSubmission) -> StageTime:
+    """As the supervisor says, unless that cannot be: its files are in reach of the job. Clocks may be set meanwhile."""
+    now_s = time.time()
+    if submission.created_s - CLOCK_SET_S <= said_s <= now_s + CLOCK_SET_S:
+        return StageTime(stage, said_s, "supervisor")
+    return StageTime(stage, now_s, "target", uncertainty_s=max(0.0, now_s - submission.created_s))
