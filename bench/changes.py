@@ -11,7 +11,7 @@ import numpy as np
 from _labels import Labelled, data_file, figures, read, score
 from _measure import environment, table
 
-from seatrial.stats.change_points import change_points
+from seatrial.stats.changes import change_points
 
 SERIES, RUNS, TIMES = 20, 1_000, 5
 OTAVA = """

@@ -13,9 +13,7 @@ from _labels import Labelled, data_file, figures, pairs, read, score
 from _measure import table
 from numpy.typing import NDArray
 
-from seatrial.stats.change_evidence import features
-from seatrial.stats.change_search import candidates, prune
-from seatrial.stats.change_signal import Signal, signal_of
+from seatrial.stats.changes import Signal, candidates, features, prune, signal_of
 
 Floats = NDArray[np.float64]
 PARTS, TIMES, ROUNDS = 8, 3, 2

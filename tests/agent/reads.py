@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.agent.logs.reading import Reading
+from seatrial.agent.readers.log import Reading
 
 
 def pattern(text: str, literal: str = "") -> dict[str, str]:

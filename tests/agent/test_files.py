@@ -12,8 +12,8 @@ import pytest
 from reads import large_profile
 from supervised import Supervised
 
-from seatrial.agent.files.json_file import ABSENT, find_key
-from seatrial.agent.files.search import BadPattern, Search, compiled
+from seatrial.agent.readers.find import BadPattern, Search, compiled
+from seatrial.agent.readers.json_file import ABSENT, find_key
 
 
 def look(job: Supervised, entries: dict[str, Any], make: str = "true", **args: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_a_broken_pattern_of_files_says_so() -> None:
 
 
 def test_the_looking_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.agent.files.search.MOST_ENTRIES", 10)
+    monkeypatch.setattr("seatrial.agent.readers.find.MOST_ENTRIES", 10)
     for number in range(20):
         (tmp_path / str(number)).touch()
     search = Search([str(tmp_path)], [""])

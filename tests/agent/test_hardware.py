@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from supervised import Supervised
 
-from seatrial.agent.run import hardware as seen
+from seatrial.agent.run import measure as seen
 
 
 def test_the_first_record_says_what_it_runs_on(job: Supervised) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pods import PodProcesses
 
-from seatrial.agent.pod.unpack import unpack
+from seatrial.agent.pod.files import unpack
 from seatrial.agent.run.ending import Unready
 
 Member = tuple[str, bytes, str]  # type, content, link

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reads import event, host_profile, large_profile, line, named, part, plane, stat, tpu_profile, whole
 
-from seatrial.agent.files import kineto, xplane
-from seatrial.agent.files.read_files import read_one
-from seatrial.agent.files.xplane import BrokenProfile
+from seatrial.agent.readers import kineto, xplane
+from seatrial.agent.readers.files import read_one
+from seatrial.agent.readers.xplane import BrokenProfile
 
 
 def seconds(profile: dict[str, Any]) -> list[float]:

@@ -11,13 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reads import LOSS, STEP, STEP_TIME, pattern, read_log, values
 
-from seatrial.agent.logs.figures import all_plain, number
-from seatrial.agent.logs.lines import LINE_BYTES, Block, Lines
-from seatrial.agent.logs.long_line import OVERLAP_BYTES, WINDOW_BYTES, rank_of
-from seatrial.agent.logs.patterns import Pattern
-from seatrial.agent.logs.reading import LINGER_S, QUIET_S, Reading
-from seatrial.agent.logs.series import FULL
-from seatrial.agent.logs.shapes import Shapes
+from seatrial.agent.readers.lines import LINE_BYTES, OVERLAP_BYTES, WINDOW_BYTES, Block, Lines, rank_of
+from seatrial.agent.readers.log import LINGER_S, QUIET_S, Reading
+from seatrial.agent.readers.patterns import Pattern
+from seatrial.agent.readers.series import FULL, all_plain, number
+from seatrial.agent.readers.values import Shapes
 
 LOG = b"".join(
     b"Epoch: %.4f, step: %d, loss: %.4f, step_time: 0.0%d s\n" % (n / 10, n, 3 / (n + 1), 10 + n) for n in range(50)
@@ -295,7 +293,7 @@ def test_figures_counted_by_the_shapes_of_lines_are_as_many_as_there_are(
     found, (block,) = Pattern(*sought), Lines().feed("".join(line + "\n" for line in lines).encode() + b"\n")
     assert isinstance(block, Block)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seatrial.agent.logs.shapes.FEWER", 0)
+        patch.setattr("seatrial.agent.readers.values.FEWER", 0)
         counted = Shapes().count(found, block)
     tokens = found.tokens(block)
     assert counted in (None, len(tokens))

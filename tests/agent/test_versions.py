@@ -3,7 +3,7 @@
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from seatrial.agent.pod.versions import allows, requirement
+from seatrial.agent.pod.environment import allows, requirement
 
 HAVE = [(3, 8, 0), (3, 9, 18), (3, 10, 0), (3, 11, 0), (3, 11, 7), (3, 12, 1), (3, 13, 0), (4, 0, 0)]
 SPECIFIERS = [

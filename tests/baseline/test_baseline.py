@@ -18,15 +18,14 @@ from seatrial.baseline import (
     Baselines,
     adjust,
     describe,
-    file_change,
     imported,
     new_bounds,
     past_runs,
     read_baselines,
     selection,
 )
-from seatrial.baseline.edit import Refused, Updated, Why, edited
-from seatrial.baseline.file_change import FileChanged
+from seatrial.baseline import edit as file_change
+from seatrial.baseline.edit import FileChanged, Refused, Updated, Why, edited
 from seatrial.baseline.past_runs import MixedRuns
 from seatrial.baseline.selection import FigureHistory, SelectedFile
 from seatrial.job import (

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.baseline import Baselines, read_baselines, read_for_trials
-from seatrial.baseline.entry import CAP, FLOOR
+from seatrial.baseline.models import CAP, FLOOR
 from seatrial.baseline.read import agreed_better
 from seatrial.plugins import models
 from seatrial.stats import bounds as stats

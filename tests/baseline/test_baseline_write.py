@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.baseline import Baselines, file_change
-from seatrial.baseline.edit import Edit
-from seatrial.baseline.file_change import CannotWrite, FileChange
+from seatrial.baseline import Baselines
+from seatrial.baseline import edit as file_change
+from seatrial.baseline.edit import CannotWrite, Edit, FileChange
 from seatrial.baseline.selection import SelectedFile
 from seatrial.record import write_whole
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial.cli.check import command
-from seatrial.engine.artifacts.check_folder import find_logs
+from seatrial.engine.check_folder import find_logs
 from world import World
 from xplane_file import host_profile, tpu_profile
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from seatrial.engine.caps import CELLS_ELSEWHERE, Caps
+from seatrial.engine.limits import CELLS_ELSEWHERE, Caps
 from seatrial.plan import expand
 from seatrial.plugins import models
 from seatrial.suite import load

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import nbformat
 
-from seatrial.agent.masking.mask import MASK
-from seatrial.agent.masking.words import WORDS
+from seatrial.agent.masking.mask import MASK, WORDS
 from world import World
 
 SUITE = """

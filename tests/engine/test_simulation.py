@@ -13,7 +13,7 @@ from simulation import Violation, sim_suite, simulate
 
 from seatrial.engine import Run
 from seatrial.engine.attempt import Attempt
-from seatrial.engine.state import State
+from seatrial.engine.states import State
 from seatrial.job import Exit, Outcome
 from world import EVERY
 

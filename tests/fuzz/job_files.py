@@ -13,13 +13,13 @@ from fuzz import mutate
 from fuzz.fuzzing import Kind, Use
 from fuzz.seeds import ROOT, Seeds
 from seatrial import plugins
-from seatrial.agent.files import json_file, read_files, xplane
-from seatrial.agent.logs.reading import Reading
-from seatrial.agent.run.capture import Notes
+from seatrial.agent.readers import files as read_files
+from seatrial.agent.readers import json_file, xplane
+from seatrial.agent.readers.log import Reading
+from seatrial.agent.run.child import Notes
 from seatrial.checks import find_error
 from seatrial.engine import reopen
-from seatrial.engine.judge import judge_attempt
-from seatrial.engine.result import result_of
+from seatrial.engine.judge import judge_attempt, result_of
 from seatrial.job import Exit, Observation, Outcome, Part, Place, Unreadable, decode, merged, read_records
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.driver.merge import merge_shards, read_shard

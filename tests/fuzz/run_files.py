@@ -14,9 +14,8 @@ from fuzz.seeds import Seeds
 from report import sample
 from seatrial import plugins
 from seatrial.engine import PlanChanged, reopen
-from seatrial.engine.judge import judge_attempt
-from seatrial.engine.result import result_of
-from seatrial.engine.state import read_run
+from seatrial.engine.judge import judge_attempt, result_of
+from seatrial.engine.states import read_run
 from seatrial.record import (
     DamagedFile,
     DamagedRun,
@@ -28,8 +27,8 @@ from seatrial.record import (
     run_overview,
 )
 from seatrial.record.history import HistoryError, open_history
+from seatrial.record.results import ResultsError, read_results
 from seatrial.report import write_reports
-from seatrial.report.results import ResultsError, read_results
 from seatrial.report.terminal.summary import print_summary
 from seatrial.report.trend.series import read_series
 from seatrial.report.trend.since import past_of_run, with_news

@@ -12,7 +12,7 @@ from past import run, timed
 
 from record.postgres_server import PostgresServer
 from seatrial.record.history import HistoryError, open_history
-from seatrial.record.history.keeping import cell_number, series_id
+from seatrial.record.history.data import cell_number, series_id
 from seatrial.record.history.schema import SCHEMA_VERSION
 
 pytestmark = pytest.mark.postgres

@@ -12,8 +12,8 @@ import sample
 import shapes
 from browser import CHROMIUM, chromium, new_page
 
+from seatrial.record.results import read_results
 from seatrial.report import write_reports
-from seatrial.report.results import read_results
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -10,7 +10,7 @@ import pytest
 import sample
 
 import seatrial.report
-from seatrial.report.results import ResultsError, read_results, results_schema
+from seatrial.record.results import ResultsError, read_results, results_schema
 
 
 def test_the_schema_that_is_shipped_is_the_schema() -> None:

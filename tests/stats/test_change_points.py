@@ -12,9 +12,7 @@ from change_series import Floats, levels, lively, near, noise, remembering
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.stats.change_evidence import features
-from seatrial.stats.change_points import ChangePoint, change_points
-from seatrial.stats.change_signal import Ints, Signal
+from seatrial.stats.changes import ChangePoint, Ints, Signal, change_points, features
 
 
 def indices(values: Sequence[float] | Floats) -> list[int]:
@@ -208,7 +206,7 @@ def test_of_100_000_values_at_most_50_000_places_are_weighed(name: str, monkeypa
         scored.append(len(at))
         return features(signal, left, at, right)
 
-    monkeypatch.setattr("seatrial.stats.change_search.features", counted)
+    monkeypatch.setattr("seatrial.stats.changes.features", counted)
     change_points(hostile(100_000)[name])
     assert 1 <= sum(scored) <= 50_000
 

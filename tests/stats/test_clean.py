@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from seatrial.stats.bounds import FALSE_ALARM, prediction_interval
-from seatrial.stats.change_points import ChangePoint
+from seatrial.stats.changes import ChangePoint
 from seatrial.stats.clean import Better, Cleaned, Detect, Past, RunMark, clean_series
 
 ALARM = Past(1.0, alarm=True)

@@ -12,10 +12,10 @@ COMMANDS = {
     "run": "start.foreground",
     "pod": "pod.pod",
     "keep": "pod.keep",
-    "pack": "pod.pack",
+    "pack": "pod.files",
     "probe": "steps.probe",
     "notebook": "notebook.drive",
-    "files": "files.read_files",
+    "files": "readers.files",
     "read": "read_existing",
 }
 

@@ -15,9 +15,9 @@ import time
 import zlib
 from typing import IO, Any, Dict, List
 
-from .files.limited import Limited, OverTime
-from .logs.reading import Reading
-from .run.hardware import hardware
+from .readers.files import Limited, OverTime
+from .readers.log import Reading
+from .run.measure import hardware
 
 _READ_BYTES = 1 << 18
 
@@ -84,7 +84,7 @@ def _read_files(spec: Dict[str, Any], limited: Limited) -> Dict[str, Any]:
     entries: Dict[str, Any] = spec.get("entries") or {}
     if not entries:
         return {}
-    from .files.read_files import gather, read_files  # and with it the readers of files, for who has any
+    from .readers.files import gather, read_files  # and with it the readers of files, for who has any
 
     lines: List[bytes] = []
     asked = {"roots": roots, "labels": [""] * len(roots), "entries": entries}

@@ -6,7 +6,7 @@ from itertools import pairwise, takewhile
 from statistics import median
 
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.entry import BaselineEntry, relative_half_width, text_of
+from seatrial.baseline.models import BaselineEntry, relative_half_width, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import Bound, BoundState, figure_text
 from seatrial.record.history import Point
@@ -115,7 +115,7 @@ def _newest_level(good: list[Point], bound: Bound, center: float) -> list[Point]
     side = _side(good[-1].value, bound)
     if side:
         return list(takewhile(lambda point: _side(point.value, bound) == side, reversed(good)))[::-1]
-    from seatrial.stats.change_points import change_points
+    from seatrial.stats.changes import change_points
     from seatrial.stats.clean import run_starts
 
     starts = run_starts([point.run for point in good])

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.baseline.entry import BaselineEntry
+from seatrial.baseline.models import BaselineEntry
 from seatrial.baseline.new_bounds import accepted_from, counted_reasons
 from seatrial.baseline.selection import FigureHistory, SelectedFile, newest_histories, runs_text
 from seatrial.checks.bounds import bound_sentence
@@ -87,7 +87,7 @@ def _with_newest_change(entry: BaselineEntry, chosen: FigureHistory | None) -> B
     """The bound with the last change of the level: that of the entry, or a newer one that the history knows by now.
 
     Runs that are out of their bounds count here: they are what a change of the level looks like."""
-    from seatrial.stats.change_points import change_points
+    from seatrial.stats.changes import change_points
 
     bound = entry.bound
     if chosen is None or bound.why_not_for(chosen.series.settings):

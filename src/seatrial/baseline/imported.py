@@ -8,7 +8,7 @@ import msgspec
 
 from seatrial import __version__
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.entry import BaselineEntry, Baselines, text_of
+from seatrial.baseline.models import BaselineEntry, Baselines, text_of
 from seatrial.baseline.past_runs import PastRun
 from seatrial.baseline.selection import SelectedFile
 from seatrial.job import (

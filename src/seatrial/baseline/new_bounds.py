@@ -8,13 +8,12 @@ from typing import Any
 from seatrial.baseline import adjust
 from seatrial.baseline.adjust import cap_of, raised
 from seatrial.baseline.edit import Edit, Refused, Updated, Why
-from seatrial.baseline.entry import OURS, THEIRS, BaselineEntry, text_of
+from seatrial.baseline.models import OURS, THEIRS, BaselineEntry, text_of
 from seatrial.baseline.selection import FigureHistory, runs_of, runs_text
 from seatrial.job import BoundState, pair_text, unit_factor
 from seatrial.record.history import Point, Series
-from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST_RUNS, MEASURED, Interval
+from seatrial.stats.bounds import FALSE_ALARM, FLOOR, LEAST_RUNS, MEASURED, Fit, Interval, fit_bounds
 from seatrial.stats.clean import AFTER_MARKED, MARKED, UNEXPLAINED, WORSE, Cleaned, Past
-from seatrial.stats.fit import Fit, fit_bounds
 
 
 def update(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.baseline.entry import STEP_TIME, seconds_of
+from seatrial.baseline.models import STEP_TIME, seconds_of
 from seatrial.suite import Problem, SourceMark, SuiteError, nearest
 from seatrial.suite.yaml.source import FileLimits, Source
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial.baseline.entry import OURS, BaselineEntry, Baselines
+from seatrial.baseline.models import OURS, BaselineEntry, Baselines
 from seatrial.record.history import History, Point, Series
 from seatrial.suite import Cell, Suite
 

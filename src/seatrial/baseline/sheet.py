@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from seatrial.baseline.entry import CAP, FLOOR, relative_half_width
-from seatrial.baseline.models import TEXT_KEYS, Provenance, describe_value
+from seatrial.baseline.models import CAP, FLOOR, TEXT_KEYS, Provenance, describe_value, relative_half_width
 from seatrial.job import Bound, BoundState
 from seatrial.suite.yaml.problem import KeyPath, Problem, SourceMark, explain
 from seatrial.suite.yaml.source import Source

@@ -10,7 +10,7 @@ import click
 from seatrial.cli.options import HISTORY, RUNS, fail, history_at, loaded
 
 if TYPE_CHECKING:
-    from seatrial.engine.artifacts.check_folder import Checked
+    from seatrial.engine.check_folder import Checked
     from seatrial.job import Finding, RunResults
     from seatrial.record.history import History
     from seatrial.report.terminal.lines import Line
@@ -55,8 +55,8 @@ def command(
     import msgspec
 
     from seatrial import __version__
-    from seatrial.engine.artifacts.check_folder import check_folder, checked_name
-    from seatrial.engine.artifacts.fetch_folder import CannotCheck, fetch_folder
+    from seatrial.engine.check_folder import check_folder, checked_name
+    from seatrial.engine.fetch_folder import CannotCheck, fetch_folder
     from seatrial.job import VERSION, RunResults
     from seatrial.record.remote import is_address
 

@@ -41,7 +41,7 @@ def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Pat
 
 
 def _results(runs: Path, name: str) -> "RunResults":
-    from seatrial.report.results import ResultsError, read_results
+    from seatrial.record.results import ResultsError, read_results
 
     path = Path(name)
     try:

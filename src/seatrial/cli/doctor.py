@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from seatrial.engine.doctor import Examined
+    from seatrial.engine.verify import Examined
 
 _COLORS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -20,7 +20,7 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     import asyncio
 
     from seatrial.cli.options import loaded, targets_of
-    from seatrial.engine.doctor import examine, targets_at_hand
+    from seatrial.engine.verify import examine, targets_at_hand
     from seatrial.job import ExitCode
 
     at_hand = suite is None and target is None
@@ -34,7 +34,7 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
 def _print_json(found: "list[Examined]") -> None:
     import msgspec
 
-    from seatrial.engine.doctor import DOCTOR_VERSION
+    from seatrial.engine.verify import DOCTOR_VERSION
 
     data = {"version": DOCTOR_VERSION, "sound": all(one.sound for one in found), "targets": found}
     click.echo(msgspec.json.format(msgspec.json.encode(data), indent=1).decode())

@@ -58,7 +58,7 @@ def command(
     """
     import msgspec
 
-    from seatrial.report.results import ResultsError, read_results
+    from seatrial.record.results import ResultsError, read_results
 
     notify = checked_notify(notify)
     found = find(runs, run)
@@ -124,7 +124,7 @@ def command(
 
 def _fail_unfinished(folder: "RunFolder") -> NoReturn:
     from seatrial.job import ExitCode
-    from seatrial.job.table import count
+    from seatrial.job.units import count
     from seatrial.record import RunState, run_overview
 
     found = run_overview(folder)

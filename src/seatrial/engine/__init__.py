@@ -4,5 +4,5 @@ from seatrial.engine.logs import LogPiece, LogSource, RunLogs
 from seatrial.engine.prepare import PlanChanged, PreparedRun, RunOptions, commit_of, create, reopen
 from seatrial.engine.reap import Reaped, Reaping, reap
 from seatrial.engine.run import Run, RunStopped
-from seatrial.engine.secret import SecretError
+from seatrial.engine.secrets import SecretError
 from seatrial.engine.verify import RunRefused

@@ -15,8 +15,8 @@ import msgspec
 
 from seatrial.engine.collect import clear_scratch, observe, unobserved
 from seatrial.engine.follow import BEGUN, FollowedJob, Follower
-from seatrial.engine.secret import Secrets
-from seatrial.engine.state import AttemptRecord, PartRecord, State
+from seatrial.engine.secrets import Secrets
+from seatrial.engine.states import AttemptRecord, PartRecord, State
 from seatrial.job import PEER, Exit, Job, Limits, Observation, Outcome, Part, Peer, Place, Ready, Stage
 from seatrial.record import Journal, RunFolder
 from seatrial.suite import Cell

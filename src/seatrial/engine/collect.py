@@ -1,19 +1,118 @@
 """Fetches what a job left, of all its hosts, into the folder of its part, and makes an observation of it."""
 
 import asyncio
+import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from seatrial.agent.masking.files import mask_files
-from seatrial.agent.masking.mask import Mask
+from seatrial.agent.masking.mask import Mask, texts
 from seatrial.checks import find_error
-from seatrial.engine.artifacts.of_job import with_artifacts
-from seatrial.job import Exit, Job, LogError, Observation, Outcome, Place, Records, lines, merged, read_records
+from seatrial.engine.fetch_folder import CannotCheck, NothingThere, fetch_folder
+from seatrial.job import (
+    Exit,
+    Job,
+    LogError,
+    Observation,
+    ObservedStep,
+    Outcome,
+    Place,
+    Records,
+    Step,
+    lines,
+    merged,
+    read_records,
+)
+from seatrial.record.remote import is_address
 from seatrial.targets import Target
+from seatrial.targets.agent_file import agent_file
+
+# Lets the agent read logs and files of this machine, in a process of its own: what it reads may be hostile.
+
+
+READ_S = 1800.0
+_MEMORY_BYTES = 4 << 30
+
+
+def read_as_agent(spec: dict[str, Any]) -> tuple[list[bytes], Exit]:
+    """The agent's records, and how it ended itself: a file that it dies of is told, not raised."""
+    with tempfile.TemporaryDirectory(prefix="seatrial-check-") as scratch:
+        agent = agent_file(Path(scratch))
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(agent), "read"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            asked = {**spec, "memory_bytes": _MEMORY_BYTES, "seconds": READ_S}
+            out, err = process.communicate(json.dumps(asked).encode(), timeout=READ_S + 30)
+        except subprocess.TimeoutExpired:
+            out, err = _end(process)
+            return out.splitlines(), Exit(Outcome.TIMEOUT, message=f"reading took more than {READ_S:g} s")
+        except BaseException:
+            _end(process)
+            raise
+    if process.returncode == 0:
+        return out.splitlines(), Exit(Outcome.EXITED, 0)
+    message = err.decode("utf-8", "replace").strip()[-2000:] or "the reader of logs and files died"
+    if process.returncode < 0:
+        return out.splitlines(), Exit(Outcome.INFRA, signal=-process.returncode, message=message)
+    return out.splitlines(), Exit(Outcome.INFRA, process.returncode, message=message)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+    os.killpg(process.pid, signal.SIGKILL)
+    return process.communicate()
+
+
+# Reads what a job wrote to an address (`gs://…`): the agent in the job, which has nothing but Python, cannot.
+
+
+def with_artifacts(job: Job, observation: Observation, mask: Mask) -> Observation:
+    """The observation with each step that looks for files at an address done from here. That they cannot be had is no
+    fault of the job: the step's outcome says so."""
+    far = {step.name: step for step in job.steps if step.kind == "files" and _address(step)}
+    if not far or observation.exit.outcome in (Outcome.CANCELLED, Outcome.REFUSED):
+        return observation
+    steps = [
+        _with_files(far[observed.name], observed, mask) if observed.name in far else observed
+        for observed in observation.steps
+    ]
+    return msgspec.structs.replace(observation, steps=steps)
+
+
+def _address(step: Step) -> str:
+    return next((root for root in step.args.get("roots", ()) if is_address(root)), "")
+
+
+def _with_files(step: Step, observed: ObservedStep, mask: Mask) -> ObservedStep:
+    entries = step.args["entries"]
+    with tempfile.TemporaryDirectory(prefix="seatrial-artifacts-") as scratch:
+        try:
+            fetch_folder(_address(step), [entry["match"] for entry in entries.values()], Path(scratch), logs=False)
+        except NothingThere:
+            pass  # that a job wrote nothing is for its checks to say
+        except CannotCheck as error:
+            return msgspec.structs.replace(observed, outcome=Outcome.INFRA, output=mask.text(str(error)), result={})
+        records, ended = read_as_agent({"logs": [], "train": None, "roots": [scratch], "entries": entries})
+    nothing = Step("train", "train")
+    found = read_records(records, [nothing, step]).steps[1]
+    output = ended.message if ended.outcome is not Outcome.EXITED else observed.output
+    return msgspec.structs.replace(
+        observed, outcome=ended.outcome, output=output, result=mask.data(found.result, texts(entries))
+    )
+
 
 _AT_ONCE = 8  # hosts that are asked at the same time
 _LITTLE_BYTES = 64 << 10

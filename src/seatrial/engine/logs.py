@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from seatrial import plugins
 from seatrial.engine.prepare import suite_of
-from seatrial.engine.state import PartRecord, RunRecord, State, read_run
+from seatrial.engine.states import PartRecord, RunRecord, State, read_run
 from seatrial.job import Verdict
 from seatrial.record import LiveReader, RunFolder, owner_of, read_journal
 from seatrial.targets import Target, TargetError

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from seatrial import __version__, plugins
-from seatrial.engine.secret import check_written
+from seatrial.engine.secrets import check_written
 from seatrial.job import Bound, Hole
 from seatrial.kinds.protocol import MISSING, HasContents
 from seatrial.plan import Plan, PlanError, expand

@@ -16,15 +16,24 @@ import msgspec
 from seatrial import __version__, plugins
 from seatrial.checks import find_causes
 from seatrial.engine.attempt import Around, Attempt, together
-from seatrial.engine.caps import Caps
 from seatrial.engine.failpoints import Failpoints
 from seatrial.engine.follow import Follower
-from seatrial.engine.judge import JudgedAttempt, judge_attempt, judge_broken, judge_unknown
+from seatrial.engine.judge import (
+    OUT_OF_BOUNDS,
+    JudgedAttempt,
+    agreeing,
+    judge_attempt,
+    judge_broken,
+    judge_unknown,
+    out_of_bounds,
+    result_of,
+    run_verdict,
+)
+from seatrial.engine.limits import Caps
 from seatrial.engine.prepare import PreparedRun
 from seatrial.engine.reap import RUN_FOLDER
-from seatrial.engine.result import OUT_OF_BOUNDS, agreeing, out_of_bounds, result_of, run_verdict
-from seatrial.engine.secret import Secrets
-from seatrial.engine.state import JOURNAL_VERSION, AttemptRecord, read_run
+from seatrial.engine.secrets import Secrets
+from seatrial.engine.states import JOURNAL_VERSION, AttemptRecord, read_run
 from seatrial.engine.verify import shapes, verify
 from seatrial.job import VERSION, CellResult, Environment, Part, RunResults, count
 from seatrial.record import DamagedFile, Journal, JournalError, Ownership

@@ -1,9 +1,28 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
-from seatrial.job.bound import Better, Bound, BoundState, Level
-from seatrial.job.figure import FIGURES, IN_SHORT, Figure, figure_text, figures, pair_text
+from seatrial.job.conditions import (
+    FieldDifference,
+    Settings,
+    differences,
+    differences_text,
+    fields_digest,
+    flat_fields,
+    other_conditions,
+)
 from seatrial.job.hosts import COUNTED, merged
 from seatrial.job.lifecycle import Event, Exit, Outcome, Place, Stage, StageTime
+from seatrial.job.metric import (
+    FIGURES,
+    IN_SHORT,
+    Better,
+    Bound,
+    BoundState,
+    Figure,
+    Level,
+    figure_text,
+    figures,
+    pair_text,
+)
 from seatrial.job.observation import (
     ERROR_PATTERN,
     LogError,
@@ -31,15 +50,6 @@ from seatrial.job.results import (
     RunResults,
     SkippedItem,
 )
-from seatrial.job.settings import (
-    FieldDifference,
-    Settings,
-    differences,
-    differences_text,
-    fields_digest,
-    flat_fields,
-    other_conditions,
-)
 from seatrial.job.spec import (
     PEER,
     SECRET_FILE,
@@ -55,6 +65,5 @@ from seatrial.job.spec import (
     Resources,
     Step,
 )
-from seatrial.job.table import count, table_axes
-from seatrial.job.units import unit_factor
+from seatrial.job.units import count, table_axes, unit_factor
 from seatrial.job.verdict import CELLS_WORST_FIRST, EXIT_CODES, ExitCode, Finding, Verdict, worst, worst_cell

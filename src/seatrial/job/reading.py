@@ -10,7 +10,7 @@ import re
 import stat
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -121,3 +121,25 @@ def _check_extent(data: bytes) -> None:
         if not brackets:
             return
     raise TooDeep
+
+
+# Which process of this machine a number means: numbers are given out again, and all of them after its next start.
+
+
+@cache
+def boot_id() -> str:
+    """Of the machine's last start; empty where there is no /proc."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def process_start(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot: field 22 of its stat, counted after the name in brackets.
+    None: there is none, or it has ended and nobody asked how."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -68,3 +69,30 @@ def format_size(size_bytes: float) -> str:
         if size_bytes >= _BYTES[unit]:
             return f"{size_bytes / _BYTES[unit]:.4g}{unit}"
     return f"{size_bytes:.0f}"
+
+
+# How cells read wherever they are shown: which axis makes the columns of a table, and how many there are.
+
+
+def table_axes(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], str]:
+    """The axes of the rows and the axis of the columns ("" for a plain list), from how many values each has.
+
+    Machines make the columns where there are any: what people ask is which runtime works on which machine, and a suite
+    has more of everything else. Else it is the last axis. All other axes that vary make the rows together.
+    """
+    if len(sizes) < 2:
+        return tuple(sizes), ""
+    varying = [axis for axis, size in sizes.items() if size > 1]
+    if "machine" in sizes:
+        column = "machine"
+    elif len(varying) == 1:
+        column = next(axis for axis in reversed(list(sizes)) if axis != varying[0])
+    else:
+        column = (varying or list(sizes))[-1]
+    rows = tuple(axis for axis in varying if axis != column)
+    return rows or (next(axis for axis in sizes if axis != column),), column
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 cell`, `1,200 cells`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

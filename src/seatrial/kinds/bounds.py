@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from seatrial.job.bound import FixedBound
+from seatrial.job.metric import FixedBound
 from seatrial.job.units import parse_duration
 from seatrial.kinds.arrivals import parse_rate
 

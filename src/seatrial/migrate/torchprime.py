@@ -7,7 +7,7 @@ time of its metrics file is within the bounds, and, where the file has a target,
 import re
 import shlex
 
-from seatrial.baseline.entry import STEP_TIME, THEIRS, BaselineEntry, Baselines
+from seatrial.baseline.models import STEP_TIME, THEIRS, BaselineEntry, Baselines
 from seatrial.job import BoundState
 from seatrial.migrate import Imported, literal, suite_name, unique_name
 from seatrial.suite.yaml.document import scalar

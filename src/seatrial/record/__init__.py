@@ -11,6 +11,5 @@ from seatrial.record.folder import (
     write_whole,
 )
 from seatrial.record.journal import Journal, JournalError, read_journal
-from seatrial.record.live import LiveReader, LiveWriter
-from seatrial.record.overview import RunOverview, RunState, run_overview, run_overviews
+from seatrial.record.live import LiveReader, LiveWriter, RunOverview, RunState, run_overview, run_overviews
 from seatrial.record.owner import Owned, Owner, Ownership, owner_of

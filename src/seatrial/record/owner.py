@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from seatrial.job import Unreadable, read_json
-from seatrial.job.process import boot_id, process_start
+from seatrial.job.reading import boot_id, process_start
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, worst
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import NOT_WANTED
 from seatrial.report.news import cause_news_text, cell_news_text, moment_text

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.job import CellResult, Finding, RunResults
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.kinds.serving.charts import CaseField, CaseMatrix, case_matrices
 from seatrial.report.cell_view import read_cell
 from seatrial.report.matrix import Matrix, matrices

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from seatrial.job import Cause, CellNews, CellResult, Change, Moment, RunResults
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.text import one_line
 from seatrial.report.trend.describe import commit_text, date_text
 from seatrial.report.trend.since import HISTORY

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.job import CELLS_WORST_FIRST, FIGURES, IN_SHORT, Cause, CellResult, Finding, Hole, RunResults, Verdict
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.text import one_line
 
 

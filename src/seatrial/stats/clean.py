@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from seatrial.stats.change_points import ChangePoint, change_points
+from seatrial.stats.changes import ChangePoint, change_points
 
 Better = Literal["lower", "higher"]
 RunMark = Literal["", "false-alarm", "regression", "fixed"]

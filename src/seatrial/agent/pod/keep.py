@@ -17,8 +17,8 @@ import sys
 import time
 from typing import List, Optional, Tuple
 
-from ..run.out_folder import END_FILE
-from .layout import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
+from ..run.records import END_FILE
+from .files import ALIVE, COLLECTED, END_BYTES, END_VOLUME, LOCK, STARTED, PodFolders
 
 _POLL_S = 0.25
 STILL_S = 30.0  # without a sign of a trial that has no lock

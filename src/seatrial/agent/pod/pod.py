@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from ..contain.process import become_subreaper
 from ..contain.sandbox import pod_sandbox
@@ -26,19 +26,66 @@ from ..job_file import BadJobFile, JobFile, read_file
 from ..masking.files import mask_files
 from ..masking.mask import Mask
 from ..run.ending import Ending, RunLimits, Unready
-from ..run.hardware import hardware
-from ..run.log import SEGMENTS
-from ..run.out_folder import END_FILE, OutFolder, join_messages
-from ..run.records import RecordError, RecordsFile
+from ..run.log import SEGMENTS, TeeLog
+from ..run.measure import hardware
+from ..run.records import END_FILE, OutFolder, RecordError, RecordsFile, join_messages
 from ..run.runner import Runner
 from ..steps.kinds import Context, Ended, Prepared, agent_path, prepare
 from .environment import PodEnvironments
-from .layout import ALIVE, CANCEL, LOCK, STARTED, PodFolders
-from .tee_log import TeeLog
-from .termination import Done, exit_code
-from .termination import message as termination_message
-from .termination import write as write_termination
-from .unpack import unpack
+from .files import ALIVE, CANCEL, LOCK, STARTED, PodFolders, unpack
+
+# What a pod says of its trial when it is over: the termination message, and the exit code.
+
+
+VARIABLE, DEFAULT = "SEATRIAL_TERMINATION", "/dev/termination-log"
+TERMINATION_BYTES = 4096  # of a message that Kubernetes keeps
+_MESSAGE_CHARACTERS = 1000
+CODES = {"timeout": 124, "stall": 124, "cancelled": 143}
+
+Done = List[Tuple[str, Optional[int]]]
+
+
+def exit_code(ending: Ending) -> int:
+    if ending.outcome == "exited":
+        return min(ending.code or 0, 255)
+    return CODES.get(ending.outcome, 1)
+
+
+def termination_message(ending: Ending, steps: Done) -> bytes:
+    """At most MOST_BYTES: without the steps, and with less and less of the text, where that is needed."""
+    facts: Dict[str, Any] = {
+        "seatrial": 1,
+        "outcome": ending.outcome,
+        "code": ending.code,
+        "message": ending.message[:_MESSAGE_CHARACTERS],
+        "left": ending.left,
+        "wall_s": round(time.time(), 3),
+    }
+    data = _json(dict(facts, steps=[list(step) for step in steps]))
+    while len(data) > TERMINATION_BYTES:
+        data = _json(facts)
+        facts["message"] = facts["message"][: len(facts["message"]) // 2]
+    return data
+
+
+def write_termination(data: bytes) -> None:
+    """Kubernetes makes the file before it starts the container; where there is none, it is not asked for."""
+    try:
+        fd = os.open(os.environ.get(VARIABLE) or DEFAULT, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(fd, data)
+    except OSError:
+        pass  # the node's disk is full: there is still the exit code
+    finally:
+        os.close(fd)
+
+
+def _json(facts: Dict[str, Any]) -> bytes:
+    text = json.dumps(facts, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
 
 _POLL_S = 0.25  # how often somebody may have asked for the end
 RESTORE_S = 1.0

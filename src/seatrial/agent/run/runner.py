@@ -16,11 +16,11 @@ from ..steps.kinds import Context, Ended, Prepared, prepare
 from .child import PIPE_BYTES, Child, start
 from .ending import Ending, RunLimits
 from .log import Log
+from .measure import GpuQuery, Meter
 from .records import RecordError, RecordsFile
-from .samples import GpuQuery, Meter
 
 if TYPE_CHECKING:
-    from ..logs.reading import Reading
+    from ..readers.log import Reading
     from .readiness import Readiness
 
 _READ_BYTES = 1 << 18

@@ -15,8 +15,8 @@ from ..contain.process import become_subreaper, write_whole
 from ..contain.sandbox import Sandbox, oom_file
 from ..job_file import BadJobFile, read_file
 from ..masking.mask import Mask
-from ..run.hardware import hardware
 from ..run.log import Log
+from ..run.measure import hardware
 from ..run.records import RecordsFile
 from ..run.runner import Runner
 from ..steps.kinds import Context, agent_path

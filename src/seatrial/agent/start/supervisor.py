@@ -26,10 +26,9 @@ from ..job_file import JobFile
 from ..masking.files import mask_files
 from ..masking.mask import Mask
 from ..run.ending import Ending
-from ..run.hardware import hardware
 from ..run.log import Log
-from ..run.out_folder import OutFolder, join_messages
-from ..run.records import RecordError, RecordsFile
+from ..run.measure import hardware
+from ..run.records import OutFolder, RecordError, RecordsFile, join_messages
 from ..run.runner import Runner
 from ..steps.kinds import Context, Prepared, agent_path, prepare
 

@@ -21,7 +21,7 @@ from typing import Any, Dict, List
 from .. import job_file
 from ..contain import cgroup
 from ..contain.process import boot_id
-from ..run.hardware import hardware
+from ..run.measure import hardware
 from ..steps.kinds import agent_path
 from .supervisor import Supervisor, Taken
 

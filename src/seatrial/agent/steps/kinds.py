@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from ..masking.mask import MASK, Mask
 
 if TYPE_CHECKING:
-    from ..logs.reading import Reading
+    from ..readers.log import Reading
 
 Result = Dict[str, Any]
 SHELL = ["/bin/sh", "-c"]
@@ -151,7 +151,7 @@ def _train(args: Result, context: Context) -> Prepared:
 
 def read_along(args: Result, context: Context) -> Dict[str, Any]:
     """What makes a step one whose output is read by `args`."""
-    from ..logs.reading import Reading
+    from ..readers.log import Reading
 
     reading = Reading(args, context.begun_s, context.host, Mask(context.secrets))
     return {"reading": reading, "finish": lambda ended: reading.result(time.monotonic())}
@@ -300,7 +300,7 @@ def _files(args: Result, context: Context) -> Prepared:
         json.dump(dict(args, roots=roots, labels=labels), file)
 
     def finish(ended: Ended) -> Result:
-        from ..files.read_files import gather
+        from ..readers.files import gather
 
         with os.fdopen(report, "rb") as lines:
             lines.seek(0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from seatrial.web.site import ProposedChange
 
 if TYPE_CHECKING:
-    from seatrial.baseline.file_change import FileChange
+    from seatrial.baseline.edit import FileChange
     from seatrial.plan import Plan
     from seatrial.record.history import History
     from seatrial.suite import Suite
@@ -25,8 +25,7 @@ class RecenterPreview:
 
     def __call__(self, suite_path: str, benchmark: str, metric: str) -> ProposedChange | None:
         """None for a figure that no baseline file has an entry of, and for a suite that is not here."""
-        from seatrial.baseline.edit import Refused
-        from seatrial.baseline.file_change import CannotWrite
+        from seatrial.baseline.edit import CannotWrite, Refused
         from seatrial.baseline.selection import NoBaseline
         from seatrial.plan import PlanError
         from seatrial.suite import SuiteError
@@ -50,8 +49,7 @@ class RecenterPreview:
     def _changed(self, suite: "Suite", plan: "Plan", benchmark: str, metric: str) -> "FileChange | None":
         from seatrial.baseline import new_bounds, selection
         from seatrial.baseline.describe import hardware_of
-        from seatrial.baseline.edit import Why
-        from seatrial.baseline.file_change import change
+        from seatrial.baseline.edit import Why, change
 
         cells = [cell for cell in plan.cells if cell.benchmark == benchmark]
         for place in selection.selected_files(suite, cells):

@@ -98,7 +98,7 @@ class BaselineScope:
             raise SystemExit(1)
 
     def write(self, place: "SelectedFile", updates: "list[Updated]", dry_run: bool) -> None:
-        from seatrial.baseline.file_change import FileChanged, change, write_change
+        from seatrial.baseline.edit import FileChanged, change, write_change
         from seatrial.suite.yaml.document import CannotEdit
 
         if not updates:

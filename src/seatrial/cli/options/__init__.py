@@ -50,7 +50,7 @@ AGAINST = click.option(
 
 def compared_with(runs: Path, name: str) -> "RunResults":
     """The results of the run that the option AGAINST names."""
-    from seatrial.report.results import ResultsError, read_results
+    from seatrial.record.results import ResultsError, read_results
 
     try:
         return read_results(find(runs, name).path)
@@ -203,7 +203,7 @@ def _read_baseline(path: Path, trials: "Sequence[TrialModel]") -> "BaselineFile"
 
 def targets_of(suite: "Suite | None", target: str | None) -> "dict[str, TargetEntry]":
     """By name: the one that is asked for, else those of the suite, else this machine."""
-    from seatrial.engine.doctor import chosen_targets
+    from seatrial.engine.verify import chosen_targets
     from seatrial.suite import SuiteError
 
     try:

@@ -17,7 +17,7 @@ def checked_out(out: str) -> str:
     if not out:
         return ""
     from seatrial.record import remote
-    from seatrial.record.history.error import place_text
+    from seatrial.record.history.data import place_text
 
     if place_text(out) != out:
         fail(f"--out {place_text(out)}: a password would stand in the run folder; give it by the environment")

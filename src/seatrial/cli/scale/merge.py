@@ -8,7 +8,7 @@ import click
 from seatrial.cli.options import RUN, RUNS, cells_of, fail, find, print_json
 
 if TYPE_CHECKING:
-    from seatrial.job.bound import FixedBound
+    from seatrial.job.metric import FixedBound
     from seatrial.kinds.scale.driver.merge import Merged
     from seatrial.kinds.scale.work import ScaleWork, StageQuantile
     from seatrial.record import PlannedCell, RunFolder

@@ -11,7 +11,7 @@ from seatrial.checks.ended import ended_badly
 from seatrial.checks.evidence import most_relevant_first
 from seatrial.checks.findings import check_limit, failed, passed
 from seatrial.job import IN_SHORT, Exhibit, Exit, Finding, ObservedStep, Unreadable, Verdict, convert, figure_text
-from seatrial.job.bound import FixedBound
+from seatrial.job.metric import FixedBound
 from seatrial.kinds.scale.measured import check_limits, check_measured, measured_exhibits
 from seatrial.kinds.scale.work import (
     ClusterLimits,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from seatrial.job.bound import FixedBound
+from seatrial.job.metric import FixedBound
 from seatrial.kinds import bounds
 from seatrial.kinds.arrivals import Arrivals, ArrivalsModel, Rate
 from seatrial.kinds.job import DriverPlace

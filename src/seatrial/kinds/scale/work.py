@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job.bound import FixedBound
-from seatrial.job.figure import figure_text
+from seatrial.job.metric import FixedBound, figure_text
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.scale.followed import STARTED, Followed
 

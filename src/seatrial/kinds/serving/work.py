@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job.bound import FixedBound
+from seatrial.job.metric import FixedBound
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.serving.generation import Mode, Request
 

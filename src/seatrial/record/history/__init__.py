@@ -16,6 +16,7 @@ from seatrial.record.history.data import (
     MARKS,
     Alarm,
     CellRow,
+    HistoryError,
     Mark,
     PastResult,
     Point,
@@ -26,8 +27,6 @@ from seatrial.record.history.data import (
     TrialRow,
     outcome_class,
 )
-from seatrial.record.history.error import HistoryError
-from seatrial.record.history.history import History, open_history
-from seatrial.record.history.missed import add_missed, add_or_mark, add_run
+from seatrial.record.history.history import History, add_missed, add_or_mark, add_run, open_history
 from seatrial.record.history.schema import benchmark_of
 from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun

@@ -1,10 +1,12 @@
 """One history, wherever it is kept: what goes in, and what can be asked of it."""
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from seatrial.job import RunResults
+from seatrial.record.folder import RunFolder
 from seatrial.record.history import past, reading, writing
 from seatrial.record.history import suites as by_suite
 from seatrial.record.history.data import (
@@ -13,15 +15,17 @@ from seatrial.record.history.data import (
     MARKS,
     Alarm,
     CellRow,
+    HistoryError,
     Mark,
     RunPast,
     RunRow,
     Series,
     TimeWindow,
     TrialRow,
+    key,
+    place_text,
+    text,
 )
-from seatrial.record.history.error import HistoryError, place_text
-from seatrial.record.history.keeping import key, text
 from seatrial.record.history.schema import Session
 from seatrial.record.history.sqlite import SqliteDatabase
 from seatrial.record.history.suites import PastCell, RunCell, SuiteRow, SuiteRun
@@ -184,3 +188,58 @@ class History:
 
 def _wanted(**which: str | None) -> dict[str, str]:
     return {column: key(value) for column, value in which.items() if value is not None}
+
+
+# Runs that could not be added to the history when they ended, for it could not be reached: they are added later.
+
+
+MISSED = "not-in-history"  # a file in the run folder: the history that the run is missing in
+
+
+def mark_missed(folder: Path, history: History) -> None:
+    """Never raises: the results are there, and `seatrial history add` takes them without this, too."""
+    with contextlib.suppress(OSError):
+        (folder / MISSED).write_text(_place(history) + "\n")
+
+
+def missed_runs(runs: Path, history: History) -> list[RunFolder]:
+    """Those in the folder of runs that are missing in this history, oldest first."""
+    marks = sorted(runs.glob(f"*/{MISSED}")) if runs.is_dir() else []
+    return [RunFolder(mark.parent) for mark in marks if _said(mark) == _place(history)]
+
+
+def add_missed(runs: Path, history: History) -> list[str]:
+    """Add what is missing; the runs that were added. Raises HistoryError."""
+    return [folder.run for folder in missed_runs(runs, history) if add_run(folder, history)]
+
+
+def add_run(folder: RunFolder, history: History) -> bool:
+    """Add one run; False when it has no results, or none that can be read. Raises HistoryError."""
+    results = folder.read_results()
+    if results is None:
+        return False
+    history.add(results)
+    (folder.path / MISSED).unlink(missing_ok=True)
+    return True
+
+
+def add_or_mark(folder: RunFolder, results: RunResults, history: History) -> None:
+    """Add a run that has just ended; where that fails, mark it to be added later. Raises HistoryError."""
+    try:
+        history.add(results)
+    except HistoryError:
+        mark_missed(folder.path, history)
+        raise
+    (folder.path / MISSED).unlink(missing_ok=True)
+
+
+def _place(history: History) -> str:
+    """A server's address as it is shown, without a password; of a file, wherever it is named from."""
+    return history.place if "://" in history.place else str(Path(history.place).resolve())
+
+
+def _said(mark: Path) -> str:
+    try:
+        return mark.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

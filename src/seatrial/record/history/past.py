@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from seatrial.job import Moment, RunResults
-from seatrial.record.history.data import PastResult, RunPast, outcome_class
-from seatrial.record.history.keeping import cell_number, key
+from seatrial.record.history.data import PastResult, RunPast, cell_number, key, outcome_class
 from seatrial.record.history.schema import Session, benchmark_of
 from seatrial.record.history.writing import started_at_s
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from seatrial.job import Unreadable
-from seatrial.record.history.error import HIDDEN, HistoryError, place_text
+from seatrial.record.history.data import HIDDEN, HistoryError, place_text
 from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from seatrial.record.history.data import (
     Series,
     TimeWindow,
     TrialRow,
+    series_id,
 )
-from seatrial.record.history.keeping import series_id
 from seatrial.record.history.schema import Session
 
 _ENDLESS = 1 << 40

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from seatrial.record.history.keeping import cell_number, key, series_id
+from seatrial.record.history.data import cell_number, key, series_id
 
 
 class Session(Protocol):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seatrial.job import Unreadable
-from seatrial.record.history.error import HistoryError
+from seatrial.record.history.data import HistoryError
 from seatrial.record.history.schema import MIGRATIONS, SCHEMA_VERSION, Session, newer, statements
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 from seatrial.job import AttemptResult, CellResult, RunResults, Stage, fields_digest, figures
-from seatrial.record.history.data import Mark
-from seatrial.record.history.keeping import cell_number, key, series_id, text
+from seatrial.record.history.data import Mark, cell_number, key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
 
 _Row = tuple[Any, ...]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.job import CellResult, RunResults
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.html.templates import render
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.news import newly_bad

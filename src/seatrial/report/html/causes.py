@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.job import Cause, CellResult, RunResults
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.html.grid import TrialGrid
 from seatrial.report.html.since import CauseNewsWord, cause_news
 from seatrial.report.summary import cause_place

@@ -9,7 +9,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from seatrial.job import Exhibit, figure_text
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.text import duration_text
 
 WIDTH, HEIGHT = 420, 90

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from seatrial.job import CellResult, RunResults
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.record.history import Point
 from seatrial.report.trend.describe import (
     change_group_text,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from seatrial.job import ERROR_PATTERN
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.html.fragments import deflate
 from seatrial.report.html.templates import asset, content_policy, render
 from seatrial.report.text import size_text

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.text import axes_text, clock_text, duration_text, one_line, strip_controls
 from seatrial.report.trend.describe import commit_text

@@ -2,7 +2,7 @@
 its log."""
 
 from seatrial.job import AttemptResult, Finding, RunResults, figure_text, figures
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.cell_view import CellView
 from seatrial.report.news import cell_news_text
 from seatrial.report.summary import finding_title, rerun_command, why_of

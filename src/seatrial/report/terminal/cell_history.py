@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.record.history import CellRow
 from seatrial.report.symbols import SYMBOLS
 from seatrial.report.terminal.lines import Line, glyph

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from seatrial.job import Change, differences_text, pair_text
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import fit, one_line, shorten
 from seatrial.report.trend.compare import Movement, RunComparison

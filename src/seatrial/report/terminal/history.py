@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.record.history import Alarm, RunRow, TrialRow
 from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph

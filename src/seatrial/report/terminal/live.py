@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.matrix import AxisLabels, Placed, matrices
 from seatrial.report.symbols import to_ascii
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines

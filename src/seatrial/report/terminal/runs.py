@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from seatrial.job import CELLS_WORST_FIRST
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.record import RunOverview, RunState
 from seatrial.report.terminal.lines import Line, glyph
 from seatrial.report.text import duration_text, one_line, pad, width

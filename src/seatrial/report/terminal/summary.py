@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.report.cell_view import CellView, read_cell
 from seatrial.report.matrix import Matrix, matrices
 from seatrial.report.news import cause_news_text, cell_news_text, news_sentences, since_text

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from seatrial.job import Bound, BoundState, figure_text, pair_text
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.record.history import Point
 from seatrial.report.text import one_line
 from seatrial.report.trend.series import ChangeGroup, LevelChange, Precision, SeriesView

@@ -11,7 +11,7 @@ from seatrial.job import Better, Bound, BoundState, Level, RunResults, Unreadabl
 from seatrial.record.history import ACCEPTED, Alarm, History, Point, Series
 
 if TYPE_CHECKING:
-    from seatrial.stats.change_points import ChangePoint
+    from seatrial.stats.changes import ChangePoint
     from seatrial.stats.clean import Past
 
 POINTS_SHOWN = 400  # points of each series that are read, unless more are asked for
@@ -121,7 +121,7 @@ def with_changes(series: Series) -> SeriesView:
 
 
 def _change_points(values: Sequence[float]) -> "list[ChangePoint]":
-    from seatrial.stats.change_points import change_points
+    from seatrial.stats.changes import change_points
 
     return change_points(values)
 
@@ -138,7 +138,7 @@ def _level_change(change: "ChangePoint", index: int, points: list[Point], better
 
 def with_bound(view: SeriesView) -> SeriesView:
     """With the bound that `seatrial baseline update` would make of its runs, and which of them that leaves out."""
-    from seatrial.stats.fit import fit_bounds
+    from seatrial.stats.bounds import fit_bounds
 
     if not view.better or not view.points:
         return view

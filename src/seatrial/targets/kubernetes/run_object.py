@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Unreadable, decode
-from seatrial.job.process import boot_id, process_start
+from seatrial.job.reading import boot_id, process_start
 from seatrial.kubernetes import (
     CONFIG_MAPS,
     JOBS,

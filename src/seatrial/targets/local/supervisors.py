@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from seatrial.job import Unreadable, decode
-from seatrial.job.process import boot_id, process_start
+from seatrial.job.reading import boot_id, process_start
 from seatrial.targets.local.folders import ProcessIdentity
 from seatrial.targets.protocol import TargetError
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 
 from seatrial.job import Event, Exit, Outcome, Stage, StageTime
-from seatrial.job.process import boot_id
+from seatrial.job.reading import boot_id
 from seatrial.targets.job_files import Progress
 from seatrial.targets.local.containers import remove_container
 from seatrial.targets.local.folders import JobFolder, JobSubmission, ProcessIdentity

@@ -2,7 +2,7 @@
 
 from seatrial.job import RunResults
 from seatrial.record.history import HistoryError, Series
-from seatrial.report.results import ResultsError
+from seatrial.record.results import ResultsError
 from seatrial.report.trend.compare import RunPair
 from seatrial.report.trend.describe import figure_or_open, percent_text
 from seatrial.web.confine import NotThere, run_folder

@@ -5,14 +5,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from seatrial.job import CELLS_WORST_FIRST, RunResults
-from seatrial.job.table import count
+from seatrial.job.units import count
 from seatrial.record import RunFolder, RunState, owner_of, run_overview
 from seatrial.record.history import IMPORTED, HistoryError, PastCell
+from seatrial.record.results import ResultsError, read_results
 from seatrial.report.html.fragments import pack
 from seatrial.report.html.page import RunPage, UnknownFragment
 from seatrial.report.html.templates import asset, content_policy
 from seatrial.report.matrix import matrices
-from seatrial.report.results import ResultsError, read_results
 from seatrial.web.confine import NotThere, run_folder
 from seatrial.web.follow import FollowedRun, read_once
 from seatrial.web.links import Links, address

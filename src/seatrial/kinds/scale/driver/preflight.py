@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from seatrial.http.http1 import RequestAttempt
-from seatrial.job.figure import figure_text
+from seatrial.job.metric import figure_text
 from seatrial.kinds.scale.driver.plan import PlannedWorkload
 from seatrial.kinds.scale.work import Limit
 from seatrial.kubernetes import (

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Dict, List, Optional, Protocol, Set, Tuple, Union
 
-from ..logs.figures import to_json
+from .series import to_json
 
 ABSENT = object()
 _TEXT_CHARACTERS = 500

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
 
 from ..masking.mask import Mask
-from .lines import Lines, LogPart
-from .long_line import Window
+from .lines import Lines, LogPart, Window
 from .patterns import Pattern, Patterns
-from .progress import StepProgress
+from .series import StepProgress
 from .values import Values
 
 BATCH = 500  # figures that wait to be noted

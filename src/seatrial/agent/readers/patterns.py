@@ -12,8 +12,7 @@ import signal
 import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from .lines import Block, LogPart
-from .long_line import Window
+from .lines import Block, LogPart, Window
 
 GUARD_S = 0.5  # of CPU time, for one pattern on one block
 SLOW_S = 0.2  # a block that takes longer counts against the pattern,

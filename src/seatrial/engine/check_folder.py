@@ -1,5 +1,4 @@
-"""Judges what a training job left behind, a log and a folder, without running anything: the agent reads it as it would
-have read it in the job, and the checks of the trial say what it comes to."""
+"""What jobs wrote, read after the fact: at an address that they wrote to, or in a folder that exists already."""
 
 import gzip
 import hashlib
@@ -14,10 +13,9 @@ from typing import Any
 import msgspec
 
 from seatrial import plugins
-from seatrial.engine.artifacts.agent_read import read_as_agent
-from seatrial.engine.artifacts.fetch_folder import LOGS, CannotCheck
-from seatrial.engine.judge import JudgedAttempt, judge, reason
-from seatrial.engine.result import result_of
+from seatrial.engine.collect import read_as_agent
+from seatrial.engine.fetch_folder import LOGS, CannotCheck
+from seatrial.engine.judge import JudgedAttempt, judge, reason, result_of
 from seatrial.job import (
     AttemptResult,
     CellResult,

@@ -14,14 +14,57 @@ import gzip
 import json
 import mmap
 import os
+import resource
+import signal
 import stat
 import time
 import zlib
 from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from . import json_file, kineto, xplane
-from .limited import Limited, OverTime
-from .search import BadPattern, FoundFile, Search
+from .find import BadPattern, FoundFile, Search
+
+# Holds this process to its memory and its time, before it reads what may be made to break who reads it.
+
+
+_MEMORY_BYTES = 1 << 30
+_SECONDS = 300.0
+
+
+class OverTime(Exception):
+    def __init__(self) -> None:
+        super().__init__("the time for reading was over")
+
+
+class Limited:
+    """From its making on. Files that are mapped do not count as memory. One for each process."""
+
+    def __init__(self, memory_bytes: Optional[int], seconds: Optional[float]) -> None:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        wanted = memory_bytes or _MEMORY_BYTES
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
+        self._over = self._inside = False
+        signal.signal(signal.SIGALRM, self._ring)
+        # Again and again, for an exception that a library swallows does not end anything.
+        signal.setitimer(signal.ITIMER_REAL, seconds or _SECONDS, 0.5)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Only in here OverTime is raised: when the time is over, and at once when it was over before."""
+        if self._over:
+            raise OverTime
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
+    def _ring(self, number: int, frame: object) -> None:
+        self._over = True
+        if self._inside:
+            raise OverTime
+
 
 _MOST_FILES = 1_000  # of an entry that are reported one by one
 _MOST_BYTES = {"json": 64 << 20, "xplane": 2 << 30, "kineto": 4 << 30}

@@ -1,1 +1,0 @@
-"""Reads the files that a job made: JSON and profiles."""

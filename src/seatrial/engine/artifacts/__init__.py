@@ -1,1 +1,0 @@
-"""What jobs wrote, read after the fact: at an address that they wrote to, or in a folder that exists already."""

@@ -1,0 +1,356 @@
+"""What speaks for a change between two runs, as one number: how likely most people who see the series mark it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+# A series of figures made ready for the search of its changes: without isolated spikes, in units of its own noise.
+
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+SPIKE_RUNS = 7  # a spike is judged by the median of so many runs around it: up to three of them in a row are ignored
+SPIKE_SIZE = 5.0  # how many times the noise around that median makes a spike
+MAD_TO_SD = 1.4826
+QUIETEST = 1e-3  # noise is taken to be at least this share of the spread: nobody sees less in a plot
+FARTHEST = 1e4  # times the noise; what is farther out counts as that, so that sums of squares keep their digits
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What the search needs, all of it free of scale and of level: `a * values + b` gives the same signal."""
+
+    raw: Floats  # in units of the noise, the median at 0
+    sums: Floats  # running sums of the values without spikes, with a 0 in front
+    squares: Floats  # of their squares
+    moments: Floats  # of value * position
+    jumps: Floats  # of the squares of the differences from one run to the next
+    spread: float  # from the 0.5th to the 99.5th percentile of `raw`: the height of a plot that shows nearly all
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+
+def signal_of(values: Floats) -> Signal | None:
+    """The signal of finite values; None where nothing can have changed: under four values, or all the same."""
+    if len(values) < 4:
+        return None
+    # First to a size at which neither sums nor squares overflow or vanish.
+    largest = float(np.abs(values).max())
+    if largest == 0.0:
+        return None
+    scaled = values / largest
+    spread = _height(scaled)
+    if spread == 0.0:
+        spread = float(scaled.max() - scaled.min())  # all but a few runs are equal
+    if spread <= 1e-12:  # nothing but the last digits of a float
+        return None
+    scaled = scaled - median(scaled)
+    calm = _without_spikes(scaled)
+    noise = max(_noise(calm), QUIETEST * spread)
+    calm = np.clip(calm / noise, -FARTHEST, FARTHEST)
+    return Signal(
+        raw=scaled / noise,
+        sums=_running(calm),
+        squares=_running(calm * calm),
+        moments=_running(calm * np.arange(len(calm))),
+        jumps=_running(np.diff(calm) ** 2),
+        spread=spread / noise,
+    )
+
+
+def _without_spikes(values: Floats) -> Floats:
+    half = SPIKE_RUNS // 2
+    around = np.sort(sliding_window_view(np.pad(values, half, mode="edge"), SPIKE_RUNS), axis=1)[:, half]
+    off = np.abs(values - around)
+    scale = MAD_TO_SD * median(off)
+    if scale == 0.0:  # most runs are equal to their neighbours: figures of a coarse clock
+        some = off[off > 0]
+        if not len(some):
+            return values
+        scale = MAD_TO_SD * median(some)
+    return np.where(off > SPIKE_SIZE * scale, around, values)
+
+
+def _noise(values: Floats) -> float:
+    """From one run to the next, so that changes of the level do not count."""
+    steps = np.diff(values)
+    noise = MAD_TO_SD * median(np.abs(steps)) or float(np.std(steps))
+    return noise / 2**0.5
+
+
+def _height(values: Floats) -> float:
+    """From the 0.5th to the 99.5th percentile, each between its two neighbours as usual."""
+    last = len(values) - 1
+    at = 0.005 * last
+    low = int(at)
+    high = last - low
+    ordered = np.partition(values, sorted({low, low + 1, high - 1, high}))
+    share = at - low
+    return float((ordered[high] - ordered[low]) * (1 - share) + (ordered[high - 1] - ordered[low + 1]) * share)
+
+
+def median(values: Floats) -> float:
+    """As np.median, without its cost for short arrays."""
+    middle = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, middle)[middle])
+    pair = np.partition(values, (middle - 1, middle))
+    return float(pair[middle - 1]) / 2 + float(pair[middle]) / 2  # the sum could leave the range of a float
+
+
+def _running(values: Floats) -> Floats:
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values, out=sums[1:])
+    return sums
+
+
+NEAR_RUNS = 40  # on either side, for ranks, size and abruptness
+FAR_RUNS = 100  # on either side, for the t statistic
+QUIET = 0.2**2  # the least variance inside a segment, in units of the noise's
+FEWEST, MOST = 200, 3_000  # lengths of series that the weights were learned from; others count as the nearest
+
+BLOCK = 1_024  # changes whose ranks are compared at once, which bounds the memory
+
+# Learned from 94 real series that 5 to 7 people each had labelled; bench/changes_fit.py learns them again from such
+# data, docs/changes.md has the figures. One weight for each feature below, in its order.
+INTERCEPT = -3.58
+WEIGHTS = (5.44, 1.26, 1.34, 1.84, -1.10)
+
+
+def features(signal: Signal, left: Ints, at: Ints, right: Ints) -> Floats:
+    """One row for each change at `at` between the segments that begin at `left` and end before `right`.
+
+    1. ranks: how well the runs before and after are apart, whatever their distribution (Mann-Whitney's z);
+    2. t: how sure the difference of the two levels is, over more runs, less where the noise has a memory;
+    3. size: how large it is in a plot of the whole series;
+    4. abruptness: 1 for a step, 0 for the middle of a slope;
+    5. runs: the longer the series, the more would look like a change by chance.
+    """
+    t, _, variance = t_statistic(signal, left, at, right, FAR_RUNS)
+    t *= _independence(signal, left, at, right, variance)
+    _, step, _ = t_statistic(signal, left, at, right, NEAR_RUNS)
+    near_left, near_right = np.maximum(left, at - NEAR_RUNS), np.minimum(right, at + NEAR_RUNS)
+    edge = np.asarray(at - 0.5, dtype=np.float64)
+    jump = _line(signal, at, near_right, edge) - _line(signal, near_left, at, edge)
+    size = np.abs(step)
+    rows = np.empty((len(at), 5))
+    rows[:, 0] = np.log(_rank_z(signal.raw, near_left, at, near_right) + 0.3)
+    rows[:, 1] = np.log(np.abs(t) + 0.5)
+    rows[:, 2] = np.log(size / signal.spread + 0.01)
+    rows[:, 3] = np.clip(jump * np.sign(step) / (size + 1e-9), -0.5, 2.0)
+    rows[:, 4] = np.log(min(max(len(signal), FEWEST), MOST))
+    return rows
+
+
+def likelihood(rows: Floats) -> Floats:
+    """The probability that at least half of the people who look at the series mark a change here."""
+    return np.asarray(1.0 / (1.0 + np.exp(-(INTERCEPT + rows @ np.array(WEIGHTS)))))
+
+
+def t_statistic(signal: Signal, left: Ints, at: Ints, right: Ints, runs: int) -> tuple[Floats, Floats, Floats]:
+    """Student's t of the levels of at most `runs` runs before and after, their difference, the variance inside."""
+    left, right = np.maximum(left, at - runs), np.minimum(right, at + runs)
+    before, after = at - left, right - at
+    sums, squares = signal.sums, signal.squares
+    middle = sums[at]
+    sum_before, sum_after = middle - sums[left], sums[right] - middle
+    mean_before, mean_after = sum_before / before, sum_after / after
+    inside = squares[right] - squares[left] - sum_before * mean_before - sum_after * mean_after
+    variance = np.maximum(inside, 0.0) / np.maximum(before + after - 2, 1) + QUIET
+    step = mean_after - mean_before
+    return step / np.sqrt(variance * (1.0 / before + 1.0 / after)), step, variance
+
+
+def _independence(signal: Signal, left: Ints, at: Ints, right: Ints, variance: Floats) -> Floats:
+    """What is left of t where each run resembles the one before: 1 without such memory, else less.
+
+    White noise differs from run to run by twice its variance; noise that remembers, by less (von Neumann's ratio).
+    """
+    left, right = np.maximum(left, at - FAR_RUNS), np.minimum(right, at + FAR_RUNS)
+    jumps = signal.jumps
+    rough = jumps[at - 1] - jumps[left] + jumps[right - 1] - jumps[at]
+    memory = np.clip(1.0 - rough / 2 / np.maximum(right - left - 2, 1) / variance, 0.0, 0.95)
+    return np.asarray(np.sqrt((1.0 - memory) / (1.0 + memory)))
+
+
+def _line(signal: Signal, begin: Ints, end: Ints, where: Floats) -> Floats:
+    """The value at `where` of the straight line through the runs from `begin` to before `end`."""
+    runs = end - begin
+    total = signal.sums[end] - signal.sums[begin]
+    middle = (begin + end - 1) / 2
+    along = signal.moments[end] - signal.moments[begin] - middle * total
+    slope = np.where(runs >= 8, along / np.maximum(runs * (runs * runs - 1.0) / 12, 1.0), 0.0)
+    return np.asarray(total / runs + slope * (where - middle))
+
+
+def _rank_z(values: Floats, left: Ints, at: Ints, right: Ints) -> Floats:
+    """Mann-Whitney's z without a sign: pairs of one run before and one after, counted by which is larger."""
+    one, other = at - left, right - at
+    blocks = [slice(first, first + BLOCK) for first in range(0, len(at), BLOCK)]
+    lead = np.concatenate([_lead(values, left[block], at[block], right[block]) for block in blocks])
+    return np.asarray(np.abs(lead) / 2 / np.sqrt(one * other * (one + other + 1) / 12))
+
+
+def _lead(values: Floats, left: Ints, at: Ints, right: Ints) -> Ints:
+    """By how many pairs the later run is the larger one more often than the earlier."""
+    offsets = np.arange(NEAR_RUNS)
+    before, after = at[:, None] - 1 - offsets, at[:, None] + offsets
+    # A comparison with NaN is false, which takes the runs beyond a segment out of the count.
+    first = np.where(before >= left[:, None], values[np.maximum(before, 0)], np.nan)[:, None, :]
+    second = np.where(after < right[:, None], values[np.minimum(after, len(values) - 1)], np.nan)[:, :, None]
+    larger = np.count_nonzero(second > first, axis=(1, 2))
+    return np.asarray(larger - np.count_nonzero(second < first, axis=(1, 2)))
+
+
+# Where a series may have changed, and which of these places stay when they are weighed beside each other.
+
+
+SCAN_RUNS = (6, 12, 25)  # windows on either side: short segments need the first, noisy ones the last
+SCAN_T = 4.0  # a local maximum of t above this is a candidate
+WEAK_T, WEAK_RUNS = 3.5, 50  # candidates below this go before anything dearer is asked
+MOVE, MOVE_RUNS = 10, 20  # how far a candidate may move to where it splits best, judged by so many runs a side
+
+Score = Callable[[Ints, Ints, Ints], Floats]  # of changes at the second, between the first and the third
+
+
+def search_changes(signal: Signal, least: float, settled: Ints | None = None) -> tuple[Ints, Floats]:
+    """The changes whose likelihood is at least `least` beside each other, and these likelihoods.
+
+    What is `settled` is a change, whatever speaks for it: it stays where it is, and the others are judged beside it.
+    """
+
+    def chance(left: Ints, at: Ints, right: Ints) -> Floats:
+        return likelihood(features(signal, left, at, right))
+
+    places = candidates(signal)
+    if settled is None or not len(settled):
+        return prune(places, len(signal), chance, least)
+
+    def chance_beside(left: Ints, at: Ints, right: Ints) -> Floats:
+        return np.where(np.isin(at, settled), np.inf, chance(left, at, right))
+
+    return prune(np.union1d(places, settled), len(signal), chance_beside, least)
+
+
+def candidates(signal: Signal) -> Ints:
+    """Local maxima of t in windows of several lengths, without the weak ones, each where it splits best."""
+
+    def strength(left: Ints, at: Ints, right: Ints) -> Floats:
+        return np.abs(t_statistic(signal, left, at, right, WEAK_RUNS)[0])
+
+    places, _ = prune(_scan(signal), len(signal), strength, WEAK_T)
+    places, _ = prune(_moved(signal, places), len(signal), strength, WEAK_T)
+    return places
+
+
+def prune(places: Ints, end: int, score: Score, least: float) -> tuple[Ints, Floats]:
+    """Takes out, again and again, what scores less than `least` and less than both its neighbours.
+
+    Taking one out makes the segments beside it longer, so its neighbours are scored anew.
+    """
+    scores = score(*_between(places, end)) if len(places) else np.empty(0)
+    while len(places):
+        around = np.concatenate(([np.inf], scores, [np.inf]))
+        weak = (scores < least) & (scores <= around[:-2]) & (scores < around[2:])
+        if not weak.any():
+            break
+        keep = ~weak
+        beside = np.zeros(len(places), dtype=bool)
+        beside[:-1] |= weak[1:]
+        beside[1:] |= weak[:-1]
+        places, scores, beside = places[keep], scores[keep], beside[keep]
+        if beside.any():
+            left, at, right = _between(places, end)
+            scores[beside] = score(left[beside], at[beside], right[beside])
+    return places, scores
+
+
+def _between(places: Ints, end: int) -> tuple[Ints, Ints, Ints]:
+    bounds = np.concatenate(([0], places, [end]))
+    return bounds[:-2], bounds[1:-1], bounds[2:]
+
+
+def _scan(signal: Signal) -> Ints:
+    end = len(signal)
+    at = np.arange(2, end - 1)
+    found = [np.empty(0, dtype=np.intp)]
+    for runs in SCAN_RUNS:
+        reach = max(2, runs // 3)
+        t = np.zeros(end + 2 * reach)
+        t[at + reach] = np.abs(t_statistic(signal, np.zeros_like(at), at, np.full_like(at, end), runs)[0])
+        high = np.flatnonzero(t > SCAN_T)
+        around = t[high[:, None] + np.arange(-reach, reach + 1)]
+        found.append(high[t[high] >= around.max(axis=1, initial=0.0)] - reach)
+    return np.unique(np.concatenate(found))
+
+
+def _moved(signal: Signal, places: Ints) -> Ints:
+    """Each to where the two levels beside it explain most, without leaving its own two segments."""
+    if not len(places):
+        return places
+    left, at, right = (side[:, None] for side in _between(places, len(signal)))
+    left, right = np.maximum(left, at - MOVE_RUNS), np.minimum(right, at + MOVE_RUNS)
+    tried = np.clip(at + np.arange(-MOVE, MOVE + 1), left + 1, right - 1)
+    sums = signal.sums
+    middle = sums[tried]
+    explained = (middle - sums[left]) ** 2 / (tried - left) + (sums[right] - middle) ** 2 / (right - tried)
+    return np.unique(np.take_along_axis(tried, explained.argmax(axis=1)[:, None], axis=1)[:, 0])
+
+
+# Since when a series of figures is on another level: the changes that people would mark in a plot of it.
+
+
+_LEAST = 0.31  # confidence from which on a change is reported: fewer than one false alarm in 1,000 runs
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePoint:
+    """One change of the level."""
+
+    index: int  # the first run after it
+    before: float  # the level before, the median of at most 40 runs
+    after: float
+    size: float  # relative to the level before: 0.05 is 5 % more; infinite after a level of 0
+    confidence: float  # 0 to 1: how likely at least half of the people who look at the series would mark it
+
+
+def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
+    """The changes in `values` (one figure per run, oldest first), oldest first.
+
+    1. The result depends on the values alone. It is the same for `a * values + b`, `a` > 0, but for levels and sizes.
+    2. Values that are not finite are passed over; all others keep their index.
+    3. Isolated spikes and slow drifts are not changes. A change needs at least two runs on either side, and
+       with so few it has to be very large.
+    """
+    given = np.asarray(values, dtype=np.float64)
+    kept = np.flatnonzero(np.isfinite(given))
+    finite = given[kept]
+    signal = signal_of(finite)
+    if signal is None:
+        return []
+    places, confidences = search_changes(signal, _LEAST)
+    return describe(finite, places, confidences, kept)
+
+
+def describe(values: Floats, places: Ints, confidences: Floats, index: Ints) -> list[ChangePoint]:
+    """Changes at `places` of `values`, with levels from both sides of each up to the next change."""
+    bounds = [0, *places.tolist(), len(values)]
+    changes = []
+    for k, confidence in enumerate(confidences.tolist(), 1):
+        left, at, right = bounds[k - 1 : k + 2]
+        before = median(values[max(left, at - NEAR_RUNS) : at])
+        after = median(values[at : min(right, at + NEAR_RUNS)])
+        changes.append(ChangePoint(int(index[at]), before, after, _relative(before, after), confidence))
+    return changes
+
+
+def _relative(before: float, after: float) -> float:
+    if before == 0.0:
+        return float(np.sign(after)) * float("inf") if after else 0.0
+    # Not (after - before): that can leave the range of a float.
+    return after / abs(before) - (1.0 if before > 0 else -1.0)
