@@ -16,7 +16,7 @@ from history import BENCHMARKS, RESULTS, RUNS, results
 from seatrial.job import Finding, RunResults, Verdict
 from seatrial.record.folder import RunFolder, summed_plan, write_whole
 from seatrial.record.history import open_history
-from seatrial.web.links import slug
+from seatrial.web.files import slug
 
 ROUNDS = 5
 TO_REACH_MS = 300

@@ -10,7 +10,7 @@ import pytest
 from record.past import run, timed
 from seatrial.job import CellResult, RunResults, Verdict
 from seatrial.record.history import open_history
-from seatrial.report.trend.compare import RunComparison, compare_runs
+from seatrial.report.view.compare import RunComparison, compare_runs
 from world import World
 
 

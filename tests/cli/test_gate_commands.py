@@ -12,7 +12,7 @@ from seatrial.cli.check import command as check
 from seatrial.job import VERSION, CellResult, Finding, RunResults, Verdict
 from seatrial.kinds.training.curve import read_curve
 from seatrial.record.history import open_history
-from seatrial.report.trend.strict import unbounded_figures
+from seatrial.report.view.series import unbounded_figures
 from world import World
 
 SUITE = """\

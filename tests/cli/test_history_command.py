@@ -13,7 +13,7 @@ from record.past import cell, run, timed
 from seatrial.cli import main
 from seatrial.job import Verdict
 from seatrial.record.history import History, TimeWindow, open_history
-from seatrial.report.trend.strict import open_regressions
+from seatrial.report.view.series import open_regressions
 from world import World
 
 DAY_S = 86_400.0

@@ -30,8 +30,8 @@ from seatrial.record.history import HistoryError, open_history
 from seatrial.record.results import ResultsError, read_results
 from seatrial.report import write_reports
 from seatrial.report.terminal.summary import print_summary
-from seatrial.report.trend.series import read_series
-from seatrial.report.trend.since import past_of_run, with_news
+from seatrial.report.view.changes import past_of_run, with_news
+from seatrial.report.view.series import read_series
 from seatrial.suite import Cell
 
 OWNER = b'{"host":"node","boot":"0a1b","pid":4711,"start":99,"since_s":1767225600.5}'

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from seatrial.cli.plan import totals
 from seatrial.plan import OverCost, expand
-from seatrial.plan.show import totals
 from seatrial.suite import Suite
 
 Make = Callable[..., Suite]

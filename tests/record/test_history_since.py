@@ -13,7 +13,7 @@ from past import cell, run
 from seatrial.checks import find_causes
 from seatrial.job import CellNews, CellResult, Change, Moment, RunResults, Verdict
 from seatrial.record.history import History, open_history
-from seatrial.report.trend.since import past_of_run, with_news
+from seatrial.report.view.changes import past_of_run, with_news
 
 WORDS = {
     "P": Verdict.PASSED,

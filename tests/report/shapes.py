@@ -8,7 +8,7 @@ import sample
 from seatrial.checks.causes import find_causes
 from seatrial.job import CellResult, Exit, Finding, Hole, Moment, Outcome, Place, RunResults, Stage, StageTime, Verdict
 from seatrial.record.history import PastResult, RunPast
-from seatrial.report.trend.since import with_news
+from seatrial.report.view.changes import with_news
 
 NIGHTS = 18
 STARTED_S = 1_794_818_040.0  # 16 Nov 2026 08:34 UTC

@@ -9,8 +9,8 @@ from seatrial.checks import find_causes
 from seatrial.job import VERSION, AttemptResult, CellResult, Exit, Finding, Outcome, Place, RunResults, Verdict
 from seatrial.report.junit import render_junit
 from seatrial.report.markdown import render_markdown
-from seatrial.report.summary import causes_sentence
 from seatrial.report.terminal.summary import summary_lines
+from seatrial.report.view.run import causes_sentence
 
 HOSTILE = "RuntimeError: \x1b[2J<script>alert('x')</script> `|` driver 12080 is too old"
 

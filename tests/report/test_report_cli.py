@@ -13,8 +13,8 @@ from seatrial.cli.report import command
 from seatrial.job import Exit, Finding, Outcome, PartResult, Place, RunResults, Verdict
 from seatrial.record.folder import summed_plan
 from seatrial.record.results import results_schema
-from seatrial.report.cell_view import read_cell
 from seatrial.report.terminal.cell import MOST_LOG_LINES, cell_lines
+from seatrial.report.view.cell import read_cell
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from seatrial.job import Exhibit
-from seatrial.report.html.exhibits import HEIGHT, MOST_POINTS, WIDTH, picture
+from seatrial.report.html.charts import HEIGHT, MOST_POINTS, WIDTH, picture
 from seatrial.report.html.templates import macro
 
 

@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families as older_fam
 from report.test_report_causes import results
 from seatrial.cli.report import command as report
 from seatrial.job import RunResults, Verdict
-from seatrial.report.export.ctrf import render_ctrf
-from seatrial.report.export.metrics import render_openmetrics
-from seatrial.report.export.table import render_csv
-from seatrial.report.trend.since import past_of_run, with_news
+from seatrial.report.csv import render_csv
+from seatrial.report.ctrf import render_ctrf
+from seatrial.report.openmetrics import render_openmetrics
+from seatrial.report.view.changes import past_of_run, with_news
 
 RUNS = [sample.small, sample.green, sample.large, results]
 

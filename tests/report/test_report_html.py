@@ -11,9 +11,9 @@ from html_page import Page, unpacked
 
 from seatrial.job import Exit, Finding, Hole, Observation, ObservedStep, Outcome, Place, RunResults, Sample, Verdict
 from seatrial.report import ReportError, write_reports
-from seatrial.report.cell_view import CellView
+from seatrial.report.html.charts import resource_charts
 from seatrial.report.html.page import render_html
-from seatrial.report.html.resource_charts import resource_charts
+from seatrial.report.view.cell import CellView
 
 
 def shown(run: RunResults, folder: Path) -> Page:

@@ -17,7 +17,7 @@ import sample
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.live import REDRAWS_PER_SECOND, Board
 from seatrial.report.terminal.plain import Plain
-from seatrial.report.text import width
+from seatrial.report.view.words import width
 
 PROGRAM = """
 import sys

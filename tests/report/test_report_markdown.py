@@ -72,7 +72,7 @@ def test_any_text_shows_as_it_is(text: str) -> None:
 
 
 def plain_words(text: str) -> list[str]:
-    from seatrial.report.text import one_line
+    from seatrial.report.view.words import one_line
 
     return one_line(text).replace("@", "@\u200b").split()
 

@@ -1,7 +1,7 @@
 """Which axes become rows and which columns, and where holes stand."""
 
 from seatrial.job import CellResult, Hole, Verdict
-from seatrial.report.matrix import Matrix, matrices
+from seatrial.report.view.grid import Matrix, matrices
 
 
 def cells(*axes: dict[str, str], trial: str = "t") -> list[CellResult]:

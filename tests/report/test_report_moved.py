@@ -6,7 +6,7 @@ from report.sample import small
 from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.summary import summary_lines
-from seatrial.report.trend.series import ChangeGroup, LevelChange, RunSeries, write_series
+from seatrial.report.view.series import ChangeGroup, LevelChange, RunSeries, write_series
 
 
 def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: Path) -> None:

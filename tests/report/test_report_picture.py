@@ -15,8 +15,8 @@ from report.test_report_causes import results
 from report.test_report_since import nightly
 from seatrial.job import CellResult, Verdict
 from seatrial.record.history import open_history
-from seatrial.report.export.picture import GRID_ROWS, render_svg
-from seatrial.report.trend.series import run_series, write_series
+from seatrial.report.picture import GRID_ROWS, render_svg
+from seatrial.report.view.series import run_series, write_series
 
 SVG = "{http://www.w3.org/2000/svg}"
 TAGS = {f"{SVG}{tag}" for tag in ("svg", "style", "g", "title", "rect", "text", "polyline")}

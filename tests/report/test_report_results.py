@@ -9,12 +9,12 @@ import msgspec
 import pytest
 import sample
 
-import seatrial.report
+import seatrial.record
 from seatrial.record.results import ResultsError, read_results, results_schema
 
 
 def test_the_schema_that_is_shipped_is_the_schema() -> None:
-    shipped = Path(seatrial.report.__file__).with_name("results.schema.json")
+    shipped = Path(seatrial.record.__file__).with_name("results.schema.json")
     assert json.loads(shipped.read_text()) == results_schema()
 
 

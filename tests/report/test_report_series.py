@@ -16,24 +16,12 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html.figures import SPARK_WIDTH, Spark, figure_facts, run_figures
+from seatrial.report.html.metrics import SPARK_WIDTH, Spark, figure_facts, run_figures
 from seatrial.report.html.templates import macro
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
 from seatrial.report.terminal.lines import paint
-from seatrial.report.trend.describe import (
-    bound_text,
-    change_group_text,
-    confidence_text,
-    date_text,
-    figure_or_open,
-    left_out_text,
-    percent_text,
-    period_text,
-    precision_text,
-    series_bound_text,
-)
-from seatrial.report.trend.series import (
+from seatrial.report.view.series import (
     MOST_OF_RUN,
     Precision,
     RunSeries,
@@ -45,6 +33,18 @@ from seatrial.report.trend.series import (
     view_series,
     with_changes,
     write_series,
+)
+from seatrial.report.view.words import (
+    bound_text,
+    change_group_text,
+    confidence_text,
+    date_text,
+    figure_or_open,
+    left_out_text,
+    percent_text,
+    period_text,
+    precision_text,
+    series_bound_text,
 )
 
 

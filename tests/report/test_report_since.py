@@ -13,17 +13,16 @@ from seatrial.job import VERSION, Bound, CellResult, RunResults, Verdict
 from seatrial.record.history import PastResult, RunPast, open_history
 from seatrial.report.junit import render_junit
 from seatrial.report.markdown import MARKDOWN_BYTES, render_markdown
-from seatrial.report.news import cause_news_text, cell_news_text, news_sentences
-from seatrial.report.summary import regressions_of_run
 from seatrial.report.terminal.comparison import compare_lines
 from seatrial.report.terminal.history import history_lines
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.live import Board
 from seatrial.report.terminal.summary import LAST_LINES, summary_lines
-from seatrial.report.text import width
-from seatrial.report.trend.compare import compare_runs
-from seatrial.report.trend.series import run_series, view_series, write_series
-from seatrial.report.trend.since import past_of_run, with_news
+from seatrial.report.view.changes import cause_news_text, cell_news_text, news_sentences, past_of_run, with_news
+from seatrial.report.view.compare import compare_runs
+from seatrial.report.view.run import regressions_of_run
+from seatrial.report.view.series import run_series, view_series, write_series
+from seatrial.report.view.words import width
 
 NOVEMBER_S = 1_794_873_600.0  # 17 Nov 2026
 

@@ -9,7 +9,7 @@ import sample
 from seatrial.job import Finding, RunResults, Verdict
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.summary import print_summary, summary_lines
-from seatrial.report.text import width
+from seatrial.report.view.words import width
 
 
 def told(run: RunResults, folder: Path, columns: int = 120) -> str:

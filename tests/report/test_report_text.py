@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.report.html.notebook import coloured_html
-from seatrial.report.text import duration_text, first_line, fit, one_line, shorten, size_text, strip_controls, width
+from seatrial.report.view.words import (
+    duration_text,
+    first_line,
+    fit,
+    one_line,
+    shorten,
+    size_text,
+    strip_controls,
+    width,
+)
 
 
 @pytest.mark.parametrize(

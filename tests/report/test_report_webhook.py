@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from report.test_report_causes import results
 from seatrial.cli.report import command as report
-from seatrial.report.export.webhook import MOST_CAUSES, NotNotified, notify, payload
-from seatrial.report.trend.since import past_of_run, with_news
+from seatrial.report.view.changes import past_of_run, with_news
+from seatrial.report.webhook import MOST_CAUSES, NotNotified, notify, payload
 from world import World
 
 SECRET = "what both sides know"

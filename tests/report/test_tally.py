@@ -2,7 +2,7 @@
 
 import pytest
 
-from seatrial.report.terminal.tally import Tally
+from seatrial.report.view.live import Tally
 
 
 def test_the_rest_is_shared_by_as_many_as_ran_at_once() -> None:

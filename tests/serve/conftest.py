@@ -17,7 +17,7 @@ from seatrial.record.folder import summed_plan
 from seatrial.record.history import open_history
 from seatrial.web.access import WebAccess
 from seatrial.web.application import Dashboard
-from seatrial.web.site import ProposedChange, Site
+from seatrial.web.catalogue import ProposedChange, Site
 
 MODES = ("a", "b", "c")
 

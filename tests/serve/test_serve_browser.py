@@ -15,7 +15,7 @@ from report.browser import CHROMIUM, chromium, new_page
 from seatrial.job import CellResult, Verdict
 from seatrial.record import Ownership, RunFolder
 from seatrial.record.history import open_history
-from seatrial.web.links import slug
+from seatrial.web.files import slug
 from serve.conftest import cell_result, finished_run, results, write_journal, write_plan, write_results
 from serve.test_serve_security import hostile_cell
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from seatrial.cli import main
-from seatrial.cli.baseline.preview import RecenterPreview
+from seatrial.cli.baseline.scope import RecenterPreview
 from seatrial.job import Verdict
 from seatrial.record.history import open_history
 from serve.conftest import cell_result, results, serving

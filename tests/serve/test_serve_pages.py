@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.job import Verdict
 from seatrial.record.history import open_history
-from seatrial.web.links import slug
+from seatrial.web.files import slug
 from serve.conftest import Client, cell_result, finished_run, results, serving, write_journal, write_plan, write_results
 
 

@@ -32,6 +32,10 @@ COMMANDS = {
 }
 
 
+# The commands that share a module with another one.
+BESIDE = {"cancel": ("attach", "cancel_command"), "reap": ("runs", "reap_command")}
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name and one line each; the module of a command is imported when it is needed."""
 
@@ -41,8 +45,8 @@ class LazyGroup(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module = f"{name}_" if keyword.iskeyword(name) else name
-        command: click.Command = importlib.import_module(f"seatrial.cli.{module}").command
+        module, attribute = BESIDE.get(name, (f"{name}_" if keyword.iskeyword(name) else name, "command"))
+        command: click.Command = getattr(importlib.import_module(f"seatrial.cli.{module}"), attribute)
         return command
 
     def resolve_command(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUNS, fail
+from seatrial.cli.common import RUNS, fail
 
 if TYPE_CHECKING:
     from seatrial.cli.record import TrustedCell

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, fail, history_at, loaded
+from seatrial.cli.common import HISTORY, RUNS, fail, history_at, loaded
 
 if TYPE_CHECKING:
     from seatrial.engine.check_folder import Checked
@@ -149,7 +149,7 @@ def _print(checked: "Checked", folder: str) -> None:
     import sys
 
     from seatrial.report.terminal.lines import glyph, is_ascii, paint, wants_colour
-    from seatrial.report.text import one_line
+    from seatrial.report.view.words import one_line
 
     columns = min(shutil.get_terminal_size((100, 24)).columns, 140)
     result = checked.result
@@ -169,7 +169,7 @@ def _print(checked: "Checked", folder: str) -> None:
 
 def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
     from seatrial.report.terminal.lines import glyph
-    from seatrial.report.text import first_line, fit, one_line, width
+    from seatrial.report.view.words import first_line, fit, one_line, width
 
     mark, colour = glyph(finding.verdict.value)
     name = fit(one_line(f"{finding.step} {finding.check}"), columns // 2)
@@ -186,7 +186,7 @@ def _finding_lines(finding: "Finding", columns: int) -> "list[Line]":
 
 
 def _figure_line(name: str, figure: object) -> "Line":
-    from seatrial.report.text import one_line
+    from seatrial.report.view.words import one_line
 
     value = figure if isinstance(figure, dict) else {}
     number = value.get("value")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, fail, find, history_at
+from seatrial.cli.common import HISTORY, RUNS, fail, find, history_at
 
 if TYPE_CHECKING:
     from seatrial.job import RunResults
@@ -27,7 +27,7 @@ def command(before: str, after: str, all_figures: bool, as_json: bool, runs: Pat
 
     Ends with 0 when they could be compared, whatever came of it.
     """
-    from seatrial.report.trend.compare import compare_runs, comparison_json
+    from seatrial.report.view.compare import compare_runs, comparison_json
 
     first, second = _results(runs, before), _results(runs, after)
     found = compare_runs(first, second, _past(history_at(runs, history), second, all_figures), all_figures)
@@ -57,7 +57,7 @@ def _results(runs: Path, name: str) -> "RunResults":
 def _past(history: "History", results: "RunResults", all_figures: bool) -> "list[Series]":
     """Where noise is taken from. Without it single runs cannot be told apart, but all else can."""
     from seatrial.record.history import HistoryError
-    from seatrial.report.trend.series import POINTS_SHOWN
+    from seatrial.report.view.series import POINTS_SHOWN
 
     try:
         return history.filled(history.names(run=results.run, judged=not all_figures), POINTS_SHOWN)

@@ -19,7 +19,7 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     """Examine the targets of SUITE, or this machine and the cluster that kubectl would use. Exit code 3: a problem."""
     import asyncio
 
-    from seatrial.cli.options import loaded, targets_of
+    from seatrial.cli.common import loaded, targets_of
     from seatrial.engine.verify import examine, targets_at_hand
     from seatrial.job import ExitCode
 
@@ -41,7 +41,7 @@ def _print_json(found: "list[Examined]") -> None:
 
 
 def _print(found: "list[Examined]") -> None:
-    from seatrial.report.text import one_line
+    from seatrial.report.view.words import one_line
 
     for one in found:
         click.secho(f"{one_line(one.target)} ({one.kind})", bold=True)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import fail, planned
-from seatrial.cli.options.copies import copied
-from seatrial.cli.options.notify import notified
+from seatrial.cli.common import fail, planned
+from seatrial.cli.common.copies import copied, notified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,8 +99,7 @@ def _strictly(results: "RunResults", history: "History") -> int:
     """The exit code of a run that must leave nothing open."""
     from seatrial.job import ExitCode
     from seatrial.record.history import HistoryError
-    from seatrial.report.trend.series import POINTS_SHOWN
-    from seatrial.report.trend.strict import open_regressions, unbounded_figures
+    from seatrial.report.view.series import POINTS_SHOWN, open_regressions, unbounded_figures
 
     found = unbounded_figures(results)
     try:
@@ -162,7 +160,7 @@ def watched(folder: "RunFolder", owner: "Owner", history: "History") -> int:
 def _watch(folder: "RunFolder", owner: "Owner") -> None:
     from seatrial.record import LiveReader
     from seatrial.report.terminal.live import live_view
-    from seatrial.report.terminal.tally import monotonic_of
+    from seatrial.report.view.live import monotonic_of
 
     plan = planned(folder)
     expected = {cell.id: cell.estimate_s for cell in plan.cells if cell.estimate_s is not None}
@@ -244,7 +242,7 @@ def _keep(
                 f"seatrial: also added to the history, which was away when they ended: {', '.join(late)}", err=True
             )
         if any(figure.better for cell in results.cells for figure in figures(cell.metrics)):
-            from seatrial.report.trend.series import run_series, write_series
+            from seatrial.report.view.series import run_series, write_series
 
             write_series(folder.path, run_series(history, results, bounds))
     except HistoryError as error:
@@ -261,7 +259,7 @@ def _compared(folder: "RunFolder", results: "RunResults", history: "History", ag
     """The results with what is new in them, also on the disk; as they are where that cannot be found out."""
     from seatrial.job import RunResults, Unreadable, read_json
     from seatrial.record.history import HistoryError
-    from seatrial.report.trend.since import past_of_run, with_news
+    from seatrial.report.view.changes import past_of_run, with_news
 
     try:
         if against:

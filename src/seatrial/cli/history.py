@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, duration, fail, find, history_at, plan_of, print_json
+from seatrial.cli.common import HISTORY, RUNS, duration, fail, find, history_at, plan_of, print_json
 
 if TYPE_CHECKING:
     from seatrial.job import Bound
@@ -79,8 +79,8 @@ def show(
 ) -> None:
     """Show the cells and draw the figures of TRIAL over its runs. Without TRIAL: what the history has."""
     from seatrial.record.history import HistoryError, TimeWindow
-    from seatrial.report.terminal.cell_history import RUNS_SHOWN
-    from seatrial.report.trend.series import POINTS_SHOWN
+    from seatrial.report.terminal.history import RUNS_SHOWN
+    from seatrial.report.view.series import POINTS_SHOWN
 
     past = history_at(runs, history)
     window = TimeWindow(_time(since, "--since"), _time(until, "--until", ends=True))
@@ -208,7 +208,7 @@ def alarms(as_json: bool, runs: Path, history: str | None) -> None:
     """List all alarms with what people said of them, and how often they were right."""
     from seatrial.record.history import HistoryError
     from seatrial.report.terminal.history import alarms_lines
-    from seatrial.report.trend.series import alarm_precision
+    from seatrial.report.view.series import alarm_precision
 
     try:
         found = history_at(runs, history).alarms()
@@ -222,7 +222,7 @@ def alarms(as_json: bool, runs: Path, history: str | None) -> None:
 
 def _show_all(past: "History", as_json: bool) -> None:
     from seatrial.report.terminal.history import trials_lines
-    from seatrial.report.trend.series import alarm_precision
+    from seatrial.report.view.series import alarm_precision
 
     trials, runs, alarms = past.trials(), past.runs(), past.alarms()
     if as_json:
@@ -244,10 +244,9 @@ def _show(
     bounds: "Mapping[str, Iterable[Bound]] | None",
     as_json: bool,
 ) -> None:
-    from seatrial.report.terminal.cell_history import cell_history_lines
-    from seatrial.report.terminal.history import MOST_DRAWN, history_lines, ranked
+    from seatrial.report.terminal.history import MOST_DRAWN, cell_history_lines, history_lines, ranked
     from seatrial.report.terminal.lines import is_ascii
-    from seatrial.report.trend.series import alarm_precision, group_changes, view_series, with_bound, with_changes
+    from seatrial.report.view.series import alarm_precision, group_changes, view_series, with_bound, with_changes
 
     benchmarks = {one.benchmark for one in series}
     alarms = [alarm for alarm in alarms if alarm.benchmark in benchmarks]

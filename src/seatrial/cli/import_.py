@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import fail
+from seatrial.cli.common import fail
 
 if TYPE_CHECKING:
     from seatrial.migrate import Imported

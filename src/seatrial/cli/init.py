@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import fail
+from seatrial.cli.common import fail
 
 SUITE_FILE = "seatrial.yaml"
 _SUITE = """\

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUN, RUNS, cells_of, fail, find
+from seatrial.cli.common import RUN, RUNS, cells_of, fail, find
 
 if TYPE_CHECKING:
     from seatrial.engine import LogSource
@@ -54,7 +54,7 @@ async def _show(
 ) -> int:
     """How many logs could not be had."""
     from seatrial.engine import RunLogs
-    from seatrial.report.terminal.log_lines import LogPrinter
+    from seatrial.report.terminal.lines import LogPrinter
 
     ids = {cell.hash: cell.id for cell in cells}
     problems = 0

@@ -1,16 +1,22 @@
 """`seatrial plan`: what would run, what would not and why, how long and for how much. Touches no target."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from seatrial.cli.options import HISTORY, RUNS, check_cost, fail, plan_of, selecting
+from seatrial.cli.common import HISTORY, RUNS, check_cost, fail, plan_of, selecting
+from seatrial.job import Contents, Hole, SkippedItem, count, table_axes
+from seatrial.plan import Plan
+from seatrial.plan.expand import short_need
+from seatrial.plan.pairwise import REPEAT
+from seatrial.suite import Cell
 
 if TYPE_CHECKING:
-    from seatrial.plan import Plan
-    from seatrial.plan.show import Grid
     from seatrial.report.terminal.lines import Line
 
 _LISTED = 40
@@ -70,7 +76,6 @@ def _print(plan: "Plan", list_cells: bool) -> None:
 
 def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
     from seatrial.job import count
-    from seatrial.plan.show import LEGEND, hole_groups, plan_contents, plan_grids, totals, unbounded
 
     grids = plan_grids(plan)
     lines: list[Line] = [line for grid in grids for line in _grid_lines(grid, columns)]
@@ -97,7 +102,7 @@ def _lines(plan: "Plan", list_cells: bool, columns: int) -> "list[Line]":
 
 
 def _grid_lines(grid: "Grid", columns: int) -> "list[Line]":
-    from seatrial.report.text import pad, width
+    from seatrial.report.view.words import pad, width
 
     keys, legend, gap = list(grid.columns), "", 2
     title = f"{grid.row_axis} \\ {grid.column_axis}"
@@ -127,3 +132,151 @@ _STYLES = {"●": "green", "x": "red"}
 
 def _letter(number: int) -> str:
     return chr(ord("a") + number) if number < 26 else _letter(number // 26 - 1) + _letter(number % 26)
+
+
+# A plan as a person reads it: a grid for each trial of two axes, holes by reason, the sums.
+
+
+RUNS_MARK = "●"
+_MARKS = {"needs": "–", "exclude": "x", "disabled": "x"}  # any other cause: not wanted this time
+_NOT_WANTED = "·"
+LEGEND = (
+    f"{RUNS_MARK} runs   {_MARKS['needs']} lacks a capability   {_MARKS['exclude']} excluded   {_NOT_WANTED} not wanted"
+)
+
+
+class Grid(msgspec.Struct, frozen=True):
+    """A trial of two axes."""
+
+    trial: str
+    row_axis: str
+    column_axis: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]  # label, a mark for each column
+
+
+class HoleGroup(msgspec.Struct, frozen=True):
+    """Holes that have their reason in common."""
+
+    why: str
+    count: int
+    where: str
+
+
+def plan_grids(plan: Plan) -> list[Grid]:
+    """For each trial that has exactly two axes, `repeat` apart."""
+    marks: dict[tuple[str, ...], str] = {}
+    for hole in plan.holes:
+        marks[_key(hole.trial, hole.axes)] = _MARKS.get(hole.cause, _NOT_WANTED)
+    for cell in plan.cells:
+        marks[_key(cell.trial, cell.axes)] = RUNS_MARK
+    return [_grid(trial, axes, marks) for trial, axes in plan.labels.items() if len(axes) == 2]
+
+
+def _key(trial: str, axes: dict[str, str]) -> tuple[str, ...]:
+    return (trial, *(label for axis, label in axes.items() if axis != REPEAT))
+
+
+def _grid(trial: str, axes: dict[str, tuple[str, ...]], marks: dict[tuple[str, ...], str]) -> Grid:
+    """Rows and columns are those of the tables of a run."""
+    (row_axis,), column_axis = table_axes({axis: len(labels) for axis, labels in axes.items()})
+    turned = next(iter(axes)) == column_axis
+    rows = [
+        (row, tuple(marks.get((trial, column, row) if turned else (trial, row, column), " ") for column in columns))
+        for columns in [axes[column_axis]]
+        for row in axes[row_axis]
+    ]
+    return Grid(trial, row_axis, column_axis, axes[column_axis], tuple(rows))
+
+
+def hole_groups(plan: Plan) -> list[HoleGroup]:
+    """Most frequent first. Reasons that differ only in who and where are one group; the JSON form has each in full."""
+    groups: dict[str, list[Hole]] = {}
+    for hole in plan.holes:
+        why = short_need(hole.why) if hole.cause == "needs" else f"{hole.cause}: {hole.why}"
+        groups.setdefault(why, []).append(hole)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return [
+        HoleGroup(holes[0].why, 1, _where(holes))
+        if len(holes) == 1 and holes[0].cause == "needs"
+        else HoleGroup(why, len(holes), _where(holes))
+        for why, holes in ordered
+    ]
+
+
+def _where(holes: list[Hole]) -> str:
+    return _where_of([hole.axes for hole in holes])
+
+
+def _where_of(places: Iterable[dict[str, str]]) -> str:
+    """`runtime a, b; machine c, d and 7 more`"""
+    labels: dict[str, dict[str, None]] = {}
+    for axes in places:
+        for axis, label in axes.items():
+            labels.setdefault(axis, {})[label] = None
+    return "; ".join(f"{axis} {_some(list(found))}" for axis, found in labels.items())
+
+
+def _some(labels: list[str]) -> str:
+    return ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
+
+
+class ContentsGroup(msgspec.Struct, frozen=True):
+    """What the cells of a trial consist of."""
+
+    text: str
+    skipped: tuple[HoleGroup, ...]  # by their reason; `count` over all cells
+
+
+def plan_contents(plan: Plan) -> list[ContentsGroup]:
+    """Of each trial whose cells consist of things that are known before."""
+    trials: dict[str, list[tuple[Cell, Contents]]] = {}
+    for cell in plan.cells:
+        if cell.contents is not None:
+            trials.setdefault(cell.trial, []).append((cell, cell.contents))
+    return [_contents_group(trial, found) for trial, found in trials.items()]
+
+
+def _contents_group(trial: str, found: list[tuple[Cell, Contents]]) -> ContentsGroup:
+    item = found[0][1].item
+    numbers = sorted({one.count for _, one in found})
+    each = count(numbers[0], item) if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,} {item}s"
+    ways = sum(one.ways for _, one in found)
+    text = f"{trial}: {each}{' in each cell' if len(found) > 1 else ''}, {count(ways, 'request')} in all"
+    by_reason: dict[str, list[tuple[Cell, SkippedItem]]] = {}
+    for cell, one in found:
+        for skipped in one.skipped:
+            by_reason.setdefault(skipped.why, []).append((cell, skipped))
+    groups = []
+    for why, ones in by_reason.items():
+        names = _some(list(dict.fromkeys(skipped.name for _, skipped in ones)))
+        where = _where_of([cell.axes for cell, _ in ones])
+        groups.append(HoleGroup(why, len(ones), f"{names}{f'; {where}' if where else ''}"))
+    return ContentsGroup(text, tuple(groups))
+
+
+def unbounded(plan: Plan) -> dict[str, int]:
+    """Why cells have no bounds although their trial names a baseline, and how many."""
+    return dict(Counter(cell.unbounded for cell in plan.cells if cell.unbounded))
+
+
+def totals(plan: Plan) -> str:
+    """`102 cells, 42 holes of 144 combinations; 25.5 hours, price 37.20; 3 cells without estimate`"""
+    counts = plan.counts
+    text = f"{count(counts['cells'], 'cell')}, {count(counts['holes'], 'hole')}"
+    text += f" of {count(counts['combinations'], 'combination')}"
+    known = counts["cells"] - plan.cost.unknown
+    if known:
+        text += f"; {plan.hours:,.2f} hours, price {plan.price:,.2f}"
+    if plan.cost.unknown:
+        text += f"; {count(plan.cost.unknown, 'cell')} without an estimate"
+        if plan.cost.unbounded:
+            text += ", and what they may cost has no bound"
+        elif plan.cost.bound > plan.price:
+            text += f", with the limits of their runs up to {plan.cost.bound:,.2f}"
+    if plan.coverage is not None:
+        pairs = plan.coverage
+        text += f"\npairwise: {len(plan.cells):,} of {count(pairs.of_cells, 'cell')}"
+        text += f", pairs covered {pairs.covered:,} / {pairs.possible:,} possible"
+        text += f"; {len(pairs.impossible):,} pairs no valid cell has"
+    return text

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from seatrial.cli.options import RUNS, fail, loaded
+from seatrial.cli.common import RUNS, fail, loaded
 
 if TYPE_CHECKING:
     from seatrial.kinds.serving.recording import CaseAnswers, Recorded

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from seatrial.cli.options import AGAINST, RUN, RUNS, cells_of, compared_with, fail, find
-from seatrial.cli.options.notify import NOTIFY_NOW, checked_notify, notified
+from seatrial.cli.common import AGAINST, RUN, RUNS, cells_of, compared_with, fail, find
+from seatrial.cli.common.copies import NOTIFY_NOW, checked_notify, notified
 
 if TYPE_CHECKING:
     from seatrial.record import RunFolder
@@ -70,7 +70,7 @@ def command(
     except ResultsError as error:
         fail(str(error))
     if against:
-        from seatrial.report.trend.since import past_of_run, with_news
+        from seatrial.report.view.changes import past_of_run, with_news
 
         before = compared_with(runs, against)
         results = with_news(results, past_of_run(before), before.run)
@@ -96,19 +96,19 @@ def command(
         start = Path.cwd() if html == Path("-") else html.resolve().parent
         _write(html, render_html(results, folder, os.path.relpath(folder, start)).encode())
     if csv:
-        from seatrial.report.export.table import render_csv
+        from seatrial.report.csv import render_csv
 
         _write(csv, render_csv(results).encode())
     if ctrf:
-        from seatrial.report.export.ctrf import render_ctrf
+        from seatrial.report.ctrf import render_ctrf
 
         _write(ctrf, render_ctrf(results).encode())
     if openmetrics:
-        from seatrial.report.export.metrics import render_openmetrics
+        from seatrial.report.openmetrics import render_openmetrics
 
         _write(openmetrics, render_openmetrics(results).encode(), whole=True)
     if svg:
-        from seatrial.report.export.picture import render_svg
+        from seatrial.report.picture import render_svg
 
         _write(svg, render_svg(results, folder).encode("utf-8", "replace"))
     if notify and not notified(notify, results):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from seatrial.cli.options import AGAINST, HISTORY, RUNS, check_cost, compared_with, fail, history_at, plan_of, selecting
-from seatrial.cli.options.notify import NOTIFY, checked_notify
+from seatrial.cli.common import AGAINST, HISTORY, RUNS, check_cost, compared_with, fail, history_at, plan_of, selecting
+from seatrial.cli.common.copies import NOTIFY, checked_notify
 
 
 @click.command()
@@ -55,8 +55,8 @@ def command(
     """Run SUITE and say what passed, what failed and why."""
     import msgspec
 
+    from seatrial.cli.common.copies import begin_copy_or_fail, checked_out
     from seatrial.cli.execute import detached, execute
-    from seatrial.cli.options.copies import begin_copy_or_fail, checked_out
     from seatrial.engine import RunOptions, SecretError, commit_of, create
     from seatrial.record import write_whole
     from seatrial.suite import SuiteError

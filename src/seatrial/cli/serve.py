@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import HISTORY, RUNS, fail, history_at
+from seatrial.cli.common import HISTORY, RUNS, fail, history_at
 
 if TYPE_CHECKING:
-    from seatrial.web.site import Site
+    from seatrial.web.catalogue import Site
 
 PORT = 8642
 
@@ -40,11 +40,11 @@ def command(
     seatrial serve                      http://127.0.0.1:8642/
     seatrial serve --public DIR         the same pages as files, for any web server
     """
-    from seatrial.cli.baseline.preview import RecenterPreview
+    from seatrial.cli.baseline.scope import RecenterPreview
     from seatrial.web.access import BadToken, WebAccess, read_token
+    from seatrial.web.application import CannotListen, serve
+    from seatrial.web.catalogue import Site
     from seatrial.web.public import ENDING
-    from seatrial.web.server import CannotListen, serve
-    from seatrial.web.site import Site
 
     past, options = history_at(runs, history), _options(runs, history)
     if public is not None:

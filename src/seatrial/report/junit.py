@@ -10,11 +10,11 @@ from pathlib import Path
 
 from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, worst
 from seatrial.job.units import count
-from seatrial.report.cell_view import CellView, read_cell
-from seatrial.report.matrix import NOT_WANTED
-from seatrial.report.news import cause_news_text, cell_news_text, moment_text
-from seatrial.report.summary import bad_findings, cause_place, describe_attempts, rerun_command, why_of
-from seatrial.report.text import axes_text, clock_text, one_line, shorten, strip_controls
+from seatrial.report.view.cell import CellView, read_cell
+from seatrial.report.view.changes import cause_news_text, cell_news_text, moment_text
+from seatrial.report.view.grid import NOT_WANTED
+from seatrial.report.view.run import bad_findings, cause_place, describe_attempts, rerun_command, why_of
+from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
 
 _MOST_TEXT = 16_000  # characters of evidence in one test case
 MOST_HOLES = 1_000

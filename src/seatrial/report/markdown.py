@@ -13,10 +13,10 @@ from pathlib import Path
 from seatrial.job import CellResult, Finding, RunResults
 from seatrial.job.units import count
 from seatrial.kinds.serving.charts import CaseField, CaseMatrix, case_matrices
-from seatrial.report.cell_view import read_cell
-from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.news import cause_news_text, cell_news_text, newly_bad, news_sentences, since_text
-from seatrial.report.summary import (
+from seatrial.report.view.cell import read_cell
+from seatrial.report.view.changes import cause_news_text, cell_news_text, newly_bad, news_sentences, since_text
+from seatrial.report.view.grid import Matrix, matrices
+from seatrial.report.view.run import (
     RunSummary,
     bad_findings,
     cause_place,
@@ -29,8 +29,7 @@ from seatrial.report.summary import (
     summarize,
     why_of,
 )
-from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import axes_text, duration_text, one_line, shorten, strip_controls
+from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
 _SHARES = {"causes": 14_000, "news": 4_000, "grid": 16_000, "cases": 8_000, "tail": 8_000}  # of it; failures: the rest

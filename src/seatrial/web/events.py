@@ -17,9 +17,9 @@ from aiohttp import web
 
 from seatrial.record import RunFolder
 from seatrial.web import pages
+from seatrial.web.catalogue import Site
 from seatrial.web.follow import Feed, Followers
 from seatrial.web.render import error_page
-from seatrial.web.site import Site
 
 MOST_STREAMS = 256
 ALIVE_S = 15.0  # between two signs of life

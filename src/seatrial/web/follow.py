@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from seatrial.job import Unreadable
 from seatrial.record import DamagedRun, JournalError, PlannedCells, RunFolder, read_journal
-from seatrial.web.live import LiveRun
+from seatrial.report.view.live import LiveRun
 
 _EVERY_S = 0.3
 

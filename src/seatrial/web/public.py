@@ -14,11 +14,10 @@ from urllib.parse import unquote
 
 from seatrial.record import write_whole
 from seatrial.web import pages
-from seatrial.web.confine import NotThere
-from seatrial.web.files import open_file
-from seatrial.web.links import Links
+from seatrial.web.access import NotThere
+from seatrial.web.catalogue import Site
+from seatrial.web.files import Links, open_file
 from seatrial.web.render import Page, error_page
-from seatrial.web.site import Site
 
 ENDING = ".html"
 _MOST_FILES = 50_000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.report.html.templates import asset, content_policy, report_templates
-from seatrial.web.links import Links
+from seatrial.web.files import Links
 
 if TYPE_CHECKING:
     import jinja2

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seatrial.cli.baseline.curve import command as curve
 from seatrial.cli.baseline.import_ import command as import_
+from seatrial.cli.baseline.import_ import curve
 from seatrial.cli.baseline.scope import METRIC, SELECT, SUITE, BaselineScope, reason_of, say
-from seatrial.cli.options import HISTORY, RUNS, duration, fail
+from seatrial.cli.common import HISTORY, RUNS, duration, fail
 
 if TYPE_CHECKING:
     from seatrial.baseline.edit import Updated, Why

@@ -3,11 +3,9 @@ they made, and one that merges trials that ran side by side."""
 
 import click
 
-from seatrial.cli.scale.clean import clean
 from seatrial.cli.scale.merge import merge
-from seatrial.cli.scale.plot import plot
-from seatrial.cli.scale.sample import sample
-from seatrial.cli.scale.submit import submit
+from seatrial.cli.scale.sample import plot, sample
+from seatrial.cli.scale.submit import clean, submit
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

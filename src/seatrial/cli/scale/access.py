@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from seatrial.cli.options import fail
+from seatrial.cli.common import fail
 from seatrial.migrate.runai.files import DEFAULT_FOLDER, DEFAULT_PROJECT, NAMESPACE_PREFIX, WORKLOAD_TYPES
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import RUN, RUNS, cells_of, fail, find, print_json
+from seatrial.cli.common import RUN, RUNS, cells_of, fail, find, print_json
 
 if TYPE_CHECKING:
     from seatrial.job.metric import FixedBound

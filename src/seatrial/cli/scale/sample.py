@@ -1,11 +1,15 @@
 """`seatrial scale sample`: as sampler.py."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from seatrial.cli.options import fail
+from seatrial.cli.common import fail
 from seatrial.cli.scale.access import FOLDER, NAMESPACE, TYPE, access, namespace_of, on_cluster, project_option
+
+if TYPE_CHECKING:
+    from seatrial.migrate.runai.times import Joined, Row
 
 
 @click.command(short_help="Write sampled.json: how far each workload is.")
@@ -55,3 +59,70 @@ def sample(
         absent = sum(one.backend_job_created_timestamp is None for one in found)
         click.echo(f"{len(found) - absent:,} are known to the control plane, {absent:,} are not")
     click.echo(f"wrote {folder / SAMPLED_FILE}; next: seatrial scale plot -o {folder}")
+
+
+# `seatrial scale plot`: as plotter.py.
+
+
+@click.command(short_help="Write times.csv and a plot of both files.")
+@FOLDER
+@click.option("--plot", "plot_type", type=click.Choice(["general", "detailed"]), default="general", show_default=True)
+@click.option(
+    "--skip-errors/--no-skip-errors", default=True, show_default=True,
+    help="Without workloads whose times cannot be: a pod group older than its first pod.",
+)  # fmt: skip
+@click.option("--head", type=click.IntRange(min=1), help="Only so many, the first that were submitted.")
+@click.option("--tail", type=click.IntRange(min=1), help="Only so many, the last of those.")
+def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail: int | None) -> None:
+    """Write times.csv and the plot, from submitted.json and sampled.json, also of Run:ai's own tool.
+
+    Every workload that was submitted is shown: also one that never got a pod, or that the server refused.
+    """
+    from seatrial.migrate.runai.files import TIMES_FILE
+    from seatrial.migrate.runai.plot import draw
+    from seatrial.migrate.runai.times import ERROR, BadFile, csv_text, read_folder
+    from seatrial.record import write_whole
+
+    try:
+        joined = read_folder(folder)
+    except BadFile as error:
+        fail(str(error))
+    write_whole(folder / TIMES_FILE, csv_text(joined.rows).encode())
+    errors = [row.name for row in joined.rows if row.state == ERROR]
+    rows = [row for row in joined.rows if row.state != ERROR] if skip_errors else list(joined.rows)
+    rows = rows[:head]
+    rows = rows[-tail:] if tail else rows
+    if not rows:
+        fail("no data: submitted.json has no workload that could be shown", 1)
+    picture = folder / f"{plot_type}.png"
+    try:
+        draw(rows, plot_type, picture)
+    except ModuleNotFoundError as error:
+        fail(f"{picture} needs matplotlib ({error}): pip install 'seatrial[plot]'; {folder / TIMES_FILE} is written")
+    _print(joined, rows, plot_type)
+    if errors:
+        what = "skipped" if skip_errors else "shown"
+        click.echo(
+            f"{len(errors)} of {len(joined.rows)} workloads have erroneous times and are {what}: {_some(errors)}"
+        )
+    click.echo(f"wrote {folder / TIMES_FILE} and {picture}")
+
+
+def _print(joined: "Joined", rows: "list[Row]", plot_type: str) -> None:
+    from collections import Counter
+
+    from seatrial.migrate.runai.plot import caption, shown_milestones
+    from seatrial.migrate.runai.times import figures_of
+
+    for milestone in shown_milestones(rows, plot_type):
+        figures = figures_of(rows, milestone.name)
+        click.echo(f"{milestone.name} from {milestone.reference} ({figures.count}): {caption(figures)}")
+    states = Counter(row.state for row in joined.rows)
+    click.echo(", ".join(f"{count} {state}" for state, count in sorted(states.items())))
+    if joined.strangers:
+        some = _some(joined.strangers)
+        click.echo(f"{len(joined.strangers)} sampled workloads are not in submitted.json, and not shown: {some}")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

@@ -22,8 +22,8 @@ from seatrial.job import (
 from seatrial.kinds.serving.answers.findings import ANSWERS
 from seatrial.kinds.serving.load import summary_of
 from seatrial.kinds.serving.work import LATENCIES, LoadSummary
-from seatrial.report.matrix import axis_values, by_trial
-from seatrial.report.text import one_line
+from seatrial.report.view.grid import axis_values, by_trial
+from seatrial.report.view.words import one_line
 
 CASE = "case "
 MOST_DIFFERENCES = 50

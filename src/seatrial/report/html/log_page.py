@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from seatrial.job import ERROR_PATTERN
 from seatrial.job.units import count
-from seatrial.report.html.fragments import deflate
+from seatrial.report.html.page import deflate
 from seatrial.report.html.templates import asset, content_policy, render
-from seatrial.report.text import size_text
+from seatrial.report.view.words import size_text
 
 _MOST_BYTES = 48 * 1024 * 1024  # of a log that is shown whole; of a longer one its two ends
 _MOST_MARKS = 1_000

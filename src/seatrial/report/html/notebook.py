@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.text import shorten, strip_controls
+from seatrial.report.view.words import shorten, strip_controls
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

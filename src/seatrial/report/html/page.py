@@ -4,7 +4,10 @@ The same pieces are rendered one by one where pages are served. Everything forei
 make it harmless, and the page's own policy forbids every script and style but ours, and every request.
 """
 
-from collections.abc import Iterator
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,17 +16,58 @@ from msgspec.structs import replace
 
 from seatrial.job import Cause, CellResult, RunResults
 from seatrial.kinds.serving.charts import RUNGS, case_matrices
-from seatrial.report.cell_view import read_cell
-from seatrial.report.html.causes import Thumbnail, cause_lines, sentence, thumbnail
-from seatrial.report.html.figures import FigureLine, FigurePanel, figure_facts, run_figures
-from seatrial.report.html.fragments import pack
-from seatrial.report.html.grid import TrialGrid, trial_grids, trial_lists, worst_first
-from seatrial.report.html.inspector import CellInspector, Packages, inspect_cause, inspect_cell
-from seatrial.report.html.lanes import run_lanes
+from seatrial.report.html.cell import CellInspector, Packages, inspect_cause, inspect_cell
+from seatrial.report.html.grid import (
+    Thumbnail,
+    TrialGrid,
+    cause_lines,
+    sentence,
+    thumbnail,
+    trial_grids,
+    trial_lists,
+    worst_first,
+)
+from seatrial.report.html.metrics import FigureLine, FigurePanel, figure_facts, run_figures
 from seatrial.report.html.since import run_news
 from seatrial.report.html.templates import asset, content_policy, macro, render
-from seatrial.report.news import newly_bad
-from seatrial.report.summary import RunSummary, causes_sentence, headline_of, summarize
+from seatrial.report.html.timeline import run_lanes
+from seatrial.report.view.cell import read_cell
+from seatrial.report.view.changes import newly_bad
+from seatrial.report.view.run import RunSummary, causes_sentence, headline_of, summarize
+
+# Pieces of a page that are not in it from the start: deflated into it by the block, or fetched where it is served.
+#
+# A piece is an element with its key (`cell/fae9a109`). Pieces stand in the order of their keys, so a page finds the
+# block of one by the first key of each.
+
+
+BLOCK_CHARACTERS = 200_000  # about what is inflated to show one piece: pieces beside each other deflate far better
+
+
+@dataclass(frozen=True)
+class _Block:
+    first: str  # key of its first piece
+    data: str  # deflated, base64
+
+
+def pack(pieces: Iterable[tuple[str, str]]) -> list[_Block]:
+    """Blocks of (key, markup)."""
+    blocks: list[_Block] = []
+    first, size = "", 0
+    held: list[str] = []
+    for key, markup in sorted(pieces):
+        if held and size + len(markup) > BLOCK_CHARACTERS:
+            blocks.append(_Block(first, deflate("".join(held))))
+            held, size = [], 0
+        first = first if held else key
+        held.append(markup)
+        size += len(markup)
+    return [*blocks, _Block(first, deflate("".join(held)))] if held else blocks
+
+
+def deflate(text: str) -> str:
+    """As `DecompressionStream("deflate")` inflates it, after base64."""
+    return b64encode(zlib.compress(text.encode("utf-8", "replace"), 9)).decode()
 
 
 class UnknownFragment(Exception):
@@ -152,7 +196,7 @@ class RunPage:
     @cached_property
     def figures(self) -> FigurePanel | None:
         """What the history said of the run's figures."""
-        from seatrial.report.trend.series import read_series
+        from seatrial.report.view.series import read_series
 
         made = read_series(self.folder)
         return run_figures(self.results, made) if made is not None and made.series else None

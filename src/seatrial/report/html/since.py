@@ -4,8 +4,8 @@ a strip of a cell's last runs."""
 from dataclasses import dataclass
 
 from seatrial.job import Cause, CellResult, Change, Moment, RunResults
-from seatrial.report.news import cause_news_text, moment_text, newly_bad, since_text
-from seatrial.report.trend.describe import date_text
+from seatrial.report.view.changes import cause_news_text, moment_text, newly_bad, since_text
+from seatrial.report.view.words import date_text
 
 _STEP = 8  # width of a run in a strip
 _SAID = {  # in this order

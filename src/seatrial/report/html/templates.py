@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.job.units import count
-from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import axes_text, clock_text, duration_text, one_line, strip_controls
-from seatrial.report.trend.describe import commit_text
+from seatrial.report.view.words import (
+    SYMBOLS,
+    axes_text,
+    clock_text,
+    commit_text,
+    duration_text,
+    one_line,
+    strip_controls,
+)
 
 if TYPE_CHECKING:
     import jinja2

@@ -3,11 +3,11 @@ its log."""
 
 from seatrial.job import AttemptResult, Finding, RunResults, figure_text, figures
 from seatrial.job.units import count
-from seatrial.report.cell_view import CellView
-from seatrial.report.news import cell_news_text
-from seatrial.report.summary import finding_title, rerun_command, why_of
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import duration_text, fit, one_line, pad, shorten, size_text, strip_controls, width
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.changes import cell_news_text
+from seatrial.report.view.run import finding_title, rerun_command, why_of
+from seatrial.report.view.words import duration_text, fit, one_line, pad, shorten, size_text, strip_controls, width
 
 _MOST_EVIDENCE = 8_000  # characters of one finding
 MOST_LOG_LINES = 40

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seatrial.report.trend.describe import figure_or_open
-from seatrial.report.trend.scale import Scale, bound_levels, bounds_outside
-from seatrial.report.trend.series import SeriesView
+from seatrial.report.view.series import Scale, SeriesView, bound_levels, bounds_outside
+from seatrial.report.view.words import figure_or_open
 
 _ROWS = 8
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille character: row by column

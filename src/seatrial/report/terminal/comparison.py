@@ -5,9 +5,8 @@ from collections import Counter
 from seatrial.job import Change, differences_text, pair_text
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import fit, one_line, shorten
-from seatrial.report.trend.compare import Movement, RunComparison
-from seatrial.report.trend.describe import commit_text, confidence_text, percent_text
+from seatrial.report.view.compare import Movement, RunComparison
+from seatrial.report.view.words import commit_text, confidence_text, fit, one_line, percent_text, shorten
 
 _MOST_LINES = 30  # lines of each kind
 MANY_FIGURES = 50  # figures, of which some are sure by chance

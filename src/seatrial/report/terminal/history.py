@@ -1,28 +1,38 @@
 """Series for a terminal: a chart each, the bound, every change of level, alarms and what people said of them."""
 
+import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from seatrial.job import CELLS_WORST_FIRST
 from seatrial.job.units import count
-from seatrial.record.history import Alarm, RunRow, TrialRow
+from seatrial.record import RunOverview, RunState
+from seatrial.record.history import Alarm, CellRow, RunRow, TrialRow
 from seatrial.report.terminal.chart import TerminalChart, sparkline, terminal_chart
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.text import fit, one_line, pad, shorten
-from seatrial.report.trend.describe import (
+from seatrial.report.view.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
+from seatrial.report.view.words import (
+    SYMBOLS,
     change_group_text,
     change_text,
     commit_text,
     date_text,
+    duration_text,
     figure_or_open,
+    fit,
     left_out_text,
     one_day,
+    one_line,
+    pad,
     percent_text,
     period_text,
     points_text,
     precision_text,
     series_bound_text,
     series_title,
+    shorten,
+    width,
 )
-from seatrial.report.trend.series import SeriesView, alarm_precision, group_changes, unjudged_alarms
 
 MOST_DRAWN = 8  # series with a chart of their own; the others get a line each
 _MOST_CHANGES = 9  # of one series
@@ -195,3 +205,116 @@ def _mark_text(alarm: Alarm) -> str:
     if not alarm.mark:
         return "not judged"
     return f"{alarm.mark} ({one_line(alarm.mark_by)}): {one_line(shorten(alarm.mark_reason, MOST_REASON))}"
+
+
+# What each cell of a trial came to over its runs, for a terminal: a mark a run, how often it passed, how it failed.
+
+
+RUNS_SHOWN = 30
+_MOST_CELLS = 30  # with a line each
+NOT_JUDGED = frozenset({"skipped"})  # was not run: neither for the cell nor against it
+
+
+def cell_history_lines(trial: str, rows: Sequence[CellRow], columns: int) -> list[Line]:
+    """Cells with a failure or a retry, the latest trouble first; those that always passed are counted together."""
+    runs = list(dict.fromkeys(row.run for row in rows))
+    cells: dict[str, dict[str, CellRow]] = {}
+    for row in rows:
+        cells.setdefault(row.id, {})[row.run] = row
+    found = (id_ for id_, of in cells.items() if any(map(_trouble, of.values())))
+    troubled = sorted(found, key=lambda id_: _latest_first(id_, cells[id_], runs))
+    quiet = [id_ for id_ in cells if id_ not in set(troubled)]
+    heading = f"  {count(len(cells), 'cell')} over {count(len(runs), 'run')}, the newest at the right"
+    lines: list[Line] = [[(one_line(trial), "bold"), (heading, "dim")]]
+    shown = [*troubled, *(quiet if len(cells) <= _MOST_CELLS else [])][:_MOST_CELLS]
+    name = min(max(map(width, map(one_line, shown)), default=0), max(20, columns - len(runs) - 36))
+    for id_ in shown:
+        lines.append(_cell(id_, cells[id_], runs, name, columns))
+        lines += _last_failure(cells[id_], columns)
+    if hidden := len(troubled) - _MOST_CELLS:
+        lines += [[(f"  … and {count(hidden, 'more cell')} with a failure", "dim")]] if hidden > 0 else []
+    if quiet and len(cells) > _MOST_CELLS:
+        lines.append([(f"  {count(len(quiet), 'cell')} passed in every run", "green")])
+    return lines
+
+
+def _trouble(row: CellRow) -> bool:
+    return not row.good or row.flaky
+
+
+def _latest_first(id_: str, of: dict[str, CellRow], runs: list[str]) -> tuple[int, str]:
+    return -max(runs.index(row.run) for row in of.values() if _trouble(row)), id_
+
+
+def _cell(id_: str, of: dict[str, CellRow], runs: list[str], name: int, columns: int) -> Line:
+    line: Line = [(f"  {pad(fit(one_line(id_), name), name)}  ", "")]
+    for run in runs:
+        row = of.get(run)
+        line.append(glyph("flaky" if row.flaky else row.verdict) if row else (" ", ""))
+    used = sum(width(text) for text, _ in line)
+    return [*line, (f"  {fit(_share(list(of.values())), max(10, columns - used - 2))}", "")]
+
+
+def _share(rows: list[CellRow]) -> str:
+    judged = [row for row in rows if row.verdict not in NOT_JUDGED]
+    counted = Counter(row.verdict for row in judged)
+    flaky = sum(row.flaky for row in judged)
+    parts = [f"{counted.pop('passed', 0)} of {len(judged)} passed"]
+    parts += [f"{number} {verdict}" for verdict, number in counted.most_common()]
+    parts += [f"{flaky} flaky"] if flaky else []
+    parts += [f"{len(rows) - len(judged)} not run"] if len(judged) < len(rows) else []
+    return ", ".join(parts)
+
+
+def _last_failure(of: dict[str, CellRow], columns: int) -> list[Line]:
+    bad = [row for row in of.values() if not row.good]
+    if not bad:
+        return []
+    last = bad[-1]
+    why = one_line(last.why) or SYMBOLS[last.verdict].meaning
+    text = f"last {last.verdict} {date_text(last.at_s, timed=True)}, run {one_line(last.run)}: {why}"
+    return [[(f"      {fit(text, columns - 6)}", "dim")]]
+
+
+# The runs of a folder for a terminal, a line each.
+
+
+def runs_lines(runs: Sequence[RunOverview], there: int) -> list[Line]:
+    name = max(width(one_line(run.run)) for run in runs)
+    lines = [_run(run, name) for run in runs]
+    if there > len(runs):
+        lines.append([(f"… and {there - len(runs):,} older; --last {there} lists all", "dim")])
+    return lines
+
+
+def _run(run: RunOverview, name: int) -> Line:
+    state = run.verdict if run.state is RunState.FINISHED else run.state.value
+    mark, colour = glyph(state)
+    began = _local_time(run.started_s)
+    took = duration_text(run.seconds)
+    return [
+        (pad(f"{mark} {state}", 13), f"bold {colour}"),
+        (f"{pad(one_line(run.run), name)}  ", ""),
+        (f"{began}  {pad(took, 12)}", "dim"),
+        *_cells(run),
+    ]
+
+
+def _cells(run: RunOverview) -> Line:
+    if run.state is RunState.DAMAGED:
+        return [(one_line(run.why), "")]
+    if run.state is not RunState.FINISHED:
+        who = f"process {run.owner.pid} on {one_line(run.owner.host)}" if run.owner else "attach finishes it"
+        return [(f"{run.done}/{run.cells} done, {who}", "")]
+    line: Line = [(count(run.cells, "cell"), "")]
+    for verdict in (*(verdict.value for verdict in CELLS_WORST_FIRST), "flaky"):
+        if number := run.counts.get(verdict, 0):
+            line.append((f"  {glyph(verdict)[0]} {number}", glyph(verdict)[1]))
+    return line
+
+
+def _local_time(at_s: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_s))
+    except (OverflowError, ValueError, OSError):  # of a clock that was absurdly wrong
+        return "?"

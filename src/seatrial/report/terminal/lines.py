@@ -4,9 +4,8 @@ import os
 from collections.abc import Iterable
 from typing import TextIO
 
-from seatrial.report.matrix import Matrix
-from seatrial.report.symbols import SYMBOLS, to_ascii
-from seatrial.report.text import fit, pad, width
+from seatrial.report.view.grid import Matrix
+from seatrial.report.view.words import SYMBOLS, fit, one_line, pad, strip_controls, to_ascii, width
 
 Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES
 
@@ -147,3 +146,40 @@ def _content(state: tuple[str, str], wide: bool) -> Line:
     if wide and beside:
         first.append((f" {beside}", glyph(word)[1] if beside.startswith(word) else "dim"))
     return first
+
+
+# Logs of several jobs on one output: whole lines, each with its cell before it.
+
+
+class LogPrinter:
+    """Writes what comes: of what has a name, whole lines with the name before each; else just as it comes.
+
+    On a terminal, what a job said is shown and not obeyed: escape sequences and control characters are taken out.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._acts = out.isatty()  # upon what is written to it
+        self._partial: dict[str, bytes] = {}
+
+    def write(self, name: str, data: bytes) -> None:
+        if not name:
+            self._put(data)
+            return
+        *whole, self._partial[name] = (self._partial.get(name, b"") + data).split(b"\n")
+        if whole:
+            before = f"{one_line(name)} | ".encode("utf-8", "replace")
+            self._put(b"".join(b"%b%b\n" % (before, line) for line in whole))
+
+    def close(self) -> None:
+        """With lines that were never ended."""
+        for name, partial in self._partial.items():
+            if partial:
+                self.write(name, b"\n")
+
+    def _put(self, data: bytes) -> None:
+        if self._acts:
+            data = strip_controls(data.decode("utf-8", "replace")).encode("utf-8", "replace")
+        self._out.flush()
+        self._out.buffer.write(data)
+        self._out.flush()

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from seatrial.job import CELLS_WORST_FIRST, Hole
 from seatrial.job.units import count
-from seatrial.report.matrix import AxisLabels, Placed, matrices
-from seatrial.report.symbols import to_ascii
 from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines
 from seatrial.report.terminal.plain import Plain
-from seatrial.report.terminal.tally import Tally
-from seatrial.report.text import duration_text, fit, one_line, rough_duration_text
+from seatrial.report.view.grid import AxisLabels, Placed, matrices
+from seatrial.report.view.live import Tally
+from seatrial.report.view.words import duration_text, fit, one_line, rough_duration_text, to_ascii
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -7,11 +7,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
-from seatrial.report.matrix import Placed
-from seatrial.report.symbols import SYMBOLS
 from seatrial.report.terminal.lines import Line, is_ascii, paint, wants_colour
-from seatrial.report.terminal.tally import AGAIN, VERDICT_WORDS, Tally
-from seatrial.report.text import duration_text, one_line, rough_duration_text
+from seatrial.report.view.grid import Placed
+from seatrial.report.view.live import AGAIN, VERDICT_WORDS, Tally
+from seatrial.report.view.words import SYMBOLS, duration_text, one_line, rough_duration_text
 
 _SILENCE_S = 60.0  # without a line, after which one says how far the run is
 MOST_REASONS = 20  # for waiting that get a line each

@@ -11,10 +11,12 @@ from typing import TextIO
 
 from seatrial.job import CellResult, Finding, Hole, RunResults, Verdict
 from seatrial.job.units import count
-from seatrial.report.cell_view import CellView, read_cell
-from seatrial.report.matrix import Matrix, matrices
-from seatrial.report.news import cause_news_text, cell_news_text, news_sentences, since_text
-from seatrial.report.summary import (
+from seatrial.report.terminal.cell import cell_lines
+from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
+from seatrial.report.view.cell import CellView, read_cell
+from seatrial.report.view.changes import cause_news_text, cell_news_text, news_sentences, since_text
+from seatrial.report.view.grid import Matrix, matrices
+from seatrial.report.view.run import (
     RunSummary,
     bad_findings,
     cause_place,
@@ -28,9 +30,7 @@ from seatrial.report.summary import (
     told_in_short,
     why_of,
 )
-from seatrial.report.terminal.cell import cell_lines
-from seatrial.report.terminal.lines import Line, glyph, is_ascii, matrix_lines, paint, wants_colour
-from seatrial.report.text import axes_text, duration_text, first_line, fit, one_line, size_text, width
+from seatrial.report.view.words import axes_text, duration_text, first_line, fit, one_line, size_text, width
 
 _MOST_CELLS = 15  # failed cells shown in full; the others get a line each
 _MOST_LINES = 30  # such lines, xfails, flaky cells and holes: of each

@@ -1,21 +1,24 @@
 """A suite: its cells over its runs, those with trouble first."""
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from seatrial.job import Verdict
-from seatrial.record.history import RunCell, SuiteRun
+from seatrial.job import VERSION, RunResults, Verdict
+from seatrial.record.history import PastCell, RunCell, Series, SuiteRun
 from seatrial.record.history.data import IMPORTED
-from seatrial.report.symbols import SYMBOLS
-from seatrial.report.text import one_line
-from seatrial.web.confine import NotThere
-from seatrial.web.links import Links, slug
-from seatrial.web.pages.nights import MOST_IMPORTED, night_of, nights
+from seatrial.report.html.metrics import FigureLine, run_figures
+from seatrial.report.view.series import RunSeries, with_bound, with_changes
+from seatrial.report.view.words import SYMBOLS, one_line
+from seatrial.web.access import NotThere
+from seatrial.web.catalogue import Site
+from seatrial.web.files import Links, slug
+from seatrial.web.pages.home import MOST_IMPORTED, night_of, nights
 from seatrial.web.render import Page, page
-from seatrial.web.site import Site
 
 _RUNS_SHOWN = 40
 _MOST_CELLS = 16_000  # times runs that are read
@@ -115,3 +118,56 @@ def _mark(verdict: str, flaky: bool) -> Markup:
     word = "flaky" if flaky else verdict
     glyph = "·" if word == "passed" else SYMBOLS[word].glyph if word in SYMBOLS else "?"
     return Markup('<i class="v-{}">{}</i>').format(word, escape(glyph))
+
+
+# A cell through time: what it came to in each run and why, and its figures.
+
+
+_MOST_RUNS = 120
+_MOST_FIGURES = 12
+_POINTS = 120  # of a figure
+
+
+def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
+    suite = known_suite(site, suite)
+    found = site.history.past_cells(suite, name, _MOST_RUNS + 1, before)
+    if not found:
+        older = f" in a run that is older than {before[:200]!r}" if before else ""
+        raise NotThere(f"The history has no cell {name[:200]!r} in the suite {suite!r}{older}.")
+    past = found[-_MOST_RUNS:]
+    newest = past[-1]
+    names = [one for one in site.history.names(newest.trial) if one.benchmark == newest.benchmark]
+    run = site.history.run(newest.run)
+    judged = [one for one in names if one.better]
+    return page(
+        "cell.html.j2",
+        Links(2, site.ending),
+        suite=suite,
+        cell=newest,
+        imported=suite == IMPORTED,
+        past=past[::-1],
+        before=before,
+        older=len(found) > len(past),
+        bad=sum(not Verdict(one.verdict).good for one in past),
+        flaky=sum(one.flaky for one in past),
+        figures=_lines(site, judged[:_MOST_FIGURES]),
+        more=len(names) - len(judged[:_MOST_FIGURES]),
+        rerun=_rerun(run.suite_path if run else "", newest) if suite != IMPORTED else "",
+        there=_folders(site.runs, past),
+        night_of=night_of,
+    )
+
+
+def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
+    views = [with_bound(with_changes(one)) for one in site.history.filled(names, _POINTS)]
+    nothing = RunResults(VERSION, "", "", Verdict.PASSED, [])
+    return run_figures(nothing, RunSeries("", views, [])).lines
+
+
+def _folders(runs: Path, past: list[PastCell]) -> set[str]:
+    """Runs whose folder is still there."""
+    return {one.run for one in past if (runs / one.run).is_dir()}
+
+
+def _rerun(suite_path: str, newest: PastCell) -> str:
+    return f"seatrial run {shlex.quote(suite_path)} --select /{newest.hash}" if suite_path else ""

@@ -1,0 +1,112 @@
+"""What commands do about copies of run folders elsewhere: making one when a run is over, and reading one."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from seatrial.cli.common import fail
+
+if TYPE_CHECKING:
+    from seatrial.job import RunResults
+    from seatrial.record import RunFolder
+
+
+def checked_out(out: str) -> str:
+    """The address, a path as one that means the same anywhere on this machine. One that could never be used ends the
+    command before anything is planned."""
+    if not out:
+        return ""
+    from seatrial.record import remote
+    from seatrial.record.history.data import place_text
+
+    if place_text(out) != out:
+        fail(f"--out {place_text(out)}: a password would stand in the run folder; give it by the environment")
+    try:
+        remote.file_system(out)
+    except remote.RemoteError as error:
+        fail(f"--out: {error}")
+    return out if remote.is_address(out) else str(Path(out).absolute())
+
+
+def begin_copy_or_fail(folder: "RunFolder", out: str) -> None:
+    from seatrial.job import ExitCode
+    from seatrial.record import remote
+
+    try:
+        remote.begin_copy(folder, out)
+    except remote.RemoteError as error:
+        fail(f"--out: {error}; nothing was run", ExitCode.INFRA)
+
+
+def copied(folder: "RunFolder", out: str, code: int) -> int:
+    """The exit code of a run after its folder was copied, where that was asked for and not done yet. A copy that failed
+    is infrastructure: it says nothing of what was tested, but a run that should be elsewhere and is not is no success.
+    """
+    from seatrial.job import ExitCode
+    from seatrial.record import remote
+
+    if not out or remote.is_copied(folder, out):
+        return code
+    try:
+        click.echo(f"copied to {remote.copy_run(folder, out)}")
+    except remote.RemoteError as error:
+        click.echo(f"seatrial: {error}\n`seatrial attach {folder.run}` copies what is missing", err=True)
+        return code or int(ExitCode.INFRA)
+    return code
+
+
+def fetched(address: str) -> "RunFolder":
+    """A copy, brought here to be read."""
+    from seatrial.job import ExitCode
+    from seatrial.record import UnknownRun, remote
+    from seatrial.targets.local.folders import cache_folder
+
+    try:
+        return remote.fetch_run(address, cache_folder() / "runs")
+    except UnknownRun as error:
+        fail(str(error))
+    except remote.RemoteError as error:
+        fail(str(error), ExitCode.INFRA)
+
+
+# The option `--notify` of commands that end with results.
+
+
+_HELP = "POST totals, causes and what is new there as JSON, signed with the secret in SEATRIAL_NOTIFY_SECRET."
+NOTIFY = click.option("--notify", metavar="URL", envvar="SEATRIAL_NOTIFY", help=_HELP)
+NOTIFY_NOW = click.option("--notify", metavar="URL", help=_HELP)  # of what only shows: not unless it is asked to
+
+
+def checked_notify(url: str | None) -> str:
+    """The address, before anything is run for it; "" for none."""
+    from seatrial.report.webhook import SECRET
+
+    if not url:
+        return ""
+    try:
+        found = urlsplit(url)
+        usable = found.scheme in ("http", "https") and bool(found.hostname) and (found.port or 1) > 0
+        usable = usable and "@" not in found.netloc
+    except ValueError:
+        usable = False
+    if not usable or not url.isascii() or not url.isprintable() or " " in url:
+        fail("--notify takes an address such as https://HOST/PATH, without a user name in it")
+    if not os.environ.get(SECRET):
+        fail(f"--notify signs what it sends: set the environment variable {SECRET} to what the receiver knows, too")
+    return url
+
+
+def notified(url: str, results: "RunResults") -> bool:
+    """Told, or it is said why not; what the run came to stays as it is."""
+    from seatrial.report.webhook import SECRET, NotNotified, notify
+
+    try:
+        if url:
+            notify(url, results, os.environ.get(SECRET, ""))
+    except NotNotified as error:
+        click.echo(f"seatrial: {error}", err=True)
+        return False
+    return True

@@ -1,0 +1,120 @@
+"""A run as CTRF, the common test report format: a test for each cell, its steps as steps, its attempts as retries."""
+
+import json
+import uuid
+from typing import Any
+
+from seatrial import __version__
+from seatrial.job import AttemptResult, CellResult, Hole, RunResults, Stage, Verdict, worst
+from seatrial.report.view.changes import cause_news_text, cell_news_text
+from seatrial.report.view.grid import NOT_WANTED
+from seatrial.report.view.run import bad_findings, cause_place, why_of
+from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
+
+SPECIFICATION = "0.0.0"
+_MOST_TEXT = 16_000
+_STATUS = {Verdict.PASSED: "passed", Verdict.SKIPPED: "skipped", Verdict.XFAIL: "other"}  # all else is failed
+_STATES = ("passed", "failed", "skipped", "pending", "other")
+
+
+def render_ctrf(results: RunResults) -> str:
+    causes = {hash_: cause.id for cause in results.causes for hash_ in cause.cells}
+    holes = [hole for hole in results.holes if hole.cause not in NOT_WANTED]
+    tests = [_test(results, cell, causes.get(cell.hash, "")) for cell in results.cells]
+    tests += [_hole(results, hole) for hole in holes]
+    summary: dict[str, Any] = {"tests": len(tests)}
+    summary |= {status: sum(test["status"] == status for test in tests) for status in _STATES}
+    summary |= {"flaky": sum(cell.flaky for cell in results.cells)}
+    summary |= {"start": _ms(results.started_s), "stop": _ms(results.started_s + results.seconds)}
+    report = {
+        "reportFormat": "CTRF",
+        "specVersion": SPECIFICATION,
+        "reportId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"seatrial:{results.run}")),
+        "timestamp": clock_text(results.started_s + results.seconds, "%Y-%m-%dT%H:%M:%SZ"),
+        "generatedBy": f"seatrial {__version__}",
+        "results": {
+            "tool": {"name": "seatrial", "version": results.seatrial},
+            "summary": summary,
+            "tests": tests,
+            "environment": {"buildName": one_line(results.suite), "commit": one_line(results.commit)},
+            "extra": _extra(results, len(results.holes) - len(holes)),
+        },
+    }
+    return json.dumps(report, indent=1, ensure_ascii=True) + "\n"
+
+
+def _extra(results: RunResults, not_wanted: int) -> dict[str, Any]:
+    causes = [
+        {
+            "id": cause.id,
+            "verdict": cause.verdict.value,
+            "text": _text(cause.text),
+            "cells": len(cause.cells),
+            "place": cause_place(cause, results),
+            "news": cause_news_text(cause),
+        }
+        for cause in results.causes
+    ]
+    return {"run": results.run, "verdict": results.verdict.value, "causes": causes, "holesOfSelection": not_wanted}
+
+
+def _test(results: RunResults, cell: CellResult, cause: str) -> dict[str, Any]:
+    last = cell.attempts[-1] if cell.attempts else None
+    test: dict[str, Any] = {
+        "name": _text(cell.id) or cell.hash,
+        "status": _STATUS.get(cell.verdict, "failed") if last else "pending",
+        "duration": _ms(last.seconds or 0.0) if last else 0,
+        "suite": [_text(results.suite), _text(cell.trial) or "trial"],
+        "rawStatus": cell.verdict.value,
+        "flaky": cell.flaky,
+        "retries": max(0, len(cell.attempts) - 1),
+        "parameters": {_text(axis): _text(value) for axis, value in cell.axes.items()},
+        "steps": _steps(cell),
+        "extra": {"hash": cell.hash, "cause": cause, "news": cell_news_text(cell)},
+    }
+    if len(cell.attempts) > 1:
+        test["retryAttempts"] = [_attempt(one) for one in cell.attempts]
+    if not cell.verdict.good or not last:
+        findings = bad_findings(cell.findings)
+        evidence = "\n\n".join(finding.evidence for finding in findings if finding.evidence)
+        test["message"] = _text((last.headline if last else "") or why_of(cell))
+        test["trace"] = shorten(strip_controls(evidence), _MOST_TEXT)
+    return test
+
+
+def _attempt(attempt: AttemptResult) -> dict[str, Any]:
+    times = {one.stage: one.wall_s for one in attempt.stages}
+    made: dict[str, Any] = {
+        "attempt": max(1, attempt.number),
+        "status": _STATUS.get(attempt.verdict, "failed"),
+        "duration": _ms(attempt.seconds or 0.0),
+        "extra": {"place": _text(str(attempt.place))},
+    }
+    made |= {"start": _ms(times[Stage.STARTED])} if Stage.STARTED in times else {}
+    return made if attempt.verdict.good else made | {"message": _text(attempt.headline or attempt.why)}
+
+
+def _steps(cell: CellResult) -> list[dict[str, str]]:
+    by_step: dict[str, list[Verdict]] = {}
+    for finding in cell.findings:
+        by_step.setdefault(finding.step, []).append(finding.verdict)
+    return [{"name": _text(step), "status": _STATUS.get(worst(of), "failed")} for step, of in by_step.items()]
+
+
+def _hole(results: RunResults, hole: Hole) -> dict[str, Any]:
+    return {
+        "name": _text(f"{hole.trial}[{axes_text(hole.axes.items())}]"),
+        "status": "skipped",
+        "duration": 0,
+        "suite": [_text(results.suite), "holes"],
+        "message": _text(hole.why),
+        "rawStatus": "hole",
+    }
+
+
+def _text(text: str) -> str:
+    return one_line(shorten(text, _MOST_TEXT))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

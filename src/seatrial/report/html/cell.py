@@ -1,0 +1,376 @@
+"""All that is shown of one cell, evidence first, and of one cause."""
+
+import contextlib
+import itertools
+import os
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from msgspec.structs import replace
+
+from seatrial.job import AttemptResult, Cause, CellResult, Finding, RunResults, StageTime, Verdict, figure_text, figures
+from seatrial.report.html.charts import Chart, Picture, picture, resource_charts
+from seatrial.report.html.since import StripMark, cell_strip
+from seatrial.report.view.cell import CellView, NotebookView, nonnegative, url
+from seatrial.report.view.changes import cause_news_text, cell_news_text
+from seatrial.report.view.run import bad_findings, cause_place, finding_title, headline_of, rerun_command
+from seatrial.report.view.words import duration_text, one_line, shorten, size_text
+
+# A notebook's cells and passes side by side, as the inspector of a cell shows them.
+
+
+MOST_NOTEBOOK_CELLS = 120
+BAR = 60  # width of the longest
+
+
+@dataclass(frozen=True)
+class NotebookRow:
+    number: int
+    source: str
+    passes: list[dict[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class NotebookTable:
+    path: str
+    passes: list[tuple[str, str, str]]  # name, state, time
+    rows: list[NotebookRow]
+    left_out: int
+
+
+def notebook_table(notebook: NotebookView) -> NotebookTable:
+    """Rows are the notebook's cells, columns its passes: what changes from pass to pass stands side by side."""
+    numbers = notebook.numbers
+    if len(numbers) > MOST_NOTEBOOK_CELLS:
+        numbers = _most_relevant(notebook, numbers)
+    notes = [note for one in notebook.passes for note in one.cells.values()]
+    longest = max((nonnegative(note.get("seconds")) or 0.0 for note in notes), default=0.0) or 1.0
+    largest = max((nonnegative(note.get("peak_memory_bytes")) or 0.0 for note in notes), default=0.0) or 1.0
+    rows = []
+    for which in numbers:
+        found = [one.cells.get(which) for one in notebook.passes]
+        source = next((str(note.get("source") or "") for note in found if note), "")
+        rows.append(
+            NotebookRow(which, one_line(source)[:120], [note and _note(note, longest, largest) for note in found])
+        )
+    return NotebookTable(
+        notebook.path,
+        [(one.name, _state(one.state), duration_text(one.seconds)) for one in notebook.passes],
+        rows,
+        len(notebook.numbers) - len(numbers),
+    )
+
+
+def _most_relevant(notebook: NotebookView, numbers: Iterable[int]) -> list[int]:
+    """Of too many cells those that did not pass, then the slowest."""
+
+    def weight(which: int) -> tuple[bool, float]:
+        notes = [one.cells[which] for one in notebook.passes if which in one.cells]
+        return all(note.get("state") == "passed" for note in notes), -max(
+            nonnegative(n.get("seconds")) or 0.0 for n in notes
+        )
+
+    return sorted(sorted(numbers, key=weight)[:MOST_NOTEBOOK_CELLS])
+
+
+def _state(state: object) -> str:
+    return state if state in ("passed", "failed", "skipped") else "invalid"
+
+
+def _note(note: dict[str, Any], longest: float, largest: float) -> dict[str, Any]:
+    took, peak = nonnegative(note.get("seconds")), nonnegative(note.get("peak_memory_bytes"))
+    return {
+        "state": _state(note.get("state")),
+        "class": one_line(str(note.get("class") or "")),
+        "took": duration_text(took),
+        "took_bar": bar(took, longest),
+        "peak": size_text(peak),
+        "peak_bar": bar(peak, largest),
+        "gpu": size_text(nonnegative(note.get("gpu_peak_memory_bytes"))),
+        "error": one_line(str(note.get("error") or ""))[:300],
+    }
+
+
+def bar(value: float | None, most: float) -> float:
+    return round(min(1.0, max(0.02, value / most)) * BAR, 1) if value else 0.0
+
+
+_MOST_EVIDENCE = 8_000
+_MOST_FIGURES = 40
+_MOST_FILES = 60
+STEP_WIDTH = 130
+INERT = frozenset((".txt", ".json", ".csv", ".png", ".jpg", ".jpeg", ".gif", ".webp"))
+LOG_PAGE = "log.html"
+_TOLD = (Verdict.XFAIL, Verdict.SKIPPED)  # messages of steps that are good and did not pass
+_LOG_LINE = re.compile(r"^line ([\d,]+) of the log(?: of the (\S+))?:$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Link:
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What proves a finding, in lines; `hit` are those that say it."""
+
+    title: str
+    verdict: str
+    class_: str
+    message: str
+    lines: list[tuple[str, bool]]
+    log: Link | None  # to the line that it quotes
+
+
+@dataclass(frozen=True)
+class StepRow:
+    title: str
+    verdict: str
+    message: str
+    took: str
+    peak: str
+    left: float
+    width: float
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    number: int
+    verdict: str
+    place: str
+    why: str
+    stages: str  # how long it was in each, and how sure that is
+
+
+@dataclass(frozen=True)
+class CellInspector:
+    cell: CellResult
+    names: list[str]  # values of its axes
+    headline: str
+    cause: Cause | None
+    news: str
+    strip: list[StripMark]
+    evidence: list[Evidence]
+    steps: list[StepRow]
+    quiet: list[StepRow]  # checks that passed, and have no time of their own
+    total: str
+    peak: str
+    attempts: list[AttemptRow]
+    figures: list[tuple[str, str, str]]  # name, value, source
+    more_figures: int
+    notebooks: list[NotebookTable]
+    charts: list[Chart]
+    exhibits: list[Picture]
+    links: list[Link]
+    more_files: int
+    packages: dict[str, str]
+    alike: int  # other cells of the run with the same packages
+    log_tail: str
+    rerun: str
+
+
+@dataclass(frozen=True)
+class CauseInspector:
+    cause: Cause
+    where: str
+    news: str
+    cells: list[CellResult]
+    rerun: str
+    first: CellInspector | None  # evidence of one of them
+
+
+class Packages:
+    """Which cells have the same packages."""
+
+    def __init__(self, cells: Sequence[CellResult]) -> None:
+        self._of = {cell.hash: _packages(cell) for cell in cells}
+        self._numbers: dict[tuple[tuple[str, str], ...], int] = {}
+        for found in self._of.values():
+            key = tuple(found.items())
+            self._numbers[key] = self._numbers.get(key, 0) + 1
+
+    def of(self, cell: CellResult) -> tuple[dict[str, str], int]:
+        found = self._of.get(cell.hash, {})
+        return found, self._numbers.get(tuple(found.items()), 1) - 1
+
+
+def inspect_cell(
+    results: RunResults, view: CellView, packages: Packages, cause: Cause | None, served: bool = False
+) -> CellInspector:
+    """`served`: pages of logs of cells that are not good are made when they are asked for."""
+    served = served and not view.result.verdict.good
+    cell = view.result
+    found, alike = packages.of(cell)
+    measured = list(figures(cell.metrics))
+    links, more = _links(view, served)
+    steps = _steps(view)
+    return CellInspector(
+        cell=cell,
+        names=[value for value in cell.axes.values() if value],
+        headline=headline_of(cell),
+        cause=cause,
+        news=cell_news_text(cell),
+        strip=cell_strip(results, cell),
+        evidence=_evidences(bad_findings(cell.findings), view, served),
+        steps=[row for row in steps if not _quiet(row)],
+        quiet=[row for row in steps if _quiet(row)],
+        total=duration_text(view.seconds),
+        peak=size_text(view.peak_memory_bytes),
+        attempts=[_attempt(one) for one in cell.attempts],
+        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in measured[:_MOST_FIGURES]],
+        more_figures=max(0, len(measured) - _MOST_FIGURES),
+        notebooks=[notebook_table(notebook) for notebook in view.notebooks if notebook.passes],
+        charts=resource_charts(view),
+        exhibits=[picture(exhibit) for exhibit in cell.exhibits],
+        links=links,
+        more_files=more,
+        packages=found,
+        alike=alike,
+        log_tail=shorten(view.log_tail(), _MOST_EVIDENCE) if not cell.verdict.good else "",
+        rerun=rerun_command(results, cell),
+    )
+
+
+def inspect_cause(
+    results: RunResults, cause: Cause, cells: Mapping[str, CellResult], first: CellInspector | None
+) -> CauseInspector:
+    place = ",".join(f"{axis}={value}" for axis, value in cause.place.items() if axis != "host")
+    chosen = place if place and cause.there == cause.of else ""
+    suite = shlex.quote(results.suite_path or results.suite)
+    selects = [chosen] if chosen else [f"/{one}" for one in cause.cells[:20]]
+    rerun = f"seatrial run {suite} " + " ".join(f"--select {shlex.quote(one)}" for one in selects)
+    return CauseInspector(
+        cause,
+        cause_place(cause, results),
+        cause_news_text(cause),
+        [cells[one] for one in cause.cells if one in cells],
+        rerun,
+        first,
+    )
+
+
+def _evidences(findings: Sequence[Finding], view: CellView, served: bool) -> list[Evidence]:
+    """What several findings quote alike is shown once."""
+    made = []
+    seen: set[str] = set()
+    for finding in findings:
+        told = replace(finding, evidence="") if finding.evidence in seen else finding
+        seen.add(finding.evidence)
+        made.append(_evidence(told, view, served))
+    return made
+
+
+def _evidence(finding: Finding, view: CellView, served: bool) -> Evidence:
+    """The first line sums up what follows: it is shown once, where it stands in what follows."""
+    text = shorten(finding.evidence, _MOST_EVIDENCE).strip("\n")
+    lines = text.split("\n")
+    first = lines[0].strip() if text else ""
+    rest = lines[1:]
+    hits = [line.strip() == first for line in rest]
+    shown = (
+        list(zip(rest, hits, strict=True)) if any(hits) else [(line, place == 0) for place, line in enumerate(lines)]
+    )
+    return Evidence(
+        title=finding_title(finding, view.result),
+        verdict=finding.verdict.value,
+        class_=finding.class_,
+        message="" if first == finding.message.strip() else finding.message,
+        lines=shown if text else [],
+        log=_log_line(text, view, served),
+    )
+
+
+def _log_line(text: str, view: CellView, served: bool) -> Link | None:
+    found = _LOG_LINE.search(text)
+    if found is None:
+        return None
+    part = f"{found[2]}/" if found[2] else view.parts[0]
+    if not served and not (view.folder / part / LOG_PAGE).is_file():
+        return None
+    where = url(f"{view.base}/{part}{LOG_PAGE}")
+    return Link(f"line {found[1]} of the log", f"{where}#L{found[1].replace(',', '')}")
+
+
+def _attempt(attempt: AttemptResult) -> AttemptRow:
+    why = one_line(attempt.headline or attempt.why or attempt.exit.message) if not attempt.verdict.good else ""
+    return AttemptRow(attempt.number, attempt.verdict.value, str(attempt.place), why, _stages(attempt.stages))
+
+
+def _stages(stages: list[StageTime]) -> str:
+    """How long from each stage to the next, with how far off that may be."""
+    parts = []
+    for before, after in itertools.pairwise(stages):
+        sure = before.uncertainty_s + after.uncertainty_s
+        within = f" ± {duration_text(sure)}" if sure else ""
+        took = duration_text(max(0.0, after.wall_s - before.wall_s)) or "0 s"
+        parts.append(f"{before.stage.value} → {after.stage.value} {took}{within}")
+    return ", ".join(parts)
+
+
+def _steps(view: CellView) -> list[StepRow]:
+    """Each finding, with the time of its step from the beginning of the first."""
+    known = [step for step in view.steps.values() if step.started_s is not None]
+    first = min((step.started_s or 0.0 for step in known), default=0.0)
+    last = max((step.ended_s if step.ended_s is not None else step.started_s or 0.0 for step in known), default=0.0)
+    span = max(last - first, 1e-9)
+    rows = []
+    seen: set[str] = set()
+    for finding in view.result.findings:
+        step = view.steps.get(finding.step)
+        took = view.step_seconds(finding.step)
+        timed = step is not None and step.started_s is not None and finding.step not in seen
+        begin = (step.started_s or 0.0) - first if step is not None else 0.0
+        rows.append(
+            StepRow(
+                finding_title(finding, view.result),
+                finding.verdict.value,
+                finding.message if finding.verdict in _TOLD else "",
+                duration_text(took) if finding.step not in seen else "",
+                size_text(step.peak_memory_bytes) if step and timed else "",
+                round(begin / span * STEP_WIDTH, 1) if timed else 0.0,
+                round(max(2.0, (took or 0.0) / span * STEP_WIDTH), 1) if timed else 0.0,
+            )
+        )
+        seen.add(finding.step)
+    return rows
+
+
+def _quiet(row: StepRow) -> bool:
+    return row.verdict == Verdict.PASSED and not row.took and not row.width
+
+
+def _links(view: CellView, served: bool) -> tuple[list[Link], int]:
+    links = []
+    for log in view.logs:
+        name = log.removeprefix(f"{view.base}/")
+        page = name.removesuffix("log.txt") + LOG_PAGE
+        if served or (view.folder / page).is_file():
+            links.append(Link(name.removesuffix(".txt"), url(f"{view.base}/{page}")))
+        links.append(Link(name, url(log)))
+    for name in view.kept[:_MOST_FILES]:
+        shown = os.fsencode(name.removeprefix("files/")).decode("utf-8", "backslashreplace")
+        links.append(Link(one_line(shown), url(f"{view.base}/{name}") if _inert(name, view) else ""))
+    return links, max(0, len(view.kept) - _MOST_FILES)
+
+
+def _inert(name: str, view: CellView) -> bool:
+    """Whether a browser only shows it. What a job made could be a program that then runs as if it were of this report:
+    a page, a drawing, or a file whose name says nothing and whose content a browser goes by. Pages of notebooks are
+    ours, written over whatever was there."""
+    path = PurePath(name)
+    if path.suffix == ".html" and path.parts[:2] == ("files", "notebooks"):
+        return str(path.with_suffix(".ipynb")) in view.kept
+    if path.suffix == ".ipynb":
+        with contextlib.suppress(OSError), (view.folder / name).open("rb") as file:
+            return file.read(1) == b"{"  # browsers do not know the name, and take no such file for a page
+    return path.suffix.lower() in INERT
+
+
+def _packages(cell: CellResult) -> dict[str, str]:
+    found: Any = next((finding.data["packages"] for finding in cell.findings if "packages" in finding.data), {})
+    return {str(name): str(version) for name, version in sorted(found.items())} if isinstance(found, dict) else {}

@@ -1,0 +1,337 @@
+"""The pictures of exhibits: what a kind gave as typed data, as numbers of an SVG. One form for each kind of exhibit.
+
+The data come from a run folder and may hold anything: what is not a finite number is not drawn, and is in the table."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise, repeat
+from typing import Any
+
+from seatrial.job import Exhibit, Observation, Sample, figure_text
+from seatrial.job.units import count
+from seatrial.report.view.cell import CellView, nonnegative
+from seatrial.report.view.words import duration_text, one_line, size_text
+
+WIDTH, HEIGHT = 420, 90
+MOST_POINTS = 200
+_MOST_ROWS = 200
+_MOST_TEXT = 20_000
+
+
+@dataclass(frozen=True)
+class Curve:
+    name: str
+    path: str  # points of a polyline; a single one is a dot
+    single: tuple[float, float] | None
+    low: str
+    high: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An exhibit with all that its macro needs."""
+
+    kind: str
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    numeric: list[bool]  # which columns are figures
+    left_out: str
+    curves: list[Curve]
+    begin: str
+    end: str
+    bars: list[dict[str, Any]]
+    data: dict[str, Any]
+
+
+def picture(exhibit: Exhibit) -> Picture:
+    rows = exhibit.rows[:_MOST_ROWS] if exhibit.kind != "series" else []
+    first = exhibit.columns[0] if exhibit.columns else ""
+    units = [exhibit.units.get(name, "") for name in exhibit.columns]
+    at = [row[0] for row in exhibit.rows if row and _number(row[0]) is not None] if exhibit.kind == "series" else []
+    more = len(exhibit.rows) - len(rows)
+    return Picture(
+        kind=exhibit.kind,
+        title=exhibit.title,
+        columns=[_column(name, exhibit.units) for name in exhibit.columns],
+        rows=[list(map(_shown, row, chain(units, repeat("")))) for row in rows],
+        numeric=[_is_numeric(exhibit.rows, place) for place in range(len(exhibit.columns))],
+        left_out=f"and {count(more, 'more row')}, in results.json" if more and exhibit.kind != "series" else "",
+        curves=_curves(exhibit) if exhibit.kind == "series" else [],
+        begin=figure_text(float(min(at)), exhibit.units.get(first, "")) if at else "",
+        end=figure_text(float(max(at)), exhibit.units.get(first, "")) if at else "",
+        bars=_bars(exhibit),
+        data=_token_diff(exhibit.data) if exhibit.kind == "token-diff" else _text(exhibit.data),
+    )
+
+
+def _column(name: str, units: dict[str, str]) -> str:
+    return f"{name}, {units[name]}" if units.get(name, "s") != "s" else name
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _shown(value: Any, unit: str = "") -> str:
+    """Of seconds with their unit, which differs from row to row; other units are in the head of the column."""
+    number = _number(value)
+    if number is not None:
+        return figure_text(number, unit if unit == "s" else "")
+    return "" if value is None else str(value)
+
+
+def _is_numeric(rows: Sequence[Sequence[Any]], place: int) -> bool:
+    found = [row[place] for row in rows if len(row) > place and row[place] is not None]
+    return bool(found) and all(_number(value) is not None for value in found)
+
+
+def _curves(exhibit: Exhibit) -> list[Curve]:
+    """One chart for each column beside the first: their units differ."""
+    made = []
+    for place, name in enumerate(exhibit.columns[1:], 1):
+        points = []
+        for row in exhibit.rows:
+            x, y = _number(row[0]) if row else None, _number(row[place]) if len(row) > place else None
+            if x is not None and y is not None:
+                points.append((x, y))
+        if points:
+            made.append(_curve(name, exhibit.units.get(name, ""), points))
+    return made
+
+
+def _curve(name: str, unit: str, points: list[tuple[float, float]]) -> Curve:
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    left, right = points[0][0], points[-1][0]
+    thinned = _thinned(points)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - left) / (right - left) if right > left else 0.5
+        up = (y - low) / (high - low) if high > low else 0.5
+        return round(across * WIDTH, 1), round(HEIGHT - 4 - up * (HEIGHT - 8), 1)
+
+    placed = [place(*point) for point in thinned]
+    path = " ".join(f"{x:g},{y:g}" for x, y in placed)
+    single = placed[0] if len(placed) == 1 else None
+    return Curve(name, path, single, figure_text(low, unit), figure_text(high, unit))
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of each stretch its lowest and its highest stay: a peak must not vanish."""
+    if len(points) <= MOST_POINTS:
+        return points
+    stretch = -(-2 * len(points) // MOST_POINTS)
+    kept = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        ends = {min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])}
+        kept += sorted(ends)
+    return kept
+
+
+def _bars(exhibit: Exhibit) -> list[dict[str, Any]]:
+    """Of a distribution a line from its least to its largest quantile, with a mark for each; of a timeline a bar."""
+    if exhibit.kind == "timeline":
+        return _timeline(exhibit.rows)
+    if exhibit.kind != "distribution":
+        return []
+    wanted = [place for place, name in enumerate(exhibit.columns) if place and (name[:1] == "p" or name == "max")]
+    found = []
+    for row in exhibit.rows[:_MOST_ROWS]:
+        marks = [
+            (exhibit.columns[place], number)
+            for place in wanted
+            if len(row) > place and (number := _number(row[place])) is not None and number >= 0
+        ]
+        found.append((str(row[0]) if row else "", marks))
+    most = max((number for _, marks in found for _, number in marks), default=0.0) or 1.0
+    unit = exhibit.units.get(exhibit.columns[wanted[0]], "") if wanted else ""
+    return [
+        {
+            "name": name,
+            "left": round(min(number for _, number in marks) / most * WIDTH, 1) if marks else 0,
+            "right": round(max(number for _, number in marks) / most * WIDTH, 1) if marks else 0,
+            "marks": [
+                (round(number / most * WIDTH, 1), f"{title} {figure_text(number, unit)}") for title, number in marks
+            ],
+            "text": _spread(marks, unit),
+        }
+        for name, marks in found
+    ]
+
+
+def _spread(marks: list[tuple[str, float]], unit: str) -> str:
+    known = dict(marks)
+    shown = [name for name in ("p50", "p99", "max") if name in known] or list(known)[:2]
+    return ", ".join(f"{name} {figure_text(known[name], unit)}" for name in shown)
+
+
+def _timeline(rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+    found = []
+    for row in rows[:_MOST_ROWS]:
+        begin, end = (_number(value) for value in (*row, None, None, None)[1:3])
+        if begin is not None and end is not None and end >= begin:
+            found.append((str(row[0]), begin, end))
+    first = min((begin for _, begin, _ in found), default=0.0)
+    span = max((end for _, _, end in found), default=0.0) - first or 1.0
+    return [
+        {
+            "name": name,
+            "left": round((begin - first) / span * WIDTH, 1),
+            "right": round((end - first) / span * WIDTH, 1),
+            "text": duration_text(end - begin),
+            "marks": [],
+        }
+        for name, begin, end in found
+    ]
+
+
+def _text(data: dict[str, Any]) -> dict[str, Any]:
+    return {"text": str(data.get("text") or "")[:_MOST_TEXT]}
+
+
+def _token_diff(data: dict[str, Any]) -> dict[str, Any]:
+    """Both sides with their likeliest tokens, each with its probability as a bar."""
+    sides = {name: _side(data.get(name)) for name in ("expected", "got")}
+    before = data.get("before")
+    return {
+        "message": str(data.get("message") or ""),
+        "agreement": str(data.get("agreement") or ""),
+        "position": _shown(data.get("position")),
+        "before": str(before)[-300:] if isinstance(before, str) else "",
+        "sides": sides,
+    }
+
+
+def _side(side: Any) -> list[dict[str, Any]]:
+    if not isinstance(side, dict):
+        return []
+    top = side.get("top")
+    found = [one for one in top if isinstance(one, dict)] if isinstance(top, list) else []
+    if not any(one.get("text") == side.get("text") for one in found):
+        found = [side, *found]
+    made = []
+    for one in found[:10]:
+        logprob = _number(one.get("logprob"))
+        share = math.exp(min(0.0, logprob)) if logprob is not None else None
+        made.append(
+            {
+                "text": repr(str(one.get("text") or ""))[1:-1],
+                "chosen": one.get("text") == side.get("text"),
+                "logprob": f"{logprob:.4f}" if logprob is not None else "",
+                "share": f"{share * 100:.3g} %" if share is not None else "",
+                "bar": round((share or 0.0) * 60, 1),
+            }
+        )
+    return made
+
+
+# Small charts of resource samples as inline SVG: a line over the time of an attempt, its steps as bands behind it.
+
+
+SAMPLES_WIDTH, SAMPLES_HEIGHT = 600, 80
+_MOST_POINTS = 150
+
+SamplePoint = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Band:
+    name: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Ready for a template: numbers of the SVG's own units, and texts."""
+
+    title: str
+    most: str
+    end: str
+    line: str  # points of a polyline
+    area: str  # the same, closed at the bottom
+    bands: list[Band]
+
+
+def resource_charts(view: CellView) -> list[Chart]:
+    """Each part has its own: their processes have nothing in common, nor have the clocks of their steps."""
+    return [chart for part, one in view.observed.items() for chart in _charts(f" of the {part}" if part else "", one)]
+
+
+def _charts(whose: str, observed: Observation) -> list[Chart]:
+    steps = [step for step in observed.steps if step.started_s is not None]
+    samples = sorted((sample for step in steps for sample in step.samples), key=lambda sample: sample.at_s)
+    if len(samples) < 3:
+        return []
+    first = min(step.started_s for step in steps if step.started_s is not None)
+    last = max([samples[-1].at_s, *(step.ended_s for step in steps if step.ended_s is not None)])
+    span = max(last - first, 1e-9)
+    bands = [
+        Band(
+            f"{one_line(step.name)}: {duration_text(step.seconds) or 'did not end'}",
+            round((step.started_s - first) / span * SAMPLES_WIDTH, 1),
+            round(((step.ended_s if step.ended_s is not None else last) - step.started_s) / span * SAMPLES_WIDTH, 1),
+        )
+        for step in steps
+        if step.started_s is not None
+    ]
+    memory = [(sample.at_s, float(sample.memory_bytes)) for sample in samples if sample.memory_bytes is not None]
+    series = [
+        ("Memory", memory, size_text),
+        ("CPU cores", _rates(samples), _two),
+        ("GPU memory", _gpu(samples, "memory_bytes", sum), size_text),
+        ("GPU use, %", _gpu(samples, "utilization", max), _two),
+    ]
+    return [
+        _chart(f"{title}{whose}", points, form(max(v for _, v in points)), first, span, bands)
+        for title, points, form in series
+        if len(points) > 2
+    ]
+
+
+def _chart(title: str, points: list[SamplePoint], most: str, first: float, span: float, bands: list[Band]) -> Chart:
+    kept = _thinned_samples(points)
+    top = max(value for _, value in kept) or 1.0
+    placed = [
+        f"{(at - first) / span * SAMPLES_WIDTH:.1f},{SAMPLES_HEIGHT - value / top * (SAMPLES_HEIGHT - 4):.1f}"
+        for at, value in kept
+    ]
+    start, end = placed[0].split(",")[0], placed[-1].split(",")[0]
+    area = f"{start},{SAMPLES_HEIGHT} {' '.join(placed)} {end},{SAMPLES_HEIGHT}"
+    return Chart(title, most, duration_text(span), " ".join(placed), area, bands)
+
+
+def _thinned_samples(points: list[SamplePoint]) -> list[SamplePoint]:
+    """At most so many points; the highest of each stretch stays, for a peak must not vanish."""
+    stretch = -(-len(points) // _MOST_POINTS)
+    return [
+        max(points[start : start + stretch], key=lambda point: point[1]) for start in range(0, len(points), stretch)
+    ]
+
+
+def _rates(samples: Iterable[Sample]) -> list[SamplePoint]:
+    """CPU seconds a second between neighbours. A counter that falls belongs to a new process tree: no rate there."""
+    known = [(sample.at_s, sample.cpu_s) for sample in samples if sample.cpu_s is not None]
+    pairs = pairwise(known)
+    return [
+        (later, (used - before) / (later - at))
+        for (at, before), (later, used) in pairs
+        if later > at and used >= before
+    ]
+
+
+def _gpu(samples: Iterable[Sample], key: str, together: object) -> list[SamplePoint]:
+    points = []
+    for sample in samples:
+        figures = [figure for figure in (nonnegative(gpu.get(key)) for gpu in sample.gpu) if figure is not None]
+        if figures:
+            points.append((sample.at_s, sum(figures) if together is sum else max(figures)))
+    return points
+
+
+def _two(value: float | None) -> str:
+    return f"{value:.2g}" if value is not None else ""

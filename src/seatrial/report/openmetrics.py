@@ -1,0 +1,84 @@
+"""A run as OpenMetrics text, for the textfile folder of a node exporter: verdicts, figures, times to tell ages from.
+
+Every family is a gauge, so that readers of the older Prometheus format take it, too."""
+
+import math
+from collections.abc import Iterator
+
+from seatrial.job import CellResult, RunResults, Stage, Verdict, figures
+from seatrial.report.view.words import one_line
+
+_MOST_LABEL = 200  # characters of a value
+
+_FAMILIES = {
+    "seatrial_run_started_timestamp_seconds": "When the run started.",
+    "seatrial_run_duration_seconds": "How long the run took.",
+    "seatrial_run_good": "1 when nothing in the run needs attention, else 0.",
+    "seatrial_run_cells": "Cells of the run by verdict.",
+    "seatrial_run_holes": "Combinations that were not run.",
+    "seatrial_run_changes": "Cells by what became of them since the last time.",
+    "seatrial_cause_cells": "Cells that failed for one cause.",
+    "seatrial_cell_good": "1 when the cell needs no attention, else 0.",
+    "seatrial_cell_verdict": "1 for the verdict that the cell has.",
+    "seatrial_cell_flaky": "1 when the cell passed on a retry, else 0.",
+    "seatrial_cell_duration_seconds": "How long its last attempt took.",
+    "seatrial_cell_started_timestamp_seconds": "When its last attempt started.",
+    "seatrial_cell_bad_since_timestamp_seconds": "When it began to fail without a break.",
+    "seatrial_figure": "A figure of the cell, in its own unit.",
+}
+_Sample = tuple[str, dict[str, str], float]  # family, labels, value
+
+
+def render_openmetrics(results: RunResults) -> str:
+    by_family: dict[str, dict[str, float]] = {name: {} for name in _FAMILIES}
+    for family, labels, value in _samples(results):
+        if math.isfinite(value):
+            text = ",".join(f'{name}="{_escaped(of)}"' for name, of in labels.items())
+            by_family[family][text] = value  # one sample for each set of labels, the last counts
+    lines: list[str] = []
+    for family, samples in by_family.items():
+        if samples:
+            lines += [f"# HELP {family} {_FAMILIES[family]}", f"# TYPE {family} gauge"]
+            lines += [f"{family}{{{text}}} {value!r}" for text, value in samples.items()]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _samples(results: RunResults) -> Iterator[_Sample]:
+    suite = {"suite": results.suite}
+    of_run = {**suite, "run": results.run, "commit": results.commit}
+    yield "seatrial_run_started_timestamp_seconds", of_run, results.started_s
+    yield "seatrial_run_duration_seconds", suite, results.seconds
+    yield "seatrial_run_good", suite, float(results.exit_code == 0)
+    for verdict in Verdict:
+        counted = sum(cell.verdict is verdict for cell in results.cells)
+        yield "seatrial_run_cells", {**suite, "verdict": verdict.value}, float(counted)
+    yield "seatrial_run_holes", suite, float(len(results.holes))
+    for change, number in results.changes.items():
+        yield "seatrial_run_changes", {**suite, "change": change}, float(number)
+    for cause in results.causes:
+        labels = {**suite, "cause": cause.id, "verdict": cause.verdict.value, "text": cause.text}
+        yield "seatrial_cause_cells", labels, float(len(cause.cells))
+    for cell in results.cells:
+        yield from _cell(cell, {**suite, "trial": cell.trial, "cell": cell.id, "hash": cell.hash})
+
+
+def _cell(cell: CellResult, labels: dict[str, str]) -> Iterator[_Sample]:
+    yield "seatrial_cell_good", labels, float(cell.done)
+    yield "seatrial_cell_verdict", {**labels, "verdict": cell.verdict.value}, 1.0
+    yield "seatrial_cell_flaky", labels, float(cell.flaky)
+    if cell.attempts:
+        last = cell.attempts[-1]
+        if last.seconds is not None:
+            yield "seatrial_cell_duration_seconds", labels, last.seconds
+        times = {one.stage: one.wall_s for one in last.stages}
+        if Stage.STARTED in times:
+            yield "seatrial_cell_started_timestamp_seconds", labels, times[Stage.STARTED]
+    if cell.news and cell.news.since and not cell.verdict.good:
+        yield "seatrial_cell_bad_since_timestamp_seconds", labels, cell.news.since.at_s
+    for figure in figures(cell.metrics):
+        yield "seatrial_figure", {**labels, "figure": figure.name, "unit": figure.unit}, figure.value
+
+
+def _escaped(value: str) -> str:
+    line = one_line(value)[:_MOST_LABEL]
+    return line.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,172 @@
+"""A run as one SVG picture, for a README or a chat: the grid of each trial, and its figures over their last runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.job import CellResult, RunResults
+from seatrial.job.units import count
+from seatrial.report.html.templates import render
+from seatrial.report.view.changes import newly_bad
+from seatrial.report.view.grid import Matrix, matrices
+from seatrial.report.view.run import causes_sentence, headline_of, summarize
+from seatrial.report.view.series import Scale, SeriesView, bound_levels, read_series
+from seatrial.report.view.words import SYMBOLS, duration_text, figure_or_open, fit, one_line
+
+_WIDTH = 960
+_MARGIN = 16
+LINE = 18  # height of a row of the grid
+LABEL_WIDTH = 220
+CHARACTER = 6.6  # about the width of one
+LEAST_CELL, MOST_CELL = 12.0, 96.0
+GRID_ROWS = 60  # of all grids together; a picture is looked at, not searched
+_MOST_FIGURES = 12
+SPARK_WIDTH, SPARK_HEIGHT = 300, 22
+
+
+@dataclass(frozen=True)
+class Box:
+    """One place of a grid."""
+
+    x: float
+    y: float
+    width: float
+    state: str  # a verdict or `hole`
+    glyph: str
+    title: str
+    new: bool = False
+
+
+@dataclass(frozen=True)
+class Label:
+    x: float
+    y: float
+    text: str
+    kind: str  # title, head, row or note
+
+
+@dataclass(frozen=True)
+class PictureSpark:
+    y: float
+    name: str
+    last: str
+    points: list[tuple[float, float]]
+    band: tuple[float, float] | None  # top and height of the bounds
+    regression: bool
+
+
+class _Sheet:
+    """What is drawn so far, from the top down."""
+
+    def __init__(self) -> None:
+        self.y = float(_MARGIN)
+        self.boxes: list[Box] = []
+        self.labels: list[Label] = []
+        self.sparks: list[PictureSpark] = []
+
+    def write(self, text: str, kind: str, x: float = _MARGIN, columns: int = 140) -> None:
+        self.labels.append(Label(x, self.y + 12, fit(one_line(text), columns), kind))
+        self.y += LINE
+
+
+def render_svg(results: RunResults, folder: Path) -> str:
+    summary = summarize(results)
+    sheet = _Sheet()
+    sheet.write(f"{results.suite}: {results.verdict.value}", "title")
+    counts = " · ".join(f"{number} {verdict.value}" for verdict, number in summary.counts.items())
+    holes = f" · {count(len(results.holes), 'hole')}" if results.holes else ""
+    sheet.write(f"{count(len(results.cells), 'cell')} in {duration_text(results.seconds)}: {counts}{holes}", "note")
+    if sentence := causes_sentence(results):
+        sheet.write(sentence, "head")
+    sheet.y += LINE / 2
+    _grids(sheet, results)
+    _figures(sheet, folder)
+    return render(
+        "picture.svg.j2",
+        width=_WIDTH,
+        height=round(sheet.y + _MARGIN),
+        line=LINE,
+        label_width=LABEL_WIDTH,
+        spark_width=SPARK_WIDTH,
+        sheet=sheet,
+        title=f"{results.suite}: {results.verdict.value}",
+    )
+
+
+def _grids(sheet: _Sheet, results: RunResults) -> None:
+    cells = {cell.id: cell for cell in results.cells}
+    left = GRID_ROWS
+    hidden = 0
+    for matrix in matrices(results.cells, results.holes, results.axes):
+        bad = {row for (row, _), id_ in matrix.cells.items() if id_ in cells and not cells[id_].verdict.good}
+        every = range(len(matrix.rows))
+        rows = sorted(sorted(every, key=lambda row: row not in bad)[:left])
+        hidden += len(matrix.rows) - len(rows)
+        if rows:
+            left -= len(rows)
+            _grid(sheet, matrix, rows, cells)
+    if hidden:
+        sheet.write(f"… and {count(hidden, 'more row')}: all are in report.html", "note")
+
+
+def _grid(sheet: _Sheet, matrix: Matrix, rows: list[int], cells: dict[str, CellResult]) -> None:
+    each = min(MOST_CELL, max(LEAST_CELL, (_WIDTH - 2 * _MARGIN - LABEL_WIDTH) / max(1, len(matrix.columns))))
+    shown = min(len(matrix.columns), int((_WIDTH - 2 * _MARGIN - LABEL_WIDTH) / each))
+    more = f", the first {shown} of {count(len(matrix.columns), 'column')}" if shown < len(matrix.columns) else ""
+    sheet.write(f"{matrix.trial}  {matrix.fixed}{more}", "head")
+    room = int(each / CHARACTER)
+    if room >= 3:
+        for column, name in enumerate(matrix.columns[:shown]):
+            x = _MARGIN + LABEL_WIDTH + column * each
+            sheet.labels.append(Label(x, sheet.y + 12, fit(one_line(name), room), "note"))
+        sheet.y += LINE
+    for row in rows:
+        columns = int(LABEL_WIDTH / CHARACTER) - 1
+        sheet.labels.append(Label(_MARGIN, sheet.y + 12, fit(one_line(matrix.rows[row]), columns), "row"))
+        for column in range(shown):
+            box = _box(matrix, row, column, cells, _MARGIN + LABEL_WIDTH + column * each, sheet.y, each - 2)
+            sheet.boxes += [box] if box else []
+        sheet.y += LINE
+    sheet.y += LINE / 2
+
+
+def _box(
+    matrix: Matrix, row: int, column: int, cells: dict[str, CellResult], x: float, y: float, width: float
+) -> Box | None:
+    cell = cells.get(matrix.cells.get((row, column), ""))
+    if cell is None:
+        hole = (row, column) in matrix.holes
+        return Box(x, y, width, "hole", SYMBOLS["hole"].glyph, "not run") if hole else None
+    verdict = cell.verdict.value
+    glyph = SYMBOLS["flaky" if cell.flaky else verdict].glyph
+    said = "" if cell.verdict.good else f": {headline_of(cell)}"
+    return Box(x, y, width, verdict, glyph, fit(one_line(f"{cell.id} {verdict}{said}"), 300), newly_bad(cell))
+
+
+def _figures(sheet: _Sheet, folder: Path) -> None:
+    """Figures of one run have no course to draw: they are counted."""
+    made = read_series(folder)
+    every = made.series if made else []
+    views = [view for view in every if len({point.run for point in view.points}) > 1]
+    if not views:
+        return
+    sheet.write("figures over their last runs", "head")
+    for view in sorted(views, key=lambda view: not view.regression)[:_MOST_FIGURES]:
+        sheet.sparks.append(_spark(view, sheet.y))
+        sheet.y += SPARK_HEIGHT + 4
+    if (more := len(every) - min(len(views), _MOST_FIGURES)) > 0:
+        sheet.write(f"… and {count(more, 'more figure')}: all are in report.html", "note")
+
+
+def _spark(view: SeriesView, y: float) -> PictureSpark:
+    scale = Scale(view)
+
+    def height(value: float) -> float:
+        return round(y + 2 + (1 - scale(value)) * (SPARK_HEIGHT - 4), 1)
+
+    step = SPARK_WIDTH / (len(view.points) - 1)
+    start = _WIDTH - _MARGIN - SPARK_WIDTH
+    points = [(round(start + place * step, 1), height(point.value)) for place, point in enumerate(view.points)]
+    levels = sorted(height(level) for level in bound_levels(view).values() if scale.shows(level))
+    band = (levels[0], levels[1] - levels[0]) if len(levels) == 2 else None
+    name = fit(one_line(view.name), 68)
+    return PictureSpark(y, name, figure_or_open(view.points[-1].value, view.unit), points, band, bool(view.regression))

@@ -1,0 +1,342 @@
+"""Two runs beside each other: which figures moved, by how much and how sure, and what else is not as it was."""
+
+from collections.abc import Iterable, Mapping
+from math import fsum
+from typing import Any, cast
+
+import msgspec
+
+from seatrial.job import (
+    CellResult,
+    Change,
+    FieldDifference,
+    Figure,
+    RunResults,
+    differences,
+    figures,
+    unit_factor,
+    worst,
+)
+from seatrial.record.history import Series, benchmark_of
+from seatrial.report.view.changes import change_of
+from seatrial.report.view.series import past_values
+
+SURE_OF_MOVE = 0.99  # that a figure moved at all
+LEAST_MOVE = 0.01  # a smaller move is none
+
+Key = tuple[str, str, str, str]  # benchmark, fingerprint, metric, unit
+_Tried = tuple[str, list[CellResult], list[CellResult]]  # a benchmark with its cells in both runs
+
+
+class Movement(msgspec.Struct, frozen=True):
+    """One figure of one benchmark in both runs. What is not known is None, and `why` says why."""
+
+    benchmark: str
+    fingerprint: str
+    metric: str
+    unit: str
+    better: str
+    before: float | None
+    after: float | None
+    size: float | None  # relative: after / before - 1
+    low: float | None  # between these it is, with 95 % confidence
+    high: float | None
+    sure: float
+    n_before: int
+    n_after: int
+    noise: float | None = None  # of single runs, relative, from the history
+    noise_runs: int = 0
+    why: str = ""
+
+    @property
+    def moved(self) -> bool:
+        return self.sure >= SURE_OF_MOVE and self.changed
+
+    @property
+    def maybe(self) -> bool:
+        return not self.moved and self.changed and (self.sure >= 0.9 or bool(self.why))
+
+    @property
+    def changed(self) -> bool:
+        """The figure is another one, sure or not. From 0 every other is."""
+        return abs(self.size) >= LEAST_MOVE if self.size is not None else self.before != self.after
+
+    @property
+    def way(self) -> str:
+        if not self.better or self.before is None or self.after is None or self.after == self.before:
+            return ""
+        return "worse" if (self.after > self.before) == (self.better == "lower") else "better"
+
+
+class OtherVerdict(msgspec.Struct, frozen=True):
+    """The worst of the repeats on each side."""
+
+    id: str  # of the cell, without `repeat`
+    before: str
+    after: str
+    why: str = ""
+    change: Change = Change.KNOWN  # new, slower, faster, fixed, same (good in another way) or known
+
+
+class OtherCause(msgspec.Struct, frozen=True):
+    """A cause that one of the runs has, or both, with the number of its cells in each."""
+
+    id: str
+    verdict: str
+    text: str
+    before: int
+    after: int
+
+
+class OtherConditions(msgspec.Struct, frozen=True):
+    """A benchmark that ran under other conditions, so that its figures are not compared."""
+
+    benchmark: str
+    before: list[str]  # fingerprints
+    after: list[str]
+    differences: list[FieldDifference] = []  # empty where an older Seatrial did not keep the conditions
+
+
+class OtherUnderTest(msgspec.Struct, frozen=True):
+    """What was under test, as far as it differs; the same for all these benchmarks."""
+
+    differences: list[FieldDifference]
+    benchmarks: list[str]
+
+
+class RunComparison(msgspec.Struct, frozen=True):
+    before: str
+    after: str
+    commit_before: str
+    commit_after: str
+    figures: list[Movement]  # every one that is in both runs; the surest and biggest moves first
+    verdicts: list[OtherVerdict]
+    fingerprints: list[OtherConditions]  # their figures are not compared
+    only_before: list[str]  # ids of cells, without `repeat`
+    only_after: list[str]
+    cells: int  # that both have; repeats are one cell
+    under_test: list[OtherUnderTest] = []
+    causes: list[OtherCause] = []  # those of the second run first
+
+
+def comparison_json(found: RunComparison) -> dict[str, Any]:
+    """For programs: with what follows from the figures of each movement."""
+    figures = [{**msgspec.to_builtins(one), "moved": one.moved, "way": one.way} for one in found.figures]
+    return {"version": 1, **msgspec.to_builtins(found), "figures": figures}
+
+
+def compare_runs(
+    before: RunResults, after: RunResults, past: Iterable[Series] = (), unjudged: bool = False
+) -> RunComparison:
+    """`past` is where the noise of a figure is taken from; `unjudged` also compares figures that are not judged."""
+    return RunPair(before, after, unjudged).compare(past)
+
+
+class RunPair:
+    """Two runs that are to be compared, and what changed at first sight: of that the past is of interest."""
+
+    def __init__(self, before: RunResults, after: RunResults, unjudged: bool = False) -> None:
+        self._before, self._after = before, after
+        self._was = _values(before, unjudged)
+        self._now = _in_units_of(self._was, _values(after, unjudged))
+
+    def changed(self, most: int) -> list[Series]:
+        """The figures that are other ones now, without their points; the biggest changes first."""
+        found = []
+        for key, (figure, now) in self._now.items():
+            was = self._was[key][1] if key in self._was else []
+            level = fsum(was) / len(was) if was else 0.0
+            size = abs(fsum(now) / len(now) / level - 1) if level else 0.0
+            if size >= LEAST_MOVE:
+                found.append((size, Series(key[0], "", *key[1:], figure.better or "", [])))
+        return [series for _, series in sorted(found, key=lambda one: -one[0])[:most]]
+
+    def compare(self, past: Iterable[Series] = ()) -> RunComparison:
+        before, after = self._before, self._after
+        of_before, of_after = _by_name(before), _by_name(after)
+        both = [(name, of_before.pop(name), of_after.pop(name)) for name in list(of_before) if name in of_after]
+        both += _renamed(of_before, of_after)
+        tried = _tried(before, after)
+        return RunComparison(
+            before.run,
+            after.run,
+            before.commit,
+            after.commit,
+            _movements(self._was, self._now, _noises(before, after, past)),
+            [other for pair in both if (other := _other_verdict(*pair))],
+            _other_conditions(tried),
+            list(of_before),
+            list(of_after),
+            len(both),
+            _other_under_test(tried),
+            _causes(before, after),
+        )
+
+
+def _causes(before: RunResults, after: RunResults) -> list[OtherCause]:
+    was, now = ({cause.id: cause for cause in results.causes} for results in (before, after))
+    every = {**now, **{id_: cause for id_, cause in was.items() if id_ not in now}}
+    return [
+        OtherCause(
+            id_,
+            cause.verdict.value,
+            cause.text,
+            len(was[id_].cells) if id_ in was else 0,
+            len(now[id_].cells) if id_ in now else 0,
+        )
+        for id_, cause in every.items()
+    ]
+
+
+def _by_name(results: RunResults) -> dict[str, list[CellResult]]:
+    """Cells by their id without `repeat`: one run may have repeats and the other none, or more of them."""
+    found: dict[str, list[CellResult]] = {}
+    for cell in results.cells:
+        found.setdefault(benchmark_of(cell.id), []).append(cell)
+    return found
+
+
+def _renamed(
+    before: dict[str, list[CellResult]], after: dict[str, list[CellResult]]
+) -> list[tuple[str, list[CellResult], list[CellResult]]]:
+    """Takes those out of both that have another id but the same benchmark, so that their figures are compared."""
+    known: dict[str, str] = {}
+    for name, cells in after.items():
+        known.setdefault(_benchmark(cells[0]), name)
+    pairs = [(name, known.pop(_benchmark(cells[0]), "")) for name, cells in before.items()]
+    return [(now, before.pop(was), after.pop(now)) for was, now in pairs if now]
+
+
+def _other_verdict(name: str, before: list[CellResult], after: list[CellResult]) -> OtherVerdict | None:
+    was, now = (worst([cell.verdict for cell in cells]) for cells in (before, after))
+    if was is now:
+        return None
+    such = [cell for cell in after if cell.verdict is now]
+    some = f"{len(such)} of {len(after)} repeats" if len(such) < len(after) else ""
+    why = such[0].why or next((f.message for f in such[0].findings if f.verdict is now), "")
+    return OtherVerdict(
+        name, was.value, now.value, ": ".join(part for part in (some, why) if part), change_of(was.value, now)
+    )
+
+
+def _benchmark(cell: CellResult) -> str:
+    return cell.benchmark or benchmark_of(cell.id)
+
+
+def _tried(before: RunResults, after: RunResults) -> list[_Tried]:
+    """The benchmarks that were run in both, with their cells."""
+    sides: list[dict[str, list[CellResult]]] = []
+    for results in (before, after):
+        found: dict[str, list[CellResult]] = {}
+        for cell in results.cells:
+            if cell.attempts:
+                found.setdefault(_benchmark(cell), []).append(cell)
+        sides.append(found)
+    return [(name, cells, sides[1][name]) for name, cells in sides[0].items() if name in sides[1]]
+
+
+def _other_conditions(tried: Iterable[_Tried]) -> list[OtherConditions]:
+    """Benchmarks of both runs that have no conditions in common."""
+    made = []
+    for name, was, now in tried:
+        prints = {cell.fingerprint for cell in was}, {cell.fingerprint for cell in now}
+        if not prints[0] & prints[1]:
+            known = was[0].conditions and now[0].conditions
+            found = differences(was[0].conditions, now[0].conditions) if known else []
+            made.append(OtherConditions(name, sorted(prints[0]), sorted(prints[1]), found))
+    return made
+
+
+def _other_under_test(tried: Iterable[_Tried]) -> list[OtherUnderTest]:
+    groups: dict[tuple[FieldDifference, ...], list[str]] = {}
+    for name, was, now in tried:
+        if was[0].conditions and now[0].conditions:  # else nothing was kept of either
+            found = tuple(differences(was[0].under_test, now[0].under_test))
+            groups.setdefault(found, []).append(name)
+    return [OtherUnderTest(list(found), names) for found, names in groups.items() if found]
+
+
+def _values(results: RunResults, unjudged: bool) -> dict[Key, tuple[Figure, list[float]]]:
+    """Every figure of cells that came to their end, with one value for each repeat."""
+    found: dict[Key, tuple[Figure, list[float]]] = {}
+    for cell in results.cells:
+        unjudged_only = bool(cell.attempts) and cell.attempts[-1].unjudged
+        if cell.verdict.value not in ("passed", "xfail", "slower", "faster") and not unjudged_only:
+            continue
+        for figure in figures(cell.metrics):
+            if figure.better or unjudged:
+                key = (_benchmark(cell), cell.fingerprint, figure.name, figure.unit)
+                found.setdefault(key, (figure, []))[1].append(figure.value)
+    return found
+
+
+def _in_units_of(
+    before: Mapping[Key, tuple[Figure, list[float]]], after: Mapping[Key, tuple[Figure, list[float]]]
+) -> dict[Key, tuple[Figure, list[float]]]:
+    """The figures of `after`, each in the unit that it has in `before`, where it can be converted."""
+    units: dict[tuple[str, ...], list[str]] = {}
+    for key in before:
+        units.setdefault(key[:3], []).append(key[3])
+    made = {}
+    for key, (figure, values) in after.items():
+        known = units.get(key[:3], [])
+        factors = [(unit, factor) for unit in known if (factor := unit_factor(key[3], unit)) is not None]
+        unit, factor = (key[3], 1.0) if key[3] in known or not factors else factors[0]
+        made[(*key[:3], unit)] = (figure, [value * factor for value in values])
+    return made
+
+
+def _noises(before: RunResults, after: RunResults, past: Iterable[Series]) -> dict[Key, list[float]]:
+    """Past values of one level of each series, without those of the two runs."""
+    found = {}
+    for series in past:
+        others = [point for point in series.points if point.run not in (before.run, after.run)]
+        found[series.benchmark, series.fingerprint, series.metric, series.unit] = _one_level(series, others)
+    return found
+
+
+def _one_level(series: Series, points: list[Any]) -> list[float]:
+    from seatrial.stats.clean import clean_series
+
+    used = clean_series(past_values(points), cast(Any, series.better or "lower")).used
+    return [points[index].value for index in used]
+
+
+def _movements(
+    before: Mapping[Key, tuple[Figure, list[float]]],
+    after: Mapping[Key, tuple[Figure, list[float]]],
+    past: Mapping[Key, list[float]],
+) -> list[Movement]:
+    from seatrial.stats.compare import compare, relative_noise
+
+    made = []
+    for key in before:
+        if key not in after:
+            continue
+        levels = past.get(key, [])
+        noise = relative_noise(levels) if len(levels) >= 2 else None
+        runs = len(levels) if noise is not None else 0
+        found = compare(before[key][1], after[key][1], noise, max(runs, 2))
+        made.append(
+            Movement(
+                *key,
+                after[key][0].better or "",
+                found.before,
+                found.after,
+                found.size,
+                found.low,
+                found.high,
+                found.sure,
+                found.n_before,
+                found.n_after,
+                noise,
+                runs,
+                found.why,
+            )
+        )
+    return sorted(made, key=_rank)
+
+
+def _rank(one: Movement) -> tuple[bool, bool, float, float, str, str]:
+    size = abs(one.size) if one.size is not None else float("inf")
+    return not one.moved, not one.maybe, -round(one.sure, 3), -size, one.benchmark, one.metric

@@ -1,0 +1,144 @@
+"""Cells laid out as rows and columns: one matrix for each trial, with its holes in their places."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from seatrial.job import Hole, table_axes
+from seatrial.report.view.words import axes_text
+
+NOT_WANTED = frozenset({"tag", "select"})  # causes of holes that are so for this run only; they would hide the others
+MOST_HOLE_ROWS = 200  # rows that hold nothing but holes are left out of a matrix when there are more rows than this
+
+
+class _OnAxes(Protocol):
+    @property
+    def axes(self) -> dict[str, str]: ...
+
+
+_T = TypeVar("_T", bound=_OnAxes)
+
+
+class Placed(_OnAxes, Protocol):
+    """Anything that stands somewhere on axes: a planned cell, a cell's result."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def trial(self) -> str: ...
+
+
+_P = TypeVar("_P", bound=Placed)
+
+
+class Matrix(msgspec.Struct, frozen=True):
+    """`cells` and `holes` are by (row, column); a hole's value is its reason. A place may be in neither."""
+
+    trial: str
+    fixed: str  # axes that have one value only, as text
+    row_title: str
+    column_title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[int, int], str]
+    holes: Mapping[tuple[int, int], str]
+
+
+def trial_of(cell: Placed) -> str:
+    return cell.trial or cell.id.partition("[")[0]
+
+
+AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
+
+
+def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = (), labels: AxisLabels | None = None) -> list[Matrix]:
+    """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
+    return [
+        _matrix(trial, cells, holes, (labels or {}).get(trial, {})) for trial, cells, holes in by_trial(cells, holes)
+    ]
+
+
+def by_trial(cells: Iterable[_P], holes: Iterable[Hole] = ()) -> list[tuple[str, list[_P], list[Hole]]]:
+    """The cells of each trial with the holes that stand beside them."""
+    found: dict[str, tuple[list[_P], list[Hole]]] = {}
+    for cell in cells:
+        found.setdefault(trial_of(cell), ([], []))[0].append(cell)
+    all_holes = list(holes)
+    selected = any(hole.cause in NOT_WANTED for hole in all_holes)
+    for hole in all_holes:
+        if hole.cause not in NOT_WANTED:
+            found.setdefault(hole.trial, ([], []))[1].append(hole)
+    return [
+        (trial, cells, _beside(cells, holes) if selected else holes)
+        for trial, (cells, holes) in found.items()
+        if cells or not selected
+    ]
+
+
+def _beside(cells: Sequence[Placed], holes: list[Hole]) -> list[Hole]:
+    """Of a run of selected cells: only holes in their rows and columns."""
+    values = {(axis, value) for cell in cells for axis, value in cell.axes.items()}
+    return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
+
+
+def _matrix(trial: str, cells: Sequence[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix:
+    values = axis_values(cells, holes, labels)
+    row_axes, column_axis = table_axes({axis: len(labels.get(axis, found)) for axis, found in values.items()})
+    rows: dict[str, int] = {}
+    columns: dict[str, int] = {}
+    placed: dict[tuple[int, int], str] = {}
+    reasons: dict[tuple[int, int], str] = {}
+
+    def spot(axes: Mapping[str, str]) -> tuple[int, int]:
+        row = _row_label(axes, row_axes) or trial
+        column = axes.get(column_axis, "")
+        return rows.setdefault(row, len(rows)), columns.setdefault(column, len(columns))
+
+    complete = {*row_axes, column_axis} - {""}
+    if column_axis:
+        columns.update({value: number for number, value in enumerate(values[column_axis])})
+    for cell in _in_order(cells, row_axes, values):
+        placed[spot(cell.axes)] = cell.id
+    for hole in _in_order(holes, row_axes, values):
+        known = len(rows) < MOST_HOLE_ROWS or (_row_label(hole.axes, row_axes) or trial) in rows
+        if complete <= hole.axes.keys() and known:
+            reasons.setdefault(spot(hole.axes), hole.why)
+    shown = {*row_axes, column_axis}
+    fixed = [(axis, next(iter(found))) for axis, found in values.items() if axis not in shown and len(found) == 1]
+    return Matrix(
+        trial,
+        axes_text(fixed),
+        " × ".join(row_axes),
+        column_axis,
+        tuple(rows),
+        tuple(columns) or ("",),
+        placed,
+        reasons,
+    )
+
+
+def axis_values(
+    cells: Sequence[Placed], holes: Sequence[Hole], labels: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, None]]:
+    """Of each axis those that there are, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for axes in (*(cell.axes for cell in cells), *(hole.axes for hole in holes)):
+        for axis, value in axes.items():
+            found.setdefault(axis, {})[value] = None
+    return {
+        axis: dict.fromkeys([*(value for value in labels.get(axis, ()) if value in seen), *seen])
+        for axis, seen in found.items()
+    }
+
+
+def _in_order(items: Sequence[_T], row_axes: tuple[str, ...], values: dict[str, dict[str, None]]) -> list[_T]:
+    """As their rows are to stand."""
+    places = {axis: {value: place for place, value in enumerate(values[axis])} for axis in row_axes}
+    return sorted(items, key=lambda item: [places[axis].get(item.axes.get(axis, ""), -1) for axis in row_axes])
+
+
+def _row_label(axes: Mapping[str, str], row_axes: tuple[str, ...]) -> str:
+    if len(row_axes) == 1:
+        return axes.get(row_axes[0], "")
+    return ", ".join(axes.get(axis, "") for axis in row_axes)

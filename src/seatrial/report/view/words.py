@@ -1,0 +1,338 @@
+"""How figures and foreign text read in every report: seconds, sizes, and what a job said made harmless."""
+
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from seatrial.job import Bound, BoundState, figure_text, pair_text
+from seatrial.job.units import count
+from seatrial.record.history import Point
+from seatrial.report.view.series import ChangeGroup, LevelChange, Precision, SeriesView
+
+# Escape sequences (colours, cursor, window titles), then whatever else a terminal or an XML reader would act upon or
+# choke on, and the marks that turn the direction of writing round.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+
+
+def strip_controls(text: str) -> str:
+    """Foreign text without anything that acts: escape sequences and control characters go, lines and tabs stay."""
+    return _CONTROLS.sub("", _BREAKS.sub("\n", _ESCAPES.sub("", text)))
+
+
+def one_line(text: str) -> str:
+    return " ".join(strip_controls(text).split())
+
+
+def first_line(text: str) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in strip_controls(text).split("\n") if line.strip()), "")
+
+
+def shorten(text: str, most: int) -> str:
+    """At most about `most` characters, the beginning and the end kept, the middle counted."""
+    if len(text) <= most:
+        return text
+    head, tail = most * 2 // 3, most // 3
+    return f"{text[:head]}\n[… {len(text) - head - tail:,} characters left out …]\n{text[-tail:]}"
+
+
+def duration_text(value: float | None) -> str:
+    if value is None:
+        return ""
+    if 0 < value < 0.00095:
+        return figure_text(value, "s")
+    if 0 < value < 0.0995:
+        return f"{value * 1000:.0f} ms"
+    if value < 9.995:
+        return f"{value:.1f} s" if value >= 0.995 else f"{value:.2f} s" if value > 0 else "0 s"
+    if value < 59.95:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def rough_duration_text(value: float) -> str:
+    """As one says it of a guess."""
+    if value < 90:
+        return f"{max(1, round(value / 10) * 10 if value >= 10 else round(value))} s"
+    return f"{round(value / 60)} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+def size_text(value: float | None) -> str:
+    if value is None:
+        return ""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 10 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def width(text: str) -> int:
+    """Columns that a terminal needs for it."""
+    if text.isascii():
+        return len(text)
+    return sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.combining(char) or unicodedata.category(char) in ("Cf", "Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def fit(text: str, columns: int) -> str:
+    """Cut to so many columns, with a … where it was cut."""
+    if width(text) <= columns:
+        return text
+    kept: list[str] = []
+    left = columns - 1
+    for char in text:
+        left -= _char_width(char)
+        if left < 0:
+            break
+        kept.append(char)
+    return "".join(kept) + ("…" if columns > 0 else "")
+
+
+def pad(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))
+
+
+def axes_text(axes: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{axis}={value}" for axis, value in axes)
+
+
+def clock_text(at_s: float, form: str) -> str:
+    """A wall time in universal time. A clock that was absurdly wrong is shown as the beginning of time."""
+    try:
+        return time.strftime(form, time.gmtime(at_s))
+    except (OverflowError, ValueError, OSError):
+        return time.strftime(form, time.gmtime(0))
+
+
+# How each verdict and each state of a cell is shown: a glyph that differs without colour, and a colour.
+
+
+class Symbol(msgspec.Struct, frozen=True):
+    glyph: str
+    ascii: str  # for a terminal that cannot show the glyph
+    colour: str  # a name that terminals know
+    meaning: str
+
+
+SYMBOLS: Final[dict[str, Symbol]] = {
+    "passed": Symbol("✓", "+", "green", "did what it should"),
+    "failed": Symbol("✗", "x", "red", "a check failed"),
+    "slower": Symbol("↓", "v", "yellow", "slower than its bounds"),
+    "faster": Symbol("↑", "^", "cyan", "faster than its bounds"),
+    "infra": Symbol("!", "!", "magenta", "broke under the test, through no fault of its own"),
+    "timeout": Symbol("◔", "T", "yellow", "ran out of time"),
+    "invalid": Symbol("?", "?", "magenta", "could not be judged"),
+    "skipped": Symbol("○", "o", "blue", "not run, for the reason given"),
+    "xfail": Symbol("≈", "~", "green", "failed as declared"),
+    "xpass": Symbol("≠", "X", "red", "passed although a failure was declared"),
+    "flaky": Symbol("↻", "r", "yellow", "passed on a retry"),
+    "hole": Symbol("–", "-", "", "a combination that is not run"),
+    "waiting": Symbol("·", ".", "", "not started"),
+    "queued": Symbol("◌", ",", "blue", "waits for a place"),
+    "unfinished": Symbol("◌", ",", "yellow", "nobody works on it"),
+    "damaged": Symbol("?", "?", "red", "cannot be read"),
+    "running": Symbol("▶", ">", "cyan", "runs"),
+    "retrying": Symbol("↻", "r", "yellow", "tried again"),
+    "confirming": Symbol("↻", "r", "yellow", "run again to be sure"),
+}
+
+_TO_ASCII = {ord(symbol.glyph): symbol.ascii for symbol in SYMBOLS.values()} | {
+    ord(char): plain
+    for char, plain in {
+        "…": "...",
+        "·": "-",
+        "│": "|",
+        "─": "-",
+        "×": "x",
+        "–": "-",
+        "↻": "r",
+        "→": "->",
+        "●": "*",
+    }.items()
+}
+
+
+def to_ascii(text: str) -> str:
+    """The same for an output that has no such characters; what is foreign to it becomes a question mark."""
+    return text.translate(_TO_ASCII).encode("ascii", "replace").decode("ascii")
+
+
+# How series read: figures with their units, dates, bounds, changes and alarms as text.
+
+
+_MOST_NAMES = 4
+_MOST_RUNS = 3
+
+
+def figure_or_open(value: float | None, unit: str = "") -> str:
+    if value is None:
+        return "open"
+    return figure_text(value, one_line(unit))
+
+
+def date_text(at_s: float | None, timed: bool = False) -> str:
+    """In universal time; with the time of the day where all are of one day."""
+    if at_s is None:
+        return ""
+    try:
+        date = time.gmtime(at_s)
+    except (OverflowError, OSError, ValueError):
+        return "at no known time"
+    return f"{date.tm_mday} {time.strftime('%b %Y %H:%M' if timed else '%b %Y', date)}"
+
+
+def period_text(first_s: float, last_s: float) -> str:
+    """From when to when: days; on a single day its times."""
+    if date_text(first_s) != date_text(last_s):
+        return f"{date_text(first_s)} to {date_text(last_s)}"
+    if date_text(first_s, True) == date_text(last_s, True):
+        return f"{date_text(first_s, True)} UTC"
+    return f"{date_text(first_s, True)} to {date_text(last_s, True).rpartition(' ')[2]} UTC"
+
+
+def one_day(views: Iterable[SeriesView]) -> bool:
+    """All of their runs, which are in the order of time."""
+    ends = [point.at_s for view in views if view.points for point in (view.points[0], view.points[-1])]
+    return bool(ends) and date_text(min(ends)) == date_text(max(ends))
+
+
+def figures_and_runs(figures: int, runs: int) -> str:
+    """`8 runs`; where runs gave several figures each, by repeats, both are given."""
+    return count(runs, "run") if figures == runs else f"{count(figures, 'figure')} of {count(runs, 'run')}"
+
+
+def points_text(points: Sequence[Point]) -> str:
+    return figures_and_runs(len(points), len({point.run for point in points}))
+
+
+def percent_text(share: float) -> str:
+    if abs(share) >= 10:
+        return f"{share + 1:,.4g} times" if share > 0 else f"{share:+.0%}"
+    return f"{share * 100:+.1f} %" if abs(share) < 0.0995 else f"{share * 100:+.0f} %"
+
+
+def confidence_text(confidence: float) -> str:
+    """Never more than it is: 100 % does not exist."""
+    return "> 99.9 % sure" if confidence > 0.999 else f"{int(confidence * 1000) / 10:g} % sure"
+
+
+def commit_text(commit: str) -> str:
+    word = one_line(commit)
+    changed = "+" if word.endswith("+") else ""  # there were changes on top of it
+    digits = word.removesuffix("+")
+    known = len(digits) >= 20 and all(char in "0123456789abcdef" for char in digits)
+    return f"{digits[:10]}{changed}" if known else word[:60]
+
+
+def bound_text(bound: Bound, timed: bool = False) -> str:
+    """`timed`: with the time of the day."""
+    since = f" since {date_text(bound.since_s, timed)}" if bound.since_s else ""
+    origin = f"{figures_and_runs(bound.figures or bound.runs, bound.runs)}{since}"
+    if bound.width_runs is not None:
+        width = f"of {count(bound.width_runs, 'earlier one')}" if bound.width_runs else "by hand"
+        origin = f"centered on {origin}, width {width}"
+    where = one_line(bound.source.rpartition("/")[2])  # a report is read elsewhere, too
+    if bound.state is BoundState.DISABLED:
+        return f"the bound from {where} is switched off: {one_line(bound.why)}"
+    if bound.state is not BoundState.USABLE:
+        return f"no bound yet from {where}: {one_line(bound.why) or bound.state.value} ({origin})"
+    alarms = (
+        f", one in {1 / bound.false_alarm:,.0f} good runs with normal noise would be out of it"
+        if bound.false_alarm
+        else ""
+    )
+    made = f"{origin}{alarms}; " if bound.runs else ""
+    span = pair_text(bound.lower, bound.upper, one_line(bound.unit), " to ", "open")
+    return f"bound {span} ({made}from {where})"
+
+
+def series_bound_text(view: SeriesView, outside: Sequence[str] = ()) -> str:
+    """The bound of a series, or why there is none; `outside`: which of them its picture does not show."""
+    if view.unbounded:
+        return f"no bound: {one_line(view.unbounded)}"
+    if view.bound is None:
+        return ""
+    text = bound_text(view.bound, one_day([view]))
+    if len(outside) == 2:
+        return f"{text}; both are outside the picture"
+    return f"{text}; the {outside[0]} one is outside the picture" if outside else text
+
+
+def change_text(moved: LevelChange, unit: str, timed: bool = False) -> str:
+    parts = [
+        date_text(moved.at_s, timed),
+        pair_text(moved.before, moved.after, one_line(unit)),
+        f"{percent_text(moved.size)}{f' {moved.way}' if moved.way else ''}",
+        confidence_text(moved.confidence),
+        f"run {one_line(moved.run)}",
+        f"commit {commit_text(moved.commit)}" if moved.commit else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def change_group_text(group: ChangeGroup, timed: bool = False) -> str:
+    """One sentence: where, how many, and which way."""
+    where = f"At commit {commit_text(group.commit)}" if group.commit else f"At run {one_line(group.run)}"
+    number = count(len({name for name, _ in group.moved}), "series", "series")
+    parts = []
+    for way in ("worse", "better", ""):
+        moves = [(name, moved.size) for name, moved in group.moved if moved.way == way]
+        if moves:
+            sizes = sorted(abs(size) for _, size in moves)
+            ends = list(dict.fromkeys(percent_text(size).removeprefix("+") for size in (sizes[0], sizes[-1])))
+            span = " to ".join(ends)
+            parts.append(f"{len(moves)} {way or 'moved'} by {span} ({_names([name for name, _ in moves])})")
+    return f"{where} ({date_text(group.at_s, timed)}) {number} moved: {'; '.join(parts)}"
+
+
+def _names(names: list[str]) -> str:
+    shown = [one_line(name) for name in sorted(set(names))]
+    more = len(shown) - _MOST_NAMES
+    return ", ".join(shown[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def precision_text(found: Precision) -> str:
+    if not found.alarms:
+        return "no alarm was ever raised here"
+    text = count(found.alarms, "alarm")
+    accepted = f"{found.accepted} accepted" if found.accepted else ""
+    if found.share is None and not found.unjudged:
+        return f"{text}, {'all' if found.alarms > 1 else 'it was'} accepted as a new level"
+    if found.share is None:
+        none = f"{accepted}, the others not judged yet" if accepted else "none judged yet"
+        return f"{text}, {none}: `seatrial history mark RUN --regression` or `--false-alarm` records your judgement"
+    words = [f"{found.confirmed} confirmed", f"{found.false} false", accepted]
+    words.append(f"{found.unjudged} not judged" if found.unjudged else "")
+    text += f": {', '.join(word for word in words if word)}"
+    return f"{text}; precision {found.share * 100:.0f} % of those judged"
+
+
+def series_title(view: SeriesView) -> str:
+    better = f", {view.better} is better" if view.better else ""
+    unit = one_line(view.unit) or "no unit"
+    return f"{one_line(view.metric)} ({unit}{better})"
+
+
+def left_out_text(view: SeriesView) -> str:
+    """How many figures of which runs, by reason."""
+    parts = []
+    for reason, figures in view.left_out.items():
+        runs = [one_line(run) for run in dict.fromkeys(figures)]
+        named = ", ".join(runs) if len(runs) <= _MOST_RUNS else f"{runs[0]} … {runs[-1]}"
+        parts.append(f"{len(figures)} {reason} ({named})")
+    return "; ".join(parts)

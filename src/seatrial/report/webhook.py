@@ -1,0 +1,118 @@
+"""One webhook that is told what a run came to: JSON with totals, causes and what is new, signed, tried a few times.
+
+The receiver checks `X-Seatrial-Signature: sha256=HEX`, the HMAC-SHA256 of the body with the shared secret, and that
+`sent_s` in the body is recent."""
+
+import hashlib
+import hmac
+import json
+import time
+import urllib.request
+from collections.abc import Sequence
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from seatrial import __version__
+from seatrial.job import RunResults
+from seatrial.report.view.changes import cause_news_text, news_sentences
+from seatrial.report.view.run import cause_place
+from seatrial.report.view.words import one_line
+
+SECRET = "SEATRIAL_NOTIFY_SECRET"  # the environment variable
+SIGNATURE = "X-Seatrial-Signature"
+MOST_CAUSES = 50
+_MOST_TEXT = 300
+_TRY_S = 10.0  # for one try
+PAUSES_S = (1.0, 4.0, 10.0)  # between tries: there is one more of them
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class NotNotified(Exception):
+    """The webhook was not told. The address is named by its host alone: the rest of it may be a secret."""
+
+
+def payload(results: RunResults, sent_s: float) -> dict[str, Any]:
+    causes = [
+        {
+            "id": cause.id,
+            "verdict": cause.verdict.value,
+            "text": _text(cause.text),
+            "cells": len(cause.cells),
+            "place": _text(cause_place(cause, results)),
+            "change": cause.news.change.value if cause.news else "",
+            "news": _text(cause_news_text(cause)),
+        }
+        for cause in results.causes[:MOST_CAUSES]
+    ]
+    return {
+        "version": 1,
+        "sent_s": sent_s,
+        "run": _text(results.run),
+        "suite": _text(results.suite),
+        "commit": _text(results.commit),
+        "verdict": results.verdict.value,
+        "exit_code": int(results.exit_code),
+        "interrupted": results.interrupted,
+        "started_s": results.started_s,
+        "seconds": results.seconds,
+        "cells": len(results.cells),
+        "counts": results.counts,
+        "holes": len(results.holes),
+        "against": _text(results.against),
+        "changes": results.changes,
+        "new": [_text(sentence) for sentence in news_sentences(results)],
+        "causes": causes,
+        "causes_left_out": max(0, len(results.causes) - MOST_CAUSES),
+    }
+
+
+def signature(body: bytes, secret: str) -> str:
+    return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
+
+
+def notify(url: str, results: RunResults, secret: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
+    """Raises NotNotified. What the receiver answers beside its status is not read; redirects are not followed."""
+    body = json.dumps(payload(results, time.time())).encode()
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"seatrial/{__version__}",
+        SIGNATURE: signature(body, secret),
+    }
+    opener = urllib.request.build_opener(_NoRedirect)
+    for pause_s in (*pauses_s, None):
+        why, again = _try(opener, urllib.request.Request(url, body, headers, method="POST"))
+        if not why:
+            return
+        if not again or pause_s is None:
+            raise NotNotified(f"{shown_host(url)} was not notified: {why}")
+        time.sleep(pause_s)
+
+
+def shown_host(url: str) -> str:
+    """What may be shown of the address."""
+    found = urlsplit(url)
+    return f"{found.scheme}://{one_line(found.hostname or '')}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _try(opener: urllib.request.OpenerDirector, request: urllib.request.Request) -> tuple[str, bool]:
+    """Why it was not taken, "" when it was; and whether trying again may help."""
+    try:
+        with opener.open(request, timeout=_TRY_S):
+            return "", False
+    except urllib.error.HTTPError as error:
+        error.close()
+        return f"it answered {error.code}", error.code in _AGAIN
+    except urllib.error.URLError as error:
+        return one_line(str(getattr(error.reason, "strerror", None) or error.reason)), True
+    except (OSError, HTTPException) as error:
+        return one_line(str(error)) or type(error).__name__, True
+
+
+def _text(text: str) -> str:
+    return one_line(text[: 10 * _MOST_TEXT])[:_MOST_TEXT]

@@ -1,0 +1,231 @@
+"""One figure of a benchmark over its runs: bounds, changes of level, alarms, and what to do about them."""
+
+import shlex
+from dataclasses import dataclass
+
+from seatrial.job import RunResults
+from seatrial.record.history import IMPORTED, HistoryError, Point, Series
+from seatrial.record.results import ResultsError
+from seatrial.report.view.compare import RunPair
+from seatrial.report.view.series import (
+    POINTS_SHOWN,
+    Scale,
+    SeriesView,
+    bound_levels,
+    bounds_outside,
+    unjudged_alarms,
+    with_bound,
+    with_changes,
+)
+from seatrial.report.view.words import (
+    change_text,
+    figure_or_open,
+    left_out_text,
+    one_day,
+    percent_text,
+    period_text,
+    points_text,
+    series_bound_text,
+    series_title,
+)
+from seatrial.web.access import NotThere, run_folder
+from seatrial.web.catalogue import ProposedChange, Site
+from seatrial.web.files import Links, slug
+from seatrial.web.pages.home import night_of_time
+from seatrial.web.pages.run import kept_results
+from seatrial.web.render import Page, page
+
+WIDTH, HEIGHT, PAD = 1000, 180, 8
+_ROWS = 40  # points in the table
+_MOST_CHANGES = 9
+_MOST_MARKS = 3  # alarms for which the commands are written out
+MOST_SERIES = 6  # of other conditions
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point that is more than a dot: an alarm, a run that failed, one that somebody marked."""
+
+    x: float
+    y: float
+    state: str  # a verdict, or what somebody marked it as
+    title: str
+
+
+@dataclass(frozen=True)
+class FigureChart:
+    """In the SVG's own units."""
+
+    dots: str  # a path
+    band: tuple[float, float] | None  # top and height of the bounds
+    changes: list[tuple[float, int]]
+    marked: list[Dot]
+    high: str
+    low: str
+
+
+@dataclass(frozen=True)
+class FigureView:
+    view: SeriesView
+    chart: FigureChart
+    title: str
+    text: str
+    bound: str
+    left_out: str
+    changes: list[str]
+    points: list[Point]  # the newest first
+    conditions: dict[str, str]
+
+
+def figure(site: Site, benchmark: str, metric: str) -> Page:
+    found = _series(site, benchmark, metric)
+    found.sort(key=lambda one: -one.points[-1].at_s)
+    views = [_view(one) for one in found[:MOST_SERIES]]
+    first = views[0].view
+    alarms = {point.run: point for point in unjudged_alarms(first.points)}  # one of a run: a mark is of the run
+    return page(
+        "figure.html.j2",
+        Links(2, site.ending),
+        benchmark=first.benchmark,
+        metric=first.metric,
+        views=views,
+        others=len(found) - len(views),
+        alarms=len(alarms),
+        marks=[mark_commands(first, point, site.options) for point in list(alarms.values())[-_MOST_MARKS:][::-1]],
+        change=_recenter(site, first),
+        figure_text=figure_or_open,
+        is_imported=lambda run: run.startswith(f"{IMPORTED}-"),
+        night=night_of_time,
+    )
+
+
+def _series(site: Site, benchmark: str, metric: str) -> list[Series]:
+    """By its names, or by what stands for them in an address. Raises NotThere."""
+    found = site.history.series(benchmark=benchmark, metric=metric, last=POINTS_SHOWN)
+    if found:
+        return found
+    named = [one for one in site.history.names() if slug(one.benchmark) == benchmark and slug(one.metric) == metric]
+    found = site.history.filled(named, POINTS_SHOWN)
+    if not found:
+        raise NotThere(f"The history has no figure {metric[:200]!r} of a benchmark {benchmark[:200]!r}.")
+    return found
+
+
+def _view(series: Series) -> FigureView:
+    view = with_bound(with_changes(series))
+    timed = one_day([view])
+    return FigureView(
+        view,
+        _chart(view),
+        series_title(view),
+        f"{points_text(view.points)}, {period_text(view.points[0].at_s, view.points[-1].at_s)}",
+        series_bound_text(view, bounds_outside(view, Scale(view))),
+        left_out_text(view) if view.left_out else "",
+        [change_text(one, view.unit, timed) for one in view.changes[-_MOST_CHANGES:]],
+        view.points[::-1][:_ROWS],
+        series.conditions,
+    )
+
+
+def _chart(view: SeriesView) -> FigureChart:
+    scale = Scale(view)
+    step = (WIDTH - 2 * PAD) / max(1, len(view.points) - 1)
+
+    def y(value: float) -> float:
+        return round(HEIGHT - PAD - scale(value) * (HEIGHT - 2 * PAD), 1)
+
+    placed = [(round(PAD + index * step, 1), y(point.value)) for index, point in enumerate(view.points)]
+    marked = [
+        Dot(*placed[index], _state(point), f"{point.run}: {figure_or_open(point.value, view.unit)}, {_said(point)}")
+        for index, point in enumerate(view.points)
+        if _state(point)
+    ]
+    levels = bound_levels(view)
+    band = None
+    if levels:
+        top, bottom = y(levels.get("upper", scale.high)), y(levels.get("lower", scale.low))
+        band = (top, round(max(1.0, bottom - top), 1))
+    changes = [(placed[one.index][0], number) for number, one in enumerate(view.changes[-_MOST_CHANGES:], 1)]
+    values = [point.value for point in view.points]
+    return FigureChart(
+        "".join(f"M{x:g} {height:g}h0" for x, height in placed),
+        band,
+        changes,
+        marked,
+        figure_or_open(max(values), view.unit),
+        figure_or_open(min(values), view.unit),
+    )
+
+
+def _state(point: Point) -> str:
+    return "failed" if not point.good else point.verdict if point.alarm else "flaky" if point.mark else ""
+
+
+def _said(point: Point) -> str:
+    return f"{point.verdict}, {point.mark}" if point.mark else point.verdict
+
+
+def mark_commands(view: SeriesView, point: Point, options: tuple[str, ...]) -> tuple[Point, list[str]]:
+    """What a person can say of an alarm."""
+    about = ["seatrial", "history", "mark", point.run, "--benchmark", view.benchmark, *options]
+    marks = ("regression", "false-alarm")
+    return point, [shlex.join([*about, f"--{mark}", "--reason", "why"]) for mark in marks]
+
+
+def _recenter(site: Site, view: SeriesView) -> ProposedChange | None:
+    """Of a level that is another one than that of the bounds: what accepting it would change."""
+    if not view.better or not (view.regression or unjudged_alarms(view.points)):
+        return None
+    run = site.history.run(view.points[-1].run)
+    return site.recenter(run.suite_path, view.benchmark, view.metric) if run and run.suite != IMPORTED else None
+
+
+# Two runs beside each other: which cells came to something else, which figures moved, what else is not as it was.
+
+
+_POINTS = 40  # of each figure that its noise is taken from
+_MOST_ROWS = 300
+_MOST_FIGURES = 120  # whose noise is looked up: those that changed most
+
+
+def difference(site: Site, names: str) -> Page:
+    before, dots, after = names.partition("..")
+    if not dots or not before or not after or before == after:
+        raise NotThere("Two runs are compared as /d/RUN..RUN, the older one first.")
+    first, second = _results(site, before), _results(site, after)
+    pair = RunPair(first, second)
+    past, wrong = _past(site, pair.changed(_MOST_FIGURES))
+    found = pair.compare(past)
+    moved = [one for one in found.figures if one.moved or one.maybe]
+    return page(
+        "difference.html.j2",
+        Links(1, site.ending),
+        before=first,
+        after=second,
+        found=found,
+        moved=moved[:_MOST_ROWS],
+        same=len(found.figures) - len(moved),
+        wrong=wrong,
+        most=_MOST_ROWS,
+        figure_text=figure_or_open,
+        percent_text=percent_text,
+        hashes={cell.benchmark or cell.id: cell.hash for cell in second.cells},
+    )
+
+
+def _results(site: Site, name: str) -> RunResults:
+    folder = run_folder(site.runs, name)
+    try:
+        return kept_results(folder)
+    except ResultsError as error:
+        raise NotThere(f"{name} cannot be compared: {error}") from error
+    except OSError:
+        raise NotThere(f"{name} has no results yet: it is not finished.") from None
+
+
+def _past(site: Site, changed: list[Series]) -> tuple[list[Series], str]:
+    """Where the noise of figures is taken from; without it single runs cannot be told apart, but all else can."""
+    try:
+        return site.history.filled(changed, _POINTS), ""
+    except HistoryError as error:
+        return [], f"Compared without the history: {error}"
