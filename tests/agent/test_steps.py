@@ -1,6 +1,7 @@
 """Steps other than notebooks: what is started for each, and what its end says."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -203,6 +204,8 @@ def test_facts_of_a_python_that_does_not_start_say_so(runner: StepRunner) -> Non
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
     folder = tmp_path / "origin"
     git = [
         "git",

@@ -203,7 +203,7 @@ def test_a_whole_cell_is_judged_step_by_step_and_nothing_hides_anything(world: "
           t:
             kind: runtime
             runtime: mine
-            commands: [git, no-such-command]
+            commands: [sh, no-such-command]
             imports: [json, no_such_module]
             run: ["exit 4", {{command: "echo 12 GPUs", matches: '\\d+ GPUs'}}]
             notebooks:
@@ -219,7 +219,7 @@ def test_a_whole_cell_is_judged_step_by_step_and_nothing_hides_anything(world: "
     assert found == {
         ("facts", "facts"): ("passed", ""),
         ("facts", "python"): ("passed", ""),
-        ("command git", "command"): ("passed", ""),
+        ("command sh", "command"): ("passed", ""),
         ("command no-such-command", "command"): ("failed", "absent"),
         ("import json", "import"): ("passed", ""),
         ("import no_such_module", "import"): ("failed", "absent"),

@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import shutil
 import stat
 import subprocess
 import tarfile
@@ -46,13 +47,16 @@ def refusal(*inputs: Input) -> str:
     return str(raised.value)
 
 
-def test_a_folder_comes_out_as_it_went_in(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("unpack", ["tar", "busybox tar"])
+def test_a_folder_comes_out_as_it_went_in(unpack: str, folder: Path, tmp_path: Path) -> None:
+    program, *arguments = unpack.split()
+    if shutil.which(program) is None:
+        pytest.skip(f"needs {program}")
     archive = manifest.inputs_archive([Input(str(folder), ".")])
     out = tmp_path / "out"
     out.mkdir()
-    for unpack in (["tar", "xzf", "-"], ["busybox", "tar", "xzf", "-"]):
-        subprocess.run([*unpack, "-C", str(out)], input=archive, check=True)
-        assert subprocess.run(["diff", "-r", "--no-dereference", folder, out], check=False).returncode == 0
+    subprocess.run([program, *arguments, "xzf", "-", "-C", str(out)], input=archive, check=True)
+    assert subprocess.run(["diff", "-r", "--no-dereference", folder, out], check=False).returncode == 0
     assert stat.S_IMODE((out / "run.sh").stat().st_mode) & 0o111
     assert (out / "deep" / "empty").is_dir()
     assert os.readlink(out / "absolute") == "/usr/bin/env"
