@@ -63,6 +63,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def only_these_wheels(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a cache of their own: uv waits while another process on this machine cleans the user's."""
+    monkeypatch.setenv("UV_CACHE_DIR", str(wheels.with_name(f"{wheels.name}-uv-cache")))
     monkeypatch.setenv("UV_FIND_LINKS", str(wheels))
     alone = wheels / "uv.toml"  # there is no variable for it
     alone.write_text("no-index = true\n")
@@ -100,7 +102,8 @@ async def test_while_it_is_built_it_is_known_what_is_being_done(tmp_path: Path) 
         await asyncio.sleep(0)
     await building
     words = [text for text in seen if text]
-    assert [text for text in words if ":" not in text][-3:] == [
+    # On a busy machine uv may have written its first line before we look: a stage counts with and without details.
+    assert list(dict.fromkeys(text.partition(":")[0] for text in words))[-3:] == [
         "choosing the versions of its packages",
         "making its environment",
         "installing its packages",
