@@ -106,7 +106,7 @@ check: setup
 # README's picture among them; of runs of the demos, too, where there are any in runs/.
 screenshots: setup packages
 	@PYTHONPATH=tests/report:. $(BIN)/python tests/report/screenshots.py
-	@PYTHONPATH=tests:. $(BIN)/python tests/serve/screenshots.py
+	@PYTHONPATH=tests:. $(BIN)/python tests/web/screenshots.py
 
 bench: setup
 	@for bench in bench/[a-z]*.py; do echo; echo "== $$bench"; $(BIN)/python $$bench || exit 1; done

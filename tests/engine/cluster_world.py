@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from cluster.cluster import Cluster
-from target.kubernetes.on_cluster import objects
+from targets.kubernetes.on_cluster import objects
 from world import SEATRIAL, World
 
 WITHIN_S = 600.0  # far beyond what anything takes here: who waits that long has waited for nothing

@@ -13,7 +13,7 @@ from far_world import another_machine
 
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
-from target.kubernetes.on_cluster import namespace_of
+from targets.kubernetes.on_cluster import namespace_of
 from world import World
 
 __all__ = ["real_cluster"]

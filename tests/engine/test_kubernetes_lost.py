@@ -19,7 +19,7 @@ from cluster_world import SHARED, ClusterWorld, cluster_world, until
 
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
-from target.kubernetes.on_cluster import namespace_of
+from targets.kubernetes.on_cluster import namespace_of
 from world import World
 
 __all__ = ["real_cluster"]

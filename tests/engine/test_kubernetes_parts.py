@@ -13,7 +13,7 @@ from far_world import PLUGINS
 from cluster.cluster import Cluster
 from cluster.fixtures import real_cluster
 from seatrial.job import Stage
-from target.kubernetes.on_cluster import namespace_of
+from targets.kubernetes.on_cluster import namespace_of
 from world import World
 
 __all__ = ["real_cluster"]

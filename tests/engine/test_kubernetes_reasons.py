@@ -10,7 +10,7 @@ from cluster_world import ClusterWorld, cluster_world, until
 
 from cluster.cluster import Cluster
 from cluster.fixtures import cluster, real_cluster
-from target.kubernetes.on_cluster import RESTRICTED, namespace_of
+from targets.kubernetes.on_cluster import RESTRICTED, namespace_of
 from world import World
 
 __all__ = ["cluster", "real_cluster"]

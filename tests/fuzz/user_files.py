@@ -84,7 +84,7 @@ def of_users(seeds: Seeds) -> Iterator[Kind]:
 
 def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes], object]]) -> Iterator[Kind]:
     """Files of Run:ai's scale test tool, and ours beside them."""
-    theirs = ROOT / "tests/scale/runai"
+    theirs = ROOT / "tests/kinds/scale/runai"
     both = {name: (theirs / "earlier" / name).read_bytes() for name in (SUBMITTED_FILE, SAMPLED_FILE)}
 
     def shown(path: Path) -> object:

@@ -1,0 +1,163 @@
+"""What is made of the files of Run:ai's scale test tool, of an earlier run of theirs and of our own."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from seatrial.job import Unreadable
+from seatrial.migrate.runai.files import SampledWorkload, SubmittedWorkload
+from seatrial.migrate.runai.plot import caption
+from seatrial.migrate.runai.times import (
+    DONE,
+    ERROR,
+    HEADERS,
+    MILESTONES,
+    NOT_SEEN,
+    REFUSED,
+    UNFINISHED,
+    BadFile,
+    csv_text,
+    figures_of,
+    join_samples,
+    read_folder,
+)
+from world import World
+
+EARLIER = Path(__file__).parents[1] / "kinds/scale/runai" / "earlier"
+PLACE = ("project-0", "runai-project-0")
+DECISION = "Total Pod Scheduling Decision"
+
+
+def at(seconds: float, zone: str = "Z") -> str:
+    text = f"2026-05-04T10:00:{seconds:06.3f}" if seconds % 1 else f"2026-05-04T10:00:{int(seconds):02d}"
+    return text + zone
+
+
+def sent(name: str, seconds: float, **more: str) -> SubmittedWorkload:
+    return SubmittedWorkload(name, *PLACE, at(seconds), **more)
+
+
+def seen(name: str, *seconds: float | None, **more: Any) -> SampledWorkload:
+    """Created: workload, job, first pod, last pod, pod group; then the decision."""
+    times = [None if one is None else at(one) for one in seconds]
+    return SampledWorkload(name, PLACE[1], PLACE[0], *times, **{"sampled_timestamp": at(50), **more})
+
+
+def test_an_earlier_run_of_their_tool_is_read_with_the_workloads_that_it_left_out() -> None:
+    joined = read_folder(EARLIER)
+    states = [row.state for row in joined.rows]
+    assert len(states) == 12
+    assert (states.count(NOT_SEEN), states.count(ERROR), states.count(DONE)) == (2, 1, 9)
+    assert joined.strangers == ["j-ffffff"]
+    figures = figures_of(joined.rows, DECISION)
+    assert (figures.count, figures.unfinished) == (12, 2)
+
+
+def test_what_their_tool_filled_with_another_time_is_not_taken_for_a_time() -> None:
+    rows = read_folder(EARLIER).rows
+    (bound,) = [row for row in rows if "First PVC Bind" in row.deltas]
+    assert bound.deltas["First PVC Bind"].value == 3.0  # from its request, not from itself
+    assert not any("First Eviction" in row.deltas or "Backend Job Creation" in row.deltas for row in rows)
+
+
+def test_columns_stand_below_their_headers(tmp_path: Path) -> None:
+    (row, *_) = list(csv.DictReader(csv_text(read_folder(EARLIER).rows).splitlines()))
+    assert len(set(HEADERS)) == len(HEADERS) == 3 + 11 + len(MILESTONES) + 1
+    assert set(row) == set(HEADERS)
+    sent_at = {one["jobName"]: one["submitTimestamp"] for one in json.loads((EARLIER / "submitted.json").read_text())}
+    assert row["Workload Submitted"] == sent_at[row["Job Name"]].replace("T", " ")[:23]
+    assert row["Workload Created"].startswith("2024-09-08 13:40:3")
+    assert row["State"] == DONE
+    assert None not in row
+
+
+def test_series_of_one_workload_stay_together_when_many_are_sent_in_the_same_second() -> None:
+    submitted = [sent("j-b", 1.5), sent("j-a", 1.5)]
+    sampled = [seen("j-a", 2, 2, 2, 2, 2, 9), seen("j-b", 8, 8, 8, 8, 8, 8)]
+    rows = join_samples(submitted, sampled).rows
+    assert [(row.name, row.deltas["Workload Creation"].value, row.deltas[DECISION].value) for row in rows] == [
+        ("j-a", 1.0, 8.0),
+        ("j-b", 7.0, 7.0),
+    ]
+
+
+def test_what_has_not_happened_counts_as_longer_than_it_was_seen_to_last() -> None:
+    submitted = [sent(f"j-{number}", 10.5) for number in range(10)]
+    sampled = [seen(f"j-{number}", 11, 11, 11, 11, 11, 12) for number in range(6)]
+    sampled += [seen(f"j-{number}", 11, 11, 11, 11, 11, None) for number in (6, 7)]
+    rows = join_samples(submitted, sampled).rows
+    assert [row.state for row in rows] == [DONE] * 6 + [UNFINISHED] * 2 + [NOT_SEEN] * 2
+    figures = figures_of(rows, DECISION)
+    assert (figures.count, figures.unfinished, figures.average) == (10, 4, 2.0)
+    (_, low50, high50), (_, low90, high90), _ = figures.quantiles
+    assert (low50, high50) == (1.5, 2.5)  # both ends of its second
+    assert (low90, high90) == (40.5, None)
+    assert caption(figures) == "average: 2.00 seconds, p50 1.5 to 2.5, p90 above 40.5, p99 above 40.5, 4 not yet"
+
+
+def test_times_below_a_second_are_kept_where_both_ends_have_them() -> None:
+    (row,) = join_samples([sent("j-a", 1.25)], [seen("j-a", 1, 1, 1, 1, 1, 1.875)]).rows
+    assert row.deltas[DECISION].value == pytest.approx(0.625)
+    assert row.deltas["Workload Creation"].value == 0.0
+    assert row.deltas["Workload Creation"].upper == pytest.approx(0.75)
+    assert row.state == DONE
+
+
+def test_zones_are_honoured() -> None:
+    submitted = replace(sent("j-a", 1.5), submit_timestamp="2026-05-04T12:00:01.500000+02:00")
+    (row,) = join_samples([submitted], [seen("j-a", 3, 3, 3, 3, 3, 4)]).rows
+    assert row.deltas["Workload Creation"].value == 2.0
+
+
+def test_a_workload_that_the_server_refused_is_a_row_without_times() -> None:
+    (row,) = join_samples([sent("j-a", 1.5, error="exceeded quota")], []).rows
+    assert (row.state, row.deltas) == (REFUSED, {})
+    assert csv_text([row]).splitlines()[1].endswith(",refused")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"[{}]", "missing required field `jobName`"),
+        (b"{", "submitted.json is not what it should be"),
+        (b'[{"jobName":"a","projectName":"b","jobNamespace":"c","submitTimestamp":"soon"}]', "'soon' is no time"),
+    ],
+)
+def test_a_file_that_is_something_else_is_told_with_its_place(tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "submitted.json").write_bytes(data)
+    (tmp_path / "sampled.json").write_bytes(b"[]")
+    with pytest.raises(BadFile, match=message):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59Z", "1e9", ""])
+def test_what_is_no_time_of_a_workload_is_told_with_its_name(text: str) -> None:
+    with pytest.raises(Unreadable, match=r"workload 'j-a': .* is no time such as"):
+        join_samples([replace(sent("j-a", 1), submit_timestamp=text)], [])
+
+
+@pytest.mark.parametrize("plot", ["general", "detailed"])
+def test_a_plot_is_a_picture_and_says_what_it_shows(world: World, plot: str) -> None:
+    shutil.copytree(EARLIER, world.folder / "logs")
+    told = world.seatrial("scale", "plot", "--plot", plot, check=0).stdout
+    assert (world.folder / f"logs/{plot}.png").read_bytes().startswith(b"\x89PNG")
+    assert "1 of 12 workloads have erroneous times and are skipped" in told
+    assert "1 sampled workloads are not in submitted.json" in told
+    assert "2 not yet" in told
+    shown = world.seatrial("scale", "plot", "--plot", plot, "--no-skip-errors", "--head", "5", "--tail", "2", check=0)
+    assert "are shown" in shown.stdout
+    assert " (2): average" in shown.stdout
+
+
+def test_what_is_missing_is_told_with_what_to_do(world: World) -> None:
+    assert "seatrial scale submit writes it" in world.seatrial("scale", "plot", check=2).stderr
+    told = world.seatrial("scale", "submit", "-n", "5", check=2).stderr
+    assert "yaml/training.yaml cannot be read" in told
+    assert "--templates DIR" in told
+    assert "make one for the sample alone" in world.seatrial("scale", "sample", check=2).stderr
+    assert "submission.json cannot be read" in world.seatrial("scale", "clean", check=2).stderr
