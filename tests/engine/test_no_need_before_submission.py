@@ -1,0 +1,41 @@
+"""A part that is not needed any more is not submitted, though that became so while it was asked where its peer is."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scripted import Fate, Script, ScriptedLife
+
+from seatrial.job import Exit, Outcome
+
+FATES = {"server": Fate(ready_s=1.0), "driver": Fate(end_s=5.0)}
+
+
+def interrupt(script: Script, life: ScriptedLife) -> None:
+    life.handlers[signal.SIGINT]()
+
+
+def end_server(script: Script, life: ScriptedLife) -> None:
+    script.job("-server")._end_itself(Exit(Outcome.EXITED, 1))
+
+
+@pytest.mark.xfail(strict=True, reason="the driver is submitted although it is not needed any more")
+@pytest.mark.parametrize("happens", [interrupt, end_server])
+def test_a_driver_is_not_submitted_after_that(tmp_path: Path, happens: Callable[[Script, ScriptedLife], None]) -> None:
+    made = Script(tmp_path, lambda job: FATES[job.part], shape="pair", retries=0)
+    life = made.life()
+    life.target.addresses_s = 3.0
+    life.target.meanwhile = lambda: happens(made, life)
+    results = made.run(life)
+    assert results is not None
+    assert [job.part for job in life.target.submissions] == ["server"]
+    assert made.events().count("submitted") == 1
+
+
+def test_a_driver_is_submitted_when_nothing_happens_meanwhile(tmp_path: Path) -> None:
+    made = Script(tmp_path, lambda job: FATES[job.part], shape="pair", retries=0)
+    life = made.life()
+    life.target.addresses_s = 3.0
+    assert made.run(life) is not None
+    assert [job.part for job in life.target.submissions] == ["server", "driver"]
