@@ -50,7 +50,7 @@ from seatrial.kinds.protocol import Judgement
 from seatrial.plan import Plan, expand
 from seatrial.record import RunFolder, read_journal
 from seatrial.suite import HERE, Cell, Suite, TrialModel, from_data
-from seatrial.targets import Found, Remark, TargetError, TargetLost
+from seatrial.targets import Diagnostic, Found, TargetError, TargetLost
 
 QUEUE_S, READY_S, RUN_S = 50.0, 40.0, 300.0
 LIVES = 5
@@ -397,7 +397,7 @@ class SimTarget:
 
     async def verify(self, job: Job) -> None: ...
 
-    async def examine(self) -> list[Remark]:
+    async def examine(self) -> list[Diagnostic]:
         return []
 
     def _heard(self, event: Event) -> None:
@@ -564,7 +564,7 @@ class SimTargetKind:
     def __init__(self, target: Any = None) -> None:
         self._target = target
 
-    def at_hand(self) -> bool:
+    def is_available(self) -> bool:
         return False
 
     def open(self, name: str, options: Any) -> Any:

@@ -19,7 +19,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from seatrial.job import Job, Outcome
-from seatrial.targets import Found, Remark, RemarkLevel, RunInUse, TargetError, TargetLost
+from seatrial.targets import Diagnostic, DiagnosticLevel, Found, RunInUse, TargetError, TargetLost
 from seatrial.targets.local import LocalOptions
 from seatrial.targets.local.target import LocalTarget
 
@@ -69,11 +69,13 @@ class FarTarget(LocalTarget):
         if why := self._said("broken"):
             raise TargetError(why)
 
-    async def examine(self) -> list[Remark]:
+    async def examine(self) -> list[Diagnostic]:
         if why := self._said("closed"):
             raise ConnectionError(why)
         return [
-            Remark(RemarkLevel.WARNING, "the door", "it \x1b[31mcreaks\nloudly", "kind: Oil\nmetadata:\n  name: hinge")
+            Diagnostic(
+                DiagnosticLevel.WARNING, "the door", "it \x1b[31mcreaks\nloudly", "kind: Oil\nmetadata:\n  name: hinge"
+            )
         ]
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
@@ -106,7 +108,7 @@ class FarKind:
     options = FarOptions
     one_machine = False
 
-    def at_hand(self) -> bool:
+    def is_available(self) -> bool:
         return False
 
     def open(self, name: str, options: FarOptions) -> FarTarget:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from seatrial.job import Event, Input, Job, Limits, Outcome, Port, Ready, Resources, Stage, Step
-from seatrial.targets import RemarkLevel, Target, TargetError
+from seatrial.targets import DiagnosticLevel, Target, TargetError
 
 WAIT_S = 600.0
 
@@ -445,11 +445,11 @@ class Contract:
             await target.remove(handle)
 
     async def test_13_a_target_that_works_has_no_problem_and_is_left_as_it_was(self, site: Site) -> None:
-        remarks = await site.open().examine()
-        assert remarks
-        assert all(remark.what for remark in remarks)
-        assert [remark for remark in remarks if remark.level is RemarkLevel.PROBLEM] == []
-        assert all(remark.fix for remark in remarks if remark.level is RemarkLevel.WARNING)
+        diagnostics = await site.open().examine()
+        assert diagnostics
+        assert all(diagnostic.what for diagnostic in diagnostics)
+        assert [diagnostic for diagnostic in diagnostics if diagnostic.level is DiagnosticLevel.PROBLEM] == []
+        assert all(diagnostic.fix for diagnostic in diagnostics if diagnostic.level is DiagnosticLevel.WARNING)
         async with opened(site) as target:
             assert await target.list() == []
 

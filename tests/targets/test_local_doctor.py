@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.targets import Remark, RemarkLevel
+from seatrial.targets import Diagnostic, DiagnosticLevel
 from seatrial.targets.local import doctor
 from seatrial.targets.local import supervisors as processes
 
 
-async def examined(state: Path, cache: Path | None = None) -> dict[str, Remark]:
+async def examined(state: Path, cache: Path | None = None) -> dict[str, Diagnostic]:
     return {one.what.partition(",")[0]: one for one in await doctor.examine_machine(state, cache or state, None)}
 
 
@@ -34,24 +34,24 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_a_folder_that_is_not_there_yet_is_fine_and_is_not_made(tmp_path: Path) -> None:
     seen = await examined(tmp_path / "a/b")
-    assert seen["folder of jobs"].level is RemarkLevel.OK
+    assert seen["folder of jobs"].level is DiagnosticLevel.OK
     assert "GiB free" in seen["folder of jobs"].why
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_folder_that_cannot_be_written_to_is_a_problem_with_a_way_out(tmp_path: Path) -> None:
     seen = await examined(Path("/proc/self/seatrial"), tmp_path)
-    assert seen["folder of jobs"].level is RemarkLevel.PROBLEM
+    assert seen["folder of jobs"].level is DiagnosticLevel.PROBLEM
     assert "cannot be written to" in seen["folder of jobs"].why
     assert "SEATRIAL_STATE" in seen["folder of jobs"].fix
-    assert seen["folder of environments"].level is RemarkLevel.OK
+    assert seen["folder of environments"].level is DiagnosticLevel.OK
 
 
 @pytest.mark.parametrize(
-    ("least", "level"), [("LITTLE_BYTES", RemarkLevel.WARNING), ("TOO_LITTLE_BYTES", RemarkLevel.PROBLEM)]
+    ("least", "level"), [("LITTLE_BYTES", DiagnosticLevel.WARNING), ("TOO_LITTLE_BYTES", DiagnosticLevel.PROBLEM)]
 )
 async def test_little_room_is_told(
-    tmp_path: Path, least: str, level: RemarkLevel, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, least: str, level: DiagnosticLevel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, least, 1 << 60)
     assert (await examined(tmp_path))["folder of jobs"].level is level
@@ -59,10 +59,10 @@ async def test_little_room_is_told(
 
 async def test_a_machine_without_python_and_containers_says_what_cannot_be_run(bare: Path, tmp_path: Path) -> None:
     seen = await examined(tmp_path)
-    assert seen["python of the machine"].level is RemarkLevel.WARNING
-    assert seen["containers"].level is RemarkLevel.WARNING
+    assert seen["python of the machine"].level is DiagnosticLevel.WARNING
+    assert seen["containers"].level is DiagnosticLevel.WARNING
     assert "podman is not installed" in seen["containers"].why
-    assert seen["GPUs"] == Remark(RemarkLevel.OK, "GPUs", "none (there is no nvidia-smi)")
+    assert seen["GPUs"] == Diagnostic(DiagnosticLevel.OK, "GPUs", "none (there is no nvidia-smi)")
 
 
 async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_programs_that_fail_are_told_with_their_own_words(bare: Path, tmp_
     program(bare, "python3", "exit 3")
     program(bare, "docker", "echo 'permission denied on the socket' >&2; exit 1")
     seen = await examined(tmp_path)
-    assert seen["GPUs"].level is RemarkLevel.WARNING
+    assert seen["GPUs"].level is DiagnosticLevel.WARNING
     assert "driver/library version mismatch" in seen["GPUs"].why
     assert "exit code 3" in seen["python of the machine"].why
     assert "permission denied on the socket" in seen["containers"].why
@@ -80,7 +80,7 @@ async def test_an_engine_that_answers_and_starts_nothing_is_told_with_its_own_wo
     said = f"echo $1 >> {tmp_path}/asked"
     program(bare, "podman", f"{said}; case $1 in run) echo 'crun: permission denied' >&2; exit 126;; esac")
     seen = await examined(tmp_path)
-    assert seen["containers"].level is RemarkLevel.WARNING
+    assert seen["containers"].level is DiagnosticLevel.WARNING
     assert "podman does not start a container: crun: permission denied" in seen["containers"].why
     assert "make `podman run` work" in seen["containers"].fix
     assert (tmp_path / "asked").read_text().split() == ["info", "import", "run", "rmi"]
@@ -104,7 +104,7 @@ async def test_gpus_are_counted_and_named(bare: Path, tmp_path: Path) -> None:
 
 async def test_the_memory_limit_is_tried_with_the_agents_own_code_and_no_group_is_left(tmp_path: Path) -> None:
     seen = (await examined(tmp_path))["memory limit of jobs"]
-    assert seen.level is not RemarkLevel.PROBLEM, seen
+    assert seen.level is not DiagnosticLevel.PROBLEM, seen
     assert "control group" in seen.why
     made = [Path(at, name) for at, names, _ in os.walk("/sys/fs/cgroup") for name in names]
     doctors = [group for group in made if group.name.startswith("seatrial-doctor")]

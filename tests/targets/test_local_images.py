@@ -29,7 +29,7 @@ from seatrial.job import (
     Step,
     read_records,
 )
-from seatrial.targets import RemarkLevel, Target, TargetError
+from seatrial.targets import DiagnosticLevel, Target, TargetError
 from seatrial.targets.local import doctor, kind
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if os.path.exists(path)), None)
@@ -300,9 +300,11 @@ def images_there() -> list[str]:
 
 
 async def test_the_doctor_starts_a_container_and_leaves_nothing(tmp_path: Path) -> None:
-    remarks = {one.what.partition(",")[0]: one for one in await doctor.examine_machine(tmp_path, tmp_path, "podman")}
-    assert (remarks["containers"].level, remarks["containers"].why) == (
-        RemarkLevel.OK,
+    diagnostics = {
+        one.what.partition(",")[0]: one for one in await doctor.examine_machine(tmp_path, tmp_path, "podman")
+    }
+    assert (diagnostics["containers"].level, diagnostics["containers"].why) == (
+        DiagnosticLevel.OK,
         f"{shutil.which('podman')} starts one",
     )
     assert f"localhost/seatrial-doctor:{os.getpid()}" not in images_there()

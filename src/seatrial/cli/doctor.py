@@ -20,11 +20,11 @@ def command(suite: Path | None, target: str | None, as_json: bool) -> None:
     import asyncio
 
     from seatrial.cli.common import loaded, targets_of
-    from seatrial.engine.verify import examine, targets_at_hand
+    from seatrial.engine.verify import available_targets, examine
     from seatrial.job import ExitCode
 
-    at_hand = suite is None and target is None
-    wanted = targets_at_hand() if at_hand else targets_of(loaded(suite) if suite else None, target)
+    nothing_named = suite is None and target is None
+    wanted = available_targets() if nothing_named else targets_of(loaded(suite) if suite else None, target)
     found = asyncio.run(examine(wanted))
     _print_json(found) if as_json else _print(found)
     if not all(one.sound for one in found):
@@ -45,15 +45,15 @@ def _print(found: "list[Examined]") -> None:
 
     for one in found:
         click.secho(f"{one_line(one.target)} ({one.kind})", bold=True)
-        width = max((len(one_line(remark.what)) for remark in one.remarks), default=0)
-        for remark in one.remarks:
-            level = click.style(f"{remark.level:<7}", fg=_COLORS[remark.level])
-            click.echo(f"  {level}  {one_line(remark.what):<{width}}  {one_line(remark.why)}".rstrip())
-            for line in remark.fix.splitlines():
+        width = max((len(one_line(diagnostic.what)) for diagnostic in one.diagnostics), default=0)
+        for diagnostic in one.diagnostics:
+            level = click.style(f"{diagnostic.level:<7}", fg=_COLORS[diagnostic.level])
+            click.echo(f"  {level}  {one_line(diagnostic.what):<{width}}  {one_line(diagnostic.why)}".rstrip())
+            for line in diagnostic.fix.splitlines():
                 click.echo(f"           {' ' * bool(line)}{_kept(line)}")
         click.echo()
     problems = sum(not one.sound for one in found)
-    warnings = sum(remark.level == "warning" for one in found for remark in one.remarks)
+    warnings = sum(diagnostic.level == "warning" for one in found for diagnostic in one.diagnostics)
     if problems:
         which = "the target" if len(found) == 1 else f"{problems} of {len(found)} targets"
         click.echo(f"{which} cannot run jobs now; what to do is listed above")

@@ -10,7 +10,7 @@ from seatrial.agent.masking.mask import Mask
 from seatrial.engine.follow import Follower
 from seatrial.job import Outcome, Part
 from seatrial.suite import HERE, LOCAL, Cell, ChosenTarget, Suite, TargetEntry, choose_target
-from seatrial.targets import Remark, RemarkLevel, TargetError
+from seatrial.targets import Diagnostic, DiagnosticLevel, TargetError
 
 _AT_ONCE = 8
 _MOST_SHOWN = 5
@@ -78,11 +78,11 @@ class Examined(msgspec.Struct, frozen=True):
 
     target: str
     kind: str
-    remarks: list[Remark]
+    diagnostics: list[Diagnostic] = msgspec.field(name="remarks")
 
     @property
     def sound(self) -> bool:
-        return all(remark.level is not RemarkLevel.PROBLEM for remark in self.remarks)
+        return all(diagnostic.level is not DiagnosticLevel.PROBLEM for diagnostic in self.diagnostics)
 
 
 def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetEntry]:
@@ -94,9 +94,9 @@ def chosen_targets(suite: Suite | None, chosen: str | None) -> dict[str, TargetE
     return {moved.name: moved.entry}
 
 
-def targets_at_hand() -> dict[str, TargetEntry]:
+def available_targets() -> dict[str, TargetEntry]:
     """What there is to look at where nobody names a suite: this machine, the cluster that kubectl would use."""
-    others = [name for name, kind in plugins.targets().items() if name != LOCAL and kind.at_hand()]
+    others = [name for name, kind in plugins.targets().items() if name != LOCAL and kind.is_available()]
     return {HERE: _entry(LOCAL)} | {name: _entry(name) for name in others}
 
 
@@ -109,13 +109,17 @@ async def examine(targets: dict[str, TargetEntry]) -> list[Examined]:
 
 
 async def _examined(name: str, entry: TargetEntry) -> Examined:
-    """That a target cannot even be examined is a remark, too: whoever asks the doctor has trouble enough."""
+    """That a target cannot even be examined is a diagnostic, too: whoever asks the doctor has trouble enough."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            remarks = await plugins.targets()[entry.kind].open(name, entry.options).examine()
+            diagnostics = await plugins.targets()[entry.kind].open(name, entry.options).examine()
     except TimeoutError:
         why = f"it did not answer within {_PATIENCE_S:g} s"
-        remarks = [Remark(RemarkLevel.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")]
+        diagnostics = [
+            Diagnostic(DiagnosticLevel.PROBLEM, "reachable", why, "look whether it, and the way to it, is up")
+        ]
     except Exception as error:  # noqa: BLE001
-        remarks = [Remark(RemarkLevel.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")]
-    return Examined(name, entry.kind, remarks)
+        diagnostics = [
+            Diagnostic(DiagnosticLevel.PROBLEM, "examined", f"it cannot be: {type(error).__name__}: {error}")
+        ]
+    return Examined(name, entry.kind, diagnostics)

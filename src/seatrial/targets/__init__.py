@@ -2,10 +2,10 @@
 
 from seatrial.targets.protocol import (
     DamagedJob,
+    Diagnostic,
+    DiagnosticLevel,
     Endpoint,
     Found,
-    Remark,
-    RemarkLevel,
     RunInUse,
     Target,
     TargetError,

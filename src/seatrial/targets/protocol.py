@@ -26,7 +26,7 @@
     run (`in_use`), or that the target cannot tell. `submit`, `adopt` and `cancel` of a run that somebody else works on
     raise RunInUse.
 13. `examine` says of everything that the target needs whether it is there, and what to do where it is not. It raises
-    nothing: that a target cannot be reached is a remark. It needs no `open`, and leaves nothing.
+    nothing: that a target cannot be reached is a diagnostic. It needs no `open`, and leaves nothing.
 14. Of a job with several `hosts` that each have a place of their own, `fetch` of `records.jsonl` and `files` gives host
     0's, and of `hosts/N/records.jsonl` and `hosts/N/files` those of host N. `log.txt` is of all hosts, each line with
     its host before it: `[N] text`. Where the hosts are processes of one place there is no `hosts/N`.
@@ -101,16 +101,16 @@ class Found(msgspec.Struct, frozen=True):
     in_use: bool | None = None  # whether a process works on its run, by the target's own word; None: it cannot tell
 
 
-class RemarkLevel(StrEnum):
+class DiagnosticLevel(StrEnum):
     OK = "ok"
     WARNING = "warning"  # some jobs will not run there, or not as they should
     PROBLEM = "problem"  # none will
 
 
-class Remark(msgspec.Struct, frozen=True):
+class Diagnostic(msgspec.Struct, frozen=True):
     """Something that a target needs, for a person who sets it up."""
 
-    level: RemarkLevel
+    level: DiagnosticLevel
     what: str  # a few words: "room for jobs", "right to create jobs"
     why: str = ""  # what was seen
     fix: str = ""  # what to do; may be several lines, such as YAML to apply
@@ -138,7 +138,7 @@ class Target(Protocol):
     async def verify(self, job: Job) -> None:
         """Raises TargetError when such a job would never be taken. `job` is one of many of its shape."""
 
-    async def examine(self) -> "builtins.list[Remark]":
+    async def examine(self) -> "builtins.list[Diagnostic]":
         """What is in order and what is not, for `seatrial doctor`."""
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:
@@ -178,7 +178,7 @@ class TargetKind(Protocol):
     options: type[Any]
     one_machine: bool  # whether only the machine of a job's submitter knows of it
 
-    def at_hand(self) -> bool:
+    def is_available(self) -> bool:
         """Whether there is one to look at without any options, for a doctor who was told of none."""
 
     def open(self, name: str, options: Any) -> Target: ...

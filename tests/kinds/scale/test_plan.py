@@ -12,9 +12,9 @@ from seatrial import plugins
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job import convert
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.driver.plan import CreateRefused, PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
-from seatrial.kinds.scale.work import Beside, Churn, Deletion, Find, ScaleWork, Submission, WorkloadClass
+from seatrial.kinds.scale.work import Churn, Deletion, ExtraWorkloads, Find, ScaleWork, Submission, WorkloadClass
 from seatrial.plan import expand
 from seatrial.suite import load
 
@@ -54,7 +54,7 @@ def test_the_example_means_what_it_says(file: str) -> None:
 def test_namespaces_come_in_turn_and_other_phases_change_no_mix() -> None:
     plain = SubmissionPlan(work(namespaces=("a", "b", "c")))
     assert Counter(one.namespace for one in plain.measured) == {"a": 334, "b": 333, "c": 333}
-    more = SubmissionPlan(work(fill=Beside(10), background=Beside(5, GANG), churn=Churn(2.0, 10.0)))
+    more = SubmissionPlan(work(fill=ExtraWorkloads(10), background=ExtraWorkloads(5, GANG), churn=Churn(2.0, 10.0)))
     assert [one.of.name for one in more.measured] == [one.of.name for one in plain.measured]
     assert {one.of.name for one in more.background} == {"gang"}
     numbers = [one.number for one in (*more.background, *more.fill, *more.measured, *more.churned)]
@@ -102,7 +102,7 @@ class Counting:
         self.now -= 1
         if one.number == self._refuse:
             attempts.append(RequestAttempt(0.0, 0.0, answered_s=1.0, status=403))
-            raise NotMade("over quota")
+            raise CreateRefused("over quota")
         attempts.append(RequestAttempt(0.0, 0.0, answered_s=time.monotonic(), status=201))
 
     async def delete(self, one: PlannedWorkload) -> None:

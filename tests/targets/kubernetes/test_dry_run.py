@@ -11,7 +11,7 @@ from on_cluster import RESTRICTED, job, namespace_of, nothing_left, opened
 
 from cluster.cluster import Cluster
 from seatrial.job import Outcome, Resources
-from seatrial.targets import RemarkLevel, TargetError
+from seatrial.targets import DiagnosticLevel, TargetError
 from seatrial.targets.kubernetes import manifest
 from targets.contract import until_exit
 
@@ -107,7 +107,7 @@ async def test_what_policies_and_bounds_say_is_known_before_a_run_and_can_be_sat
             assert caught.value.outcome is Outcome.REFUSED, text
             assert ("it is the keeper" in str(caught.value)) == (text == "it is the keeper")
             if "everything" in text or "keeper" in text:
-                problems = [one.why for one in await target.examine() if one.level is RemarkLevel.PROBLEM]
+                problems = [one.why for one in await target.examine() if one.level is DiagnosticLevel.PROBLEM]
                 assert any(text in problem for problem in problems), problems
     async with opened(real_cluster, strict, labels={"team": "ml"}, keeper=keeper, annotations={"a": "b"}) as target:
         wanted = job("true", resources=small)

@@ -11,7 +11,7 @@ from on_cluster import job, nothing_left
 
 from cluster.cluster import Cluster
 from seatrial.job import Input, Limits, Port, Ready
-from seatrial.targets import RemarkLevel, TargetError
+from seatrial.targets import DiagnosticLevel, TargetError
 from seatrial.targets.kubernetes import kind
 from seatrial.targets.kubernetes.errors import needed
 from seatrial.targets.kubernetes.target import KubernetesTarget
@@ -59,7 +59,7 @@ async def until_allowed(target: KubernetesTarget) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WAIT_S):
             while problems:
-                problems = [one.why for one in await target.examine() if one.level is RemarkLevel.PROBLEM]
+                problems = [one.why for one in await target.examine() if one.level is DiagnosticLevel.PROBLEM]
     assert problems == []
 
 
@@ -68,7 +68,7 @@ async def test_with_the_documented_role_everything_works(
 ) -> None:
     target = target_of(with_rights, namespace)
     await until_allowed(target)
-    assert {remark.level for remark in await target.examine()} == {RemarkLevel.OK}
+    assert {diagnostic.level for diagnostic in await target.examine()} == {DiagnosticLevel.OK}
     await target.open()
     try:
         wanted = job("echo answer; cat test.py > $SEATRIAL_FILES/kept", inputs=(Input(__file__, "test.py"),),
@@ -123,7 +123,7 @@ async def test_doctor_says_which_rights_are_missing_and_its_yaml_grants_exactly_
     real_cluster: Cluster, namespace: str, no_rights: Path, tmp_path: Path
 ) -> None:
     target = target_of(no_rights, namespace)
-    (missing,) = [remark for remark in await target.examine() if remark.level is RemarkLevel.PROBLEM]
+    (missing,) = [diagnostic for diagnostic in await target.examine() if diagnostic.level is DiagnosticLevel.PROBLEM]
     assert "create jobs.batch" in missing.why
     grant = tmp_path / "grant.yaml"
     grant.write_text(missing.fix.partition("\n")[2])

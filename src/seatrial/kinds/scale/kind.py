@@ -13,7 +13,7 @@ from seatrial.kinds.job import DRIVER, driver_job, make_job
 from seatrial.kinds.protocol import Judgement
 from seatrial.kinds.scale.judge import check_scale
 from seatrial.kinds.scale.model import BACKGROUND, FILL, ONE, ScaleTrial, Workload
-from seatrial.kinds.scale.work import Beside, Find, ScaleWork, WorkloadClass
+from seatrial.kinds.scale.work import ExtraWorkloads, Find, ScaleWork, WorkloadClass
 from seatrial.kinds.scale.workload import BadTemplate, manifest_of
 from seatrial.suite import HERE, Cell, SuiteError, substitute
 from seatrial.suite.yaml.problem import Problem, SourceMark
@@ -88,16 +88,16 @@ def _class(cell: Cell, name: str, workload: Workload, weight: float = 1.0) -> Wo
     return WorkloadClass(name, manifest, pods, weight, command, workload.gpus, dict(workload.node_selector))
 
 
-def _fill(cell: Cell) -> Beside | None:
+def _fill(cell: Cell) -> ExtraWorkloads | None:
     fill = _model(cell).fill
     if fill is None:
         return None
-    return Beside(fill.count, _class(cell, FILL, fill.workload) if fill.workload else None, fill.within_s)
+    return ExtraWorkloads(fill.count, _class(cell, FILL, fill.workload) if fill.workload else None, fill.within_s)
 
 
-def _background(cell: Cell) -> Beside | None:
+def _background(cell: Cell) -> ExtraWorkloads | None:
     background = _model(cell).background
-    return Beside(background.count, _class(cell, BACKGROUND, background.workload)) if background else None
+    return ExtraWorkloads(background.count, _class(cell, BACKGROUND, background.workload)) if background else None
 
 
 def _manifest(cell: Cell, workload: Workload) -> dict[str, Any]:

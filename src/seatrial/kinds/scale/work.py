@@ -30,7 +30,7 @@ class WorkloadClass(msgspec.Struct, frozen=True, omit_defaults=True):
     select: dict[str, str] = {}
 
 
-class Beside(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExtraWorkloads(msgspec.Struct, frozen=True, omit_defaults=True):
     """Workloads that are made before the measured ones, and are in no figure."""
 
     count: int
@@ -66,8 +66,8 @@ class ScaleWork(msgspec.Struct, frozen=True, omit_defaults=True):
     settle_s: float = 300.0  # how long the last ones may take
     at_once: int = 256  # requests
     seed: int = 0
-    background: Beside | None = None
-    fill: Beside | None = None
+    background: ExtraWorkloads | None = None
+    fill: ExtraWorkloads | None = None
     churn: Churn | None = None
     find: Find | None = None
     places: int = 0  # on a machine without a cluster; 0: its CPUs

@@ -13,7 +13,7 @@ class KubernetesKind:
     name = "kubernetes"
     one_machine = False
 
-    def at_hand(self) -> bool:
+    def is_available(self) -> bool:
         """Whether kubectl would find a cluster."""
         if os.environ.get("KUBECONFIG") or os.environ.get("KUBERNETES_SERVICE_HOST"):
             return True

@@ -30,7 +30,7 @@ from seatrial.targets.kubernetes.errors import needed, needed_for_workloads
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import try_job, try_run_object
 from seatrial.targets.kubernetes.watch.feeds import NodeObject
-from seatrial.targets.protocol import Remark, RemarkLevel, TargetError
+from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError
 
 _PATIENCE_S = 10.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
@@ -38,21 +38,27 @@ _SELF_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectRe
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues")
 
 
-async def examine_cluster(options: KubernetesOptions) -> list[Remark]:
+async def examine_cluster(options: KubernetesOptions) -> list[Diagnostic]:
     try:
         access = load_access(options.kubeconfig, options.context)
         access = replace(access, namespace=options.namespace or access.namespace)
     except KubernetesError as error:
-        return [Remark(RemarkLevel.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")]
+        return [
+            Diagnostic(DiagnosticLevel.PROBLEM, "kubeconfig", str(error), "set `context` or `kubeconfig` of the target")
+        ]
     async with Kubernetes(access, patience_s=_PATIENCE_S) as client:
         where = f"context {access.context or '(none)'} of {access.source}, {access.server}"
         try:
             version = await client.version()
             user = (await client.create(_SELF_REVIEW, Tree)).status["userInfo"]["username"]
         except KubernetesError as error:
-            return [Remark(RemarkLevel.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first")]
-        first = Remark(RemarkLevel.OK, "API server", f"{version} at {access.server}, as {user}")
-        return [first, *[remark async for remark in _Examination(client, options, user).remarks()]]
+            return [
+                Diagnostic(
+                    DiagnosticLevel.PROBLEM, "API server", f"{where}: {error}", "kubectl version should work first"
+                )
+            ]
+        first = Diagnostic(DiagnosticLevel.OK, "API server", f"{version} at {access.server}, as {user}")
+        return [first, *[diagnostic async for diagnostic in _Examination(client, options, user).diagnostics()]]
 
 
 class _Examination:
@@ -60,64 +66,68 @@ class _Examination:
         self._client, self._options, self._user = client, options, user
         self._namespace = client.access.namespace
 
-    async def remarks(self) -> AsyncIterator[Remark]:
+    async def diagnostics(self) -> AsyncIterator[Diagnostic]:
         there = await self._namespace_there()
         yield there
-        if there.level is RemarkLevel.PROBLEM:
+        if there.level is DiagnosticLevel.PROBLEM:
             return
         allowed = await self._rights()
         yield allowed
         for resource, name, field in self._named():
             yield await self._there(resource, name, field)
-        if allowed.level is RemarkLevel.OK:
+        if allowed.level is DiagnosticLevel.OK:
             yield await self._rights_for_scale()
             yield await self._dry_run()
         yield await self._gpus()
 
-    async def _namespace_there(self) -> Remark:
+    async def _namespace_there(self) -> Diagnostic:
         what = f"namespace {self._namespace}"
         try:
             found = await self._client.get(NAMESPACES, self._namespace)
         except NotFound:
-            return Remark(RemarkLevel.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}")
+            return Diagnostic(
+                DiagnosticLevel.PROBLEM, what, "is not there", f"kubectl create namespace {self._namespace}"
+            )
         except Forbidden:
-            return Remark(RemarkLevel.OK, what, "may not be read, which is no harm")
+            return Diagnostic(DiagnosticLevel.OK, what, "may not be read, which is no harm")
         except KubernetesError as error:
-            return Remark(RemarkLevel.PROBLEM, what, str(error))
+            return Diagnostic(DiagnosticLevel.PROBLEM, what, str(error))
         enforced = found.metadata.labels.get(ENFORCED, "")
         if enforced == "restricted" and self._options.security != "restricted":
             fix = "leave `security` of the target out, or use a namespace that allows more"
-            return Remark(
-                RemarkLevel.PROBLEM, what, f"takes only restricted pods; security: {self._options.security}", fix
+            return Diagnostic(
+                DiagnosticLevel.PROBLEM, what, f"takes only restricted pods; security: {self._options.security}", fix
             )
-        return Remark(RemarkLevel.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
+        return Diagnostic(DiagnosticLevel.OK, what, f"enforces pod security {enforced}" if enforced else "is there")
 
     async def _missing(self, wanted: Sequence[Right]) -> list[Right]:
         answers = await asyncio.gather(*(self._client.can(right) for right in wanted))
         return [right for right, allowed in zip(wanted, answers, strict=True) if not allowed]
 
-    async def _rights_for_scale(self) -> Remark:
+    async def _rights_for_scale(self) -> Diagnostic:
         """Only trials of kind scale need these: that they are missing is no problem of the target."""
         what, wanted = "rights for scale trials", needed_for_workloads(JOBS, self._namespace)
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:
-            return Remark(RemarkLevel.WARNING, what, f"cannot be asked for: {error}")
+            return Diagnostic(DiagnosticLevel.WARNING, what, f"cannot be asked for: {error}")
         listed = "; ".join(map(str, missing))
         why = f"{len(missing)} of {len(wanted)} are missing, which other trials do not need: {listed}"
-        return Remark(RemarkLevel.OK, what, why if missing else f"all {len(wanted)} that are needed for Jobs")
+        return Diagnostic(DiagnosticLevel.OK, what, why if missing else f"all {len(wanted)} that are needed for Jobs")
 
-    async def _rights(self) -> Remark:
+    async def _rights(self) -> Diagnostic:
         wanted = needed(self._options, self._namespace)
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:
-            return Remark(RemarkLevel.WARNING, "rights", f"cannot be asked for: {error}")
+            return Diagnostic(DiagnosticLevel.WARNING, "rights", f"cannot be asked for: {error}")
         if not missing:
-            return Remark(RemarkLevel.OK, "rights", f"all {len(wanted)} that are needed")
+            return Diagnostic(DiagnosticLevel.OK, "rights", f"all {len(wanted)} that are needed")
         listed = "; ".join(map(str, missing))
         fix = f"an administrator applies this:\n{grant_yaml(missing, self._user)}"
-        return Remark(RemarkLevel.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix)
+        return Diagnostic(
+            DiagnosticLevel.PROBLEM, "rights", f"{len(missing)} of {len(wanted)} are missing: {listed}", fix
+        )
 
     def _named(self) -> Iterable[tuple[Resource, str, str]]:
         """What the options name and others have to have made."""
@@ -134,17 +144,17 @@ class _Examination:
             if volume.claim:
                 yield VOLUME_CLAIMS, volume.claim, "volumes"
 
-    async def _there(self, resource: Resource, name: str, field: str) -> Remark:
+    async def _there(self, resource: Resource, name: str, field: str) -> Diagnostic:
         what = f"{field}: {name}"
         try:
             await self._client.get(resource, name)
         except NotFound as error:
-            return Remark(RemarkLevel.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
+            return Diagnostic(DiagnosticLevel.PROBLEM, what, str(error), f"make it, or correct `{field}` of the target")
         except KubernetesError as error:
-            return Remark(RemarkLevel.WARNING, what, f"cannot be read: {error}")
-        return Remark(RemarkLevel.OK, what, "is there")
+            return Diagnostic(DiagnosticLevel.WARNING, what, f"cannot be read: {error}")
+        return Diagnostic(DiagnosticLevel.OK, what, "is there")
 
-    async def _dry_run(self) -> Remark:
+    async def _dry_run(self) -> Diagnostic:
         """The whole of our manifest with the user's template, tried on the server."""
         what = "a job's manifest"
         image = self._options.image or "localhost/any"
@@ -160,13 +170,15 @@ class _Examination:
             tried = await try_job(self._client, self._options, made)
         except (KubernetesError, TargetError) as error:
             refused = isinstance(error, TargetError) and error.outcome is Outcome.REFUSED
-            return Remark(RemarkLevel.PROBLEM, what, str(error), "correct the target's options" if refused else "")
+            return Diagnostic(
+                DiagnosticLevel.PROBLEM, what, str(error), "correct the target's options" if refused else ""
+            )
         pods = (
             "" if tried else "; its pod was not tried, for want of the right to create pods, which nothing else needs"
         )
-        return Remark(RemarkLevel.OK, what, f"is accepted by the server (dry run){pods}")
+        return Diagnostic(DiagnosticLevel.OK, what, f"is accepted by the server (dry run){pods}")
 
-    async def _gpus(self) -> Remark:
+    async def _gpus(self) -> Diagnostic:
         counts: Counter[str] = Counter()
         options = self._options
         others = (model.resource for model in options.gpu_models.values() if model.resource)
@@ -179,9 +191,9 @@ class _Examination:
                     amount = node.status.allocatable.get(resource, "0")
                     counts[resource] += int(amount) if amount.isdigit() else 0
         except KubernetesError:
-            return Remark(RemarkLevel.OK, "nodes", "may not be listed: how many GPUs there are is not known")
+            return Diagnostic(DiagnosticLevel.OK, "nodes", "may not be listed: how many GPUs there are is not known")
         if not nodes:
             fix = "jobs wait until one joins, or an autoscaler adds one"
-            return Remark(RemarkLevel.WARNING, "nodes", "there are none", fix)
+            return Diagnostic(DiagnosticLevel.WARNING, "nodes", "there are none", fix)
         listed = ", ".join(f"{counts[resource]} {resource}" for resource in wanted)
-        return Remark(RemarkLevel.OK, "nodes", f"{nodes}, with {listed}")
+        return Diagnostic(DiagnosticLevel.OK, "nodes", f"{nodes}, with {listed}")

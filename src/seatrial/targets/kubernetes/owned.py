@@ -1,6 +1,6 @@
 """What a driver makes on a cluster for its run: objects of any kind, that carry the run's labels and go with it.
 
-async with Belongings(client, options, "nightly-1", "69b56f04", 1) as mine:
+async with OwnedObjects(client, options, "nightly-1", "69b56f04", 1) as mine:
     await client.create(mine.own(manifest, resource), resource=resource)
 
 1. While the block is open, the run counts as being worked on; when it ends, everything of this attempt goes, and
@@ -27,7 +27,7 @@ WORKLOAD = "workload"  # the part of a run that these are
 _DELETED_AT_ONCE = 500  # in one request: while a server deletes, it does little else
 
 
-class Belongings:
+class OwnedObjects:
     def __init__(
         self,
         client: Kubernetes,
@@ -46,7 +46,7 @@ class Belongings:
         self.selector = names.selector(run=names.label_value(run), part=WORKLOAD, **own)
         self._owner: dict[str, Any] = {}
 
-    async def __aenter__(self) -> "Belongings":
+    async def __aenter__(self) -> "OwnedObjects":
         self._owner = await self._run.owner()
         return self
 

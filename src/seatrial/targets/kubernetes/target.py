@@ -37,7 +37,7 @@ from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_o
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
 from seatrial.targets.kubernetes.watch.waiting import over_whole_quota
 from seatrial.targets.kubernetes.watch.watcher import JobWatcher
-from seatrial.targets.protocol import Endpoint, Found, Remark, RunInUse, TargetError, TargetLost
+from seatrial.targets.protocol import Diagnostic, Endpoint, Found, RunInUse, TargetError, TargetLost
 
 _FORCE_S = 20.0  # beyond the job's own grace, before one that does not end is deleted
 _GONE_S = 120.0
@@ -118,7 +118,7 @@ class KubernetesTarget:
     def preparing(self, environment: Environment) -> str:
         return ""  # nodes pull: what they are at comes as events
 
-    async def examine(self) -> list[Remark]:
+    async def examine(self) -> list[Diagnostic]:
         return await examine_cluster(self._options)
 
     # ---- submitting and taking up

@@ -13,7 +13,7 @@ class LocalKind:
     name = "local"
     one_machine = True
 
-    def at_hand(self) -> bool:
+    def is_available(self) -> bool:
         return True
 
     @property

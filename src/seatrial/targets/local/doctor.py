@@ -13,7 +13,7 @@ from seatrial.targets.local.containers import start_container, working_engine
 from seatrial.targets.local.supervisors import ask
 from seatrial.targets.local.uv import uv_path
 from seatrial.targets.local.variables import machine_path
-from seatrial.targets.protocol import Remark, RemarkLevel, TargetError
+from seatrial.targets.protocol import Diagnostic, DiagnosticLevel, TargetError
 
 CONTAINER_S = 60.0  # for an engine to start its first container
 LITTLE_BYTES, TOO_LITTLE_BYTES = 2 << 30, 100 << 20
@@ -31,7 +31,7 @@ groups.remove()
 _GPU_QUERY = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
 
 
-async def examine_machine(state: Path, cache: Path, engine: str | None) -> list[Remark]:
+async def examine_machine(state: Path, cache: Path, engine: str | None) -> list[Diagnostic]:
     """Of a local target with these folders; `engine` is what it is to run images with."""
     asked = await asyncio.gather(
         _folder("folder of jobs", state, "state"),
@@ -45,46 +45,54 @@ async def examine_machine(state: Path, cache: Path, engine: str | None) -> list[
     return list(asked)
 
 
-async def _folder(what: str, path: Path, option: str) -> Remark:
+async def _folder(what: str, path: Path, option: str) -> Diagnostic:
     fix = f"free room there, or name another folder: `{option}:` of the target, or ${f'seatrial_{option}'.upper()}"
     there = next(one for one in (path, *path.parents) if one.exists())
     try:
         with tempfile.TemporaryFile(dir=there):
             free = shutil.disk_usage(there).free
     except OSError as error:
-        return Remark(RemarkLevel.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
+        return Diagnostic(DiagnosticLevel.PROBLEM, what, f"{path} cannot be written to: {error.strerror or error}", fix)
     found = f"{path}, {free / (1 << 30):,.1f} GiB free"
     if free < TOO_LITTLE_BYTES:
-        return Remark(RemarkLevel.PROBLEM, what, found, fix)
-    return Remark(RemarkLevel.WARNING, what, found, fix) if free < LITTLE_BYTES else Remark(RemarkLevel.OK, what, found)
+        return Diagnostic(DiagnosticLevel.PROBLEM, what, found, fix)
+    return (
+        Diagnostic(DiagnosticLevel.WARNING, what, found, fix)
+        if free < LITTLE_BYTES
+        else Diagnostic(DiagnosticLevel.OK, what, found)
+    )
 
 
-async def _python() -> Remark:
+async def _python() -> Diagnostic:
     what = "python of the machine"
     found = shutil.which("python3", path=machine_path())
     if found is None:
         fix = "install one, or give each runtime `python:`, `interpreter:` or `image:`"
-        return Remark(RemarkLevel.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix)
+        return Diagnostic(
+            DiagnosticLevel.WARNING, what, "no python3 on the PATH: jobs without a runtime have none", fix
+        )
     code, out = await ask(found, "-I", "-c", "import platform; print(platform.python_version())")
     if code != 0:
-        return Remark(RemarkLevel.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH")
-    return Remark(RemarkLevel.OK, what, f"{out}, {found}")
+        return Diagnostic(
+            DiagnosticLevel.WARNING, what, f"{found} does not start: {out}", "fix it, or put another on the PATH"
+        )
+    return Diagnostic(DiagnosticLevel.OK, what, f"{out}, {found}")
 
 
-async def _uv() -> Remark:
+async def _uv() -> Diagnostic:
     what = "uv, for runtimes with `python:`"
     try:
         code, out = await ask(uv_path(), "--version")
     except TargetError as error:
-        return Remark(RemarkLevel.WARNING, what, str(error), "pip install uv")
+        return Diagnostic(DiagnosticLevel.WARNING, what, str(error), "pip install uv")
     return (
-        Remark(RemarkLevel.OK, what, out)
+        Diagnostic(DiagnosticLevel.OK, what, out)
         if code == 0
-        else Remark(RemarkLevel.WARNING, what, out, "pip install --upgrade uv")
+        else Diagnostic(DiagnosticLevel.WARNING, what, out, "pip install --upgrade uv")
     )
 
 
-async def _memory_limit() -> Remark:
+async def _memory_limit() -> Diagnostic:
     what = "memory limit of jobs"
     instead = "a watch on their processes holds jobs to their memory instead, and sees a peak only when it looks"
     fix = (
@@ -94,20 +102,20 @@ async def _memory_limit() -> Remark:
         try:
             agent = await asyncio.to_thread(agent_file, scratch)
         except OSError as error:
-            return Remark(
-                RemarkLevel.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files"
+            return Diagnostic(
+                DiagnosticLevel.PROBLEM, what, f"the agent cannot be written: {error}", "free room for temporary files"
             )
         code, out = await ask(sys.executable, "-I", "-c", _TRY_LIMIT, str(agent), str(scratch / "doctor"))
     if code != 0:
-        return Remark(
-            RemarkLevel.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew"
+        return Diagnostic(
+            DiagnosticLevel.PROBLEM, what, f"the agent does not start with {sys.executable}: {out}", "install it anew"
         )
     if out.startswith("limited"):
-        return Remark(RemarkLevel.OK, what, "by the kernel (control group)")
-    return Remark(RemarkLevel.WARNING, what, f"no control group may be made here: {instead}", fix)
+        return Diagnostic(DiagnosticLevel.OK, what, "by the kernel (control group)")
+    return Diagnostic(DiagnosticLevel.WARNING, what, f"no control group may be made here: {instead}", fix)
 
 
-async def _engine(preferred: str | None) -> Remark:
+async def _engine(preferred: str | None) -> Diagnostic:
     what = "containers, for runtimes with `image:`"
     fix = "install podman or docker, and let this user use it; runtimes without an image need neither"
     try:
@@ -115,26 +123,30 @@ async def _engine(preferred: str | None) -> Remark:
             engine = await working_engine(preferred)
             fix = f"make `{Path(engine).name} run` work for this user; runtimes without an image need no containers"
             await start_container(engine)
-            return Remark(RemarkLevel.OK, what, f"{engine} starts one")
+            return Diagnostic(DiagnosticLevel.OK, what, f"{engine} starts one")
     except TargetError as error:
-        return Remark(RemarkLevel.WARNING, what, str(error), fix)
+        return Diagnostic(DiagnosticLevel.WARNING, what, str(error), fix)
     except OSError as error:
-        return Remark(RemarkLevel.WARNING, what, f"none could be tried: {error}", "free room for temporary files")
+        return Diagnostic(
+            DiagnosticLevel.WARNING, what, f"none could be tried: {error}", "free room for temporary files"
+        )
     except TimeoutError:
-        return Remark(RemarkLevel.WARNING, what, f"it does not start one within {CONTAINER_S:g} s", fix)
+        return Diagnostic(DiagnosticLevel.WARNING, what, f"it does not start one within {CONTAINER_S:g} s", fix)
 
 
-async def _gpus() -> Remark:
+async def _gpus() -> Diagnostic:
     what = "GPUs"
     program = shutil.which("nvidia-smi")
     if program is None:
-        return Remark(RemarkLevel.OK, what, "none (there is no nvidia-smi)")
+        return Diagnostic(DiagnosticLevel.OK, what, "none (there is no nvidia-smi)")
     code, out = await ask(program, *_GPU_QUERY)
     if code != 0:
         fix = "is the driver loaded? `nvidia-smi` must list the GPUs before a job can use one"
-        return Remark(RemarkLevel.WARNING, what, f"{program} fails: {out}", fix)
+        return Diagnostic(DiagnosticLevel.WARNING, what, f"{program} fails: {out}", fix)
     lines = [line.strip() for line in out.splitlines() if line.strip()]
-    return Remark(RemarkLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:_MESSAGE_CHARACTERS]}" if lines else "none")
+    return Diagnostic(
+        DiagnosticLevel.OK, what, f"{len(lines)}: {'; '.join(lines)[:_MESSAGE_CHARACTERS]}" if lines else "none"
+    )
 
 
 @contextlib.asynccontextmanager

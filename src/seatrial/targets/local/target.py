@@ -44,7 +44,7 @@ from seatrial.targets.local.reservations import (
 )
 from seatrial.targets.local.supervisors import Zygote, alive, gone, signal_supervisor, wake
 from seatrial.targets.local.watcher import Watcher
-from seatrial.targets.protocol import Endpoint, Found, Remark, TargetError
+from seatrial.targets.protocol import Diagnostic, Endpoint, Found, TargetError
 from seatrial.targets.route import accepts, until_answered
 
 _T = TypeVar("_T")
@@ -94,7 +94,7 @@ class LocalTarget:
     async def verify(self, job: Job) -> None:
         _check(job)  # (11)
 
-    async def examine(self) -> builtins.list[Remark]:
+    async def examine(self) -> builtins.list[Diagnostic]:
         return await doctor.examine_machine(self._state, self._cache, self._options.engine)
 
     async def submit(self, job: Job, secrets: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.scale.driver.audit import use_audit
 from seatrial.kinds.scale.driver.cluster import cluster_place
 from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan, WorkloadTarget
-from seatrial.kinds.scale.driver.processes import ProcessPlace, begin_anew
+from seatrial.kinds.scale.driver.processes import ProcessPlace, restart
 from seatrial.kinds.scale.driver.stages import (
     Arrived,
     rate_of,
@@ -32,8 +32,8 @@ from seatrial.kinds.scale.work import (
     DELETED_FILE,
     STAMPS,
     SUBMITTED,
-    Beside,
     Deletion,
+    ExtraWorkloads,
     Find,
     FoundLimit,
     MeasuredScale,
@@ -60,7 +60,7 @@ async def drive(driver: Driver) -> None:
         async with cluster_place(driver, work, plan) as place:
             await _Scale(driver, work, plan, place).run()
     elif kind == "local":
-        begin_anew(driver)
+        restart(driver)
         await _Scale(driver, work, plan, ProcessPlace(driver, work, plan)).run()
     else:
         raise DriverError(f"a scale trial needs a target of kind kubernetes, or local, and this is of kind {kind}")
@@ -105,7 +105,7 @@ class _Scale:
         if work.fill is not None:
             await self._beside("fill", plan.fill, work.fill, work.until)
 
-    async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: Beside, stage: str) -> None:
+    async def _beside(self, name: str, planned: Sequence[PlannedWorkload], beside: ExtraWorkloads, stage: str) -> None:
         async with self._telling(name, planned):
             await self._submitter.closed_loop(planned, BESIDE_AT_ONCE)
         there = await self._wait(planned, stage, beside.within_s)

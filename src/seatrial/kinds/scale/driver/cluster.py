@@ -26,7 +26,7 @@ from seatrial.kinds.scale.driver.health import (
     measured_health,
     read_lines,
 )
-from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.driver.plan import CreateRefused, PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.watch import Canary, WatchWork
@@ -49,7 +49,7 @@ from seatrial.targets import TargetError
 from seatrial.targets.kubernetes.errors import target_error
 from seatrial.targets.kubernetes.manifest.placement import pod_metadata
 from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.kubernetes.owned import Belongings, delete_some
+from seatrial.targets.kubernetes.owned import OwnedObjects, delete_some
 
 _POLL_S = 0.25
 PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
@@ -71,11 +71,11 @@ async def cluster_place(driver: Driver, work: ScaleWork, plan: SubmissionPlan) -
             client = await opened.enter_async_context(Kubernetes(access, at_once=work.at_once))
             wanted = dict.fromkeys(one.namespace for one in plan.samples() if one.namespace)
             others = tuple(one for one in wanted if one != access.namespace)
-            mine: dict[str, Belongings] = {}
+            mine: dict[str, OwnedObjects] = {}
             for namespace in (access.namespace, *others):  # the first, in which `reap` looks, names the others
                 elsewhere = () if mine else others
                 there = client.within(namespace)
-                belongings = Belongings(there, options, work.run, work.cell, work.attempt, elsewhere)
+                belongings = OwnedObjects(there, options, work.run, work.cell, work.attempt, elsewhere)
                 mine[namespace] = await opened.enter_async_context(belongings)
             yield ClusterPlace(driver, work, plan, client, mine, options)
     except (KubernetesError, TargetError) as error:
@@ -97,7 +97,7 @@ class ClusterPlace:
         work: ScaleWork,
         plan: SubmissionPlan,
         client: Kubernetes,
-        mine: dict[str, Belongings],
+        mine: dict[str, OwnedObjects],
         options: KubernetesOptions,
     ) -> None:
         self._driver, self._work, self._plan, self._options = driver, work, plan, options
@@ -173,14 +173,14 @@ class ClusterPlace:
         except AlreadyExists:
             pass  # made by an earlier life of this driver, which did not come to write it down
         except KubernetesError as error:
-            raise NotMade(str(error)) from error
+            raise CreateRefused(str(error)) from error
 
     async def delete(self, one: PlannedWorkload) -> None:
         resource = self._resources[one.of.name]
         try:
             await self._client.delete(resource, self._name(one), namespace=one.namespace or None, grace_s=0)
         except KubernetesError as error:
-            raise NotMade(str(error)) from error
+            raise CreateRefused(str(error)) from error
 
     # ---- the watch
 

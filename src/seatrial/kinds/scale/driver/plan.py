@@ -11,7 +11,7 @@ from seatrial.kinds.scale.work import (
     CHURN,
     FILL,
     MEASURED,
-    Beside,
+    ExtraWorkloads,
     MeasuredScale,
     ScaleWork,
     Stamp,
@@ -66,7 +66,7 @@ class SubmissionPlan:
     def pods(self) -> dict[int, int]:
         return {number: one.of.pods for number, one in self.all.items()}
 
-    def _beside(self, phase: str, beside: Beside | None) -> list[PlannedWorkload]:
+    def _beside(self, phase: str, beside: ExtraWorkloads | None) -> list[PlannedWorkload]:
         if beside is None:
             return []
         return self._make(phase, beside.count, (beside.of,) if beside.of else self._work.classes)
@@ -88,7 +88,7 @@ class SubmissionPlan:
 # Where a scale trial makes its workloads: what the driver asks of a cluster, or of this machine.
 
 
-class NotMade(Exception):
+class CreateRefused(Exception):
     """A workload, or its deletion, was refused for good: the message is what the place said."""
 
 

@@ -38,7 +38,7 @@ LAG_EVERY_S = 0.05
 _GONE_S = 60.0
 
 
-def begin_anew(driver: Driver) -> None:
+def restart(driver: Driver) -> None:
     """Processes end with the driver that was killed, and so nothing of what it saw counts."""
     for name in (SUBMITTED, DELETED_FILE, STAMPS):
         (driver.files / name).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job import Unreadable, decode
-from seatrial.kinds.scale.driver.plan import NotMade, PlannedWorkload, WorkloadTarget
+from seatrial.kinds.scale.driver.plan import CreateRefused, PlannedWorkload, WorkloadTarget
 from seatrial.kinds.scale.work import Deletion, Submission, Tried
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
@@ -125,7 +125,7 @@ class Submitter:
         problem = ""
         try:
             await self._place.create(one, attempts)
-        except NotMade as error:
+        except CreateRefused as error:
             problem = str(error)[:_MOST] or "it was refused without a word"
         self._submitted.add(
             Submission(
@@ -150,7 +150,7 @@ class Submitter:
         try:
             await self._place.delete(one)
             self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))
-        except NotMade as error:
+        except CreateRefused as error:
             self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
 
     async def _until(self, at_s: float) -> bool:
