@@ -1,0 +1,1 @@
+"""Readers: pure functions from what a program wrote to metrics and facts."""

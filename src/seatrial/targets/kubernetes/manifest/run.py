@@ -59,7 +59,7 @@ def run_object(run: str, ttl_s: float, options: KubernetesOptions, namespace: st
 
 def agent_configs(run: str, agent: bytes, owner: Mapping[str, Any], namespace: str) -> list[dict[str, Any]]:
     """The agent and the scripts that start it. Its name follows from the content: a newer agent has another."""
-    folder = files("seatrial.targets.kubernetes").joinpath("scripts")
+    folder = files(__package__).joinpath("scripts")
     scripts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS}
     digest = hashlib.sha256(agent)
     for name in SCRIPTS:
