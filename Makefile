@@ -109,7 +109,8 @@ screenshots: setup packages
 	@PYTHONPATH=tests:. $(BIN)/python tests/web/screenshots.py
 
 bench: setup
-	@for bench in bench/[a-z]*.py; do echo; echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+	@failed=; for bench in bench/[a-z]*.py; do echo; echo "== $$bench"; $(BIN)/python $$bench || failed="$$failed $$bench"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # The lock is uv's, in the form that names packages, versions and hashes and no place to get them from, so that it works behind any mirror.
 lock: | $(filter .tools/bin/uv,$(UV))

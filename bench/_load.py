@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _measure import PR_SET_CHILD_SUBREAPER, SEATRIAL
+from _measure import PR_SET_CHILD_SUBREAPER, SEATRIAL, sized
 
-POLL_S = 0.2
+POLL_S = sized(0.2, 0.01)
 
 
 @dataclass(frozen=True)

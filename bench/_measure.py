@@ -1,18 +1,34 @@
-"""CPU time of a command and of everything that it starts, also of what detaches itself from it."""
+"""CPU time of a command and of everything that it starts, also of what detaches itself from it; and the two sizes of a
+bench: in full, and tiny with SEATRIAL_BENCH_TINY=1, which only shows that it still works (tests/test_bench.py)."""
 
 import ctypes
+import fcntl
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "bench"
 SEATRIAL = Path(sys.executable).with_name("seatrial")
 PR_SET_CHILD_SUBREAPER = 36
+TINY = bool(os.environ.get("SEATRIAL_BENCH_TINY"))
+_T = TypeVar("_T")
+
+
+def sized(full: _T, tiny: _T) -> _T:
+    return tiny if TINY else full
+
+
+def left_out(why: str) -> NoReturn:
+    """Ends a bench that cannot be run here, without failing."""
+    print(f"left out: {why}")
+    raise SystemExit(0)
 
 
 def cpu_of(argv: Sequence[str | Path], **options: object) -> tuple[float, float, int]:
@@ -41,13 +57,24 @@ def cpu_of_one(argv: Sequence[str | Path], **options: object) -> tuple[float, fl
     return used.ru_utime + used.ru_stime, time.monotonic() - began, process.returncode
 
 
+@contextmanager
+def cache_lock() -> Iterator[None]:
+    """Held while something is put into the cache: benches may run at the same time."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def environment(name: str, *packages: str) -> Path:
     """The Python of an environment that has these packages: the peers, kept apart from Seatrial's own."""
-    python = CACHE / name / "bin" / "python"
-    if not python.exists():
-        uv = Path(sys.executable).with_name("uv")
-        subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, CACHE / name], check=True)
-        subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *packages], check=True)
+    python, complete = CACHE / name / "bin" / "python", CACHE / f"{name}.complete"
+    with cache_lock():
+        if not complete.exists():
+            uv = Path(sys.executable).with_name("uv")
+            subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, CACHE / name], check=True)
+            subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *packages], check=True)
+            complete.touch()
     return python
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from _measure import sized
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -23,9 +24,9 @@ from seatrial.stats.bounds import FALSE_ALARM, prediction_interval, prediction_i
 Floats = NDArray[np.float64]
 Formula = Callable[[Floats, float], tuple[Floats, Floats]]  # (histories, floor) -> (center, half-width)
 NOMINAL, FLOOR = FALSE_ALARM, 0.015
-SERIES, RUNS = 1000, 400
+SERIES, RUNS = sized((1000, 400), (5, 50))
 LENGTHS = (5, 10, 20, 100, 400)
-VALUES = 2_000_000  # of a simulation, in all
+VALUES = sized(2_000_000, 2_000)  # of a simulation, in all
 
 
 def ours(x: Floats, floor: float) -> tuple[Floats, Floats]:

@@ -8,12 +8,12 @@ import subprocess
 import time
 
 import numpy as np
-from _labels import Labelled, data_file, figures, read, score
-from _measure import environment, table
+from _labels import Labelled, figures, labelled_series, score
+from _measure import environment, sized, table
 
 from seatrial.stats.changes import change_points
 
-SERIES, RUNS, TIMES = 20, 1_000, 5
+SERIES, RUNS, TIMES = sized((20, 1_000, 5), (2, 100, 1))
 OTAVA = """
 import json, sys, time
 from otava.analysis import compute_change_points
@@ -39,11 +39,11 @@ def main() -> None:
             ("otava 0.8", f"{1000 * theirs / SERIES:7.2f} ms   ({theirs / ours:.0f} times ours)"),
         ],
     )
-    path = data_file()
-    if path is None:
+    labelled = labelled_series()
+    if not labelled:
         print("how well they agree with people: SEATRIAL_CHANGES_DATA names no labelled series")
         return
-    agreement(read(path))
+    agreement(labelled)
 
 
 def agreement(labelled: list[Labelled]) -> None:

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _labels import Labelled, data_file, figures, pairs, read, score
-from _measure import table
+from _labels import Labelled, figures, labelled_series, pairs, score
+from _measure import left_out, sized, table
 from numpy.typing import NDArray
 
 from seatrial.stats.changes import Signal, candidates, features, prune, signal_of
 
 Floats = NDArray[np.float64]
-PARTS, TIMES, ROUNDS = 8, 3, 2
+PARTS, TIMES, ROUNDS = 8, sized(3, 1), 2
 RIDGE = 1.0
 MOST_FALSE = 0.85  # false alarms per 1,000 runs of the series learned from
 THRESHOLDS = np.arange(0.28, 0.52, 0.01)
@@ -117,11 +117,11 @@ def held_out(examples: Sequence[Example], seed: int) -> tuple[list[float], list[
 
 
 def main() -> None:
-    path = data_file()
-    if path is None:
-        raise SystemExit("SEATRIAL_CHANGES_DATA names no file of labelled series")
+    series = labelled_series()
+    if not series:
+        left_out("SEATRIAL_CHANGES_DATA names no file of labelled series")
     examples = []
-    for labelled in read(path):
+    for labelled in series:
         signal = signal_of(np.array(labelled.values))
         if signal is not None:
             examples.append(Example(labelled, signal, candidates(signal)))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from _measure import ROOT, table
+from _measure import ROOT, left_out, sized, table
 
 sys.path.insert(0, str(ROOT))
 
@@ -15,7 +15,8 @@ from cluster import Cluster, Unavailable, up
 from cluster.build import KUBERNETES, KWOK, PAUSE, built
 
 TO_REACH_S = 15.0
-FAKE_NODES = 1000
+FAKE_NODES = sized(1000, 5)
+IDLE_S = sized(5.0, 0.5)
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -42,14 +43,14 @@ def memory(cluster: Cluster) -> str:
     return ", ".join(f"{part} {size}" for part, size in sorted(found.items())) + f"; together {sum(found.values())} MB"
 
 
-def idle_cores(cluster: Cluster, seconds: float = 5.0) -> float:
+def idle_cores(cluster: Cluster) -> float:
     def used() -> int:
         stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in cluster.parts().values()]
         return sum(int(fields[11]) + int(fields[12]) for fields in stats)
 
     before = used()
-    time.sleep(seconds)
-    return (used() - before) / CLOCK_TICKS / seconds
+    time.sleep(IDLE_S)
+    return (used() - before) / CLOCK_TICKS / IDLE_S
 
 
 def measure(name: str, place: Path, programs: list[Path], **options: object) -> list[tuple[str, str]]:
@@ -73,8 +74,7 @@ def main() -> None:
     try:
         programs = [built(program, print) for program in (KUBERNETES, PAUSE, KWOK)]
     except Unavailable as error:
-        print(f"not measured: {error}")
-        return
+        left_out(str(error))
     load = os.getloadavg()[0]
     print(f"{os.cpu_count()} cores, load before {load:.1f}: what else runs here is in the figures")
     with tempfile.TemporaryDirectory() as folder:

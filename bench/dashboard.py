@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import msgspec
-from _measure import SEATRIAL, table
+from _measure import SEATRIAL, sized, table
 from history import BENCHMARKS, RESULTS, RUNS, results
 
 from seatrial.job import Finding, RunResults, Verdict
@@ -18,11 +18,11 @@ from seatrial.record.folder import RunFolder, summed_plan, write_whole
 from seatrial.record.history import open_history
 from seatrial.web.files import slug
 
-ROUNDS = 5
+ROUNDS = sized(5, 1)
 TO_REACH_MS = 300
 TOGETHER = 50  # runs that are added to the history at once
 BAD = 20  # cells of each run that fail
-MANY = 5_000  # cells of a large run
+MANY = sized(5_000, 50)  # cells of a large run
 
 
 def with_failures(found: RunResults, noise: random.Random) -> RunResults:

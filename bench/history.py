@@ -12,16 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from _measure import ROOT, SEATRIAL, table
+from _measure import ROOT, SEATRIAL, sized, table
 
 from seatrial.job import AttemptResult, CellResult, Exit, Outcome, Place, RunResults, Stage, StageTime, Verdict
 from seatrial.record.history import open_history
 
-RESULTS = 200_000
-RUNS = 1_000
+RESULTS, RUNS = sized((200_000, 1_000), (500, 10))
 TRIALS = 20
 BENCHMARKS = RESULTS // RUNS
-ROUNDS = 5
+ROUNDS = sized(5, 1)
 
 # What anybody could type into sqlite3: the last 400 of each series, and their 95th percentile.
 PLAIN = """

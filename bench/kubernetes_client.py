@@ -22,14 +22,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from _measure import CACHE, ROOT, table
+from _measure import CACHE, ROOT, cache_lock, sized, table
 
 sys.path.insert(0, str(ROOT))
 
-PODS_SEEN = 10_000
-CREATES, REAL_CREATES, EVENTS = 10_000, 1_500, 200_000
+PODS_SEEN = sized(10_000, 500)
+CREATES, REAL_CREATES, EVENTS = sized((10_000, 1_500, 200_000), (100, 20, 1_000))
 PARALLEL = 32
-ROUNDS, REAL_ROUNDS = 3, 5
+ROUNDS, REAL_ROUNDS = sized((3, 5), (1, 1))
 
 
 def cpu_s() -> float:
@@ -243,10 +243,10 @@ def go_program(package: str = ".") -> Path:
     """One of the programs in bench/go-client, built when it changed."""
     source = ROOT / "bench" / "go-client"
     program = CACHE / "go-client" if package == "." else CACHE / package
-    CACHE.mkdir(parents=True, exist_ok=True)
     changed_s = max(file.stat().st_mtime for file in source.rglob("*.go"))
-    if not program.exists() or program.stat().st_mtime < changed_s:
-        subprocess.run(["go", "build", "-trimpath", "-o", program, f"./{package}"], cwd=source, check=True)
+    with cache_lock():
+        if not program.exists() or program.stat().st_mtime < changed_s:
+            subprocess.run(["go", "build", "-trimpath", "-o", program, f"./{package}"], cwd=source, check=True)
     return program
 
 

@@ -2,6 +2,7 @@
 and the time until they are taken up, at several sizes."""
 
 from _load import load, print_loads, sizes
+from _measure import sized
 
 SUITE = """
 name: load
@@ -14,7 +15,7 @@ trials:
 def main() -> None:
     print_loads(
         "cells of `true` on this machine, with a kill -9 and an attach in the middle (times that of the size before)",
-        [load(SUITE, cells, {}) for cells in sizes("1000,2500,5000,10000")],
+        [load(SUITE, cells, {}) for cells in sizes(sized("1000,2500,5000,10000", "100"))],
     )
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _measure import table
+from _measure import sized, table
 
 from seatrial.job import Job, Step
 from seatrial.targets.local import kind
@@ -83,4 +83,4 @@ async def main(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0))
+    asyncio.run(main(float(sys.argv[1]) if len(sys.argv) > 1 else sized(5.0, 0.5)))

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from _measure import SEATRIAL
+from _measure import SEATRIAL, sized
 
 from seatrial.targets.agent_file import agent_file
 
@@ -33,7 +33,8 @@ notebook = nbformat.read(sys.argv[1], 4)
 NotebookClient(notebook).execute()
 nbformat.write(notebook, sys.argv[2])
 """
-AT_ONCE = 8
+AT_ONCE = sized(8, 2)
+TIMES = sized(3, 1)
 SUITE = """
 name: eight
 runtimes: {{here: {{interpreter: {interpreter}}}}}
@@ -43,7 +44,7 @@ trials:
 
 
 def main() -> None:
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else sized(15, 1)
     with tempfile.TemporaryDirectory(prefix="bench") as name:
         folder = Path(name)
         agent = agent_file(folder / "agent")
@@ -75,13 +76,13 @@ def _compare(sides: dict[str, Callable[[int], list[str]]], repeats: int, folder:
 def _at_once(folder: Path) -> None:
     """Through the whole of Seatrial, from its start to its report: a suite of eight cells with the notebook in each."""
     (folder / "suite.yaml").write_text(SUITE.format(interpreter=sys.executable, numbers=list(range(AT_ONCE))))
-    seen: dict[int, list[float]] = {1: [], 2: [], 4: []}
-    for _ in range(3):
+    seen: dict[int, list[float]] = {parallel: [] for parallel in sized((1, 2, 4), (1, 2))}
+    for _ in range(TIMES):
         for parallel, times in seen.items():
             argv = [str(SEATRIAL), "run", "suite.yaml", "--parallel", str(parallel)]
             times.append(_run(argv, folder)[0])
     medians = {parallel: statistics.median(times) for parallel, times in seen.items()}
-    print(f"{AT_ONCE} notebooks, all of `seatrial run`, medians of 3 (to reach: 1.7 times as fast on two cores)")
+    print(f"{AT_ONCE} notebooks, all of `seatrial run`, medians of {TIMES} (to reach: 1.7 times as fast on two cores)")
     for parallel, took_s in medians.items():
         faster = f"{medians[1] / took_s:.2f} times as fast" if parallel > 1 else ""
         print(f"  {parallel} at a time  {took_s:6.2f} s  {faster}")

@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "tests" / "report"), str(ROOT)]
 
 import sample  # noqa: E402
 import shapes  # noqa: E402
-from _measure import table  # noqa: E402
+from _measure import left_out, sized, table  # noqa: E402
 from browser import CHROMIUM, chromium  # noqa: E402
 
 from seatrial.report.html.log_page import render_log  # noqa: E402
@@ -25,7 +25,9 @@ from seatrial.report.html.page import render_html  # noqa: E402
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-TRIES = 5
+TRIES = sized(5, 1)
+CELLS = sized(5_000, 300)
+LINES, ERROR = sized((100_000, 51_163), (2_000, 1_163))
 # When our script has shown what the address asks for, since the navigation began.
 READY = """new MutationObserver((_, self) => {
   if (document.documentElement?.dataset.shown) { window.readyMs = performance.now(); self.disconnect(); }
@@ -47,11 +49,10 @@ def usable_ms(browser: "Browser", page: Path, fragment: str = "") -> float:
 
 def main() -> None:
     if CHROMIUM is None:
-        print("skipped: there is no Chromium here")
-        return
+        left_out("there is no Chromium here")
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         rows: list[tuple[str, str]] = []
-        for title, run in (("299 cells", shapes.release()), ("5,000 cells", shapes.many())):
+        for title, run in (("299 cells", shapes.release()), (f"{CELLS:,} cells", shapes.many(CELLS))):
             folder = sample.write_run(Path(name) / title, run)
             begun = time.process_time()
             text = render_html(run, folder)
@@ -63,15 +64,16 @@ def main() -> None:
             rows.append((title, f"{len(text.encode()) / 1e6:.2f} MB, {cpu:.2f} s of CPU, usable in {whole:.0f} ms"))
             rows.append((f"{title}, one open", f"usable in {usable_ms(browser, page, cell):.0f} ms"))
         log = Path(name) / "log.txt"
-        log.write_text(shapes.long_log())
+        log.write_text(shapes.long_log(LINES, ERROR))
         begun = time.process_time()
-        text = render_log(log, "a cell")
+        with log.open("rb") as file:
+            text = render_log(file.fileno(), "a cell")
         cpu = time.process_time() - begun
         page = log.with_name("log.html")
         page.write_text(text)
-        opened = usable_ms(browser, page, "#L51163")
+        opened = usable_ms(browser, page, f"#L{ERROR}")
         rows.append(
-            ("log of 100,000 lines", f"{len(text) / 1e6:.2f} MB, {cpu:.2f} s of CPU, usable in {opened:.0f} ms")
+            (f"log of {LINES:,} lines", f"{len(text) / 1e6:.2f} MB, {cpu:.2f} s of CPU, usable in {opened:.0f} ms")
         )
     table(f"pages of a report (median of {TRIES})", rows)
 

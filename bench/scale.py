@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from _measure import ROOT, table
+from _measure import ROOT, sized, table
 from kubernetes_client import cpu_s, stub
 
 sys.path.insert(0, str(ROOT))
@@ -24,9 +24,9 @@ sys.path.insert(0, str(ROOT))
 if TYPE_CHECKING:
     from seatrial.kubernetes import Access
 
-RATE, SECONDS = 2_000.0, 5.0
-WORKLOADS = 100_000
-EVENTS, EVENT_RATE = 100_000, 20_000
+RATE, SECONDS = sized((2_000.0, 5.0), (200.0, 0.5))
+WORKLOADS = sized(100_000, 200)
+EVENTS, EVENT_RATE = sized(100_000, 4_000), 20_000
 
 
 async def submissions(

@@ -14,15 +14,15 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from _measure import ROOT, SEATRIAL, cpu_of_one, table
+from _measure import ROOT, SEATRIAL, cpu_of_one, left_out, sized, table
 from kubernetes_client import REAL_CREATES, go_creates, go_program
 
 sys.path.insert(0, str(ROOT))
 
 from cluster import Unavailable, up
 
-FAKE_NODES, SECONDS, ROUNDS = 50, 15, 3
-RATES = (20, 40, 80)
+FAKE_NODES, SECONDS, ROUNDS = sized((50, 15, 3), (5, 2, 1))
+RATES = sized((20, 40, 80), (10,))
 AT_ONCE = 5_000  # of kube-burner's rate and burst: more than any server takes
 SUITE = """
 name: bench
@@ -156,7 +156,7 @@ def main() -> None:
     try:
         cluster = up("bench-scale", fake_nodes=FAKE_NODES, gpus=8)
     except Unavailable as error:
-        raise SystemExit(f"no cluster here: {error.what}") from None
+        left_out(f"no cluster here: {error.what}")
     with_go = shutil.which("go") is not None
     if with_go:
         go_program("burner")  # built before anything is measured

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from _measure import cpu_of, environment, table
+from _measure import cpu_of, environment, sized, table
 
 from seatrial.suite.patterns import for_agent
 from seatrial.targets.agent_file import agent_file
@@ -134,4 +134,4 @@ def _best(argv: list[str | Path], stdin: Path | None = None, times: int = 3) -> 
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else sized(100, 1))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from _measure import cpu_of_one, environment, table
+from _measure import cpu_of_one, environment, sized, table
 
 from seatrial.kinds.arrivals import Arrivals
 from seatrial.kinds.driver import Driver, Given
@@ -26,9 +26,9 @@ from seatrial.kinds.serving.generation import Request, Stopping
 from seatrial.kinds.serving.work import LoadSummary, LoadWork, Question, ServingWork
 
 STUB = Path(__file__).with_name("_model_stub.py")
-SECONDS = 5.0
-UNARY_RATE, TOKENS_PER_S, TOKENS = 2200, 23_000, 50
-RISE_S = 1.0  # until as many streams end as begin: each takes half a second
+SECONDS, PACED_S = sized((5.0, 10.0), (0.5, 0.5))
+UNARY_RATE, TOKENS_PER_S, TOKENS = sized((2200, 23_000, 50), (50, 500, 10))
+RISE_S = sized(1.0, 0.1)  # until as many streams end as begin: each takes half a second
 GUIDELLM, PEER_RATE, PEER_REQUESTS, PEER_TOKENS = "guidellm==0.8.*", 40, 1000, 16
 
 
@@ -117,7 +117,7 @@ def main() -> None:
         stamps(url)
         streamed, timed = asyncio.run(load(url, TOKENS_PER_S / TOKENS, True, TOKENS))
         theirs = stamps(url)
-        paced, _ = asyncio.run(load(url, PEER_RATE, True, PEER_TOKENS, 10.0))
+        paced, _ = asyncio.run(load(url, PEER_RATE, True, PEER_TOKENS, PACED_S))
         pace = stamps(url)
         rows = [("whole answers", row(unary, unary.tokens_per_s))]
         rows.append(("streams, while they are offered", row(streamed, steady_tokens_per_s(timed))))

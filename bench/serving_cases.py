@@ -8,10 +8,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _measure import SEATRIAL, table
+from _measure import SEATRIAL, sized, table
 
 STUB = Path(__file__).with_name("_model_stub.py")
-CASES, TOKENS, TOP = 10_000, 16, 5
+CASES, TOKENS, TOP = sized(10_000, 50), 16, 5
 READ = """
 import resource, sys, time
 from pathlib import Path

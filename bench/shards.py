@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from _measure import sized
 from numpy.typing import NDArray
 
 from seatrial.kinds.arrivals import Arrivals, offsets
@@ -18,7 +19,7 @@ from seatrial.kinds.scale.followed import FINISHED, POD_CREATED, READY, SCHEDULE
 from seatrial.kinds.scale.work import STAMPS, SUBMITTED, ScaleWork, Stamp, Submission, WorkloadClass
 
 RATE, SERVICE_S = 400.0, 0.002  # offered a second; what one create takes of a server with one core
-SIMULATED = 200_000
+SIMULATED = sized(200_000, 2_000)
 SEEN = (POD_CREATED, SCHEDULED, STARTED, READY, FINISHED)
 
 
@@ -95,4 +96,4 @@ def _write(folder: Path, work: ScaleWork, which: int) -> int:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else sized(100_000, 160))

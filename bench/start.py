@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _measure import SEATRIAL, cpu_of, environment, table
+from _measure import SEATRIAL, cpu_of, environment, sized, table
 
-TIMES = 10
+TIMES = sized(10, 1)
 SUITE = {"name": "one", "trials": {"t": {"kind": "runtime", "facts": False, "run": ["true"]}}}
 REFRAME = """
 import reframe as rfm
