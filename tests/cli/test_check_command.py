@@ -22,7 +22,7 @@ trials:
     command: tp run train.py
     log: {must: Finished training run}
     loss: {target: 0.4735, tolerance: 0.001}
-    files: {profile: {match: 'profile/*/**/*.xplane.pb', count: 1, valid: xplane}}
+    files: {profile: {match: 'profile/*/**/*.xplane.pb', count: 1, valid: xplane, agrees: 5%}}
     metrics: {step_time: {file: 'outputs/*/train_metrics.json', key: step_execution_time, unit: s, better: lower}}
     baseline: step_time_bounds.yaml
     benchmark: llama-3-8b-sft
@@ -141,6 +141,14 @@ def test_what_breaks_one_check_is_told_by_that_check_alone(
     breaks(theirs)
     found = judged(tmp_path, str(theirs), check=1)
     assert {name: verdict for name, verdict in found.items() if verdict not in ("passed", "skipped")} == failed
+
+
+@pytest.mark.parametrize("written", ["", ", agrees: false"])
+def test_step_times_are_compared_only_where_the_suite_asks_for_it(tmp_path: Path, theirs: Path, written: str) -> None:
+    (tmp_path / "suite.yaml").write_text(SUITE.replace(", agrees: 5%", written))
+    profiled(3.0)(theirs)
+    found = judged(tmp_path, str(theirs), check=0)
+    assert [name for name in found if "agrees" in name] == []
 
 
 @pytest.mark.parametrize("content", [b"", b"not a profile", bytes(range(256)) * 4])

@@ -25,8 +25,10 @@ def _reading(text: str) -> str:
     return text
 
 
-def _share(value: Any) -> float:
-    """`5%` or 0.05."""
+def _share(value: Any) -> float | None:
+    """`5%` or 0.05; false: None."""
+    if value is None or value is False:
+        return None
     match = _SHARE.fullmatch(value.strip()) if isinstance(value, str) else None
     share = float(match[1]) / 100 if match else value
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
@@ -57,10 +59,12 @@ PatternTexts = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 _PERCENT = {"type": "string", "pattern": r"^\d+(\.\d+)?\s*%$"}
-Fraction = Annotated[
-    float,
+_Share = Annotated[
+    float | None,
     BeforeValidator(_share),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PERCENT]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}, _PERCENT, {"const": False}]}
+    ),
 ]
 _Tolerance = Annotated[
     str | float,
@@ -98,7 +102,9 @@ class Files(Model):
     device: Text | None = Field(None, description="Type of device that each profile must have events of.")
     devices: Amount | None = Field(None, description="How many devices of that type.", examples=[4])
     window: tuple[_Whole, _Whole] | None = Field(None, description="First and last step that may be in a profile.")
-    agrees: Fraction | None = Field(None, description="How far its steps may be from the log's; default: 5%.")
+    agrees: _Share = Field(
+        None, description="How far its steps may be from the log's; default: not compared.", examples=["5%", False]
+    )
 
     PROFILE: ClassVar[tuple[str, ...]] = ("steps", "device", "devices", "window", "agrees")
 

@@ -40,6 +40,7 @@ def seen(*profiles: dict[str, Any]) -> ObservedStep:
 
 
 def judged(*profiles: dict[str, Any], log: dict[str, Any] = LOG, **expected: Any) -> dict[str, tuple[str, str]]:
+    expected = {"agrees": 0.05, **expected}
     return brief(check_profile(seen(*profiles), train(log), "prof", ProfileExpected(**expected)))
 
 
@@ -87,8 +88,14 @@ def test_a_profile_is_compared_with_the_log_by_the_same_steps() -> None:
     assert judged(profile(), log=milliseconds)["agrees"] == ("failed", "profile")
 
 
+def test_step_times_are_compared_only_where_it_is_asked_for() -> None:
+    off = profile(steps=[{**one, "seconds": one["seconds"] * 2} for one in STEPS])
+    assert "agrees" not in brief(check_profile(seen(off), train(LOG), "prof", ProfileExpected()))
+    assert judged(off, agrees=0.05)["agrees"] == ("failed", "profile")
+
+
 def test_what_cannot_be_compared_is_skipped_with_its_reason() -> None:
-    found = check_profile(seen(profile()), train(), "prof", ProfileExpected(window=(0, 9)))
+    found = check_profile(seen(profile()), train(), "prof", ProfileExpected(window=(0, 9), agrees=0.05))
     assert {one.check: one.message for one in found if str(one.verdict) == "skipped"} == {
         "agrees": "not known: the log reports no step times"
     }
@@ -136,12 +143,12 @@ def test_each_hosts_profile_is_compared_with_its_own_log() -> None:
             for host, one in enumerate(profiles)
         ]
         found = ObservedStep("files", "files", outcome=Outcome.EXITED, result={"prof": {"count": 2, "files": files}})
-        findings = brief(check_profile(found, train(*logs), "prof", ProfileExpected()))
+        findings = brief(check_profile(found, train(*logs), "prof", ProfileExpected(agrees=0.05)))
         assert findings["agrees"][0] == verdict
 
 
 def test_a_profile_of_nobody_in_particular_agrees_with_the_host_it_is_of() -> None:
     logs = [values("step_time", [one * 2 for one in (1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192)], 0)]
     logs.append(values("step_time", [1.5, 0.02, 0.02, 0.0196, 0.0237, 0.0192], 1))
-    findings = brief(check_profile(seen(profile()), train(*logs), "prof", ProfileExpected()))
+    findings = brief(check_profile(seen(profile()), train(*logs), "prof", ProfileExpected(agrees=0.05)))
     assert findings["agrees"][0] == "passed"

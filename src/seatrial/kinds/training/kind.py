@@ -27,7 +27,7 @@ from seatrial.kinds.training.parts import (
     plan_job_steps,
     training_model,
 )
-from seatrial.kinds.training.profile import AGREES, ProfileExpected, check_profile, check_profile_figure
+from seatrial.kinds.training.profile import ProfileExpected, check_profile, check_profile_figure
 from seatrial.kinds.training.steps import check_steps, from_lines, from_log, times_broken
 from seatrial.readers.log import log_values
 from seatrial.readers.profile import StepTime, from_profile, profiles
@@ -147,7 +147,7 @@ def _profile(cell: Cell, model: TrainingTrial, entry: Files) -> ProfileExpected:
         device=substitute(entry.device, cell),
         devices=entry.devices,
         window=entry.window,
-        agrees=AGREES if entry.agrees is None else entry.agrees,
+        agrees=entry.agrees,
         log_unit=model.steps.unit,
     )
 
@@ -159,13 +159,11 @@ def _against_profile(
     if name != _STEP_TIME or metric.file is None or metric.aggregate is not None:
         return []
     seconds = made["value"] * (unit_factor(metric.unit, "s") or 0.0)
-    profiled = ((one, entry) for one, entry in model.files.items() if entry.profile)
     return [
         finding
-        for one, entry in profiled
-        for finding in check_profile_figure(
-            files, one, AGREES if entry.agrees is None else entry.agrees, name, seconds, made["source"]
-        )
+        for one, entry in model.files.items()
+        if entry.agrees is not None
+        for finding in check_profile_figure(files, one, entry.agrees, name, seconds, made["source"])
     ]
 
 
