@@ -24,8 +24,8 @@ def test_its_suite_loads_and_its_jobs_find_the_program(tmp_path: Path) -> None:
 
 
 def test_the_story_changes_a_line_that_is_there() -> None:
-    assert "BATCH_S = 0.060" in (EXAMPLE / "job" / "train.py").read_text()
-    assert "s/^BATCH_S = 0.060/BATCH_S = 0.090/" in (EXAMPLE / "demo.sh").read_text()
+    assert "BATCH_S = 0.100" in (EXAMPLE / "job" / "train.py").read_text()
+    assert "s/^BATCH_S = 0.100/BATCH_S = 0.150/" in (EXAMPLE / "demo.sh").read_text()
 
 
 @pytest.mark.every
