@@ -621,7 +621,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, history: History)
     program = (
         "import resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from seatrial.baseline.file_change import FileChange, write_change\n"
+        "from seatrial.baseline.edit import FileChange, write_change\n"
         "changed = FileChange('b', Path(sys.argv[1]), Path(sys.argv[1]).read_bytes(), sys.argv[2].encode(), '')\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"  # a write beyond it fails, as on a full disk

@@ -27,7 +27,7 @@ from cluster.cluster import Cluster
 from seatrial.job import Environment, Limits, Outcome, Resources, Step
 from seatrial.kubernetes import JOBS
 from seatrial.targets.kubernetes import manifest, names
-from seatrial.targets.kubernetes.manifest import placement as quantity
+from seatrial.targets.kubernetes.manifest.placement import cpu_quantity, size_quantity
 from seatrial.targets.kubernetes.manifest.template import MERGED
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.protocol import TargetError
@@ -232,14 +232,14 @@ def test_a_limit_of_years_fits_into_what_the_server_can_hold() -> None:
     ("cores", "written"), [(2, "2"), (2.5, "2500m"), (0.1 + 0.2, "300m"), (0.0001, "1m"), (1e-9, "1m"), (64.0, "64")]
 )
 def test_cores_are_written_in_thousandths(cores: float, written: str) -> None:
-    assert quantity.cpu(cores) == written
+    assert cpu_quantity(cores) == written
 
 
 @pytest.mark.parametrize(
     ("size", "written"), [(8 << 30, "8Gi"), (3 << 29, "1536Mi"), (1000, "1000"), (1025 << 10, "1025Ki"), (0, "0")]
 )
 def test_sizes_are_written_exactly(size: int, written: str) -> None:
-    assert quantity.size(size) == written
+    assert size_quantity(size) == written
 
 
 # ---- workloads
