@@ -15,7 +15,6 @@ from seatrial.record.journal import read_journal
 WAIT_S = 60.0
 
 
-@pytest.mark.xfail(strict=True, reason="who waits for a sync that fails syncs again, and is told that all is well")
 @pytest.mark.parametrize("waiters", [1, 3])
 async def test_whoever_waits_for_a_sync_that_fails_sees_the_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiters: int

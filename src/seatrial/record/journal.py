@@ -76,27 +76,29 @@ class Journal:
         # The sync under way may have begun before our line was written; the one after it has not.
         if self._syncing:
             await asyncio.wait([self._syncing])
+        if self._broken:
+            raise self._broken
         if self._syncing is None or self._syncing.done():
             files, self._unsynced = self._unsynced, []
-            self._syncing = asyncio.create_task(asyncio.to_thread(_sync_all, files, self._file))
+            self._syncing = asyncio.create_task(asyncio.to_thread(self._sync_all, files))
+        await asyncio.shield(self._syncing)
+
+    def _sync_all(self, files: list[Path]) -> None:
+        """In a thread. A failure is noted here: any of the writers that wait may be the first to wake."""
         try:
-            await asyncio.shield(self._syncing)
+            for path in files:
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fdatasync(file)
+                finally:
+                    os.close(file)
+            os.fdatasync(self._file)
         except OSError as error:
             self._broken = JournalError(f"{self._path}: cannot sync: {error.strerror}")
             raise self._broken from error
 
     def close(self) -> None:
         os.close(self._file)
-
-
-def _sync_all(files: list[Path], journal: int) -> None:
-    for path in files:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fdatasync(file)
-        finally:
-            os.close(file)
-    os.fdatasync(journal)
 
 
 def _write_all(file: int, data: bytes) -> None:
