@@ -19,8 +19,6 @@ ERRORS = [
     FileNotFoundError(2, "No such file or directory", "cases.json"),
 ]
 
-stops_the_run = pytest.mark.xfail(strict=True, reason="an OSError in a kind stops the whole run")
-
 
 @pytest.fixture(params=ERRORS, ids=lambda error: type(error).__name__)
 def error(request: pytest.FixtureRequest) -> Exception:
@@ -65,7 +63,6 @@ def assert_one_cell_is_broken(results: RunResults | None, error: Exception) -> N
     assert "Traceback" in finding.evidence
 
 
-@stops_the_run
 @pytest.mark.usefixtures("broken")
 def test_other_cells_are_run_to_their_end(tmp_path: Path, error: Exception) -> None:
     made = script(tmp_path)
@@ -74,7 +71,6 @@ def test_other_cells_are_run_to_their_end(tmp_path: Path, error: Exception) -> N
     assert all(job.removed for job in made.world.jobs.values())
 
 
-@stops_the_run
 @pytest.mark.usefixtures("broken")
 def test_a_run_with_such_a_cell_can_be_taken_up(tmp_path: Path, error: Exception) -> None:
     made = script(tmp_path)

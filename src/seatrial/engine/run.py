@@ -56,6 +56,18 @@ class RunStopped(Exception):
     """The run could not go on, but nothing is lost: `attach` takes it up."""
 
 
+class _KindError(Exception):
+    """A kind raised its cause. That ends one cell, whatever its class: an OSError of a kind says nothing of the run."""
+
+
+@contextlib.contextmanager
+def _code_of_kind() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _KindError from error
+
+
 class Run:
     """One execution of a plan by this process, from taking ownership to the results."""
 
@@ -152,7 +164,8 @@ class Run:
 
     def _parts(self, cell: Cell, number: int, avoid: tuple[str, ...] = ()) -> tuple[Part, ...]:
         """What a new attempt is made of; on other hosts than those to `avoid`, where there are others."""
-        parts = plugins.kinds()[cell.model.kind].parts(cell, self._folder.run, number)
+        with _code_of_kind():
+            parts = plugins.kinds()[cell.model.kind].parts(cell, self._folder.run, number)
         labels = {RUN_FOLDER: str(self._folder.path)}
         return tuple(
             msgspec.structs.replace(
@@ -226,8 +239,9 @@ class Run:
         except _STOPPING:
             raise
         except Exception as error:  # noqa: BLE001
-            why = self._secrets.mask.text(f"Seatrial failed on it: {type(error).__name__}: {error}")
-            trace = self._secrets.mask.text("".join(traceback.format_exception(error)))
+            found = error.__cause__ if isinstance(error, _KindError) else error
+            why = self._secrets.mask.text(f"Seatrial failed on it: {type(found).__name__}: {found}")
+            trace = self._secrets.mask.text("".join(traceback.format_exception(found)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
             await attempt.discard()
             return judge_broken(cell, number, why, trace)
@@ -247,7 +261,8 @@ class Run:
             observed = await attempt.run(parts)
         except DamagedFile as error:
             return judge_unknown(cell, number, self._secrets.mask.text(str(error)))
-        judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], number, observed)
+        with _code_of_kind():
+            judged = judge_attempt(cell, plugins.kinds()[cell.model.kind], number, observed)
         if any(finding.check == "judging" for finding in judged.judgement.findings):
             for _ in range(TURNS):  # if an interrupt ended it, the loop hears of that before the run goes on
                 await asyncio.sleep(0)
