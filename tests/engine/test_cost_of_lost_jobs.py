@@ -10,8 +10,6 @@ from seatrial.job import Exit, Outcome, RunResults
 LIMIT = 12.0
 JOB_S, ESTIMATE_S = 7.0, 4.0  # at 1 a second: the second job may be started, the third not
 
-free = pytest.mark.xfail(strict=True, reason="jobs without a known duration cost nothing")
-
 
 @pytest.fixture(params=[Outcome.LOST, Outcome.EVICTED, Outcome.SIGNAL])
 def script(request: pytest.FixtureRequest, tmp_path: Path) -> Script:
@@ -26,13 +24,11 @@ def assert_the_third_was_not_started(results: RunResults | None) -> None:
     assert "14.0" in results.cells[2].why
 
 
-@free
 def test_lost_and_killed_jobs_are_paid_for(script: Script) -> None:
     assert_the_third_was_not_started(script.run())
     assert len(script.world.jobs) == 2
 
 
-@free
 def test_what_was_spent_before_the_run_was_taken_up_counts(script: Script) -> None:
     life = script.life(kill_when=lambda point: point == "written judged" and script.events().count("judged") == 2)
     assert script.run(life) is None

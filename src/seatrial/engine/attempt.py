@@ -6,6 +6,7 @@ process left it. What the parts are is read from their `job.json`, never compute
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +115,11 @@ class Attempt:
                 part.submitting.cancel()
         self._wake()
 
+    @property
+    def wall_seconds(self) -> float:
+        """From the submission of its parts to their end."""
+        return max((part.record.wall_seconds for part in self._parts.values()), default=0.0)
+
     async def discard(self) -> None:
         """Remove what can be removed of an attempt that broke through a bug of ours; the sweep finds the rest."""
         for part in self._parts.values():
@@ -139,6 +145,7 @@ class Attempt:
         """Journalled first: what the journal does not say has not happened; with `files`, to the disk."""
         await self._write(state, part, files, **fields)
         part.record.state = state
+        part.record.at_s[state] = time.time()
         self._wake()
 
     def _write(self, event: str, part: _Part, files: Sequence[Path] = (), **fields: object) -> Awaitable[None]:

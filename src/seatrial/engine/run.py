@@ -131,6 +131,10 @@ class Run:
             update=self._listener.update,
             at=self._at,
         )
+        for cell in self._prepared.plan.cells:  # all of them first: a new one starts only if the budget has room
+            for one in self._past.attempts.get(cell.hash, ()):
+                if one.over:
+                    self._spent += _cost(cell, one.wall_seconds if one.seconds is None else one.seconds)
         if self._interrupted:
             self._cancel()
         with self._signals():
@@ -205,14 +209,15 @@ class Run:
         made: list[JudgedAttempt] = []
         while True:
             known = past[len(made)] if len(made) < len(past) else None
-            async with self._place(cell, free=known is not None and known.over):
+            over = known is not None and known.over
+            async with self._place(cell, free=over):
                 why = self._why_not(cell) if known is None else ""
                 if why:
                     break
-                self._reserved += _expected_cost(cell)
+                reserved = 0.0 if over else _expected_cost(cell)
+                self._reserved += reserved
                 judged = await self._made(cell, known, made)
-                self._reserved -= _expected_cost(cell)
-                self._spent += _cost(cell, judged)
+                self._reserved -= reserved
             made.append(judged)
             if len(made) < len(past):
                 continue  # what was begun is brought to its end, whatever happens now
@@ -244,6 +249,7 @@ class Run:
             trace = self._secrets.mask.text("".join(traceback.format_exception(found)))
             await self._journal.write("broken", cell=cell.hash, attempt=number, why=why, traceback=trace)
             await attempt.discard()
+            self._spent += _cost(cell, attempt.wall_seconds)
             return judge_broken(cell, number, why, trace)
         finally:
             self._attempts.discard(attempt)
@@ -251,7 +257,7 @@ class Run:
     async def _attempted(
         self, attempt: Attempt, cell: Cell, number: int, known: AttemptRecord | None, made: list[JudgedAttempt]
     ) -> JudgedAttempt:
-        parts = None
+        parts, over = None, known is not None and known.over
         if known is None:
             avoid = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
             parts = (self._first.get(cell.hash) if number == 1 else None) or self._parts(cell, number, avoid)
@@ -266,9 +272,12 @@ class Run:
         if any(finding.check == "judging" for finding in judged.judgement.findings):
             for _ in range(TURNS):  # if an interrupt ended it, the loop hears of that before the run goes on
                 await asyncio.sleep(0)
-        if known is None or not known.over:
+        if not over:
+            verdict, why, seconds = judged.attempt.verdict, judged.attempt.why, judged.attempt.seconds
+            seconds = attempt.wall_seconds if seconds is None else seconds
+            self._spent += _cost(cell, seconds)
             await self._journal.write(
-                "judged", cell=cell.hash, attempt=number, verdict=judged.attempt.verdict, why=judged.attempt.why
+                "judged", cell=cell.hash, attempt=number, verdict=verdict, why=why, seconds=seconds
             )
         return judged
 
@@ -410,8 +419,8 @@ async def _clear(target: Target, handle: str) -> None:
 def _expected_cost(cell: Cell) -> float:
     """By its estimate, else by its run limit: the plan was bounded in the same way."""
     seconds = cell.model.timeout.run_s if cell.estimate_s is None else cell.estimate_s
-    return (cell.price_per_hour or 0.0) * (seconds or 0.0) / 3600
+    return _cost(cell, seconds or 0.0)
 
 
-def _cost(cell: Cell, judged: JudgedAttempt) -> float:
-    return (cell.price_per_hour or 0.0) * (judged.attempt.seconds or 0.0) / 3600
+def _cost(cell: Cell, seconds: float) -> float:
+    return (cell.price_per_hour or 0.0) * seconds / 3600

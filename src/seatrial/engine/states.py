@@ -11,7 +11,8 @@ The journal of an attempt is nothing but its parts' transitions, each with `cell
     removed
 
 and what is no transition: `stopping` (exit: why we end a part, before it is told to end), `left` (why it could not be
-removed), `judged` (verdict, why) and `broken` (why, traceback: a bug of ours; nothing more is done for the attempt).
+removed), `judged` (verdict, why, seconds: that are paid for) and `broken` (why, traceback: a bug of ours; nothing more
+is done for the attempt).
 """
 
 from collections.abc import Iterable
@@ -52,6 +53,13 @@ class PartRecord:
     handle: str | None = None
     stopping: Exit | None = None
     exit: Exit | None = None
+    at_s: dict[State, float] = field(default_factory=dict)  # wall time of each transition
+
+    @property
+    def wall_seconds(self) -> float:
+        """From its submission to its end; 0 if it was never submitted."""
+        ended_s = self.at_s.get(State.ENDED, 0.0)
+        return max(0.0, ended_s - self.at_s.get(State.SUBMITTED, ended_s))
 
 
 @dataclass
@@ -61,6 +69,11 @@ class AttemptRecord:
     parts: dict[str, PartRecord]
     broken: str = ""
     traceback: str = ""
+    seconds: float | None = None  # that are paid for, once it is judged
+
+    @property
+    def wall_seconds(self) -> float:
+        return max((part.wall_seconds for part in self.parts.values()), default=0.0)
 
     @property
     def over(self) -> bool:
@@ -93,6 +106,7 @@ class _Entry(msgspec.Struct, frozen=True):
     exit: Exit | None = None
     why: str = ""
     traceback: str = ""
+    seconds: float | None = None
 
 
 def read_run(entries: Iterable[dict[str, Any]], run: RunRecord | None = None) -> RunRecord:
@@ -133,17 +147,23 @@ def _take(run: RunRecord, entry: _Entry) -> None:
             attempts[-1].broken, attempts[-1].traceback = entry.why, entry.traceback
         case "stopping":
             _part(run, entry).stopping = entry.exit
+        case "judged":
+            _attempt(run, entry).seconds = entry.seconds
         case event if event in _ORDER:
             part = _part(run, entry)
             part.state = State(event)
+            part.at_s.setdefault(part.state, entry.wall_s)
             part.handle = entry.handle or part.handle
             part.exit = entry.exit or part.exit
 
 
-def _part(run: RunRecord, entry: _Entry) -> PartRecord:
-    attempts = run.attempts[entry.cell]
+def _attempt(run: RunRecord, entry: _Entry) -> AttemptRecord:
     # Mostly the last; but what an earlier one could not remove is removed by a later process.
-    for one in reversed(attempts):
+    for one in reversed(run.attempts[entry.cell]):
         if one.number == entry.attempt:
-            return one.parts[entry.part]
+            return one
     raise LookupError(f"there is no attempt {entry.attempt} of {entry.cell}")
+
+
+def _part(run: RunRecord, entry: _Entry) -> PartRecord:
+    return _attempt(run, entry).parts[entry.part]
