@@ -20,7 +20,6 @@ def end_server(script: Script, life: ScriptedLife) -> None:
     script.job("-server")._end_itself(Exit(Outcome.EXITED, 1))
 
 
-@pytest.mark.xfail(strict=True, reason="the driver is submitted although it is not needed any more")
 @pytest.mark.parametrize("happens", [interrupt, end_server])
 def test_a_driver_is_not_submitted_after_that(tmp_path: Path, happens: Callable[[Script, ScriptedLife], None]) -> None:
     made = Script(tmp_path, lambda job: FATES[job.part], shape="pair", retries=0)

@@ -198,7 +198,10 @@ class Attempt:
         if why is not None:
             return await self._submit_no_more(part, why)
         try:
-            handle = await self._submitted(part)
+            job = await self._complete(part)
+            if (why := self._no_need(part)) is not None:  # in the same turn in which the submission begins
+                return await self._submit_no_more(part, why)
+            handle = await self._submitted(part, job)
         except (RunInUse, TargetLost):
             raise  # nothing is known of the part, and nothing is to be: whoever has the run then goes on with it
         except TargetError as error:
@@ -221,9 +224,8 @@ class Attempt:
             part.gone = False
             await self._give_up(part, why)
 
-    async def _submitted(self, part: _Part) -> str:
-        """Found or made; what has to be built or pulled before it can start counts as waiting for a place."""
-        assert part.follower
+    async def _complete(self, part: _Part) -> Job:
+        """The job with what was not known when the parts were meant: the way to the part that it comes after."""
         if part.taken_up:
             self._refuse_elsewhere(part)
         self._around.update(self._cell.id, "starting", "")
@@ -235,6 +237,11 @@ class Attempt:
             job = self._with_way(
                 job, Peer("", part.part.uses, self._around.kinds[part.part.uses], used.target.address(), "")
             )
+        return job
+
+    async def _submitted(self, part: _Part, job: Job) -> str:
+        """Found or made; what has to be built or pulled before it can start counts as waiting for a place."""
+        assert part.follower
         part.since_s = asyncio.get_running_loop().time()
         part.maybe_known = True
         part.submitting = asyncio.create_task(part.follower.target.submit(job, self._around.secrets.of(job)))
@@ -264,7 +271,6 @@ class Attempt:
                 self._around.update(self._cell.id, "waiting", self._around.mask(doing))
 
     async def _with_peer(self, part: _Part, other: _Part) -> Job:
-        """The job with the way to the part that it comes after, which was not known when the parts were meant."""
         assert part.follower
         assert other.follower
         assert other.record.handle
