@@ -13,7 +13,6 @@ FATES = {"job": Fate(end_s=5.0), "server": Fate(ready_s=1.0), "driver": Fate(end
 COUNT = 2
 
 
-@pytest.mark.xfail(strict=True, reason="a target is opened for parts that are collected")
 @pytest.mark.parametrize("error", [TargetError("no route to host"), TargetLost("who are you?")], ids=["error", "lost"])
 @pytest.mark.parametrize(("shape", "parts"), [("single", 1), ("pair", 2)])
 def test_results_are_written_though_the_target_cannot_be_reached(

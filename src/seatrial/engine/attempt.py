@@ -183,7 +183,7 @@ class Attempt:
                 await asyncio.to_thread(clear_scratch, folder.attempt(cell, self._number, name))
             self._parts[name] = part
         for part in self._parts.values():
-            if part.state is not State.REMOVED:
+            if not part.state.reached(State.COLLECTED):
                 part.follower = await self._around.follower(part.record.target)
 
     # ---- submitted
@@ -490,8 +490,8 @@ class Attempt:
     async def _remove(self, part: _Part) -> None:
         """The results are safe, and whatever goes wrong here changes nothing of them; what cannot be removed is found
         by its label at the run's end, or by whoever takes the run up, or by reap."""
-        assert part.follower
         try:
+            part.follower = part.follower or await self._around.follower(part.record.target)
             handle = part.record.handle
             if handle is None and part.maybe_known and (found := await self._find(part)) is not None:
                 handle = found.handle  # of a submission whose answer was lost
