@@ -1,13 +1,10 @@
-"""The simulated world of `simulation` with jobs whose fate a test writes down, without faults. All clocks of a process
-are the world's: times in the journal and times of the event loop agree."""
+"""The simulated world of `simulation` with jobs whose fate a test writes down, without faults."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import msgspec
 from simulation import Life, SimJob, SimOptions, SimTarget, SimTrial, World
@@ -125,13 +122,6 @@ class ScriptedLife(Life):
         super().at(point)
         if self._kill_when(point):
             self.kill()
-
-    def run(self, prepared: PreparedRun) -> RunResults | None:
-        def now_s() -> float:
-            return self.world.now_s
-
-        with patch.object(time, "time", now_s), patch.object(time, "monotonic", now_s):
-            return super().run(prepared)
 
 
 class Script:

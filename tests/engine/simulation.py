@@ -13,6 +13,7 @@ import random
 import selectors
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -222,7 +223,7 @@ class Life:
     def run(self, prepared: PreparedRun) -> RunResults | None:
         """The results; None when it was killed or stopped, so that the run has to be taken up."""
         loop = VirtualLoop(self)
-        with plugged(self.target, self.at):
+        with plugged(self.target, self.at), self._clocks():
             main = loop.create_task(Run(prepared, _Silent()).execute())
             try:
                 return loop.run_until_complete(main)
@@ -233,6 +234,16 @@ class Life:
                 _bury(loop)
                 if main.done() and not main.cancelled():
                     main.exception()  # it is known
+
+    @contextlib.contextmanager
+    def _clocks(self) -> Iterator[None]:
+        """The world's: times in the journal and times of the event loop agree."""
+        before = time.time, time.monotonic
+        time.time = time.monotonic = lambda: self.world.now_s
+        try:
+            yield
+        finally:
+            time.time, time.monotonic = before
 
 
 def _bury(loop: VirtualLoop) -> None:

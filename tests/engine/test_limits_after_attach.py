@@ -13,8 +13,6 @@ ENDLESS = Fate()
 WITHOUT_PLACE = Fate(start_s=None)
 HEARD_S = 30.0  # at most, from taking up a job to ending it when its limit is over
 
-begins_again = pytest.mark.xfail(strict=True, reason="limits begin again when a run is taken up")
-
 
 def over_limit(folder: Path, shape: str, fate: Fate) -> Script:
     return Script(folder, lambda job: fate, shape=shape, retries=0)
@@ -39,7 +37,6 @@ LIMITS = pytest.mark.parametrize(
 )
 
 
-@begins_again
 @LIMITS
 def test_a_limit_is_over_when_it_would_have_been(
     tmp_path: Path, shape: str, fate: Fate, limit_s: float, outcome: Outcome
@@ -55,7 +52,6 @@ def test_a_limit_is_over_when_it_would_have_been(
     assert told_after_s(taken_up) == pytest.approx(told_after_s(whole), abs=1.0)
 
 
-@begins_again
 @LIMITS
 def test_a_limit_goes_on_while_nobody_works_on_the_run(
     tmp_path: Path, shape: str, fate: Fate, limit_s: float, outcome: Outcome

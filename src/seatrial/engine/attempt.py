@@ -25,6 +25,7 @@ from seatrial.targets import DamagedJob, Found, RunInUse, TargetError, TargetLos
 
 _T = TypeVar("_T")
 STOP_AGAIN_S = 5.0
+REPLAY_S = 5.0  # in which a target tells of an adopted job what happened before
 PREPARING_S = 0.5  # between two looks at what is done before a job can start
 BACKSTOP_S = 5.0  # a target ends a job by its own limits; this long after that, the engine does
 # Ends that a job did not choose: when we were ending it, our own reason says more.
@@ -60,7 +61,10 @@ class _Part:
         self.taken_up = taken_up  # from another process
         self.adopted = not taken_up
         self.news = asyncio.Event()
-        self.since_s = asyncio.get_running_loop().time()  # when its present limit began
+        now_s = asyncio.get_running_loop().time()
+        begun_s = record.at_s.get(record.state, time.time())  # by the journal
+        self.since_s = now_s - max(0.0, time.time() - begun_s)  # when its present limit began
+        self.not_before_s = now_s  # no limit is over before this
         self.submitting: asyncio.Task[str] | None = None
         self.maybe_known = taken_up  # its target may have a job that we have no handle of
         self.stop_again_s: float | None = None
@@ -361,6 +365,8 @@ class Attempt:
             part.gone = True
             return Exit(error.outcome, message=self._around.mask(str(error)))
         part.adopted = True
+        # What happened while no process followed the job is told now: it may have become ready in time.
+        part.not_before_s = asyncio.get_running_loop().time() + REPLAY_S
         return None
 
     async def _note_stages(self, part: _Part, followed: FollowedJob) -> None:
@@ -387,7 +393,7 @@ class Attempt:
         if not candidates:
             return None, None
         after_s, why = min(candidates, key=lambda one: one[0])
-        deadline_s = part.since_s + after_s
+        deadline_s = max(part.since_s + after_s, part.not_before_s)
         return (why, None) if asyncio.get_running_loop().time() >= deadline_s else (None, deadline_s)
 
     def _no_need(self, part: _Part) -> Exit | None:
