@@ -206,5 +206,5 @@ def test_no_secret_shows_in_what_is_printed(tmp_path: Path) -> None:
     ],
 )
 def test_the_proxy_is_the_one_that_kubectl_would_take(server: str, env: dict[str, str], proxy: str) -> None:
-    assert proxy_of(Access(server), env) == proxy
-    assert proxy_of(Access(server, proxy_url="socks5://q"), env) == "socks5://q"
+    assert proxy_of(server, env=env) == proxy
+    assert proxy_of(server, "socks5://q", env) == "socks5://q"

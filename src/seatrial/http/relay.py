@@ -1,4 +1,4 @@
-"""Through which proxy a server is reached: the kubeconfig's, else the environment's; by a relay of ours."""
+"""Ports of this machine that lead elsewhere: `LocalPort`, and `Relay`, which reaches a server through a proxy."""
 
 import asyncio
 import base64
@@ -7,10 +7,6 @@ import os
 import ssl
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
-
-from seatrial.kubernetes.access import Access
-
-# A port of this machine that leads elsewhere: through a proxy, or into a pod.
 
 
 class LocalPort:
@@ -65,22 +61,20 @@ def host_and_port(url: str, default: int = 0) -> tuple[str, int]:
     return parts.hostname or "", parts.port or PORTS.get(parts.scheme, default)
 
 
-def proxy_of(access: Access, env: Mapping[str, str] | None = None) -> str:
-    """The proxy's URL or "". As with kubectl: `proxy-url`, else HTTPS_PROXY and NO_PROXY, never for this machine."""
-    if access.proxy_url:
-        return access.proxy_url
+def proxy_of(server: str, configured: str = "", env: Mapping[str, str] | None = None) -> str:
+    """The proxy's URL or "". As with kubectl: the configured one, else HTTPS_PROXY and NO_PROXY, never for this
+    machine."""
+    if configured:
+        return configured
     env = os.environ if env is None else env
-    name = f"{urlsplit(access.server).scheme}_proxy"
+    name = f"{urlsplit(server).scheme}_proxy"
     proxy = env.get(name.upper()) or env.get(name) or ""
-    host, port = host_and_port(access.server)
-    if not proxy or _is_here(host) or _is_excluded(host, port, env.get("NO_PROXY") or env.get("no_proxy") or ""):
+    host, port = host_and_port(server)
+    address = _address(host)
+    here = host == "localhost" or (address is not None and address.is_loopback)
+    if not proxy or here or _is_excluded(host, port, env.get("NO_PROXY") or env.get("no_proxy") or ""):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _is_here(host: str) -> bool:
-    address = _address(host)
-    return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _is_excluded(host: str, port: int, listed: str) -> bool:

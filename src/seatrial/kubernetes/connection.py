@@ -310,7 +310,7 @@ class Connection:
     async def _address(self) -> tuple[str, int]:
         """Of the server, or of our relay to the proxy before it."""
         host, port = host_and_port(self.access.server)
-        self._base, proxy = self.access.server, proxy_of(self.access)
+        self._base, proxy = self.access.server, proxy_of(self.access.server, self.access.proxy_url)
         if proxy:
             self._relay = Relay(proxy, self.access.server)
             await self._relay.open()
