@@ -6,7 +6,6 @@ import statistics
 import pytest
 
 from seatrial.kinds.arrivals import Arrivals, offsets
-from seatrial.kinds.driver import DriverError
 
 
 def test_a_rate_is_even() -> None:
@@ -54,5 +53,5 @@ def test_a_trace_is_what_it_is() -> None:
 
 def test_none_begins_after_the_time_of_the_load() -> None:
     assert offsets(Arrivals("rate", 2.0), None, seconds=1.5) == [0.0, 0.5, 1.0]
-    with pytest.raises(DriverError, match="the load is empty"):
+    with pytest.raises(ValueError, match="the load is empty"):
         offsets(Arrivals("trace", times=(5.0,)), 3, seconds=1.0)

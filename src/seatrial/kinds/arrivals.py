@@ -1,4 +1,4 @@
-"""What users write of when the things of a load begin."""
+"""When the requests or workloads of a load begin: what users write, and the times that follow from it."""
 
 import math
 import random
@@ -12,7 +12,6 @@ import msgspec
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from seatrial.job import Unreadable, read_regular
-from seatrial.kinds.driver import DriverError
 from seatrial.suite import Duration, Model, SuiteError, Text
 from seatrial.suite.yaml.problem import Problem, SourceMark
 
@@ -127,23 +126,19 @@ def _mark(path: Path, line: int) -> SourceMark:
     return SourceMark(str(path), line, 1)
 
 
-# When each thing of a load is to begin, in seconds from its start: the times of an open loop. Pure, by a seed.
-#
-# A generator that waits for answers slows down with what it measures, and then measures too little.
-
-
 _MOST = 5_000_000
 
 
 def offsets(arrivals: Arrivals, most: int | None, seconds: float | None = None, seed: int = 0) -> list[float]:
-    """In order: at most so many, and none that would begin after `seconds`."""
+    """The times of an open loop, in seconds from its start and in order: at most so many, none after `seconds`. The
+    same seed gives the same times. Raises ValueError when there are none."""
     times = _times(arrivals, seed)
     if seconds is not None:
         limit_s = seconds
         times = takewhile(lambda at_s: at_s < limit_s, times)
     found = list(islice(times, min(most or _MOST, _MOST)))
     if not found:
-        raise DriverError("the load is empty: none of its arrivals is before its end")
+        raise ValueError("the load is empty: none of its arrivals is before its end")
     return found
 
 
@@ -164,7 +159,7 @@ def _times(arrivals: Arrivals, seed: int) -> Iterator[float]:
     elif arrivals.shape == "steps":
         yield from _steps(arrivals.rates, arrivals.every_s)
     else:
-        raise DriverError(f"this Seatrial has no arrivals {arrivals.shape!r}")
+        raise ValueError(f"this Seatrial has no arrivals {arrivals.shape!r}")
 
 
 def _ramp_s(number: int, arrivals: Arrivals) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from seatrial.kinds.arrivals import offsets
+from seatrial.kinds.arrivals import Arrivals, offsets
 from seatrial.kinds.bounds import Try, search_rate
 from seatrial.kinds.driver import Driver, DriverError, wait_for
 from seatrial.kinds.scale.driver.audit import use_audit
@@ -124,13 +124,19 @@ class _Scale:
                 done = None if work.until == CREATED else self._arrived.look
                 await self._submitter.closed_loop(measured, work.arrivals.burst, done)
             else:
-                times = offsets(work.arrivals, work.count, seed=work.seed)
+                times = self._send_times(work.arrivals)
                 await self._submitter.open_loop(measured[: len(times)], times, time.monotonic() + _LEAD_S)
         if work.churn is not None:
             await self._settle(measured)
             async with self._telling("replacements", self._plan.churned):
                 pairs = self._plan.replacements()
                 await self._submitter.churn(pairs, work.churn.rate, time.monotonic() + _LEAD_S)
+
+    def _send_times(self, arrivals: Arrivals) -> list[float]:
+        try:
+            return offsets(arrivals, self._work.count, seed=self._work.seed)
+        except ValueError as error:
+            raise DriverError(str(error)) from error
 
     async def _find_limit(self, find: Find) -> None:
         """Each rate with workloads of its own, which are gone before the next one comes."""
@@ -140,7 +146,7 @@ class _Scale:
         async def attempt(rate: float) -> Try[tuple[WholeScale, list[StageFigures]]]:
             planned, lags = self._plan.round(len(tried)), len(place.lags())
             self._arrived = Arrived(self._stamps, work.until, self._plan.pods())
-            times = offsets(msgspec.structs.replace(work.arrivals, rate=rate), work.count, seed=work.seed)
+            times = self._send_times(msgspec.structs.replace(work.arrivals, rate=rate))
             async with self._telling(f"workloads at {rate:.4g}/s", planned):
                 await self._submitter.open_loop(planned, times, time.monotonic() + _LEAD_S)
             whole, stages = self._figures(planned, await self._settle(planned, lags), lags)

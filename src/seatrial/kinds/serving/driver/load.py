@@ -11,7 +11,7 @@ import msgspec
 
 from seatrial.kinds.arrivals import offsets
 from seatrial.kinds.bounds import Try, search_rate
-from seatrial.kinds.driver import Driver
+from seatrial.kinds.driver import Driver, DriverError
 from seatrial.kinds.serving.driver.client import Client
 from seatrial.kinds.serving.driver.load_metrics import summarize_load
 from seatrial.kinds.serving.driver.load_requests import Timed, make_sender, requests_of
@@ -29,7 +29,10 @@ CUT = "cut"  # the error of a request that was not waited for
 async def run_load(
     driver: Driver, work: ServingWork, load: LoadWork, client: Client, again: bool
 ) -> tuple[LoadSummary, list[Timed]]:
-    times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
+    try:
+        times = offsets(load.arrivals, load.requests, load.seconds, load.seed)
+    except ValueError as error:
+        raise DriverError(str(error)) from error
     sender = make_sender(client, load)
     made: dict[int, Any] = {}
     prepared = []
