@@ -1,27 +1,103 @@
-"""Configurations of TGIS servers on an axis `config`: the rules that tgis-tester has for them, all at once."""
+"""Configurations of TGIS servers, as on an axis `config`: their fields, with tgis-tester's defaults, and the rules for
+them."""
 
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from seatrial.migrate.tgis_tester.config import ModelConfig
 from seatrial.suite import Cell
 from seatrial.suite.yaml.problem import dotted, explain
 
-# Which configurations of a model server make sense: rules, each with the reason that a person is told.
+MIG = {"mig_1g_10gb": "mig-1g.10gb", "mig_2g_20gb": "mig-2g.20gb", "mig_3g_40gb": "mig-3g.40gb"}
+
+
+class TesterModel(BaseModel):
+    """Ignores unknown fields, as tgis-tester does."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True, protected_namespaces=())
+
+
+Whole = Annotated[int, Field(strict=True, ge=0)]
+_Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+# What their README calls it still, and their code does not know any more.
+_HUGGING_FACE = Literal["hf_transformers", "hf_accelerate", "hf_optimum_bt", "hf_optimum_ort"]
+Framework = Annotated[
+    _HUGGING_FACE | Literal["tgis_native", "ibm_fms", "gpt_megatron"],
+    BeforeValidator(lambda value: "tgis_native" if value == "hf_custom_tp" else value),
+]
+
+
+class MigSlices(TesterModel):
+    mig_1g_10gb: Whole = 0
+    mig_2g_20gb: Whole = 0
+    mig_3g_40gb: Whole = 0
+
+
+class ResourceSpec(TesterModel):
+    request_cpu: Whole = 2
+    request_memory_gb: Whole = 4
+    limit_cpu: Whole = 4
+    limit_memory_gb: Whole = 96
+    gpu: MigSlices | Whole | None = 1
+
+    @property
+    def gpus(self) -> int:
+        """Whole ones; slices of one are none."""
+        return self.gpu if isinstance(self.gpu, int) else 0
+
+    @property
+    def mig(self) -> tuple[str, int] | None:
+        """The name of the slices, as Kubernetes has it, and how many."""
+        if not isinstance(self.gpu, MigSlices):
+            return None
+        return next(((MIG[name], count) for name, count in self.gpu if count), None)
+
+    @property
+    def cpu_only(self) -> bool:
+        return not self.gpus and self.mig is None
+
+
+class ServerConfig(TesterModel):
+    revision: str | None = None
+    deployment_framework: Framework = "tgis_native"
+    dtype_str: Literal["float16", "float32", "bfloat16"] = "float16"
+    num_shard: Whole = 1
+    port: _Port = 5001
+    grpc_port: _Port = 8001
+    master_addr: str = "localhost"
+    master_port: _Port = 29500
+    cuda_process_memory_fraction: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    max_batch_size: Whole = 8
+    max_concurrent_requests: Whole = 96
+    max_sequence_length: Whole = 2048
+    max_new_tokens: Whole = 1024
+    max_waiting_tokens: Whole = 10
+    max_batch_weight: Whole | None = None
+    max_prefill_weight: Whole | None = None
+    output_special_tokens: bool = False
+    flash_attention: bool = False
+    pt2_compile: bool = False
+    quantize: Literal["gptq"] | None = None
+    resources: ResourceSpec = ResourceSpec.model_construct()
+    gpu_memory_utilization: Annotated[float, Field(ge=0, le=1)] = 0.85
+    enable_lora: bool = False
+    load_format: str | None = None
+    model_loader_extra_config: str | None = None
+    merge_onnx_graphs: bool | None = None
+    estimate_memory: bool | None = None
 
 
 HALF = ("float16", "bfloat16")
 
 
-def config_problems(config: ModelConfig) -> list[tuple[str, str]]:
-    """All that is wrong with a configuration: the field, and why."""
+def config_problems(config: ServerConfig) -> list[tuple[str, str]]:
+    """Every rule that a configuration breaks: the field, and the reason for the user."""
     return [*_flash(config), *_framework(config), *_devices(config), *_numbers(config)]
 
 
-def _flash(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _flash(config: ServerConfig) -> Iterator[tuple[str, str]]:
     if not config.flash_attention:
         return
     if config.resources.cpu_only:
@@ -32,7 +108,7 @@ def _flash(config: ModelConfig) -> Iterator[tuple[str, str]]:
         yield "flash_attention", f"flash attention is of tgis_native; the framework is {config.deployment_framework}"
 
 
-def _framework(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _framework(config: ServerConfig) -> Iterator[tuple[str, str]]:
     framework = config.deployment_framework
     if config.pt2_compile and framework != "hf_transformers":
         yield "pt2_compile", f"compiling with PyTorch 2 is of hf_transformers; the framework is {framework}"
@@ -40,7 +116,7 @@ def _framework(config: ModelConfig) -> Iterator[tuple[str, str]]:
         yield "quantize", f"{config.quantize} is of tgis_native; the framework is {framework}"
 
 
-def _devices(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _devices(config: ServerConfig) -> Iterator[tuple[str, str]]:
     resources = config.resources
     if resources.cpu_only and config.dtype_str != "float32":
         yield "dtype_str", f"without a GPU the type is float32; `dtype_str` is {config.dtype_str}"
@@ -51,7 +127,7 @@ def _devices(config: ModelConfig) -> Iterator[tuple[str, str]]:
             yield "num_shard", f"{config.num_shard} shards need as many GPUs; `resources.gpu` is {resources.gpus}"
 
 
-def _numbers(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _numbers(config: ServerConfig) -> Iterator[tuple[str, str]]:
     for one, other in combinations(("port", "grpc_port", "master_port"), 2):
         if getattr(config, one) == getattr(config, other):
             yield other, f"`{one}` and `{other}` are both {getattr(config, one)}; each needs its own"
@@ -76,7 +152,7 @@ def problems_of(config: dict[str, Any]) -> list[str]:
     fitting = "float16" if config["resources"]["gpu"] else "float32"
     known = {"dtype_str": fitting} | {"dtype_str" if name == "dtype" else name: one for name, one in config.items()}
     try:
-        model = ModelConfig.model_validate({name: known[name] for name in known if name in ModelConfig.model_fields})
+        model = ServerConfig.model_validate({name: known[name] for name in known if name in ServerConfig.model_fields})
     except ValidationError as error:
-        return [f"{dotted(loc)}: {message}" for loc, _, message in explain(error, ModelConfig, lambda _: None)]
+        return [f"{dotted(loc)}: {message}" for loc, _, message in explain(error, ServerConfig, lambda _: None)]
     return [why for _, why in config_problems(model)]

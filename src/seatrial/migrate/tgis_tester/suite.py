@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from seatrial.kinds.serving.config_rules import ResourceSpec, ServerConfig
 from seatrial.migrate import Imported, literal, suite_name, unique_name
-from seatrial.migrate.tgis_tester.config import ModelConfig, ResourceSpec, TesterFile, gigabytes, minutes
+from seatrial.migrate.tgis_tester.config import TesterFile, gigabytes, minutes
 from seatrial.migrate.tgis_tester.variables import (
     CERTIFICATES,
     common_variables,
@@ -61,7 +62,7 @@ class _Suite:
         self._command = command or (VLLM if self._vllm else LAUNCHER)
         self._shapes: dict[tuple[ResourceSpec, bool], str] = {}
         self._requests: dict[tuple[int, int], str] = {}
-        plain = ModelConfig()
+        plain = ServerConfig()
         self.variables = common_variables(file.config.worker) | config_variables("", plain)
         del self.variables["MODEL_NAME"]
         self.common = self._common(plain)
@@ -74,7 +75,7 @@ class _Suite:
                 mark, _ = file.source.find(("tests", test, "configs", number))
                 self.lines[name] = mark.line
 
-    def _common(self, config: ModelConfig) -> dict[str, Any]:
+    def _common(self, config: ServerConfig) -> dict[str, Any]:
         """What trials have in common, where their configuration has the default for it."""
         worker, runner = self._config.worker, self._config.runner
         return {
@@ -92,7 +93,7 @@ class _Suite:
             return {}
         return {"embeddings": {"url": EMBEDDINGS, "model": "sentence-transformers/all-MiniLM-L6-v2"}}
 
-    def _server(self, config: ModelConfig) -> dict[str, Any]:
+    def _server(self, config: ServerConfig) -> dict[str, Any]:
         ready = {"within": minutes(self._config.worker.ready_timeout_secs)}
         ca = self._config.runner.ca_cert_path
         return {
@@ -103,7 +104,7 @@ class _Suite:
             "tls": {"ca": literal(self._relative(ca))} if ca else {},
         }
 
-    def _trial(self, model: str, config: ModelConfig, cases: tuple[str, ...]) -> dict[str, Any]:
+    def _trial(self, model: str, config: ServerConfig, cases: tuple[str, ...]) -> dict[str, Any]:
         """What is another than in common, and what each has of its own."""
         trial: dict[str, Any] = {"machine": self._machine(config), "model": literal(model)}
         trial["cases"] = [literal(self._relative(path)) for path in cases]
@@ -115,7 +116,7 @@ class _Suite:
         trial["env"] = {name: literal(value) for name, value in variables.items() if value != self.variables.get(name)}
         return trial
 
-    def _server_command(self, config: ModelConfig) -> str:
+    def _server_command(self, config: ServerConfig) -> str:
         if not self._vllm:
             return self._command
         keys = f"--ssl-keyfile {CERTIFICATES}/tls.key --ssl-certfile {CERTIFICATES}/tls.crt"
@@ -125,7 +126,7 @@ class _Suite:
         """Their relative paths begin two levels above the config."""
         return os.path.relpath(self._file.directory / path, self.beside)
 
-    def _machine(self, config: ModelConfig) -> str:
+    def _machine(self, config: ServerConfig) -> str:
         resources = config.resources
         a100 = config.flash_attention or self._vllm
         if (resources, a100) in self._shapes:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from seatrial.migrate.tgis_tester.config import ModelConfig, Worker
+from seatrial.kinds.serving.config_rules import ServerConfig
+from seatrial.migrate.tgis_tester.config import Worker
 
 CERTIFICATES = "/mnt/certs"
 # The same for every server.
@@ -28,7 +29,7 @@ def common_variables(worker: Worker) -> dict[str, str]:
     }
 
 
-def config_variables(model: str, config: ModelConfig) -> dict[str, str]:
+def config_variables(model: str, config: ServerConfig) -> dict[str, str]:
     """Of one configuration. `max_waiting_tokens`, `master_addr` and `master_port` too, which tgis-tester reads and
     never passes on."""
     return {
@@ -52,7 +53,7 @@ def config_variables(model: str, config: ModelConfig) -> dict[str, str]:
     }
 
 
-def _sometimes(config: ModelConfig) -> Iterator[tuple[str, str]]:
+def _sometimes(config: ServerConfig) -> Iterator[tuple[str, str]]:
     """Those that are there only when there is something to say."""
     stated = {
         "REVISION": config.revision,
@@ -81,7 +82,7 @@ def _flag(value: bool) -> str:
     return str(value).lower()
 
 
-def display_name(config: ModelConfig) -> str:
+def display_name(config: ServerConfig) -> str:
     """As tgis-tester's tables call it."""
     parts = [
         config.deployment_framework,
@@ -96,5 +97,5 @@ def display_name(config: ModelConfig) -> str:
     return "|".join(part for part in parts if part)
 
 
-def precision(config: ModelConfig) -> str:
+def precision(config: ServerConfig) -> str:
     return _SHORT[config.dtype_str]
