@@ -43,7 +43,7 @@ async def submissions(
     from seatrial.kinds.scale.work import STAMPS, Deletion, ScaleWork, Submission, WorkloadClass
     from seatrial.kubernetes import Kubernetes
     from seatrial.targets.kubernetes import kind
-    from seatrial.targets.kubernetes.owned import OwnedObjects
+    from seatrial.targets.kubernetes.owned import ClusterObjects
 
     count = burst or int(RATE * SECONDS)
     arrivals = Arrivals("burst", burst=burst) if burst else Arrivals("rate", RATE)
@@ -53,10 +53,10 @@ async def submissions(
     work = ScaleWork(name, "00000000", 1, name, (WorkloadClass("job", manifest),), count, arrivals)
     submitted, plan = SubmissionRecords(folder / "submitted.jsonl", Submission), SubmissionPlan(work)
     async with Kubernetes(access, at_once=256) as client, contextlib.AsyncExitStack() as opened:
-        mine = OwnedObjects(client, kind.options(), work.run, work.cell, work.attempt)
+        mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
         if burst:  # a real server wants a real owner
             await opened.enter_async_context(mine)
-        place = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, client, {"default": mine}, kind.options())
+        place = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, mine)
         await place.prepare()  # and a connection is there
         if follow:
             await opened.enter_async_context(place.watching())

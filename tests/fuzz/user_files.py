@@ -103,7 +103,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         text = data.decode(errors="replace")
         values = dict.fromkeys(("PROJECT_PLACEHOLDER", "NUM_WORKERS_PLACEHOLDER", "NUM_GPUS"), "7")
         made = rendered(text, {name: value for name, value in values.items() if name in text}, claim)
-        return labelled(Waves("run", "a", "runai-a", made, 1, 1, 0.0))
+        return labelled(Waves("run", "a", "runai-a", made, 1, 1, 0.0, {"seatrial/run": "run"}))
 
     times = {"creationTimestamp": "2026-05-04T10:00:01Z"}
     named = {"name": "j-1", "namespace": "runai-a", "uid": "u", "labels": {"release": "j-1"}, **times}

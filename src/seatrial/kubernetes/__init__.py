@@ -51,9 +51,11 @@ from seatrial.kubernetes.objects import (
     ObjectPart,
     Resource,
     Tree,
+    parse_quantity,
+    pod_metadata,
 )
 from seatrial.kubernetes.pod import Pod
 from seatrial.kubernetes.pod_exec import STDOUT
 from seatrial.kubernetes.queries import UnknownKind
-from seatrial.kubernetes.rights import Right, grant_yaml, grants
+from seatrial.kubernetes.rights import Right, grant_yaml, grants, workload_rights
 from seatrial.kubernetes.watch import ADDED, DELETED, MODIFIED, SYNCED, WatchEvent

@@ -30,6 +30,7 @@ from seatrial.kubernetes.rights import Right
 from seatrial.kubernetes.watch import WATCH_PATIENCE_S, Watch
 
 FIELD_MANAGER = "seatrial"  # in the server's own record of changes
+DELETED_AT_ONCE = 500  # while a server deletes, it does little else
 MERGE = "application/merge-patch+json"
 Manifest = Mapping[str, Any] | bytes
 
@@ -216,6 +217,11 @@ class Kubernetes:
             body=_delete_options(grace_s),
             accept=accept(Object, many=True),
         )
+
+    async def delete_some(self, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
+        """Delete as many as a server deletes well in one request; whether there are more."""
+        await self.delete_all(resource, grace_s=0, most=DELETED_AT_ONCE, **chosen)
+        return await self.has_any(resource, **chosen)
 
     # Rights and kinds
 

@@ -4,6 +4,8 @@ A caller who wants to see more of an object makes a subclass of `Object` with th
 name is skipped by the decoder and never becomes a Python object.
 """
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -173,3 +175,32 @@ WELL_KNOWN = (
     JOBS, PRIORITY_CLASSES, ACCESS_REVIEWS,
 )  # fmt: skip
 BY_KIND = {(resource.api_version, resource.kind): resource for resource in WELL_KNOWN}
+
+
+def pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
+    """The metadata of each pod template in a spec, at any depth: a Job in a JobSet, replicas of a training job."""
+    if isinstance(spec, list):
+        for one in spec:
+            yield from pod_metadata(one)
+    elif isinstance(spec, dict):
+        for key, value in spec.items():
+            if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
+                yield value.setdefault("metadata", {})
+            else:
+                yield from pod_metadata(value)
+
+
+_UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
+_QUANTITY = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
+
+
+def parse_quantity(text: str) -> float | None:
+    """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
+    found = _QUANTITY.match(text)
+    if found is None:
+        return None
+    try:
+        return float(found[1]) * _UNITS[found[2]]
+    except ValueError:
+        return None

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from seatrial.kubernetes.objects import PODS, Resource
+
 RBAC = "rbac.authorization.k8s.io"
 # "pods is forbidden: User "x" cannot list resource "pods" in API group "" in the namespace "y""
 REFUSED = re.compile(
@@ -96,3 +98,11 @@ def grant_yaml(rights: Iterable[Right], user: str) -> str:
 
     documents = grants(rights, user)
     return str(yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=None, width=110))
+
+
+def workload_rights(workload: Resource, namespace: str) -> list[Right]:
+    """What it takes to create many objects of a kind, follow their pods and remove all of them together, and to change
+    a pod in order to measure how late a watch is."""
+    verbs = {workload: ("create", "deletecollection", "get", "list", "watch")}
+    verbs[PODS] = tuple(sorted({*verbs.get(PODS, ()), "create", "delete", "list", "patch", "watch"}))
+    return [Right(verb, one.group, one.plural, namespace) for one, wanted in verbs.items() for verb in wanted]

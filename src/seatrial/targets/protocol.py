@@ -38,18 +38,25 @@
     be open at once, and each works as long as its block. A job without such a port is refused. It waits until the port
     answers, and says what the way adds. Drivers open it, in processes of their own; the engine never does.
 17. `addresses` gives the addresses of a job's ports for other jobs of the same place; they go with the job.
+
+What only some targets can do is a capability, which a driver asks for with `isinstance`:
+18. `HasApi`: `api` gives access to a Kubernetes API and to objects that belong to an attempt. It needs no `open`.
+19. `HasProcesses`: processes that a driver starts run on the target itself.
 """
 
 import builtins
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
 from seatrial.job import Environment, Event, Job, Outcome
+
+if TYPE_CHECKING:
+    from seatrial.kubernetes import Kubernetes, Resource
 
 
 class TargetError(Exception):
@@ -168,6 +175,39 @@ class Target(Protocol):
     async def remove(self, handle: str) -> None: ...
 
     async def list(self, run: str | None = None) -> list[Found]: ...
+
+
+class OwnedObjects(Protocol):
+    """Objects on a cluster that belong to one attempt: found by their labels, removed with their owner."""
+
+    client: "Kubernetes"
+    namespaces: tuple[str, ...]  # the target's own first
+    labels: Mapping[str, str]  # of all objects of the attempt
+    selector: str  # for these labels
+    kubeconfig: Path | None  # with `context`, by which another process gets the same access
+    context: str | None
+
+    def own(self, manifest: Mapping[str, Any], resource: "Resource") -> dict[str, Any]:
+        """A copy of the manifest with its owner and the attempt's labels, also on the pods that it describes. Raises
+        TargetError for an object that cannot be owned: of the whole cluster, or of another namespace."""
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Errors of the client inside become TargetErrors."""
+
+
+@runtime_checkable
+class HasApi(Protocol):
+    def api(
+        self, run: str, cell: str, attempt: int, namespaces: tuple[str, ...], at_once: int, inside: bool
+    ) -> AbstractAsyncContextManager[OwnedObjects]:
+        """Objects of an attempt in the target's own namespace and in `namespaces`, removed when the block ends. At most
+        `at_once` requests are sent at a time. `inside`: this process runs on the target, with an account there."""
+
+
+@runtime_checkable
+class HasProcesses(Protocol):
+    def cpus(self) -> int:
+        """How many CPUs the processes of a job may use."""
 
 
 class TargetKind(Protocol):

@@ -25,7 +25,7 @@ from seatrial.kinds.scale.followed import PODS_LABELLED
 from seatrial.kinds.scale.work import WORKLOAD_LABEL, Deletion, ScaleWork, Submission, WorkloadClass
 from seatrial.kubernetes import PODS
 from seatrial.targets.kubernetes import kind
-from seatrial.targets.kubernetes.owned import OwnedObjects
+from seatrial.targets.kubernetes.owned import ClusterObjects
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"containers": [{"name": "main"}]}}
 COUNT = 200
@@ -42,9 +42,8 @@ async def place(
     work = ScaleWork("r", "69b56f04", 1, "p", (WorkloadClass("pod", POD),), COUNT, Arrivals("burst", burst=COUNT))
     plan, submitted = SubmissionPlan(work), SubmissionRecords(folder / "submitted", Submission)
     async with stub.client() as client:
-        mine = OwnedObjects(client, kind.options(), work.run, work.cell, work.attempt)
-        home = client.access.namespace
-        made = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, client, {home: mine}, kind.options())
+        mine = ClusterObjects(client, kind.options(), work.run, work.cell, work.attempt)
+        made = ClusterPlace(Driver(Given({}, str(folder)), 1), work, plan, mine)
         sender = Submitter(made, submitted, SubmissionRecords(folder / "deleted", Deletion), asyncio.Event())
         yield made, plan, sender, submitted
 

@@ -13,16 +13,16 @@ from cluster.cluster import Cluster
 from seatrial.kubernetes import JOBS, NODES, Access, Kubernetes, Resource
 from seatrial.targets import TargetError
 from seatrial.targets.kubernetes import kind
-from seatrial.targets.kubernetes.owned import OwnedObjects
+from seatrial.targets.kubernetes.owned import ClusterObjects
 
 JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 POD = {"spec": {"containers": [{"name": "main"}]}}
 KINDS = "configmaps,leases,jobs,pods"
 
 
-async def belongings() -> OwnedObjects:
+async def belongings() -> ClusterObjects:
     client = Kubernetes(Access("http://127.0.0.1:9", namespace="trials"))
-    return OwnedObjects(client, kind.options(), "nightly-1", "69b56f04", 1)
+    return ClusterObjects(client, kind.options(), "nightly-1", "69b56f04", 1)
 
 
 async def test_labels_are_on_the_object_and_on_every_pod_that_it_describes() -> None:

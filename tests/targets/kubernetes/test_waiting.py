@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.job import Outcome, Stage, StageTime
+from seatrial.kubernetes import parse_quantity
 from seatrial.targets.kubernetes.watch import jobs
 from seatrial.targets.kubernetes.watch.jobs import JobState
 from seatrial.targets.kubernetes.watch.objects import PodObject, RootObject, TrackedJob, WarningEvent
-from seatrial.targets.kubernetes.watch.waiting import Patience, WaitContext, Waiting, parse_quantity, why_waiting
+from seatrial.targets.kubernetes.watch.waiting import Patience, WaitContext, Waiting, why_waiting
 
 PATIENCE = Patience(refused_s=1.0, infra_s=2.0, never_s=3.0, setup_s=4.0)
 MOST = {"cpu": 96.0, "memory": float(1 << 40), "nvidia.com/gpu": 8.0}

@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.kubernetes import Kubernetes, load_access
 from seatrial.targets.kubernetes import kind
-from seatrial.targets.kubernetes.owned import OwnedObjects
+from seatrial.targets.kubernetes.owned import ClusterObjects
 
 CONTAINER = {"name": "main", "image": "localhost/busybox:1", "command": ["sleep", "600"]}
 POD = {"terminationGracePeriodSeconds": 0, "restartPolicy": "Never", "containers": [CONTAINER]}
@@ -21,7 +21,7 @@ MANIFESTS: list[dict[str, Any]] = [
 async def main(kubeconfig: str, namespace: str, run: str) -> None:
     access = replace(load_access(kubeconfig), namespace=namespace)
     options = kind.options(kubeconfig=kubeconfig, namespace=namespace)
-    async with Kubernetes(access) as client, OwnedObjects(client, options, run, "69b56f04", 1) as mine:
+    async with Kubernetes(access) as client, ClusterObjects(client, options, run, "69b56f04", 1) as mine:
         for manifest in MANIFESTS:
             resource = await client.resource_of(manifest)
             named = {**manifest, "metadata": {"name": f"{run}-workload"}}

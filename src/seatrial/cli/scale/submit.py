@@ -50,11 +50,13 @@ def submit(
     import uuid
 
     from seatrial.migrate.runai.submit import RefusedWorkload, Waves
+    from seatrial.targets.kubernetes.owned import workload_labels
 
     values = {"PROJECT_PLACEHOLDER": project, "NUM_WORKERS_PLACEHOLDER": num_workers, "NUM_GPUS": num_gpus}
     manifest = _manifest(templates / f"{workload_type}.yaml", templates / "pvc.yaml" if pvc else None, values)
     place = namespace or manifest["metadata"].get("namespace") or f"runai-{project}"
-    waves = Waves(f"submission-{uuid.uuid4().hex[:8]}", project, place, manifest, count, parallel, delay_s)
+    run = f"submission-{uuid.uuid4().hex[:8]}"
+    waves = Waves(run, project, place, manifest, count, parallel, delay_s, workload_labels(run))
     try:
         done, stopped = on_cluster(
             kubeconfig, context, place, parallel, lambda client: _submitted(client, waves, folder, context or "")
@@ -166,6 +168,7 @@ def clean(folder: Path, kubeconfig: Path | None, context: str | None) -> None:
 
 async def _clean(client: "Kubernetes", begun: "BegunSubmission") -> bool:
     from seatrial.migrate.runai.submit import remove_workloads
+    from seatrial.targets.kubernetes.owned import workload_labels
 
     resource = await client.discovery.of_kind(begun.api_version, begun.kind)
-    return await remove_workloads(client, resource, begun.run)
+    return await remove_workloads(client, resource, workload_labels(begun.run))

@@ -15,7 +15,7 @@ from seatrial import __version__
 from seatrial.job import PEER, Peer, Unreadable, convert, decode, read_json
 
 if TYPE_CHECKING:
-    from seatrial.targets import Endpoint
+    from seatrial.targets import Endpoint, Target
 
 _T = TypeVar("_T")
 _NOTES_FD = "SEATRIAL_NOTES_FD"
@@ -108,6 +108,17 @@ class Driver:
 
     # ---- the part that it drives
 
+    def target(self) -> "Target":
+        """The target of the part that this one comes after, or of the trial. It is not open."""
+        from seatrial import plugins
+
+        if self.peer is None:
+            raise DriverError(f"there is no {PEER}: this driver comes after no other part")
+        if self.peer.kind not in plugins.targets():
+            raise DriverError(f"this Seatrial has no target of kind {self.peer.kind}")
+        kind = plugins.targets()[self.peer.kind]
+        return kind.open(self.peer.target, kind.options.model_validate(self.peer.options))
+
     @contextlib.asynccontextmanager
     async def endpoint(self, port: str) -> AsyncIterator["Endpoint"]:
         """The address of a port of the part that this one comes after, once it answers. The connection is this
@@ -118,12 +129,27 @@ class Driver:
         if self.peer is None:
             raise DriverError(f"there is no {PEER}: this driver comes after no other part")
         try:
-            async with _opened(self.peer, port) as address:
+            async with self._opened(self.peer, port) as address:
                 adds = {"adds_s": address.adds_s, "adds_p99_s": address.adds_p99_s}
                 self.note("endpoint", port=port, way=address.way, **adds)
                 yield address
         except TargetError as error:
             raise DriverError(f"port {port} of the {self.peer.part} cannot be reached: {error}") from error
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, peer: Peer, port: str) -> AsyncIterator["Endpoint"]:
+        if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
+            from seatrial.targets.route import opened_inside
+
+            yield await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
+            return
+        target = self.target()
+        await target.open()
+        try:
+            async with target.endpoint(peer.handle, port) as address:
+                yield address
+        finally:
+            await target.close()
 
 
 async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
@@ -146,22 +172,3 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-@contextlib.asynccontextmanager
-async def _opened(peer: Peer, port: str) -> AsyncIterator["Endpoint"]:
-    if port in peer.addresses:  # beside it: no right on the target and no way through it are needed
-        from seatrial.targets.route import opened_inside
-
-        yield await opened_inside(peer.addresses[port], f"straight, on target {peer.target}")
-        return
-    from seatrial import plugins
-
-    kind = plugins.targets()[peer.kind]
-    target = kind.open(peer.target, kind.options.model_validate(peer.options))
-    await target.open()
-    try:
-        async with target.endpoint(peer.handle, port) as address:
-            yield address
-    finally:
-        await target.close()

@@ -6,23 +6,19 @@
 3. All carry the label of the run: `clean` finds them by it alone."""
 
 import asyncio
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import orjson
 
-from seatrial.http.http1 import RequestAttempt
-from seatrial.kinds.driver import wait_for
 from seatrial.kinds.scale.work import NAME
-from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Resource
+from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Resource, pod_metadata
 from seatrial.migrate.runai.files import SubmittedWorkload
-from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.manifest.placement import label, pod_metadata
-from seatrial.targets.kubernetes.owned import WORKLOAD, delete_some
 
 SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
 LOOK_S, CLEAN_S = 0.5, 600.0
@@ -43,11 +39,7 @@ class Waves(msgspec.Struct, frozen=True):
     count: int
     parallel: int
     delay_s: float
-
-
-def _selector(run: str) -> str:
-    """Of all workloads that one command submitted."""
-    return names.selector(run=names.label_value(run), part=WORKLOAD)
+    labels: Mapping[str, str]  # of the run
 
 
 async def submit_workloads(
@@ -77,16 +69,18 @@ async def submit_workloads(
             saved_s, took_s = time.monotonic(), time.monotonic() - begun_s
             progress(f"{len(done):,} of {waves.count:,} workloads submitted")
         if waves.delay_s and len(done) < waves.count:
-            await wait_for(stopping, waves.delay_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), waves.delay_s)
     keep(done)
     return done
 
 
-async def remove_workloads(client: Kubernetes, resource: Resource, run: str) -> bool:
-    """Removes all workloads of a run by their label; whether nothing is left."""
+async def remove_workloads(client: Kubernetes, resource: Resource, labels: Mapping[str, str]) -> bool:
+    """Removes all workloads of a run by its labels; whether nothing is left."""
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
     until_s = time.monotonic() + CLEAN_S
     while time.monotonic() < until_s:
-        if not await delete_some(client, resource, labels=_selector(run)):
+        if not await client.delete_some(resource, labels=selector):
             return True
         await asyncio.sleep(LOOK_S)
     return False
@@ -97,7 +91,7 @@ def labelled(waves: Waves) -> bytes:
     made = dict(waves.manifest)
     made["metadata"] = {**made["metadata"], "name": NAME, "namespace": waves.namespace}
     for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
-        label(metadata, names.run_labels(waves.run, WORKLOAD))
+        metadata["labels"] = {**waves.labels, **(metadata.get("labels") or {})}
     return orjson.dumps(made)
 
 
@@ -121,10 +115,10 @@ async def _one(
 ) -> SubmittedWorkload:
     problem = "no name of five was free"
     for _ in range(_TRIES):
-        name, attempts, sent = next(given), list[RequestAttempt](), datetime.now(UTC)
+        name, sent = next(given), datetime.now(UTC)
         made = SubmittedWorkload(name, waves.project, waves.namespace, sent.isoformat())
         try:
-            await _create(client, resource, manifest, name, attempts=attempts)
+            await _create(client, resource, manifest, name)
         except AlreadyExists:
             continue  # of an earlier run
         except KubernetesError as error:
@@ -134,6 +128,6 @@ async def _one(
     return msgspec.structs.replace(made, error=problem)
 
 
-async def _create(client: Kubernetes, resource: Resource, manifest: bytes, name: str, **how: Any) -> None:
+async def _create(client: Kubernetes, resource: Resource, manifest: bytes, name: str, dry_run: bool = False) -> None:
     body = manifest.replace(NAME.encode(), name.encode())
-    await client.create(body, resource=resource, name=name, **how)
+    await client.create(body, resource=resource, name=name, dry_run=dry_run)

@@ -24,9 +24,10 @@ from seatrial.kubernetes import (
     Tree,
     grant_yaml,
     load_access,
+    workload_rights,
 )
 from seatrial.targets.kubernetes import manifest, names
-from seatrial.targets.kubernetes.errors import needed, needed_for_workloads
+from seatrial.targets.kubernetes.errors import needed
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.submit import try_job, try_run_object
 from seatrial.targets.kubernetes.watch.feeds import NodeObject
@@ -106,7 +107,7 @@ class _Examination:
 
     async def _rights_for_scale(self) -> Diagnostic:
         """Only trials of kind scale need these: that they are missing is no problem of the target."""
-        what, wanted = "rights for scale trials", needed_for_workloads(JOBS, self._namespace)
+        what, wanted = "rights for scale trials", workload_rights(JOBS, self._namespace)
         try:
             missing = await self._missing(wanted)
         except KubernetesError as error:

@@ -8,14 +8,12 @@ import msgspec
 
 from seatrial.job import Outcome
 from seatrial.kubernetes import (
-    PODS,
     CredentialsError,
     Forbidden,
     Invalid,
     KubeconfigError,
     KubernetesError,
     NotFound,
-    Resource,
     Right,
     Unauthorized,
     Uncertain,
@@ -108,14 +106,6 @@ def uses(options: KubernetesOptions) -> list[Use]:
         own = Use(root.plural, (*_JOBS, "watch"), "to run jobs, to release and to end them", root.group)
         roots = [Use("jobs", _JOBS, run, "batch"), own]
     return [*roots, *_ALWAYS, *_ENDPOINTS[options.endpoint]]
-
-
-def needed_for_workloads(workload: Resource, namespace: str) -> list[Right]:
-    """What a scale trial does beyond that: it makes many objects of a kind and removes them together, and changes a pod
-    of its own to measure how late its watch is."""
-    verbs = {workload: ("create", "deletecollection", "get", "list", "watch")}
-    verbs[PODS] = tuple(sorted({*verbs.get(PODS, ()), "create", "delete", "list", "patch", "watch"}))
-    return [Right(verb, one.group, one.plural, namespace) for one, wanted in verbs.items() for verb in wanted]
 
 
 def needed(options: KubernetesOptions, namespace: str) -> list[Right]:

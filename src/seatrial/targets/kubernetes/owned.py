@@ -1,33 +1,39 @@
-"""What a driver makes on a cluster for its run: objects of any kind, that carry the run's labels and go with it.
+"""Objects that a driver creates on a cluster for its run: any kind, with the run's labels, removed with the run.
 
-async with OwnedObjects(client, options, "nightly-1", "69b56f04", 1) as mine:
+async with ClusterObjects(client, options, "nightly-1", "69b56f04", 1) as mine:
     await client.create(mine.own(manifest, resource), resource=resource)
 
-1. While the block is open, the run counts as being worked on; when it ends, everything of this attempt goes, and
-   nothing of another. Of a driver that was killed it goes with `seatrial reap`, or by itself after some days, as
-   everything of a run does.
-2. What owns and what is owned share a namespace: other namespaces, and kinds without one, are refused. An attempt in
-   several has one of these in each; the one in the target's own names the others (`elsewhere`), and they go with it.
+1. While the block is open, the run counts as being worked on. When it ends, everything of this attempt goes and nothing
+   of another. If the driver is killed, `seatrial reap` removes it, or the cluster itself after some days.
+2. Owner and owned share a namespace, so each namespace has an object of the attempt. The one in the target's own
+   namespace names the others, and they go with it. Other namespaces and kinds without one are refused.
 """
 
-import asyncio
 import copy
-from collections.abc import Mapping
-from typing import Any, Unpack
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
 
 from seatrial.job import Outcome
-from seatrial.kubernetes import Chosen, Kubernetes, Resource
+from seatrial.kubernetes import Kubernetes, Resource, pod_metadata
 from seatrial.targets.kubernetes import names
-from seatrial.targets.kubernetes.manifest.placement import marked, pod_metadata
+from seatrial.targets.kubernetes.errors import target_errors
+from seatrial.targets.kubernetes.manifest.placement import marked
 from seatrial.targets.kubernetes.options import KubernetesOptions
 from seatrial.targets.kubernetes.run_object import RunObject
 from seatrial.targets.protocol import TargetError
 
-WORKLOAD = "workload"  # the part of a run that these are
-_DELETED_AT_ONCE = 500  # in one request: while a server deletes, it does little else
+_WORKLOAD = "workload"  # the part of a run that these are
 
 
-class OwnedObjects:
+def workload_labels(run: str) -> dict[str, str]:
+    """Of everything that is made for a run beside its jobs."""
+    return names.run_labels(run, _WORKLOAD)
+
+
+class ClusterObjects:
+    """Implements `targets.OwnedObjects`."""
+
     def __init__(
         self,
         client: Kubernetes,
@@ -35,46 +41,49 @@ class OwnedObjects:
         run: str,
         cell: str,
         attempt: int,
-        elsewhere: tuple[str, ...] = (),
+        namespaces: Iterable[str] = (),
     ) -> None:
-        self._namespace, self._options = client.access.namespace, options
-        self._run = RunObject(client, options, run, of=f"{cell}-{attempt}")
-        self._run.elsewhere = elsewhere
+        home = client.access.namespace
+        self.client, self._options = client, options
+        self.namespaces = tuple(dict.fromkeys((home, *namespaces)))
+        self.kubeconfig = options.kubeconfig.expanduser().absolute() if options.kubeconfig else None
+        self.context = options.context
+        of = f"{cell}-{attempt}"
+        self._runs = {one: RunObject(client.within(one), options, run, of=of) for one in self.namespaces}
+        self._runs[home].elsewhere = self.namespaces[1:]
         own = {"cell": names.label_value(cell), "attempt": str(attempt)}
-        self.labels = {**names.run_labels(run, WORKLOAD), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
+        self.labels = {**workload_labels(run), names.CELL: own["cell"], names.ATTEMPT: own["attempt"]}
         # Of all that belongs to this attempt: another of the same run may be at work beside it.
-        self.selector = names.selector(run=names.label_value(run), part=WORKLOAD, **own)
-        self._owner: dict[str, Any] = {}
+        self.selector = names.selector(run=names.label_value(run), part=_WORKLOAD, **own)
+        self._owners: dict[str, dict[str, Any]] = {}
 
-    async def __aenter__(self) -> "OwnedObjects":
-        self._owner = await self._run.owner()
+    async def __aenter__(self) -> "ClusterObjects":
+        try:
+            for namespace, run in self._runs.items():
+                self._owners[namespace] = await run.owner()
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._run.close()
-
-    @property
-    def lost(self) -> "asyncio.Future[Exception]":
-        """Done when this process cannot go on with the run."""
-        return self._run.lost
+        for run in reversed(self._runs.values()):
+            await run.close()
 
     def own(self, manifest: Mapping[str, Any], resource: Resource) -> dict[str, Any]:
-        """The manifest with the attempt's labels, also on the pods that it describes, and its owner."""
         what = f"{resource.kind} {(manifest.get('metadata') or {}).get('name', '')}".strip()
         if not resource.namespaced:
             raise TargetError(f"{what} is of the whole cluster: it cannot belong to a run", Outcome.REFUSED)
         made = copy.deepcopy(dict(manifest))
         metadata = made.setdefault("metadata", {})
-        if metadata.setdefault("namespace", self._namespace) != self._namespace:
-            problem = f"is in namespace {metadata['namespace']}, and its run in {self._namespace}"
+        namespace = metadata.setdefault("namespace", self.namespaces[0])
+        if namespace not in self.namespaces:
+            problem = f"is in namespace {namespace}, and its run in {', '.join(self.namespaces)}"
             raise TargetError(f"{what} {problem}: it cannot belong to it", Outcome.REFUSED)
-        metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owner]
+        metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), self._owners.get(namespace, {})]
         for one in (metadata, *pod_metadata(made.get("spec"))):
             one["labels"] = {**(one.get("labels") or {}), **self.labels}
         return marked(made, self._options)
 
-
-async def delete_some(client: Kubernetes, resource: Resource, **chosen: Unpack[Chosen]) -> bool:
-    """So many workloads as a server deletes well in one request; whether there are more."""
-    await client.delete_all(resource, grace_s=0, most=_DELETED_AT_ONCE, **chosen)
-    return await client.has_any(resource, **chosen)
+    def errors(self) -> AbstractContextManager[None]:
+        return target_errors()

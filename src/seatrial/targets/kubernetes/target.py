@@ -14,6 +14,7 @@ from seatrial.job import Environment, Event, Job, Outcome, Stage, StageTime
 from seatrial.kubernetes import (
     JOBS,
     PODS,
+    Access,
     AlreadyExists,
     Forbidden,
     Kubernetes,
@@ -32,6 +33,7 @@ from seatrial.targets.kubernetes.files.collect import Collector, ProgressFollowe
 from seatrial.targets.kubernetes.files.log import LiveLog
 from seatrial.targets.kubernetes.names import Handle
 from seatrial.targets.kubernetes.options import KubernetesOptions
+from seatrial.targets.kubernetes.owned import ClusterObjects
 from seatrial.targets.kubernetes.run_object import Annotated, RunObject, beating, in_use, in_use_by, remove_unused
 from seatrial.targets.kubernetes.submit import JobAnnotation, try_job, try_run_object
 from seatrial.targets.kubernetes.watch.objects import PodObject, TrackedJob, epoch_s
@@ -61,6 +63,11 @@ class Root(Annotated, frozen=True, gc=False):
     status: _Status = _Status()
 
 
+def _access(options: KubernetesOptions) -> Access:
+    access = load_access(options.kubeconfig, options.context)
+    return replace(access, namespace=options.namespace or access.namespace)
+
+
 class KubernetesTarget:
     """Implements `target.Target`; the numbers in its comments are those of the contract."""
 
@@ -82,8 +89,7 @@ class KubernetesTarget:
 
     async def open(self) -> None:
         with target_errors("the cluster cannot be used"):
-            access = load_access(self._options.kubeconfig, self._options.context)
-            access = replace(access, namespace=self._options.namespace or access.namespace)
+            access = _access(self._options)
             self._client = Kubernetes(access)
             try:
                 await self._client.version()
@@ -302,6 +308,21 @@ class KubernetesTarget:
             root = await self._client.get(self._resource, self._parsed(handle).name, Root)
         job, owner = JobAnnotation.read(root), manifest.owner(self._resource, root.metadata.name, root.metadata.uid)
         return {port: JobPort(self._client, self._options, job, owner, port) for port in job.ports}
+
+    @contextlib.asynccontextmanager
+    async def api(
+        self, run: str, cell: str, attempt: int, namespaces: tuple[str, ...], at_once: int, inside: bool
+    ) -> AsyncIterator[ClusterObjects]:
+        options = self._options
+        if inside:  # the files of the machine that submitted the job are not here
+            options = options.model_copy(update={"kubeconfig": None, "context": None})
+        with target_errors():
+            access = _access(options)
+        async with (
+            Kubernetes(access, at_once=at_once) as client,
+            ClusterObjects(client, options, run, cell, attempt, namespaces) as mine,
+        ):
+            yield mine
 
     async def list(self, run: str | None = None) -> list[Found]:
         chosen = {"run": names.label_value(run)} if run else {}

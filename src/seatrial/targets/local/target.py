@@ -184,6 +184,9 @@ class LocalTarget:
 
     # ---- seeing
 
+    def cpus(self) -> int:
+        return len(os.sched_getaffinity(0))
+
     def address(self) -> dict[str, Any]:
         return {"state": str(self._state), "cache": str(self._cache)}
 

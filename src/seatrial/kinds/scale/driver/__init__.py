@@ -45,6 +45,7 @@ from seatrial.kinds.scale.work import (
     broken_scale_bounds,
     doubts_of,
 )
+from seatrial.targets import HasApi, HasProcesses
 
 _POLL_S = 0.25
 _LEAD_S = 0.25  # before the first one is sent
@@ -55,15 +56,16 @@ BESIDE_AT_ONCE = 64  # requests for what is in no figure
 
 async def drive(driver: Driver) -> None:
     work = driver.work_as(ScaleWork)
-    kind, plan = driver.peer.kind if driver.peer else "none", SubmissionPlan(work)
-    if kind == "kubernetes":
-        async with cluster_place(driver, work, plan) as place:
+    plan, target = SubmissionPlan(work), driver.target()
+    if isinstance(target, HasApi):
+        async with cluster_place(target, driver, work, plan) as place:
             await _Scale(driver, work, plan, place).run()
-    elif kind == "local":
+    elif isinstance(target, HasProcesses):
         restart(driver)
-        await _Scale(driver, work, plan, ProcessPlace(driver, work, plan)).run()
+        await _Scale(driver, work, plan, ProcessPlace(driver, work, plan, target.cpus())).run()
     else:
-        raise DriverError(f"a scale trial needs a target of kind kubernetes, or local, and this is of kind {kind}")
+        needed = "a Kubernetes API (HasApi) or processes on its machine (HasProcesses)"
+        raise DriverError(f"a scale trial needs a target with {needed}; target {target.name} has neither")
 
 
 class _Scale:

@@ -8,7 +8,6 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -44,12 +43,8 @@ from seatrial.kinds.scale.work import (
     Submission,
     WorkloadClass,
 )
-from seatrial.kubernetes import PODS, AlreadyExists, Chosen, Kubernetes, KubernetesError, Resource, load_access
-from seatrial.targets import TargetError
-from seatrial.targets.kubernetes.errors import target_error
-from seatrial.targets.kubernetes.manifest.placement import pod_metadata
-from seatrial.targets.kubernetes.options import KubernetesOptions
-from seatrial.targets.kubernetes.owned import OwnedObjects, delete_some
+from seatrial.kubernetes import PODS, AlreadyExists, Chosen, Kubernetes, KubernetesError, Resource, pod_metadata
+from seatrial.targets import HasApi, OwnedObjects, TargetError
 
 _POLL_S = 0.25
 PROBES_AT_ONCE = 4  # requests that measure the server, beside those that load it
@@ -58,26 +53,15 @@ AHEAD_S = 0.1  # of arrivals at a rate, for which connections are opened before 
 
 
 @contextlib.asynccontextmanager
-async def cluster_place(driver: Driver, work: ScaleWork, plan: SubmissionPlan) -> AsyncIterator["ClusterPlace"]:
+async def cluster_place(
+    target: HasApi, driver: Driver, work: ScaleWork, plan: SubmissionPlan
+) -> AsyncIterator["ClusterPlace"]:
     """Raises DriverError when the cluster cannot be used."""
-    assert driver.peer is not None
-    options = KubernetesOptions.model_validate(driver.peer.options)
-    if work.version:  # a pod of this cluster: it has an account of its own, and no file of the machine that began it
-        options = options.model_copy(update={"kubeconfig": None, "context": None})
+    namespaces = tuple(one.namespace for one in plan.samples() if one.namespace)
+    inside = bool(work.version)  # only a driver in a pod of the cluster is given its version
     try:
-        access = load_access(options.kubeconfig, options.context)
-        access = replace(access, namespace=options.namespace or access.namespace)
-        async with contextlib.AsyncExitStack() as opened:
-            client = await opened.enter_async_context(Kubernetes(access, at_once=work.at_once))
-            wanted = dict.fromkeys(one.namespace for one in plan.samples() if one.namespace)
-            others = tuple(one for one in wanted if one != access.namespace)
-            mine: dict[str, OwnedObjects] = {}
-            for namespace in (access.namespace, *others):  # the first, in which `reap` looks, names the others
-                elsewhere = () if mine else others
-                there = client.within(namespace)
-                belongings = OwnedObjects(there, options, work.run, work.cell, work.attempt, elsewhere)
-                mine[namespace] = await opened.enter_async_context(belongings)
-            yield ClusterPlace(driver, work, plan, client, mine, options)
+        async with target.api(work.run, work.cell, work.attempt, namespaces, work.at_once, inside) as mine:
+            yield ClusterPlace(driver, work, plan, mine)
     except (KubernetesError, TargetError) as error:
         raise DriverError(f"the cluster cannot be used: {error}") from error
 
@@ -91,18 +75,9 @@ def _render(manifest: bytes, prefix: str, number: int, phase: str) -> bytes:
 class ClusterPlace:
     """Implements `WorkloadTarget`."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        work: ScaleWork,
-        plan: SubmissionPlan,
-        client: Kubernetes,
-        mine: dict[str, OwnedObjects],
-        options: KubernetesOptions,
-    ) -> None:
-        self._driver, self._work, self._plan, self._options = driver, work, plan, options
-        self._client, self._mine = client, mine
-        self._home, self._selector = client.access.namespace, mine[client.access.namespace].selector
+    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, mine: OwnedObjects) -> None:
+        self._driver, self._work, self._plan = driver, work, plan
+        self._client, self._mine, self._home = mine.client, mine, mine.namespaces[0]
         self._resources: dict[str, Resource] = {}  # by class
         self._manifests: dict[tuple[str, str], bytes] = {}  # by class and namespace
         self._canary: Canary | None = None
@@ -128,7 +103,7 @@ class ClusterPlace:
     async def _look_for_limits(self) -> None:
         """Raises DriverError where a right is missing: what could not be followed or removed is not made."""
         asked: dict[str, Asked] = {}
-        for namespace in self._mine:
+        for namespace in self._mine.namespaces:
             planned = [one for one in self._plan.all.values() if (one.namespace or self._home) == namespace]
             if planned:
                 asked[namespace] = asked_of(planned, self._resources)
@@ -142,9 +117,8 @@ class ClusterPlace:
 
     def _own(self, of: WorkloadClass, namespace: str) -> dict[str, Any]:
         """With a label on the workload and on its pods that says which one it is."""
-        namespace = namespace or self._home
-        metadata = {**(of.manifest.get("metadata") or {}), "namespace": namespace}
-        made = self._mine[namespace].own({**of.manifest, "metadata": metadata}, self._resources[of.name])
+        metadata = {**(of.manifest.get("metadata") or {}), "namespace": namespace or self._home}
+        made = self._mine.own({**of.manifest, "metadata": metadata}, self._resources[of.name])
         made["metadata"]["name"] = NAME
         for metadata in (made["metadata"], *pod_metadata(made.get("spec"))):
             metadata["labels"] |= {WORKLOAD_LABEL: NUMBER, PHASE_LABEL: PHASE}
@@ -152,12 +126,12 @@ class ClusterPlace:
 
     async def _try(self, one: PlannedWorkload) -> None:
         try:
-            await self._create(one, dry_run=True)
-        except AlreadyExists:
-            return  # by an earlier life of this driver
-        except KubernetesError as error:
+            # An earlier life of this driver may have made it.
+            with self._mine.errors(), contextlib.suppress(AlreadyExists):
+                await self._create(one, dry_run=True)
+        except TargetError as error:
             what = self._resources[one.of.name].kind
-            raise DriverError(f"the server refuses such a {what} ({one.of.name}): {target_error(error)}") from error
+            raise DriverError(f"the server refuses such a {what} ({one.of.name}): {error}") from error
 
     async def _create(self, one: PlannedWorkload, **how: Any) -> None:
         resource, name = self._resources[one.of.name], self._name(one)
@@ -186,8 +160,8 @@ class ClusterPlace:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        self._canary = Canary(self._client, self._mine[self._home], self._work.prefix)
-        namespaces = tuple(self._mine)
+        self._canary = Canary(self._mine, self._work.prefix)
+        namespaces = self._mine.namespaces
         following = await followed_on(
             self._client,
             self._resources.values(),
@@ -197,9 +171,9 @@ class ClusterPlace:
         )
         stamps = self._driver.files / STAMPS
         last_s = max((stamp.at_s for stamp in read_stamps(stamps)), default=None)
-        kubeconfig = str(self._options.kubeconfig.expanduser().absolute()) if self._options.kubeconfig else None
+        kubeconfig = str(self._mine.kubeconfig) if self._mine.kubeconfig else None
         work = WatchWork(
-            kubeconfig, self._options.context, namespaces, self._selector, str(stamps), self._work.prefix,
+            kubeconfig, self._mine.context, namespaces, self._mine.selector, str(stamps), self._work.prefix,
             following.watched, last_s,
         )  # fmt: skip
         self._following = following
@@ -236,9 +210,9 @@ class ClusterPlace:
 
     async def clean(self, phase: str = "") -> str:
         """Deleted by their label, some at a time, until none is there."""
-        chosen = f"{self._selector},{PHASE_LABEL}={phase}" if phase else self._selector
+        chosen = f"{self._mine.selector},{PHASE_LABEL}={phase}" if phase else self._mine.selector
         until_s, problem = time.monotonic() + _GONE_S, "some are still there"
-        waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine}
+        waiting = {(one, namespace) for one in {*self._resources.values(), PODS} for namespace in self._mine.namespaces}
         while time.monotonic() < until_s:
             for resource, namespace in list(waiting):
                 try:
@@ -256,5 +230,5 @@ class ClusterPlace:
     async def _gone(self, resource: Resource, namespace: str, labels: str) -> bool:
         chosen: Chosen = {"labels": labels, "namespace": namespace}
         if resource in self._resources.values():
-            return not await delete_some(self._client, resource, **chosen)
+            return not await self._client.delete_some(resource, **chosen)
         return not await self._client.has_any(resource, **chosen)

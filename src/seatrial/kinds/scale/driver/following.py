@@ -12,8 +12,7 @@ import msgspec
 from seatrial.kinds.driver import DriverError
 from seatrial.kinds.scale.driver.watch import FAILED, SYNCED, Watched, WatchWork
 from seatrial.kinds.scale.followed import BETWEEN, PODS_LABELLED, PODS_OF_OTHERS, Followed, follow_root
-from seatrial.kubernetes import PODS, Kubernetes, Resource, Right, UnknownKind
-from seatrial.targets.kubernetes.manifest.placement import pod_metadata
+from seatrial.kubernetes import PODS, Kubernetes, Resource, Right, UnknownKind, pod_metadata
 
 _WATCH_S = 600.0  # for the first list
 _END_S = 10.0

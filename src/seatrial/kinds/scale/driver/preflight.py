@@ -23,9 +23,9 @@ from seatrial.kubernetes import (
     Resource,
     Right,
     Tree,
+    parse_quantity,
+    workload_rights,
 )
-from seatrial.targets.kubernetes.errors import needed_for_workloads
-from seatrial.targets.kubernetes.watch.waiting import parse_quantity
 
 LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
 _ADMISSION, _FLOW = "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"
@@ -60,7 +60,7 @@ async def limits_of(
 ) -> tuple[list[Limit], list[Right]]:
     """And the rights that are missing. `asked` is by namespace; `rate` is the highest that is offered."""
     kinds = {resource for one in asked.values() for resource in one.workloads}
-    wanted = sorted({right for space in asked for kind in kinds for right in needed_for_workloads(kind, space)})
+    wanted = sorted({right for space in asked for kind in kinds for right in workload_rights(kind, space)})
     found: list[Limit] = []
     try:
         answers = await asyncio.gather(*(client.can(right) for right in wanted))

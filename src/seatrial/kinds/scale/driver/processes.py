@@ -52,11 +52,11 @@ class _Waiting(msgspec.Struct):
 class ProcessPlace:
     """Implements `WorkloadTarget`. Who stamps shares a loop with who sends: how late that loop is, is its lag."""
 
-    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan) -> None:
+    def __init__(self, driver: Driver, work: ScaleWork, plan: SubmissionPlan, cpus: int) -> None:
         self._driver, self._plan = driver, plan
         self._mark = f"{_MARK}={work.prefix}".encode()
         self._environment = {**os.environ, _MARK: work.prefix}
-        self._places = self._free = work.places or len(os.sched_getaffinity(0))
+        self._places = self._free = work.places or cpus
         self._queue: dict[int, _Waiting] = {}
         self._running: dict[int, dict[int, int]] = {}  # pids with the places of each, by workload
         self._phases: dict[int, str] = {}

@@ -22,7 +22,7 @@ from seatrial.kinds.scale.driver.stamps import StampFeed, Stamps, form_of
 from seatrial.kinds.scale.followed import Followed
 from seatrial.kinds.scale.work import CANARY, WORKLOAD_LABEL
 from seatrial.kubernetes import PODS, AlreadyExists, Kubernetes, KubernetesError, Resource, load_access
-from seatrial.targets.kubernetes.owned import OwnedObjects
+from seatrial.targets import OwnedObjects
 
 SYNCED, FAILED = "synced", "failed "  # printed when everything that is there has been seen, or cannot be
 TICK_S, TICKS = 0.02, 50  # how often the own loop is asked how late it is, and how often that is written
@@ -114,8 +114,8 @@ _EVERY_S = 0.2
 
 
 class Canary:
-    def __init__(self, client: Kubernetes, mine: OwnedObjects, prefix: str) -> None:
-        self._client, self._mine, self._name = client, mine, f"{prefix}-{CANARY}"
+    def __init__(self, mine: OwnedObjects, prefix: str) -> None:
+        self._client, self._mine, self._name = mine.client, mine, f"{prefix}-{CANARY}"
         self._acknowledged: dict[str, float] = {}
         self._task: asyncio.Task[None] | None = None
 

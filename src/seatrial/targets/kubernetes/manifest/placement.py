@@ -2,10 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from seatrial.job import Job, Outcome
+from seatrial.kubernetes import pod_metadata
 from seatrial.targets.kubernetes.options import GpuModel, KubernetesOptions
 from seatrial.targets.protocol import TargetError
 
@@ -130,16 +131,3 @@ def label(metadata: dict[str, Any], added: Mapping[str, str], field: str = "labe
     """What is there stays."""
     if added:
         metadata[field] = {**added, **(metadata.get(field) or {})}
-
-
-def pod_metadata(spec: Any) -> Iterator[dict[str, Any]]:
-    """Of each pod template, however deep: of a Job in a JobSet, of the replicas of a training job."""
-    if isinstance(spec, list):
-        for one in spec:
-            yield from pod_metadata(one)
-    elif isinstance(spec, dict):
-        for key, value in spec.items():
-            if key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {}):
-                yield value.setdefault("metadata", {})
-            else:
-                yield from pod_metadata(value)

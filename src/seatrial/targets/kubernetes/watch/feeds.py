@@ -29,11 +29,12 @@ from seatrial.kubernetes import (
     Object,
     ObjectPart,
     Resource,
+    parse_quantity,
 )
 from seatrial.targets.kubernetes import names
 from seatrial.targets.kubernetes.watch.jobs import SUBMITTER, JobState, TrackedPod, wall_s
 from seatrial.targets.kubernetes.watch.objects import KUEUE_WORKLOAD, PodObject, Regarding, RootObject, WarningEvent
-from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT, parse_quantity
+from seatrial.targets.kubernetes.watch.waiting import AUTOSCALER, INSUFFICIENT
 
 UNMATCHED_WARNINGS = 512  # of jobs that may be followed yet
 ASK_AGAIN_S = 5.0

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from seatrial.job import Outcome
+from seatrial.kubernetes import parse_quantity
 from seatrial.kubernetes.errors import OF_QUOTA
 from seatrial.targets.kubernetes.watch.objects import (
     KUEUE_WORKLOAD,
@@ -324,19 +325,3 @@ def _queued(warnings: Sequence[WarningEvent], patience: Patience) -> Waiting:
     if OVER_WHOLE_QUEUE in text:
         return Waiting(f"Kueue can never admit it: {text}", Outcome.REFUSED, patience.setup_s, "queue")
     return Waiting(f"waiting: not admitted by Kueue yet: {text}")
-
-
-_UNITS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_UNITS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", start=1)}
-_QUANTITY = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)$")
-
-
-def parse_quantity(text: str) -> float | None:
-    """The number that Kubernetes writes as `500m`, `8`, `1Gi` or `1e3`; None for what is none."""
-    found = _QUANTITY.match(text)
-    if found is None:
-        return None
-    try:
-        return float(found[1]) * _UNITS[found[2]]
-    except ValueError:
-        return None
