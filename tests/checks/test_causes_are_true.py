@@ -18,11 +18,12 @@ from seatrial.job import (
     Place,
     RunResults,
     Verdict,
+    cause_id,
+    causes_by_cell,
     worst,
 )
 from seatrial.report.markdown import render_markdown
-
-first_only = pytest.mark.xfail(strict=True, reason="a cell contributes only its first error line")
+from seatrial.report.view.run import causes_sentence
 
 
 def bad(step: str, message: str, verdict: Verdict = Verdict.FAILED) -> Finding:
@@ -64,7 +65,6 @@ def frameworks() -> list[CellResult]:
     ]
 
 
-@first_only
 def test_a_message_of_all_cells_is_a_cause_of_all_cells() -> None:
     (cause,) = said(frameworks(), "nvtop")
     assert len(cause.cells) == 18
@@ -73,7 +73,6 @@ def test_a_message_of_all_cells_is_a_cause_of_all_cells() -> None:
     assert len(other.cells) == 12
 
 
-@first_only
 def test_no_place_is_named_for_a_message_of_all_cells(tmp_path: Path) -> None:
     text = markdown(frameworks(), tmp_path)
     assert "fw=jax: all 6 there, none elsewhere" not in text
@@ -92,7 +91,6 @@ def four_cells(*of_base: Finding) -> list[CellResult]:
     ]
 
 
-@first_only
 @pytest.mark.parametrize(
     "of_base",
     [
@@ -108,7 +106,6 @@ def test_everything_that_is_missing_everywhere_is_in_a_cause_of_every_cell(of_ba
     assert unnamed == []
 
 
-@first_only
 def test_a_later_finding_of_a_cell_counts_for_where_a_cause_is() -> None:
     """A driver that is too old on one machine, hidden in half of its cells behind another failure."""
     driver, tools = bad("run smi", "driver is too old"), bad("command git", "git: not found")
@@ -138,7 +135,6 @@ def runtime_base() -> list[CellResult]:
     ]
 
 
-@pytest.mark.xfail(strict=True, reason="a small matrix is never explained")
 def test_of_a_small_matrix_it_is_said_plainly_which_cells_fail(tmp_path: Path) -> None:
     text = markdown(runtime_base(), tmp_path)
     assert "both cells of runtime=base" in text
@@ -156,7 +152,6 @@ def test_of_a_small_matrix_nothing_is_claimed_that_is_not_so(tmp_path: Path) -> 
 NODES = [f"n{number}" for number in range(1, 9)]
 
 
-@pytest.mark.xfail(strict=True, reason="several hosts of a cell count as one host of another name")
 def test_a_bad_host_of_pairs_is_named() -> None:
     pairs = list(itertools.combinations(NODES, 2))
     cells = [
@@ -165,3 +160,31 @@ def test_a_bad_host_of_pairs_is_named() -> None:
     assert len(cells) == 28
     (cause,) = find_causes(cells)
     assert (cause.place, cause.there, cause.of) == ({"host": "n3"}, 7, 7)
+
+
+def test_a_cell_of_several_causes_counts_once() -> None:
+    cells = [*four_cells(bad("import torch", "ImportError: torch")), cell({"runtime": "x", "machine": "A100"})]
+    results = RunResults(VERSION, "r", "s", Verdict.FAILED, cells, causes=find_causes(cells), suite_path="s.yaml")
+    assert sum(len(cause.cells) for cause in results.causes) == 34
+    assert causes_sentence(results) == "4 of 5 cells need attention; 9 causes explain 4 of them"
+
+
+def test_the_first_cause_of_a_cell_is_that_of_its_headline_whatever_others_say() -> None:
+    quiet, loud = bad("run a", "exit code 1"), bad("run b", "exit code 2")
+    loud = msgspec.structs.replace(loud, evidence="at work\nValueError: no 7\n")
+    late = bad("run c", "too late", Verdict.TIMEOUT)
+    cells = [cell({"n": "1"}, quiet, late, loud), *(cell({"n": n}, quiet) for n in "2345")]
+    results = RunResults(VERSION, "r", "s", Verdict.FAILED, cells, causes=find_causes(cells))
+    first, *rest = causes_by_cell(results)["n=1"]
+    assert (first.id, first.text) == (cause_id(Verdict.FAILED, "ValueError: no 8"), "ValueError: no 7")
+    assert [cause.text for cause in rest] == ["exit code 1", "too late"]
+
+
+def test_the_cells_of_a_small_matrix_may_share_two_values(tmp_path: Path) -> None:
+    cells = [
+        cell({"a": a, "b": b, "c": c}, *((bad("run a", "broken"),) if (a, b) == ("1", "2") else ()))
+        for a, b, c in itertools.product("12", "12", "12")
+    ]
+    (cause,) = find_causes(cells)
+    assert (cause.place, cause.shared) == ({}, {"a": "1", "b": "2"})
+    assert "both cells of a=1, b=2" in markdown(cells, tmp_path)

@@ -6,9 +6,19 @@ import random
 import pytest
 
 from seatrial.checks import find_causes, find_error, headline, with_log_error
-from seatrial.checks.causes import cause_id, normalised
 from seatrial.checks.evidence import error_line
-from seatrial.job import AttemptResult, CellResult, Exit, Finding, LogError, Outcome, Place, Verdict
+from seatrial.job import (
+    AttemptResult,
+    CellResult,
+    Exit,
+    Finding,
+    LogError,
+    Outcome,
+    Place,
+    Verdict,
+    cause_id,
+    normalised,
+)
 
 RUNTIMES = ["torch-2.8", "torch-2.9", "jax", "tf", "rocm"]
 MODELS = [f"model-{number}" for number in range(15)]

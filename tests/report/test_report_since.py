@@ -89,7 +89,7 @@ def test_the_last_30_lines_of_a_run_are_causes_what_is_new_totals_and_the_report
     last = lines[-LAST_LINES:]
     assert LAST_LINES == 30
     assert last[0] == "200 of 200 cells need attention; 26 causes explain 200 of them"
-    assert any("new" in line and "spread" in line for line in last)
+    assert any("new" in line and "no clear pattern" in line for line in last)
     assert "what is new since run r0" in last
     assert any(line.startswith("  200 cells newly fail: ") for line in last)
     assert any("200 failed" in line for line in last)

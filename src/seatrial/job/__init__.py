@@ -1,5 +1,6 @@
 """The neutral job, its lifecycle and what was observed of it. Data only; imports nothing of Seatrial."""
 
+from seatrial.job.causes import HEADLINE_CHARACTERS, cause_id, causes_by_cell, headline_of_cell, normalised
 from seatrial.job.conditions import (
     FieldDifference,
     Settings,

@@ -139,15 +139,16 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Cells of a run that failed and say the same, and the smallest place that explains them."""
+    """Cells of a run with a finding that says the same, and the smallest place that explains them."""
 
     id: str  # six hex digits of what is said, without numbers, addresses and paths: the same in every run
     verdict: Verdict
     text: str
     cells: list[str]  # their hashes
-    place: dict[str, str] = {}  # at most two values of axes; empty: spread, nothing explains it
+    place: dict[str, str] = {}  # at most two values of axes; empty: nothing explains it
     there: int = 0  # of these cells, in that place
     of: int = 0  # all cells of the run in that place
+    shared: dict[str, str] = {}  # as `place`: values that just these cells have, where that may be chance
     news: CauseNews | None = None
 
 

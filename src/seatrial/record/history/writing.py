@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from seatrial.job import AttemptResult, CellResult, RunResults, Stage, fields_digest, figures
+from seatrial.job import AttemptResult, CellResult, RunResults, Stage, causes_by_cell, fields_digest, figures
 from seatrial.record.history.data import Mark, cell_number, key, series_id, text
 from seatrial.record.history.schema import Session, benchmark_of
 
@@ -33,7 +33,7 @@ def write_run(session: Session, results: RunResults) -> None:
     attempts: dict[_Row, _Row] = {}
     series: dict[int, _Row] = {}
     points: dict[_Row, _Row] = {}
-    causes = {hash_: cause.id for cause in results.causes for hash_ in cause.cells}
+    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
     for cell in results.cells:
         hash_ = key(cell.hash)
         cells[hash_] = _cell(run, results, cell, causes.get(cell.hash, ""))

@@ -100,19 +100,23 @@ def causes_sentence(results: RunResults) -> str:
     head = f"{bad} of {count(len(results.cells), 'cell')} need{'s' if bad == 1 else ''} attention"
     if not shared:
         return head
+    explained = {hash_ for cause in shared for hash_ in cause.cells}  # a cell may have several causes
     verb = "explains" if len(shared) == 1 else "explain"
-    return f"{head}; {count(len(shared), 'cause')} {verb} {sum(len(cause.cells) for cause in shared)} of them"
+    return f"{head}; {count(len(shared), 'cause')} {verb} {len(explained)} of them"
 
 
 def cause_place(cause: Cause, results: RunResults) -> str:
-    """Where a cause is, as exactly as it is known."""
+    """Where a cause is, as exactly as it is known: `machine=x3: all 10 there, none elsewhere`; of a few cells
+    `both cells of machine=x3`, which does not claim that the machine is the reason."""
     if len(cause.cells) == 1:
         known = (cell.id for cell in results.cells if cell.hash == cause.cells[0])
         return one_line(next(known, cause.cells[0]))
-    if not cause.place:
+    place = ", ".join(f"{one_line(axis)}={one_line(value)}" for axis, value in (cause.place or cause.shared).items())
+    if not place:
         all_of = len(cause.cells) == sum(bool(cell.attempts) for cell in results.cells)
-        return "every cell" if all_of else "spread: no axis explains it"
-    place = ", ".join(f"{one_line(axis)}={one_line(value)}" for axis, value in cause.place.items())
+        return "every cell" if all_of else "no clear pattern"
+    if not cause.place:
+        return f"{'both' if len(cause.cells) == 2 else f'all {len(cause.cells)}'} cells of {place}"
     there = f"all {cause.of} there" if cause.there == cause.of else f"{cause.there} of {cause.of} there"
     elsewhere = len(cause.cells) - cause.there
     return f"{place}: {there}, {elsewhere or 'none'} elsewhere"

@@ -1,0 +1,51 @@
+"""How a cause is told from others: by what its cells say, without what differs from one time to the next."""
+
+import hashlib
+import re
+
+from seatrial.job.results import Cause, CellResult, RunResults
+from seatrial.job.verdict import CELLS_WORST_FIRST, Verdict
+
+HEADLINE_CHARACTERS = 300
+
+
+def cause_id(verdict: Verdict, text: str) -> str:
+    """The same in every run: of what is said, without what differs from one time to the next."""
+    return hashlib.sha256(f"{verdict} {normalised(text)}".encode()).hexdigest()[:6]
+
+
+# What differs between two tellings of the same: addresses, paths but for their last part, ids, numbers.
+_DIFFERING = (
+    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "#"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "#"),
+    (re.compile(r"(?<![\w/])~?/(?:[^\s/:'\"]+/)+"), "/"),
+    (re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{7,}\b"), "#"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), "#"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+def normalised(text: str) -> str:
+    for pattern, instead in _DIFFERING:
+        text = pattern.sub(instead, text)
+    return text.strip()
+
+
+def headline_of_cell(cell: CellResult) -> str:
+    """The headline of the attempt that decided, else why the cell is not good."""
+    last = next((one for one in reversed(cell.attempts) if one.verdict is cell.verdict), cell.attempts[-1])
+    said = last.headline or last.why or cell.why or last.exit.message or str(cell.verdict)
+    return said[: 10 * HEADLINE_CHARACTERS].strip().partition("\n")[0][:HEADLINE_CHARACTERS]
+
+
+def causes_by_cell(results: RunResults) -> dict[str, list[Cause]]:
+    """The causes of each cell by its hash: that of its headline first, then the worst."""
+    found: dict[str, list[Cause]] = {}
+    for cause in results.causes:
+        for one in cause.cells:
+            found.setdefault(one, []).append(cause)
+    for cell in results.cells:
+        if cell.attempts and len(own := found.get(cell.hash, [])) > 1:
+            first = cause_id(cell.verdict, headline_of_cell(cell))
+            own.sort(key=lambda cause: (cause.id != first, CELLS_WORST_FIRST.index(cause.verdict)))
+    return found
