@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from seatrial.job import CellResult, Figure, Hole, RunResults, figures
+from seatrial.job import CellResult, Figure, Hole, RunResults, causes_by_cell, figures
 from seatrial.report.view.run import why_of
 from seatrial.report.view.words import clock_text, one_line
 
@@ -21,7 +21,7 @@ def render_csv(results: RunResults) -> str:
     axes = _names([*(cell.axes for cell in results.cells), *(hole.axes for hole in results.holes)])
     found = {cell.hash: {_figure_name(one): one.value for one in figures(cell.metrics)} for cell in results.cells}
     names = _names(found[cell.hash] for cell in results.cells)
-    causes = {hash_: cause.id for cause in results.causes for hash_ in cause.cells}
+    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     columns = [*_FIRST, *(f"axis {axis}" for axis in axes), *_LAST, *(f"figure {name}" for name in names)]

@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 from seatrial import __version__
-from seatrial.job import AttemptResult, CellResult, Hole, RunResults, Stage, Verdict, worst
+from seatrial.job import AttemptResult, CellResult, Hole, RunResults, Stage, Verdict, causes_by_cell, worst
 from seatrial.report.view.changes import cause_news_text, cell_news_text
 from seatrial.report.view.grid import NOT_WANTED
 from seatrial.report.view.run import bad_findings, cause_place, why_of
@@ -18,7 +18,7 @@ _STATES = ("passed", "failed", "skipped", "pending", "other")
 
 
 def render_ctrf(results: RunResults) -> str:
-    causes = {hash_: cause.id for cause in results.causes for hash_ in cause.cells}
+    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
     holes = [hole for hole in results.holes if hole.cause not in NOT_WANTED]
     tests = [_test(results, cell, causes.get(cell.hash, "")) for cell in results.cells]
     tests += [_hole(results, hole) for hole in holes]

@@ -8,7 +8,7 @@ one for each reason where they are very many or only this run's selection left t
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, worst
+from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, causes_by_cell, worst
 from seatrial.job.units import count
 from seatrial.report.view.cell import CellView, read_cell
 from seatrial.report.view.changes import cause_news_text, cell_news_text, moment_text
@@ -25,7 +25,7 @@ _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 def render_junit(results: RunResults, folder: Path) -> bytes:
     root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
     stamp = clock_text(results.started_s, "%Y-%m-%dT%H:%M:%S")
-    causes = {hash_: cause for cause in results.causes for hash_ in cause.cells}
+    causes = {hash_: own[0] for hash_, own in causes_by_cell(results).items()}
     for cell in results.cells:
         root.append(_suite(results, read_cell(folder, cell), causes.get(cell.hash), stamp))
     if results.holes:

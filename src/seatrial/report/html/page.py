@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from seatrial.job import Cause, CellResult, RunResults
+from seatrial.job import Cause, CellResult, RunResults, causes_by_cell
 from seatrial.kinds.serving.charts import RUNGS, case_matrices
 from seatrial.report.html.cell import CellInspector, Packages, inspect_cause, inspect_cell
 from seatrial.report.html.grid import (
@@ -178,7 +178,7 @@ class RunPage:
 
     @cached_property
     def _cause_of(self) -> dict[str, Cause]:
-        return {one: cause for cause in self.results.causes for one in cause.cells}
+        return {hash_: own[0] for hash_, own in causes_by_cell(self.results).items()}
 
     @cached_property
     def summary(self) -> RunSummary:

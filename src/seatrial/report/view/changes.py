@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from seatrial.job import Cause, CauseNews, CellNews, CellResult, Change, Moment, RunResults, Verdict
+from seatrial.job import Cause, CauseNews, CellNews, CellResult, Change, Moment, RunResults, Verdict, causes_by_cell
 from seatrial.job.units import count
 from seatrial.record.history import PastResult, RunPast, benchmark_of, outcome_class
 from seatrial.report.view.words import commit_text, date_text, one_line
@@ -39,7 +39,7 @@ def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> Run
 def past_of_run(before: RunResults) -> RunPast:
     """One run as all that is known: what `--against` compares with. What it knew itself of since when stays known."""
     moment = Moment(before.run, before.started_s, before.commit)
-    causes = {hash_: cause.id for cause in before.causes for hash_ in cause.cells}
+    causes = {hash_: own[0].id for hash_, own in causes_by_cell(before).items()}
     past = RunPast({}, {}, {})
     for cell in filter(_ran, before.cells):
         name = benchmark_of(cell.id)
