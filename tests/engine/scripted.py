@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from simulation import Life, SimJob, SimOptions, SimTarget, SimTrial, World
 
 from seatrial.engine import PreparedRun, RunOptions
@@ -53,7 +52,7 @@ class ScriptedJob(SimJob):
     def _emit(self, stage: Stage, exit_: Exit | None = None) -> None:
         lost = exit_ is not None and exit_.outcome is Outcome.LOST  # then nobody knows when it ended
         seen = None if lost else StageTime(stage, self.world.now_s, "sim")
-        event = _event(self.handle, seen, exit_, self.script.hosts)
+        event = Event(self.handle, seen, exit_, self.script.hosts)
         self.events.append(event)
         self.world.listener(event)
 
@@ -62,11 +61,6 @@ class ScriptedJob(SimJob):
             self.told_s = self.world.now_s
             self.told_to_end = True
             self.world.at(0.0, self._end_told)
-
-
-def _event(handle: str, seen: StageTime | None, exit_: Exit | None, hosts: tuple[str, ...]) -> Event:
-    fields = {"handle": handle, "time": seen, "exit": exit_, "host": ", ".join(hosts), "hosts": hosts}
-    return msgspec.json.decode(msgspec.json.encode(fields), type=Event)
 
 
 class ScriptedTarget(SimTarget):

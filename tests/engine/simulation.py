@@ -290,7 +290,7 @@ class SimJob:
         world.at(fate.choice((0.0, 0.0, 0.5, 5.0)) * fate.random(), self._start)
 
     def _emit(self, stage: Stage, exit_: Exit | None = None) -> None:
-        event = Event(self.handle, StageTime(stage, self.world.now_s, "sim"), exit_, "node-1")
+        event = Event(self.handle, StageTime(stage, self.world.now_s, "sim"), exit_, ("node-1",))
         self.events.append(event)
         self.world.listener(event)
 

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from scripted import Fate, Script
 
 from seatrial.job import Exit, Outcome
 
 
-@pytest.mark.xfail(strict=True, reason="the hosts of a job are one string")
 def test_each_host_of_a_job_of_several_is_avoided(tmp_path: Path) -> None:
     fates = {1: Fate(end_s=5.0, exit=Exit(Outcome.EVICTED), hosts=("n3", "n5")), 2: Fate(end_s=5.0)}
     made = Script(tmp_path, lambda job: fates[job.attempt], retries=1)

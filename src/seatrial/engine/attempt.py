@@ -451,10 +451,10 @@ class Attempt:
 
     async def _collect(self, part: _Part) -> None:
         assert part.record.exit
-        place = Place(part.record.target, self._cell.machine_name, part.followed.host)
+        place = Place(part.record.target, self._cell.machine_name, hosts=part.followed.hosts)
         if part.record.handle is not None and not part.adopted and not part.gone:
             await self._hear_again(part)
-            place = msgspec.structs.replace(place, host=part.followed.host)
+            place = msgspec.structs.replace(place, hosts=part.followed.hosts)
         if part.record.handle is None or part.gone:
             part.observation = unobserved(part.job, place, part.record.exit)
         else:

@@ -13,7 +13,7 @@ class FollowedJob:
 
     def __init__(self) -> None:
         self.stages: list[StageTime] = []
-        self.host = ""
+        self.hosts: tuple[str, ...] = ()
         self.progress = ""
         self.exit: Exit | None = None
         self.changed = asyncio.Event()
@@ -21,7 +21,7 @@ class FollowedJob:
     def take(self, event: Event) -> None:
         if event.time and all(known.stage != event.time.stage for known in self.stages):
             self.stages.append(event.time)
-        self.host = event.host or self.host
+        self.hosts = event.hosts or self.hosts
         if event.time and event.time.stage in BEGUN:
             self.progress = ""  # what it waited for is over
         self.progress = event.progress or self.progress

@@ -259,7 +259,7 @@ class Run:
     ) -> JudgedAttempt:
         parts, over = None, known is not None and known.over
         if known is None:
-            avoid = tuple(dict.fromkeys(one.attempt.place.host for one in made if one.attempt.place.host))
+            avoid = tuple(dict.fromkeys(host for one in made for host in one.attempt.place.hosts))
             parts = (self._first.get(cell.hash) if number == 1 else None) or self._parts(cell, number, avoid)
         if self._interrupted:
             attempt.cancel()

@@ -52,7 +52,14 @@ class Place(msgspec.Struct, frozen=True):
 
     target: str
     machine: str  # empty: of a trial that needs none
-    host: str = ""
+    host: str = ""  # `hosts` as one text
+    hosts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Results of earlier versions have only the text.
+        hosts = self.hosts or tuple(self.host.split(", ") if self.host else ())
+        msgspec.structs.force_setattr(self, "hosts", hosts)
+        msgspec.structs.force_setattr(self, "host", ", ".join(hosts))
 
     def __str__(self) -> str:
         where = f"{self.target}/{self.machine}" if self.machine else self.target
@@ -65,5 +72,5 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     handle: str
     time: StageTime | None = None
     exit: Exit | None = None
-    host: str = ""
+    hosts: tuple[str, ...] = ()
     progress: str = ""  # the step that it is at, for a person who watches

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from seatrial.job import VERSION, RunResults, Unreadable, read_json
+from seatrial.job import VERSION, RunResults, Unreadable, decode, read_json
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 
@@ -118,7 +118,8 @@ _MEANING: dict[str, dict[str, str]] = {
     "Place": {
         "target": "Name of the target.",
         "machine": "Name of the machine; empty where the trial needs none.",
-        "host": "The host, where it is known.",
+        "host": "The hosts as one text, where they are known.",
+        "hosts": "The hosts, where they are known.",
     },
     "StageTime": {
         "stage": "The stage that was reached.",
@@ -177,7 +178,7 @@ def read_results(folder: Path) -> RunResults:
 
 def results_schema() -> dict[str, Any]:
     """The JSON Schema of results.json. Unknown fields are allowed: the form grows."""
-    made = msgspec.json.schema(RunResults)
+    made = decode(msgspec.json.encode(msgspec.json.schema(RunResults)), dict[str, Any])  # lists for tuples
     for part in made["$defs"].values():
         if "description" in part:  # a docstring: Python 3.13 takes out its indentation, older ones do not
             part["description"] = " ".join(part["description"].split())

@@ -29,7 +29,7 @@ async def test_a_job_runs_under_the_restricted_standard_and_leaves_nothing(
         events = await until_exit(target, handle)
         assert events[-1].exit is not None
         assert (events[-1].exit.outcome, events[-1].exit.code) == (Outcome.EXITED, 0)
-        assert events[-1].host == "real-0"
+        assert events[-1].hosts == ("real-0",)
         assert b"\n1000\n/seatrial/volume/work\n/seatrial/volume/home\n" in await log_of(target, handle)
         await target.remove(handle)
     await nothing_left(real_cluster, namespace)

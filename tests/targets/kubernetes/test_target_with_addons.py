@@ -74,7 +74,7 @@ async def test_a_queued_job_says_why_it_waits_and_runs_when_there_is_room(
             events = await until_exit(target, handle)
             assert events[-1].exit is not None
             assert (events[-1].exit.outcome, events[-1].exit.code) == (Outcome.EXITED, 0)
-            assert events[-1].host.startswith("fake-")
+            assert events[-1].hosts[0].startswith("fake-")
             await target.remove(handle)
         await nothing_left(addons_cluster, addons_namespace)
     assert objects(addons_cluster, addons_namespace) == []

@@ -30,7 +30,7 @@ async def test_a_job_that_ends_well_gives_its_stages_and_keeps_its_pod(real_clus
         handle = await watched.start(reports("exited", 0, "all done") + "sleep 1.2")
         assert await watched.exit(handle) == Exit(Outcome.EXITED, 0, message="all done")
         assert watched.stages(handle) == ALL_STAGES
-        assert {event.host for event in watched.of(handle)[2:]} == {NODE}
+        assert {event.hosts for event in watched.of(handle)[2:]} == {(NODE,)}
         assert {event.time.source for event in watched.of(handle)[1:] if event.time} == {"watch"}
         (pod,) = watched.watcher.pods(handle)
         assert pod.keeper_running

@@ -140,7 +140,7 @@ async def test_a_node_that_an_autoscaler_adds_takes_it(cluster: Cluster) -> None
         try:
             await client.patch(NODES, name, {"spec": {"taints": [alone]}})
             assert await watched.exit(handle) == Exit(Outcome.EXITED, 0)
-            assert {event.host for event in watched.of(handle) if event.exit} == {name}
+            assert {event.hosts for event in watched.of(handle) if event.exit} == {(name,)}
         finally:
             await client.delete(NODES, name)
 
@@ -155,7 +155,7 @@ async def test_all_hosts_must_come_to_a_stage_and_are_named_in_their_order(clust
         pods = watched.watcher.pods(handle)
         assert [pod.number for pod in pods] == [0, 1, 2, 3]
         # A node may get a second one, when its first had ended before that came.
-        assert watched.of(handle)[-1].host.split(", ") == list(dict.fromkeys(pod.pod.spec.node_name for pod in pods))
+        assert watched.of(handle)[-1].hosts == tuple(dict.fromkeys(pod.pod.spec.node_name for pod in pods))
         assert not any(pod.real for pod in pods)
 
 

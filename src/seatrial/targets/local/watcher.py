@@ -139,7 +139,7 @@ class Watcher:
     def _report(
         self, watched: _Watched, known: StageTime | None, exit_: Exit | None = None, progress: str = ""
     ) -> None:
-        self._events.put_nowait(Event(watched.handle, known, exit_, watched.identity.host, progress))
+        self._events.put_nowait(Event(watched.handle, known, exit_, (watched.identity.host,), progress))
 
     # ---- what its records say
 

@@ -222,9 +222,9 @@ class JobState:
     def all_gone(self) -> bool:
         return self.root_gone and all(pod.gone for pod in self.pods.values())
 
-    def node_names(self) -> str:
+    def node_names(self) -> tuple[str, ...]:
         """Of its hosts in their order, each once."""
-        return ", ".join(dict.fromkeys(one.pod.spec.node_name for one in self.hosts() if one.pod.spec.node_name))
+        return tuple(dict.fromkeys(one.pod.spec.node_name for one in self.hosts() if one.pod.spec.node_name))
 
     def release(self) -> None:
         """Nothing more will be reported of it: whatever waits for it goes on."""

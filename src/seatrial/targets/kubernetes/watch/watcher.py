@@ -201,7 +201,7 @@ class JobWatcher:
         if job.exited.is_set() or job.released:
             return
         for reached in job.new_stages():
-            self._queue.put_nowait(Event(job.handle, reached, host=job.node_names()))
+            self._queue.put_nowait(Event(job.handle, reached, hosts=job.node_names()))
         if job.deciding:
             return
         hosts, context = self._host_ends(job), self._context(job)
@@ -225,7 +225,7 @@ class JobWatcher:
         if reason is None:
             return
         if job.new_progress(reason):
-            self._queue.put_nowait(Event(job.handle, host=job.node_names(), progress=reason.why))
+            self._queue.put_nowait(Event(job.handle, hosts=job.node_names(), progress=reason.why))
         if self._feeds.should_ask_nodes(reason.why):
             self._feeds.start(self._feeds.ask_nodes())
         if job.kueue_is_silent(self._patience.refused_s):
