@@ -11,7 +11,7 @@ import pytest
 from past import cell, run
 
 from seatrial.checks import find_causes
-from seatrial.job import CellNews, CellResult, Change, Moment, RunResults, Verdict
+from seatrial.job import CellNews, CellResult, Change, Finding, Moment, RunResults, Verdict
 from seatrial.record.history import History, open_history
 from seatrial.report.view.changes import past_of_run, with_news
 
@@ -66,7 +66,9 @@ def moment(number: int) -> Moment:
         ("PF", Change.NEW, None),
         ("PFF", Change.KNOWN, 2),
         ("PFFPF", Change.NEW, None),
-        ("PFTF", Change.KNOWN, 2),
+        ("PFTF", Change.OTHER_CAUSE, None),
+        ("PFTT", Change.KNOWN, 3),
+        ("PFTP", Change.FIXED, 2),
         ("PFFP", Change.FIXED, 2),
         ("PS", Change.SLOWER, None),
         ("FS", Change.SLOWER, None),
@@ -122,6 +124,49 @@ def test_what_fails_longer_than_that_is_known_since_its_first_failure(place: str
     assert news(made).since == moment(3)
     assert news(made, "b").since == moment(1)
     assert news(made, "b").bad == news(made, "b").runs == 21
+
+
+def test_a_cell_is_known_since_it_has_this_cause_however_long_ago_that_is(place: str) -> None:
+    history = open_history(place)
+    for number in range(1, 34):
+        said = "ImportError: torch" if number < 5 else "RuntimeError: CUDA out of memory"
+        made = told(history, night(number, named("a", "F", number, said), named("b", "F", number)))
+    assert news(made).since == moment(5)
+    assert news(made, "b").since == moment(1)
+
+
+def test_every_cause_of_a_cell_is_kept(place: str) -> None:
+    """What was second in a cell is not new on the day on which what was first is fixed."""
+    history = open_history(place)
+
+    def failing(number: int, *said: str) -> RunResults:
+        findings = [Finding(f"run {text}", "exit", Verdict.FAILED, "exit", text) for text in said]
+        one = named("a", "F", number, said[0])
+        return told(history, night(number, msgspec.structs.replace(one, findings=findings), named("b", "P", number)))
+
+    told(history, night(0, named("a", "P", 0), named("b", "P", 0)))
+    missing = ["nvtop: not found", "htop: not found", "git: not found"]
+    failing(1, *missing)
+    second = failing(2, *missing)
+    assert [(cause.news.change, cause.news.since) for cause in second.causes if cause.news] == [
+        (Change.KNOWN, moment(1))
+    ] * 3
+    third = failing(3, *missing[1:])
+    assert [(cause.text, cause.news.change) for cause in third.causes if cause.news] == [
+        (text, Change.KNOWN) for text in missing[1:]
+    ]
+    assert (news(third).change, news(third).since) == (Change.KNOWN, moment(1))
+
+
+def test_repeats_that_fail_otherwise_are_known_each_with_its_cause(place: str) -> None:
+    history = open_history(place)
+    for number in range(1, 25):
+        repeats: list[Any] = [
+            msgspec.structs.replace(named(f"a{n}", "F", number, said), id=f"t[n=1,repeat={n}]")
+            for n, said in ((1, "ImportError: torch"), (2, "RuntimeError: CUDA out of memory"))
+        ]
+        made = told(history, night(number, *repeats))
+    assert [(one.news.change, one.news.since) for one in made.cells if one.news] == [(Change.KNOWN, moment(1))] * 2
 
 
 def test_repeats_are_one_cell_whose_worst_counts(place: str) -> None:
@@ -220,8 +265,8 @@ def test_rows_of_an_older_version_are_followed_too(tmp_path: Path) -> None:
     told(history, night(1, named("a", "P", 1)))
     told(history, night(2, named("a", "F", 2)))
     with closing(sqlite3.connect(path)) as connection:
-        for index in ("cells_through_time", "cells_of_cause"):
-            connection.execute(f"DROP INDEX {index}")
+        connection.execute("DROP INDEX cells_through_time")
+        connection.execute("DROP TABLE causes")
         for column in ("cell", "headline", "cause"):
             connection.execute(f"ALTER TABLE cells DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 5")
@@ -243,5 +288,5 @@ def test_the_past_of_a_cell_in_a_large_history_is_found_by_an_index(tmp_path: Pa
         last = "SELECT run, at_s, verdict, flaky, cause FROM cells WHERE cell = 1 AND at_s < 9.0"
         last += " AND verdict <> 'skipped' AND run <> 'r' ORDER BY at_s DESC, run DESC LIMIT 20"
         assert "USING COVERING INDEX cells_through_time (cell=? AND at_s<?)" in plan(last)
-        seen = "SELECT run FROM cells WHERE cause IN ('a', 'b') AND cause <> '' AND at_s < 9.0"
-        assert "cells_of_cause" in plan(seen)
+        seen = "SELECT run FROM causes WHERE cause IN ('a', 'b') AND at_s < 9.0"
+        assert "USING PRIMARY KEY (cause=? AND at_s<?)" in plan(seen)

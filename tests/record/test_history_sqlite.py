@@ -247,7 +247,7 @@ def test_words_of_version_2_are_kept(tmp_path: Path) -> None:
         connection.executescript(
             f"DROP TABLE marks; {old}; DROP TABLE settings; DROP INDEX cells_by_id; "
             "ALTER TABLE cells DROP COLUMN under_test; "
-            "DROP INDEX cells_through_time; DROP INDEX cells_of_cause; ALTER TABLE cells DROP COLUMN cell;"
+            "DROP INDEX cells_through_time; DROP TABLE causes; ALTER TABLE cells DROP COLUMN cell;"
             "ALTER TABLE cells DROP COLUMN headline; ALTER TABLE cells DROP COLUMN cause;"
             "PRAGMA user_version = 2;"
         )

@@ -67,7 +67,7 @@ def _past(cells: list[CellResult]) -> RunPast:
             for night, (run, at_s) in enumerate(nights)
         ]
         if not cell.verdict.good and not new:
-            past.streaks[cell.id] = Moment(*nights[0])
+            past.streaks[cell.id, ""] = Moment(*nights[0])
     for cause in find_causes(cells):
         if cause.text != DRIVER:
             past.causes[cause.id] = (Moment(*nights[0]), Moment(*nights[-1]))

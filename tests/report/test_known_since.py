@@ -13,8 +13,6 @@ from seatrial.report.view.changes import cause_news_text, cell_news_text, past_o
 
 IMPORT, MEMORY = "ImportError: No module named 'torch'", "torch.OutOfMemoryError: CUDA out of memory"
 
-of_cells = pytest.mark.xfail(strict=True, reason="since when is known of a cell, whatever it fails with")
-
 
 def night(number: int, said: str) -> RunResults:
     """A run of one cell at commit `c<number>`, which failed saying that; nothing: it passed."""
@@ -50,7 +48,6 @@ def history(tmp_path: Path) -> History:
     return open_history(tmp_path / "history.db")
 
 
-@of_cells
 def test_a_cell_that_fails_otherwise_is_not_known_since_it_began_to_fail(history: History) -> None:
     made = nights(history, "", IMPORT, MEMORY)
     assert commit(news(made).since) != "c2"
@@ -58,7 +55,6 @@ def test_a_cell_that_fails_otherwise_is_not_known_since_it_began_to_fail(history
     assert cause_news_text(made.causes[0]) == "new"
 
 
-@of_cells
 def test_a_cell_is_known_since_it_failed_so_for_the_first_time(history: History) -> None:
     made = nights(history, "", IMPORT, IMPORT, MEMORY, MEMORY)
     assert commit(news(made).since) == "c4"
@@ -66,13 +62,11 @@ def test_a_cell_is_known_since_it_failed_so_for_the_first_time(history: History)
     assert "commit c4" in cause_news_text(made.causes[0])
 
 
-@of_cells
 def test_a_failure_longer_ago_than_is_looked_at_does_not_count_either(history: History) -> None:
     made = nights(history, "", *[IMPORT] * 2, *[MEMORY] * 30)
     assert commit(news(made).since) == "c4"
 
 
-@of_cells
 def test_against_one_run_another_failure_is_not_known(history: History) -> None:
     before = nights(history, "", IMPORT, IMPORT)
     made = with_news(night(4, MEMORY), past_of_run(before), before.run)

@@ -27,10 +27,10 @@ from seatrial.report.view.words import width
 NOVEMBER_S = 1_794_873_600.0  # 17 Nov 2026
 
 
-def past(name: str, *verdicts: str, cause: str = "") -> tuple[str, list[PastResult]]:
+def past(name: str, *verdicts: str) -> tuple[str, list[PastResult]]:
     """A verdict a night."""
     return name, [
-        PastResult(f"night-{n}", NOVEMBER_S + n * 86_400, verdict, False, cause, f"{n}" * 40)
+        PastResult(f"night-{n}", NOVEMBER_S + n * 86_400, verdict, False, (), f"{n}" * 40)
         for n, verdict in enumerate(verdicts, 1)
     ]
 
@@ -40,7 +40,9 @@ def nightly() -> RunResults:
     made = results()
     cells = dict([past(one.id, "passed", "passed", "passed") for one in made.cells])
     cells |= dict([past(made.cells[3].id, "passed", "failed", "failed"), past(made.cells[0].id, "failed")])
-    streaks = {name: of[1 if len(of) > 1 else 0].moment for name, of in cells.items() if of[-1].verdict == "failed"}
+    streaks = {
+        (name, ""): of[1 if len(of) > 1 else 0].moment for name, of in cells.items() if of[-1].verdict == "failed"
+    }
     first = cells[made.cells[3].id][1].moment
     known = {made.causes[0].id: (first, cells[made.cells[3].id][2].moment)}
     del cells[made.cells[1].id]

@@ -60,6 +60,7 @@ class Change(StrEnum):
     SLOWER = "slower"  # was not, the last time
     FASTER = "faster"
     KNOWN = "known"  # was so the last time
+    OTHER_CAUSE = "other-cause"  # of a cell: was as bad the last time, with another cause
     BACK = "back"  # a cause that was seen before, but not the last time
     FIXED = "fixed"
     SAME = "same"  # good then and now
@@ -77,7 +78,8 @@ class CellNews(msgspec.Struct, frozen=True):
     change: Change
     last: Moment | None = None  # what it is compared with: the last time that it ran before; None: it never did
     before: str = ""  # its verdict then
-    since: Moment | None = None  # when it began to fail, or to be slower, without a break: of what is known or fixed
+    # Of what is fixed: when it began to fail, or to be slower, without a break. Of what is known: with this cause.
+    since: Moment | None = None
     runs: int = 0  # this one and those of `past`
     flaky: int = 0  # of them, those in which it passed on a retry
     bad: int = 0  # of them, those in which it did not pass

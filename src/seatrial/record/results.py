@@ -53,10 +53,11 @@ _MEANING: dict[str, dict[str, str]] = {
     },
     "CellNews": {
         "change": "first (it never ran before), new (it fails and did not the last time), slower and faster (it was "
-        "not, the last time), known (as the last time), fixed, or same (good then and now).",
+        "not, the last time), known (as the last time), other-cause (as bad as the last time, with "
+        "another cause), fixed, or same (good then and now).",
         "last": "The last time that this cell ran before, or the run that was asked for; null: there is none.",
         "before": "Its verdict then.",
-        "since": "Of what is known or fixed: when it began to fail, or to be slower or faster, without a break.",
+        "since": "When it began to fail, or to be slower or faster, without a break; if known, with its present cause.",
         "runs": "How many of its runs were looked at, this one included; at most 21.",
         "flaky": "In how many of them it passed on a retry.",
         "bad": "In how many of them it did not pass.",

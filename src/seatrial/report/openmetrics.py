@@ -23,7 +23,7 @@ _FAMILIES = {
     "seatrial_cell_flaky": "1 when the cell passed on a retry, else 0.",
     "seatrial_cell_duration_seconds": "How long its last attempt took.",
     "seatrial_cell_started_timestamp_seconds": "When its last attempt started.",
-    "seatrial_cell_bad_since_timestamp_seconds": "When it began to fail without a break.",
+    "seatrial_cell_bad_since_timestamp_seconds": "When it began to fail with its present cause, without a break.",
     "seatrial_figure": "A figure of the cell, in its own unit.",
 }
 _Sample = tuple[str, dict[str, str], float]  # family, labels, value

@@ -131,7 +131,7 @@ class CellRow(msgspec.Struct, frozen=True, gc=False):
     why: str
     commit: str
     headline: str = ""  # the one line that says why it did not pass; empty where an older Seatrial did not keep it
-    cause: str = ""  # id of its cause
+    cause: str = ""  # id of its first cause
 
     @property
     def good(self) -> bool:
@@ -145,25 +145,32 @@ class PastResult(msgspec.Struct, frozen=True, gc=False):
     at_s: float  # wall time at which the cell started
     verdict: str
     flaky: bool = False
-    cause: str = ""  # id of its cause; empty where it passed, or an older Seatrial did not keep it
+    causes: tuple[str, ...] = ()  # their ids; empty where it passed, or an older Seatrial did not keep them
     commit: str = ""
 
     @property
     def moment(self) -> Moment:
         return Moment(self.run, self.at_s, self.commit)
 
+    def has_cause(self, cause: str) -> bool:
+        """It failed with that cause, as far as is known of both."""
+        return not cause or not self.causes or cause in self.causes
+
     def with_repeat(self, other: "PastResult") -> "PastResult":
-        """Of two repeats in one run: the worse, flaky if one is."""
+        """Of two repeats in one run: the worse, flaky if one is, with the causes of both."""
         worse = worst_cell([Verdict(self.verdict), Verdict(other.verdict)])
         chosen = self if self.verdict == worse else other
-        return msgspec.structs.replace(chosen, flaky=bool(self.flaky or other.flaky))
+        causes = tuple(dict.fromkeys(self.causes + other.causes))
+        return msgspec.structs.replace(chosen, flaky=bool(self.flaky or other.flaky), causes=causes)
 
 
 class RunPast(msgspec.Struct, frozen=True):
     """What was known of the cells and causes of a run before it."""
 
     cells: dict[str, list[PastResult]] = {}  # by id without `repeat`: its last results, oldest first
-    streaks: dict[str, Moment] = {}  # of a cell that was not good the last time: since when without a break
+    # Of a cell that was not good the last time: since when without a break. By its id without `repeat`, and the cause
+    # that it has now, for which it was so; an empty one for whatever cause.
+    streaks: dict[tuple[str, str], Moment] = {}
     causes: dict[str, tuple[Moment, Moment]] = {}  # by id: the first time that it was seen, and the last
 
 

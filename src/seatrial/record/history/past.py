@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from seatrial.job import Moment, RunResults
+from seatrial.job import Moment, RunResults, causes_by_cell
 from seatrial.record.history.data import PastResult, RunPast, cell_number, key, outcome_class
 from seatrial.record.history.schema import Session, benchmark_of
 from seatrial.record.history.writing import started_at_s
@@ -29,29 +29,28 @@ SELECT cell, {_RESULT} FROM (
 ) AS ranked WHERE place <= ? ORDER BY cell, at_s DESC, run DESC
 """
 
-# The first result after the last one of another class.
+# The first run after the last one without such a result.
 _STREAKS = """
-WITH other AS (
-    SELECT cell, max(at_s) AS at_s FROM cells
-    WHERE cell IN (%(cells)s) AND at_s < ? AND verdict <> 'skipped' AND run <> ? AND verdict NOT IN (%(verdicts)s)
-    GROUP BY cell
+WITH found AS (
+    SELECT cell, run, min(at_s) AS at_s,
+        max(CASE WHEN verdict IN (%(verdicts)s) AND (cause = '' OR cause LIKE ?) THEN 1 ELSE 0 END) AS same
+    FROM cells WHERE cell IN (%(cells)s) AND at_s < ? AND verdict <> 'skipped' AND run <> ? GROUP BY cell, run
+), with_break AS (
+    SELECT cell, run, at_s, same, max(CASE same WHEN 0 THEN at_s END) OVER (PARTITION BY cell) AS broken_s FROM found
 )
 SELECT cell, run, at_s FROM (
-    SELECT cells.cell, cells.run, cells.at_s,
-        row_number() OVER (PARTITION BY cells.cell ORDER BY cells.at_s, cells.run) AS place
-    FROM cells LEFT JOIN other ON other.cell = cells.cell
-    WHERE cells.cell IN (%(cells)s) AND cells.at_s < ? AND cells.verdict <> 'skipped' AND cells.run <> ?
-        AND cells.verdict IN (%(verdicts)s) AND (other.at_s IS NULL OR cells.at_s > other.at_s)
+    SELECT cell, run, at_s, row_number() OVER (PARTITION BY cell ORDER BY at_s, run) AS place
+    FROM with_break WHERE same = 1 AND (broken_s IS NULL OR at_s > broken_s)
 ) AS ranked WHERE place = 1
 """
 
 _CAUSES = """
 SELECT cause, run, at_s FROM (
-    SELECT cells.cause, cells.run, cells.at_s,
-        row_number() OVER (PARTITION BY cells.cause ORDER BY cells.at_s, cells.run) AS first,
-        row_number() OVER (PARTITION BY cells.cause ORDER BY cells.at_s DESC, cells.run DESC) AS last
-    FROM cells JOIN runs ON runs.run = cells.run
-    WHERE cells.cause IN (%s) AND cells.cause <> '' AND cells.at_s < ? AND cells.run <> ? AND runs.suite = ?
+    SELECT causes.cause, causes.run, causes.at_s,
+        row_number() OVER (PARTITION BY causes.cause ORDER BY causes.at_s, causes.run) AS first,
+        row_number() OVER (PARTITION BY causes.cause ORDER BY causes.at_s DESC, causes.run DESC) AS last
+    FROM causes JOIN runs ON runs.run = causes.run
+    WHERE causes.cause IN (%s) AND causes.at_s < ? AND causes.run <> ? AND runs.suite = ?
 ) AS ranked WHERE first = 1 OR last = 1 ORDER BY at_s, run
 """
 
@@ -59,10 +58,13 @@ SELECT cause, run, at_s FROM (
 def read_past(session: Session, results: RunResults) -> RunPast:
     run = key(results.run)
     until_s: dict[str, float] = {}  # a cell's own start: another run may have had it after this one began
+    causes = {hash_: key(own[0].id) for hash_, own in causes_by_cell(results).items()}
+    wanted: dict[tuple[str, str], None] = {}  # cells, each with the cause that it has now
     for cell in results.cells:
         if cell.attempts:
             name = benchmark_of(cell.id)
             until_s[name] = max(until_s.get(name, 0.0), started_at_s(results, cell))
+            wanted[name, causes.get(cell.hash, "")] = None
     if not until_s:
         return RunPast()
     numbers = {cell_number(results.suite, name): name for name in until_s}
@@ -70,8 +72,8 @@ def read_past(session: Session, results: RunResults) -> RunPast:
     cells = {
         numbers[number]: _merged(
             [
-                PastResult(of_run, at_s, verdict, bool(flaky), cause, commits.get(of_run, ""))
-                for of_run, at_s, verdict, flaky, cause in reversed(rows)
+                PastResult(of_run, at_s, verdict, bool(flaky), tuple(own.split()), commits.get(of_run, ""))
+                for of_run, at_s, verdict, flaky, own in reversed(rows)
             ]
         )
         for number, rows in _rows(session, {number: until_s[name] for number, name in numbers.items()}, run)
@@ -79,7 +81,7 @@ def read_past(session: Session, results: RunResults) -> RunPast:
     }
     return RunPast(
         cells,
-        _streaks(session, results, cells, max(until_s.values()), run, commits),
+        _streaks(session, results, cells, wanted, max(until_s.values()), run, commits),
         _causes(session, results, max(until_s.values()), run, commits),
     )
 
@@ -112,29 +114,32 @@ def _streaks(
     session: Session,
     results: RunResults,
     cells: dict[str, list[PastResult]],
+    wanted: Iterable[tuple[str, str]],
     until_s: float,
     run: str,
     commits: dict[str, str],
-) -> dict[str, Moment]:
-    """Of the cells that were not good the last time: since when. What their last results say is not asked again."""
-    found: dict[str, Moment] = {}
-    longer: dict[tuple[str, ...], list[str]] = {}
-    for name, past in cells.items():
-        verdicts = outcome_class(past[-1].verdict)
+) -> dict[tuple[str, str], Moment]:
+    """Of the cells that were not good the last time: since when, for the cause that they have now. What their last
+    results say is not asked again."""
+    found: dict[tuple[str, str], Moment] = {}
+    longer: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for name, cause in wanted:
+        past = cells.get(name, [])
+        verdicts = outcome_class(past[-1].verdict) if past and past[-1].has_cause(cause) else None
         if verdicts is None:
             continue
-        broken = max((place for place, one in enumerate(past) if one.verdict not in verdicts), default=None)
+        breaks = (place for place, one in enumerate(past) if one.verdict not in verdicts or not one.has_cause(cause))
+        broken = max(breaks, default=None)
         if broken is not None:
-            found[name] = past[broken + 1].moment
+            found[name, cause] = past[broken + 1].moment
         else:
-            longer.setdefault(verdicts, []).append(name)
-    for verdicts, names in longer.items():
+            longer.setdefault((verdicts, cause), []).append(name)
+    for (verdicts, cause), names in longer.items():
         numbers = {cell_number(results.suite, name): name for name in names}
-        query = {"verdicts": _places(verdicts)}
         for some in _batches(numbers):
-            scope = (*some, until_s, run, *verdicts)
-            for number, of_run, at_s in session.execute(_STREAKS % {"cells": _places(some), **query}, scope + scope):
-                found[numbers[number]] = Moment(of_run, at_s, commits.get(of_run, ""))
+            query = _STREAKS % {"cells": _places(some), "verdicts": _places(verdicts)}
+            for number, of_run, at_s in session.execute(query, (*verdicts, f"%{cause}%", *some, until_s, run)):
+                found[numbers[number], cause] = Moment(of_run, at_s, commits.get(of_run, ""))
     return found
 
 

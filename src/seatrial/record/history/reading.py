@@ -312,8 +312,8 @@ def benchmarks(session: Session, run: str) -> list[str]:
 def cells(session: Session, trial: str, last: int | None) -> list[CellRow]:
     rows = session.execute(_CELLS, (trial, _ENDLESS if last is None else last, trial))
     return [
-        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, said, cause)
-        for run, at_s, id_, verdict, flaky, why, commit, said, cause in rows
+        CellRow(run, at_s, id_, verdict, bool(flaky), why, commit, said, causes.partition(" ")[0])
+        for run, at_s, id_, verdict, flaky, why, commit, said, causes in rows
     ]
 
 

@@ -143,6 +143,17 @@ CREATE INDEX cells_through_time ON cells (cell, at_s, verdict, flaky, cause) WHE
 CREATE INDEX cells_of_cause ON cells (cause, at_s) WHERE cause <> '';
 """
 
+# A cell has several causes: `cells.cause` has their ids, the first one first, and each cause of a run is kept once.
+_VERSION_7 = """
+CREATE TABLE causes (
+    cause TEXT NOT NULL, at_s DOUBLE PRECISION NOT NULL, run TEXT NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
+    PRIMARY KEY (cause, at_s, run)
+)%s;
+CREATE INDEX causes_of_run ON causes (run);
+INSERT INTO causes SELECT cause, min(at_s), run FROM cells WHERE cause <> '' GROUP BY cause, run;
+DROP INDEX cells_of_cause;
+"""
+
 
 def benchmark_of(cell_id: str) -> str:
     """The name of a cell's series where nothing else names it: its id without the axis `repeat`."""
@@ -197,6 +208,7 @@ MIGRATIONS = (
     Migration(_VERSION_4 % " WITHOUT ROWID", _VERSION_4 % ""),
     Migration(_VERSION_5, _VERSION_5),
     Migration(_VERSION_6, _VERSION_6, everywhere=_number_cells),
+    Migration(_VERSION_7 % " WITHOUT ROWID", _VERSION_7 % ""),
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

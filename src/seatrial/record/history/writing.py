@@ -9,6 +9,8 @@ from seatrial.record.history.schema import Session, benchmark_of
 
 _Row = tuple[Any, ...]
 
+_MOST_CAUSES = 20  # of a cell; the index of its past has them
+
 
 def write_run(session: Session, results: RunResults) -> None:
     run = key(results.run)
@@ -33,7 +35,9 @@ def write_run(session: Session, results: RunResults) -> None:
     attempts: dict[_Row, _Row] = {}
     series: dict[int, _Row] = {}
     points: dict[_Row, _Row] = {}
-    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
+    causes = {
+        hash_: " ".join(cause.id for cause in own[:_MOST_CAUSES]) for hash_, own in causes_by_cell(results).items()
+    }
     for cell in results.cells:
         hash_ = key(cell.hash)
         cells[hash_] = _cell(run, results, cell, causes.get(cell.hash, ""))
@@ -47,6 +51,7 @@ def write_run(session: Session, results: RunResults) -> None:
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         list(cells.values()),
     )
+    session.many("INSERT INTO causes (cause, at_s, run) VALUES (?, ?, ?)", _causes(run, results))
     session.many("INSERT INTO settings (id, fields) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", _settings(results))
     session.many("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(attempts.values()))
     session.many(
@@ -67,7 +72,7 @@ def add_mark(session: Session, new: Mark) -> None:
     )
 
 
-def _cell(run: str, results: RunResults, cell: CellResult, cause: str) -> _Row:
+def _cell(run: str, results: RunResults, cell: CellResult, causes: str) -> _Row:
     return (
         run,
         key(cell.hash),
@@ -84,8 +89,15 @@ def _cell(run: str, results: RunResults, cell: CellResult, cause: str) -> _Row:
         fields_digest(cell.under_test) if cell.under_test else "",
         cell_number(results.suite, benchmark_of(cell.id)),
         text(cell.attempts[-1].headline if cell.attempts else ""),
-        key(cause),
+        key(causes),
     )
+
+
+def _causes(run: str, results: RunResults) -> list[_Row]:
+    """Each cause once, when the first of its cells started."""
+    started_s = {cell.hash: started_at_s(results, cell) for cell in results.cells}
+    found = {key(cause.id): [started_s[one] for one in cause.cells if one in started_s] for cause in results.causes}
+    return [(cause, min(at_s, default=results.started_s), run) for cause, at_s in found.items()]
 
 
 def _settings(results: RunResults) -> list[_Row]:

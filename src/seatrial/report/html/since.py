@@ -12,11 +12,12 @@ _SAID = {  # in this order
     Change.NEW: "newly failing",
     Change.SLOWER: "slower now",
     Change.FASTER: "faster now",
+    Change.OTHER_CAUSE: "with another cause",
     Change.FIXED: "fixed",
     Change.KNOWN: "as bad as before",
     Change.FIRST: "for the first time",
 }
-_WORRYING = (Change.NEW, Change.SLOWER)
+_WORRYING = (Change.NEW, Change.SLOWER, Change.OTHER_CAUSE)
 
 
 @dataclass(frozen=True)

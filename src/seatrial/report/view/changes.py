@@ -21,8 +21,11 @@ def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> Run
     moments = {one.run: one.moment for of in past.cells.values() for one in of}
     runs = sorted(moments.values(), key=lambda moment: (moment.at_s, moment.run))
     places = {moment.run: place for place, moment in enumerate(runs)}
+    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
     cells = [
-        msgspec.structs.replace(cell, news=_cell_news(cell, past, places) if _ran(cell) else None)
+        msgspec.structs.replace(
+            cell, news=_cell_news(cell, causes.get(cell.hash, ""), past, places) if _ran(cell) else None
+        )
         for cell in results.cells
     ]
     compared = {cell.news.last.run for cell in cells if cell.news and cell.news.last}
@@ -39,16 +42,17 @@ def with_news(results: RunResults, past: RunPast, against: str = HISTORY) -> Run
 def past_of_run(before: RunResults) -> RunPast:
     """One run as all that is known: what `--against` compares with. What it knew itself of since when stays known."""
     moment = Moment(before.run, before.started_s, before.commit)
-    causes = {hash_: own[0].id for hash_, own in causes_by_cell(before).items()}
+    causes = causes_by_cell(before)
     past = RunPast({}, {}, {})
     for cell in filter(_ran, before.cells):
         name = benchmark_of(cell.id)
-        one = PastResult(
-            before.run, before.started_s, cell.verdict.value, cell.flaky, causes.get(cell.hash, ""), before.commit
-        )
+        own = tuple(cause.id for cause in causes.get(cell.hash, []))
+        one = PastResult(before.run, before.started_s, cell.verdict.value, cell.flaky, own, before.commit)
         past.cells[name] = [past.cells[name][0].with_repeat(one) if name in past.cells else one]
         if not cell.verdict.good:
-            past.streaks[name] = (cell.news and cell.news.since) or moment
+            since = (cell.news and cell.news.since) or moment  # of its first cause
+            past.streaks.update({(name, cause): moment for cause in own[1:]})
+            past.streaks.update({(name, cause): since for cause in (*own[:1], "")})
     for cause in before.causes:
         past.causes[cause.id] = (cause.news and cause.news.since) or moment, moment
     return past
@@ -58,16 +62,19 @@ def _ran(cell: CellResult) -> bool:
     return bool(cell.attempts) and cell.verdict is not Verdict.SKIPPED
 
 
-def _cell_news(cell: CellResult, past: RunPast, places: dict[str, int]) -> CellNews:
+def _cell_news(cell: CellResult, cause: str, past: RunPast, places: dict[str, int]) -> CellNews:
     name = benchmark_of(cell.id)
     earlier = past.cells.get(name, [])
     last = earlier[-1] if earlier else None
     change = change_of(last.verdict if last else "", cell.verdict)
+    if change is Change.KNOWN and last and not last.has_cause(cause):
+        change = Change.OTHER_CAUSE
+    since = past.streaks.get((name, cause), past.streaks.get((name, "")))
     return CellNews(
         change=change,
         last=last.moment if last else None,
         before=last.verdict if last else "",
-        since=past.streaks.get(name) if change in (Change.KNOWN, Change.FIXED) else None,
+        since=since if change in (Change.KNOWN, Change.FIXED) else None,
         runs=len(earlier) + 1,
         flaky=sum(one.flaky for one in earlier) + cell.flaky,
         bad=sum(outcome_class(one.verdict) is not None for one in earlier) + (not cell.verdict.good),
@@ -100,10 +107,12 @@ def _cause_news(cause: Cause, past: RunPast, compared: set[str]) -> CauseNews | 
 NAMED = 3  # cells of one change, in a sentence
 _LOOKED_AT = 2  # runs of a cell, from which on it is worth saying how many were bad
 # What is said first. What is as it was is counted, and named nowhere.
+_NEWLY_BAD = (Change.NEW, Change.SLOWER, Change.FASTER, Change.OTHER_CAUSE)
 _VERBS = {
     Change.NEW: ("newly fails", "newly fail"),
     Change.SLOWER: ("is slower now", "are slower now"),
     Change.FASTER: ("is faster now", "are faster now"),
+    Change.OTHER_CAUSE: ("has another cause", "have another cause"),
     Change.FIXED: ("is fixed", "are fixed"),
 }
 
@@ -141,7 +150,7 @@ def news_sentences(results: RunResults) -> list[str]:
 
 def newly_bad(cell: CellResult) -> bool:
     """It is not good, and was the last time, or is not in the same way."""
-    return cell.news is not None and cell.news.change in (Change.NEW, Change.SLOWER, Change.FASTER)
+    return cell.news is not None and cell.news.change in _NEWLY_BAD
 
 
 def cell_news_text(cell: CellResult) -> str:
@@ -181,6 +190,8 @@ def _changed(news: CellNews, good: bool) -> str:
     match news.change:
         case Change.NEW | Change.SLOWER | Change.FASTER:
             return f"{news.change.value}: {then}"
+        case Change.OTHER_CAUSE:
+            return f"another cause: {then}"
         case Change.KNOWN:
             return f"known since {since}" if since else "known"
         case Change.FIXED:
