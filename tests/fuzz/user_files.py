@@ -25,10 +25,10 @@ from seatrial.kinds.training.curve import CurveError, read_curve
 from seatrial.kubernetes import KubernetesError, load_access
 from seatrial.kubernetes.credentials import Credentials
 from seatrial.kubernetes.objects import UNDECODABLE
-from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMISSION_FILE, SUBMITTED_FILE, BegunSubmission, RunaiError
 from seatrial.migrate.runai.sample import NamespaceSnapshot, sampled
 from seatrial.migrate.runai.submit import Waves, labelled
-from seatrial.migrate.runai.times import MILESTONES, BadFile, csv_text, figures_of, read_folder
+from seatrial.migrate.runai.times import MILESTONES, csv_text, figures_of, read_folder
 from seatrial.plan import PlanError, expand
 from seatrial.report.html.notebook import NotebookError, render_file
 from seatrial.suite import SuiteError, load
@@ -95,7 +95,7 @@ def _of_runai(reading: Callable[[str, Callable[[Path], object]], Callable[[bytes
         return csv_text(rows), [figures_of(rows, one.name) for one in MILESTONES]
 
     for name, data in both.items():
-        yield Kind(f"runai-{name.removesuffix('.json')}", [data], mutate.json_text, reading(name, shown), (BadFile,))
+        yield Kind(f"runai-{name.removesuffix('.json')}", [data], mutate.json_text, reading(name, shown), (RunaiError,))
     templates = [(theirs / f"{name}.yaml").read_bytes() for name in ("training", "distributed", "interactive")]
     claim = (theirs / "pvc.yaml").read_text()
 

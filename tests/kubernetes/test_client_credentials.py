@@ -26,9 +26,9 @@ from seatrial.kubernetes import (
     Identity,
     KubeconfigError,
     Kubernetes,
+    KubernetesError,
     Material,
     Plugin,
-    ProtocolError,
     Unauthorized,
     Unreachable,
 )
@@ -173,7 +173,7 @@ async def test_a_watch_and_a_command_renew_what_has_expired(stub: Stub, tmp_path
         assert event.object is not None
         assert event.object.metadata.name == "one"
         await only(stub, "Bearer token-3")
-        with pytest.raises(ProtocolError, match="refuses the WebSocket"):
+        with pytest.raises(KubernetesError, match="refuses the WebSocket"):
             await client.pod("one").run(["true"])
         await events.aclose()  # type: ignore[attr-defined]
     assert (tmp_path / "runs").read_text() == "xxx"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.kubernetes import Access, Incomplete, TooLarge
+from seatrial.kubernetes import Access, KubernetesError, TooLarge
 from seatrial.kubernetes import pod_files as files
 from seatrial.kubernetes.connection import Connection
 from seatrial.kubernetes.pod_exec import Completed, PodContainer
@@ -42,7 +42,7 @@ class Near(PodContainer):
         self.bytes += len(output[:cut])
         if cut < len(output):
             self.between()
-            raise Incomplete("tar", "the connection ended before the command's result came")
+            raise KubernetesError("tar: the connection ended before the command's result came")
         return Completed(process.returncode or 0, b"", b"")
 
 
@@ -73,7 +73,7 @@ async def test_it_goes_on_where_it_stopped_as_often_as_it_gets_further(kept: Pat
 
 async def test_one_that_gets_no_further_is_given_up(kept: Path, tmp_path: Path) -> None:
     near = Near(300_000, *[0] * 50)
-    with pytest.raises(Incomplete):
+    with pytest.raises(KubernetesError, match="before the command's result came"):
         await fetched(near, kept, tmp_path)
     assert not (tmp_path / "here").exists()
     assert near.commands < 10

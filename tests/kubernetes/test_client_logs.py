@@ -5,7 +5,7 @@ import random
 import pytest
 from api_stub import Request, Stub, Wire
 
-from seatrial.kubernetes import Forbidden, Incomplete, NotFound
+from seatrial.kubernetes import Forbidden, KubernetesError, NotFound
 from seatrial.kubernetes import pod as pod_module
 
 LOG = b"".join(b"line %d\n" % number for number in range(3000))
@@ -54,7 +54,7 @@ async def test_one_of_which_nothing_comes_is_given_up(stub: Stub, monkeypatch: p
     stub.override = silent
     monkeypatch.setattr(pod_module, "SILENCE_S", 0.2)
     async with stub.client() as client:
-        with pytest.raises(Incomplete, match=r"nothing came for 0.2 s"):
+        with pytest.raises(KubernetesError, match=r"nothing came for 0.2 s"):
             async for _ in client.pod("p").log(patience_s=0):
                 pass
 

@@ -17,9 +17,9 @@ from seatrial.kubernetes import (
     DELETED,
     PODS,
     SYNCED,
+    ApiError,
     Kubernetes,
     NotFound,
-    TooManyRequests,
     Uncertain,
     load_access,
 )
@@ -58,7 +58,7 @@ async def test_asked_once_a_refusal_and_a_cut_are_what_they_are(stub: Stub) -> N
     stub.override = answer
     attempts: list[RequestAttempt] = []
     async with stub.client() as client:
-        with pytest.raises(TooManyRequests):
+        with pytest.raises(ApiError):
             await client.create(pod("one"), retry=False, attempts=attempts)
         assert (len(stub.requests), [one.status for one in attempts]) == (1, [429])
     stub.override, stub.budgets = None, [10]

@@ -18,8 +18,8 @@ from seatrial.kubernetes import (
     Closed,
     Forbidden,
     Kubernetes,
+    KubernetesError,
     Object,
-    ProtocolError,
     Unreachable,
     WatchEvent,
 )
@@ -215,7 +215,7 @@ async def test_nonsense_in_the_stream_is_asked_again_and_at_last_told(stub: Stub
     async with stub.client() as client:
         events = aiter(client.watch(PODS, patience_s=0.3))
         await take(events, 1)
-        with pytest.raises(ProtocolError, match="cannot watch pods in namespace ns: "):
+        with pytest.raises(KubernetesError, match="cannot watch pods in namespace ns: "):
             await take(events, 1)
 
 
@@ -274,7 +274,7 @@ async def test_a_line_without_end_is_not_read_into_memory_for_ever(stub: Stub) -
     async with stub.client() as client:
         events = aiter(client.watch(PODS, patience_s=0))
         await take(events, 1)
-        with pytest.raises(ProtocolError, match="a line of more than"):
+        with pytest.raises(KubernetesError, match="a line of more than"):
             await take(events, 1)
 
 

@@ -29,7 +29,7 @@ from seatrial.kubernetes.errors import (
     ApiError,
     Closed,
     Invalid,
-    ProtocolError,
+    KubernetesError,
     Unauthorized,
     Uncertain,
     Unreachable,
@@ -213,7 +213,9 @@ class Connection:
                     raise
             if status != 401:
                 break
-        raise ProtocolError(request, f"the server refuses the WebSocket ({status}), though it allows what is asked")
+        raise KubernetesError(
+            f"cannot {request}: the server refuses the WebSocket ({status}), though it allows what is asked"
+        )
 
     @staticmethod
     def hang_up(response: aiohttp.ClientResponse) -> None:

@@ -13,7 +13,7 @@ OF_QUOTA = ("exceeded quota", "status unknown for quota")
 
 
 class KubernetesError(Exception):
-    """Something of this client failed."""
+    """This client failed. Not a subclass: the answer is not one of an API server, or ended too early."""
 
     lasting = False
 
@@ -62,14 +62,6 @@ class Uncertain(KubernetesError):
         super().__init__(f"not known whether it was done: {request}: {problem} ({server}); check before asking again")
 
 
-class ProtocolError(KubernetesError):
-    """What answered does not speak as an API server does."""
-
-    def __init__(self, request: ApiRequest, problem: str) -> None:
-        self.request, self.problem = request, problem
-        super().__init__(f"cannot {request}: {problem}")
-
-
 class TooLarge(KubernetesError):
     """What was to be fetched is larger than it may be."""
 
@@ -78,14 +70,6 @@ class TooLarge(KubernetesError):
     def __init__(self, what: str, most_bytes: int) -> None:
         self.what, self.most_bytes = what, most_bytes
         super().__init__(f"{what} is larger than {most_bytes} bytes")
-
-
-class Incomplete(KubernetesError):
-    """A stream out of a pod ended before its end: what came is not all."""
-
-    def __init__(self, what: str, problem: str) -> None:
-        self.what, self.problem = what, problem
-        super().__init__(f"{what}: {problem}")
 
 
 class CommandFailed(KubernetesError):
@@ -134,14 +118,6 @@ class Invalid(ApiError):
     """400 or 422: the server does not take this object."""
 
 
-class TooManyRequests(ApiError):
-    """429, again and again."""
-
-
-class ServerFailed(ApiError):
-    """5xx."""
-
-
 class Unauthorized(ApiError):
     """401: the server does not know who asks."""
 
@@ -181,7 +157,6 @@ BY_CODE: dict[int, type[ApiError]] = {
     409: Conflict,
     410: Gone,
     422: Invalid,
-    429: TooManyRequests,
 }
 BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone}
 
@@ -197,8 +172,7 @@ def api_error(request: ApiRequest, code: int, body: bytes) -> ApiError:
 
 def status_error(request: ApiRequest, status: Status, code: int = 0) -> ApiError:
     code = code or status.code or 500
-    other = ServerFailed if code >= 500 else ApiError
-    kind = BY_REASON.get(status.reason) or BY_CODE.get(code, other)
+    kind = BY_REASON.get(status.reason) or BY_CODE.get(code, ApiError)
     error = kind(request, code, status.reason, status.message[:ERROR_CHARACTERS], status.details)
     # A quota frees itself when others end; a right does not come by waiting.
     error.lasting = error.lasting and not (isinstance(error, Forbidden) and error.of_quota)

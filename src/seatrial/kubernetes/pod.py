@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from seatrial.kubernetes.errors import Incomplete, KubernetesError
+from seatrial.kubernetes.errors import KubernetesError
 from seatrial.kubernetes.failures import backoff_s
 from seatrial.kubernetes.pod_exec import PodContainer
 from seatrial.kubernetes.pod_files import NO_LIMIT, fetch_archive
@@ -60,6 +60,7 @@ class Pod(PodContainer):
                     return
                 yield block
         except TimeoutError:
-            raise Incomplete(f"the log of {self.namespace}/{self.name}", f"nothing came for {SILENCE_S:g} s") from None
+            what = f"the log of {self.namespace}/{self.name}"
+            raise KubernetesError(f"{what}: nothing came for {SILENCE_S:g} s") from None
         finally:
             self.connection.hang_up(response)

@@ -1,7 +1,7 @@
 """Commands inside a container, over a WebSocket with a channel for each stream (v5.channel.k8s.io, else v4).
 
 A command's result is known only when the server gives it on the status channel: a connection that ends without it is
-`Incomplete`, never a success.
+an error, never a success.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from seatrial.kubernetes.connection import Connection
-from seatrial.kubernetes.errors import CommandFailed, Incomplete, status_error
+from seatrial.kubernetes.errors import CommandFailed, KubernetesError, status_error
 from seatrial.kubernetes.objects import PODS, UNDECODABLE, ApiRequest, Status
 from seatrial.kubernetes.queries import decoder
 
@@ -56,19 +56,19 @@ class Command:
         if self.exit_code is None:
             error = self._socket.exception()
             why = f": {error}" if error else ""
-            raise Incomplete(self._what, f"the connection ended before the command's result came{why}")
+            raise KubernetesError(f"{self._what}: the connection ended before the command's result came{why}")
 
     def result(self) -> int:
         """The exit code, after the iteration."""
         if self.exit_code is None:
-            raise Incomplete(self._what, "its result has not come yet")
+            raise KubernetesError(f"{self._what}: its result has not come yet")
         return self.exit_code
 
     def _conclude(self, data: bytes) -> None:
         try:
             status = decoder(Status).decode(data)
         except UNDECODABLE:
-            raise Incomplete(self._what, f"a result that is not understood: {data[:200]!r}") from None
+            raise KubernetesError(f"{self._what}: a result that is not understood: {data[:200]!r}") from None
         causes = status.details.causes if status.details else ()
         codes = [cause.message for cause in causes if cause.reason == "ExitCode" and cause.message.isdigit()]
         if status.status == "Success" or codes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seatrial.kubernetes.errors import CommandFailed, Incomplete, KubernetesError, TooLarge
+from seatrial.kubernetes.errors import CommandFailed, KubernetesError, TooLarge
 from seatrial.kubernetes.failures import backoff_s
 from seatrial.kubernetes.pod_exec import PodContainer
 
@@ -37,21 +37,21 @@ async def fetch_archive(
         attempt, begin_bytes, changes = 1, 0, 0
         while True:
             try:
-                await _receive(source, command, archive, begin_bytes, what, most_bytes)
-                skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
-                break
+                if await _receive(source, command, archive, begin_bytes, what, most_bytes):
+                    skipped = await asyncio.to_thread(_unpack, archive, unpacked, what)
+                    break
             except OSError as error:
-                raise Incomplete(str(archive), f"cannot be written: {error.strerror}") from error
-            except _Changed:  # all of it, once more
-                attempt, begin_bytes, changes = 1, 0, changes + 1
-                if changes >= TRIES:
-                    raise Incomplete(what, "the archive was cut, and what is there changes all the time") from None
+                raise KubernetesError(f"{archive}: cannot be written: {error.strerror}") from error
             except KubernetesError as error:
                 here_bytes = archive.stat().st_size
                 further = here_bytes > begin_bytes
                 attempt, begin_bytes = 1 if further else attempt + 1, here_bytes
                 if error.lasting or attempt > TRIES:
                     raise
+            else:  # it changed meanwhile: all of it, once more
+                attempt, begin_bytes, changes = 1, 0, changes + 1
+                if changes >= TRIES:
+                    raise KubernetesError(f"{what}: the archive was cut, and what is there changes all the time")
             await asyncio.sleep(backoff_s(attempt))
         if into.is_dir():
             await asyncio.to_thread(shutil.copytree, unpacked, into, symlinks=True, dirs_exist_ok=True)
@@ -60,14 +60,11 @@ async def fetch_archive(
     return tuple(skipped)
 
 
-class _Changed(Exception):
-    """What was fetched in pieces is not what is there in one."""
-
-
 async def _receive(
     source: PodContainer, command: Sequence[str], archive: Path, begin_bytes: int, what: str, most_bytes: int
-) -> None:
-    """The archive from `begin_bytes` on; what came before is there already, and is compared when all is."""
+) -> bool:
+    """The archive from `begin_bytes` on; what came before is there already. Whether the pieces together are what the
+    container has."""
     sent = [*SKIP, str(begin_bytes + 1), *command] if begin_bytes else command
     with open(archive, "ab" if begin_bytes else "wb") as file:
 
@@ -80,16 +77,12 @@ async def _receive(
     if done.exit_code and (done.exit_code != TAR_CHANGED or not _ended(archive)):
         text = done.stderr[-MOST_STDERR_BYTES:].decode(errors="replace")
         raise CommandFailed(f"{command[0]} for {what}", done.exit_code, text)
-    if begin_bytes:
-        there = (await source.run([*DIGEST, *command])).stdout.split()
-        here = await asyncio.to_thread(_digest, archive)
-        if not there or there[0].decode() != here:
-            raise _Changed
-
-
-def _digest(archive: Path) -> str:
-    with open(archive, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if not begin_bytes:
+        return True
+    there = (await source.run([*DIGEST, *command])).stdout.split()
+    with open(archive, "rb") as whole:
+        here = await asyncio.to_thread(hashlib.file_digest, whole, "sha256")
+    return bool(there) and there[0].decode() == here.hexdigest()
 
 
 def _unpack(archive: Path, into: Path, what: str) -> list[str]:
@@ -103,11 +96,11 @@ def _unpack(archive: Path, into: Path, what: str) -> list[str]:
         with tarfile.open(archive, "r:") as opened:
             opened.extractall(into, _safe_members(opened, os.path.realpath(into), skipped), **unfiltered)
     except (tarfile.ReadError, EOFError) as error:
-        raise Incomplete(what, f"the archive was cut: {error}") from error
+        raise KubernetesError(f"{what}: the archive was cut: {error}") from error
     except OSError as error:
-        raise Incomplete(what, f"cannot be unpacked: {error}") from error
+        raise KubernetesError(f"{what}: cannot be unpacked: {error}") from error
     if not _ended(archive):
-        raise Incomplete(what, "the archive was cut: its end is missing")
+        raise KubernetesError(f"{what}: the archive was cut: its end is missing")
     return skipped
 
 

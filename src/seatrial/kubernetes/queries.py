@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from seatrial.kubernetes.connection import JSON, Connection
-from seatrial.kubernetes.errors import Gone, KubernetesError, ProtocolError
+from seatrial.kubernetes.errors import Gone, KubernetesError
 from seatrial.kubernetes.objects import (
     BY_KIND,
     UNDECODABLE,
@@ -55,7 +55,7 @@ def decode_answer(request: ApiRequest, form: type[_P], body: bytes) -> _P:
         made: _P = decoder(form).decode(body)
     except UNDECODABLE as error:
         problem = f"the answer is not what an API server gives ({error}){beginning(body)}"
-        raise ProtocolError(request, problem) from None
+        raise KubernetesError(f"cannot {request}: {problem}") from None
     return made
 
 

@@ -25,7 +25,6 @@ from seatrial.kubernetes.errors import (
     Closed,
     Gone,
     KubernetesError,
-    ProtocolError,
     status_error,
 )
 from seatrial.kubernetes.failures import backoff_s
@@ -165,7 +164,7 @@ class Watch(Generic[O]):
                 if not newline:
                     rest += block
                     if len(rest) > _LINE_BYTES:
-                        raise ProtocolError(self._request, f"a line of more than {_LINE_BYTES} bytes")
+                        raise KubernetesError(f"cannot {self._request}: a line of more than {_LINE_BYTES} bytes")
                     continue
                 whole, rest = (rest + whole if rest else whole), tail
                 for event in self._events(whole, at_s):
@@ -187,7 +186,7 @@ class Watch(Generic[O]):
             kind, found = _KINDS.get(line.type), line.object
             if kind is None:
                 if line.type != "BOOKMARK":
-                    raise ProtocolError(self._request, f"an event of the unknown type {line.type!r}")
+                    raise KubernetesError(f"cannot {self._request}: an event of the unknown type {line.type!r}")
                 self.resource_version = found.metadata.resource_version
                 continue
             meta = found.metadata
@@ -210,7 +209,9 @@ class Watch(Generic[O]):
                 form = Object if raw.type == "BOOKMARK" else self._form
                 yield WatchLine(raw.type, decoder(form).decode(raw.object))
             except UNDECODABLE as error:
-                raise ProtocolError(self._request, f"a line that is no event ({error}){beginning(text)}") from None
+                raise KubernetesError(
+                    f"cannot {self._request}: a line that is no event ({error}){beginning(text)}"
+                ) from None
 
     async def _wait(self, error: KubernetesError | None) -> None:
         """Before the next try; raises `error` when it lasts, or when nothing has come for too long.

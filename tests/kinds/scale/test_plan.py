@@ -12,9 +12,10 @@ from seatrial import plugins
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job import convert
 from seatrial.kinds.arrivals import Arrivals
-from seatrial.kinds.scale.driver.plan import CreateRefused, PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.submit import SubmissionRecords, Submitter
 from seatrial.kinds.scale.work import Churn, Deletion, ExtraWorkloads, Find, ScaleWork, Submission, WorkloadClass
+from seatrial.kubernetes import KubernetesError
 from seatrial.plan import expand
 from seatrial.suite import load
 
@@ -102,7 +103,7 @@ class Counting:
         self.now -= 1
         if one.number == self._refuse:
             attempts.append(RequestAttempt(0.0, 0.0, answered_s=1.0, status=403))
-            raise CreateRefused("over quota")
+            raise KubernetesError("over quota")
         attempts.append(RequestAttempt(0.0, 0.0, answered_s=time.monotonic(), status=201))
 
     async def delete(self, one: PlannedWorkload) -> None:

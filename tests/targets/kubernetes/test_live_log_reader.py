@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from seatrial.kubernetes import STDOUT, Incomplete, Kubernetes, Pod
+from seatrial.kubernetes import STDOUT, Kubernetes, KubernetesError, Pod
 from seatrial.kubernetes.pod_exec import Completed
 from seatrial.targets.kubernetes.files.log import HEAD_BYTES, SEGMENT_BYTES, KeeperLog, LiveLog
 from seatrial.targets.kubernetes.submit import JobAnnotation
@@ -64,7 +64,7 @@ class Cut:
     async def run(self, command: list[str], check: bool) -> Any:
         self.cuts += 1
         if self.cuts == 1:
-            raise Incomplete("/bin/sh", "the connection ended")
+            raise KubernetesError("/bin/sh: the connection ended")
         return Completed(0, b"3\n", b"")
 
 

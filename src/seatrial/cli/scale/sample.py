@@ -33,8 +33,8 @@ def sample(
     """Read how far each workload is, and write sampled.json: at any time, from any machine, again and again."""
     import msgspec
 
-    from seatrial.migrate.runai.files import SAMPLED_FILE
-    from seatrial.migrate.runai.objects import BackendError, backend_times
+    from seatrial.migrate.runai.files import SAMPLED_FILE, RunaiError
+    from seatrial.migrate.runai.objects import backend_times
     from seatrial.migrate.runai.sample import sampled, take_snapshot
     from seatrial.record import write_whole
 
@@ -43,7 +43,7 @@ def sample(
     place = namespace_of(project, namespace)
     try:
         known = backend_times(backend, project, workload_type, backend_cluster) if backend else {}
-    except BackendError as error:
+    except RunaiError as error:
         fail(f"the database of the control plane cannot be used: {error}; without --backend its times are left out", 3)
     seen = on_cluster(kubeconfig, context, place, 8, lambda client: take_snapshot(client, workload_type, events, known))
     found = sampled(seen)
@@ -78,14 +78,14 @@ def plot(folder: Path, plot_type: str, skip_errors: bool, head: int | None, tail
 
     Every workload that was submitted is shown: also one that never got a pod, or that the server refused.
     """
-    from seatrial.migrate.runai.files import TIMES_FILE
+    from seatrial.migrate.runai.files import TIMES_FILE, RunaiError
     from seatrial.migrate.runai.plot import draw
-    from seatrial.migrate.runai.times import ERROR, BadFile, csv_text, read_folder
+    from seatrial.migrate.runai.times import ERROR, csv_text, read_folder
     from seatrial.record import write_whole
 
     try:
         joined = read_folder(folder)
-    except BadFile as error:
+    except RunaiError as error:
         fail(str(error))
     write_whole(folder / TIMES_FILE, csv_text(joined.rows).encode())
     errors = [row.name for row in joined.rows if row.state == ERROR]

@@ -49,7 +49,8 @@ def submit(
     """
     import uuid
 
-    from seatrial.migrate.runai.submit import RefusedWorkload, Waves
+    from seatrial.migrate.runai.files import RunaiError
+    from seatrial.migrate.runai.submit import Waves
     from seatrial.targets.kubernetes.owned import workload_labels
 
     values = {"PROJECT_PLACEHOLDER": project, "NUM_WORKERS_PLACEHOLDER": num_workers, "NUM_GPUS": num_gpus}
@@ -61,7 +62,7 @@ def submit(
         done, stopped = on_cluster(
             kubeconfig, context, place, parallel, lambda client: _submitted(client, waves, folder, context or "")
         )
-    except RefusedWorkload as error:
+    except RunaiError as error:
         fail(f"{error}; nothing was submitted: change {templates / workload_type}.yaml, or the namespace", 3)
     refused = [one for one in done if one.error]
     click.echo(f"{len(done) - len(refused):,} of {count:,} workloads submitted to {place}, {len(refused):,} refused")

@@ -1,5 +1,5 @@
 """The files of Run:ai's scale test tool, under the names that their fields have there; what is beside those is ours and
-has a default, so that files of either tool are read. Data only."""
+has a default, so that files of either tool are read."""
 
 import msgspec
 
@@ -8,6 +8,10 @@ SUBMISSION_FILE = "submission.json"  # ours: what was begun, written before the 
 WORKLOAD_TYPES = ("training", "distributed", "interactive")
 NAMESPACE_PREFIX = "runai-"
 DEFAULT_PROJECT, DEFAULT_FOLDER = "project-0", "logs"
+
+
+class RunaiError(Exception):
+    """A command cannot do its work; the message says why, and what to do. It never has a password."""
 
 
 class SubmittedWorkload(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -18,17 +18,13 @@ import orjson
 
 from seatrial.kinds.scale.work import NAME
 from seatrial.kubernetes import AlreadyExists, ApiError, Kubernetes, KubernetesError, Resource, pod_metadata
-from seatrial.migrate.runai.files import SubmittedWorkload
+from seatrial.migrate.runai.files import RunaiError, SubmittedWorkload
 
 SAVE_SHARE = 0.1  # of the time may go into writing what was submitted
 LOOK_S, CLEAN_S = 0.5, 600.0
 _TRIES = 5  # at a name that nobody has
 
 Keep = Callable[[list[SubmittedWorkload]], None]
-
-
-class RefusedWorkload(Exception):
-    """The server would take no such workload."""
 
 
 class Waves(msgspec.Struct, frozen=True):
@@ -50,13 +46,13 @@ async def submit_workloads(
     stopping: asyncio.Event,
     progress: Callable[[str], None],
 ) -> list[SubmittedWorkload]:
-    """Raises RefusedWorkload before `begin`, and before anything is made."""
+    """Raises RunaiError before `begin`, and before anything is made."""
     resource = await client.resource_of(waves.manifest)
     manifest = labelled(waves)
     try:
         await _create(client, resource, manifest, _name(), dry_run=True)
     except ApiError as error:
-        raise RefusedWorkload(f"the server refuses such a {resource.kind}: {error}") from error
+        raise RunaiError(f"the server refuses such a {resource.kind}: {error}") from error
     begin()
     given, done = _names(), list[SubmittedWorkload]()
     saved_s = took_s = 0.0

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from seatrial.job import Unreadable
 from seatrial.job.reading import read_json
-from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, SampledWorkload, SubmittedWorkload
+from seatrial.migrate.runai.files import SAMPLED_FILE, SUBMITTED_FILE, RunaiError, SampledWorkload, SubmittedWorkload
 from seatrial.stats.censored import quantiles
 
 _SHARES = (0.5, 0.9, 0.99)
@@ -243,29 +243,25 @@ HEADERS = (
 _T = TypeVar("_T")
 
 
-class BadFile(Exception):
-    """A file that cannot be used; the message says which, why, and what to do."""
-
-
 def read_folder(folder: Path) -> Joined:
-    """Raises BadFile."""
+    """Raises RunaiError."""
     submitted = _read(folder / SUBMITTED_FILE, SubmittedWorkload, "seatrial scale submit writes it")
     sampled = _read(folder / SAMPLED_FILE, SampledWorkload, "seatrial scale sample writes it")
     try:
         return join_samples(submitted, sampled)
     except Unreadable as error:
-        raise BadFile(f"{folder}: {error}") from None
+        raise RunaiError(f"{folder}: {error}") from None
 
 
 def _read(path: Path, form: type[_T], hint: str) -> list[_T]:
     try:
         return read_json(path, list[form])  # type: ignore[valid-type]
     except FileNotFoundError:
-        raise BadFile(f"there is no {path}: {hint}") from None
+        raise RunaiError(f"there is no {path}: {hint}") from None
     except OSError as error:
-        raise BadFile(f"{path} cannot be read: {error.strerror}") from None
+        raise RunaiError(f"{path} cannot be read: {error.strerror}") from None
     except Unreadable as error:
-        raise BadFile(f"{path} is not what it should be ({hint}): {error}") from None
+        raise RunaiError(f"{path} is not what it should be ({hint}): {error}") from None
 
 
 def csv_text(rows: Sequence[Row]) -> str:

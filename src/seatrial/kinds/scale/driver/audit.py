@@ -49,12 +49,8 @@ class Audited(msgspec.Struct, frozen=True):
     requests: int
 
 
-class BadAudit(Exception):
-    """Why the log is of no use."""
-
-
 def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -> Audited:
-    """Raises BadAudit."""
+    """Raises ValueError when the log is of no use."""
     low_s, high_s, requests = float("-inf"), float("inf"), 0
     bound: dict[str, float] = {}
     for line in _lines(path, prefix):
@@ -71,9 +67,13 @@ def read_audit(path: Path, prefix: str, submissions: Mapping[int, Submission]) -
         if one is not None and one.sent_s is not None and one.acknowledged_s is not None and one.attempts == 1:
             low_s, high_s = max(low_s, received_s - one.acknowledged_s), min(high_s, received_s - one.sent_s)
     if requests == 0:
-        raise BadAudit(f"{path} has no request for these workloads: is it this API server's, with their kind and pods?")
+        raise ValueError(
+            f"{path} has no request for these workloads: is it this API server's, with their kind and pods?"
+        )
     if low_s > high_s or high_s == float("inf"):
-        raise BadAudit(f"the clock of {path} cannot be brought to ours: it was set meanwhile, or is of several servers")
+        raise ValueError(
+            f"the clock of {path} cannot be brought to ours: it was set meanwhile, or is of several servers"
+        )
     offset_s = (low_s + high_s) / 2
     stamps = [
         Stamp(of, name, SCHEDULED, at_s - offset_s, kind=AUDIT)
@@ -102,14 +102,14 @@ def _lines(path: Path, prefix: str) -> Iterator[_Line]:
                             if found.stage == _COMPLETE and found.response_status.code // 100 == 2:
                                 yield found
     except OSError as error:
-        raise BadAudit(f"{path} cannot be read: {error.strerror}") from None
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _seconds(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        raise BadAudit(f"{text!r} is no time") from None
+        raise ValueError(f"{text!r} is no time") from None
 
 
 def use_audit(
@@ -119,7 +119,7 @@ def use_audit(
     that. Without a log that is of use, all is as it was, and it is said why."""
     try:
         audited = read_audit(path, prefix, submissions)
-    except BadAudit as error:
+    except ValueError as error:
         return reached, AuditFigures(problem=str(error))
     of: dict[int, list[float]] = {}
     for stamp in audited.stamps:

@@ -25,7 +25,7 @@ from seatrial.kinds.scale.driver.health import (
     measured_health,
     read_lines,
 )
-from seatrial.kinds.scale.driver.plan import CreateRefused, PlannedWorkload, SubmissionPlan
+from seatrial.kinds.scale.driver.plan import PlannedWorkload, SubmissionPlan
 from seatrial.kinds.scale.driver.preflight import Asked, asked_of, limits_of
 from seatrial.kinds.scale.driver.stages import read_stamps
 from seatrial.kinds.scale.driver.watch import Canary, WatchWork
@@ -142,19 +142,13 @@ class ClusterPlace:
         return f"{self._work.prefix}-{one.number}"
 
     async def create(self, one: PlannedWorkload, attempts: list[RequestAttempt]) -> None:
-        try:
+        # An earlier life of this driver may have made it and not written that down.
+        with contextlib.suppress(AlreadyExists):
             await self._create(one, attempts=attempts)
-        except AlreadyExists:
-            pass  # made by an earlier life of this driver, which did not come to write it down
-        except KubernetesError as error:
-            raise CreateRefused(str(error)) from error
 
     async def delete(self, one: PlannedWorkload) -> None:
         resource = self._resources[one.of.name]
-        try:
-            await self._client.delete(resource, self._name(one), namespace=one.namespace or None, grace_s=0)
-        except KubernetesError as error:
-            raise CreateRefused(str(error)) from error
+        await self._client.delete(resource, self._name(one), namespace=one.namespace or None, grace_s=0)
 
     # ---- the watch
 

@@ -85,15 +85,11 @@ class SubmissionPlan:
         return made
 
 
-# Where a scale trial makes its workloads: what the driver asks of a cluster, or of this machine.
-
-
-class CreateRefused(Exception):
-    """A workload, or its deletion, was refused for good: the message is what the place said."""
-
-
 class WorkloadTarget(Protocol):
-    """1. `check` raises DriverError when the place would not take one of each class: nothing is made before.
+    """Where a scale trial makes its workloads: a cluster, or this machine. `create` and `delete` raise KubernetesError
+    when they are refused for good.
+
+    1. `check` raises DriverError when the place would not take one of each class: nothing is made before.
     2. A workload that an earlier life of the driver made is made: `create` says nothing of it.
     3. While `watching` is open, every stage of every workload is written to the file of stamps as it is seen; what an
        earlier life did not see is written with both ends of the time in which it happened.

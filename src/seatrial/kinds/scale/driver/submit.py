@@ -14,8 +14,9 @@ import msgspec
 
 from seatrial.http.http1 import RequestAttempt
 from seatrial.job import Unreadable, decode
-from seatrial.kinds.scale.driver.plan import CreateRefused, PlannedWorkload, WorkloadTarget
+from seatrial.kinds.scale.driver.plan import PlannedWorkload, WorkloadTarget
 from seatrial.kinds.scale.work import Deletion, Submission, Tried
+from seatrial.kubernetes import KubernetesError
 
 SPIN_S = 0.001  # sooner than that, a timer would be late
 TOGETHER = 32
@@ -125,7 +126,7 @@ class Submitter:
         problem = ""
         try:
             await self._place.create(one, attempts)
-        except CreateRefused as error:
+        except KubernetesError as error:
             problem = str(error)[:_MOST] or "it was refused without a word"
         self._submitted.add(
             Submission(
@@ -150,7 +151,7 @@ class Submitter:
         try:
             await self._place.delete(one)
             self._deleted.add(Deletion(one.number, intended_s, time.monotonic()))
-        except CreateRefused as error:
+        except KubernetesError as error:
             self._deleted.add(Deletion(one.number, intended_s, problem=str(error)[:_MOST]))
 
     async def _until(self, at_s: float) -> bool:

@@ -72,14 +72,13 @@ class KeeperLog:
         while not (until_ended and self._pod.ended.is_set()):
             before = self._at
             try:
-                try:
-                    async for block in self._stream(how, until_ended):
-                        self._at += len(block)
-                        yield block
+                async for block in self._stream(how, until_ended):
+                    self._at += len(block)
+                    yield block
+                if not self._overtaken:
                     return
-                except _Skipped:
-                    yield await self._skip()
-                    continue
+                yield await self._skip()
+                continue
             except KubernetesError:
                 if not self._pod.keeper_running:
                     return
@@ -92,6 +91,7 @@ class KeeperLog:
             failures += 1
 
     async def _stream(self, how: str, until_ended: bool) -> AsyncIterator[bytes]:
+        self._overtaken = False
         ended = asyncio.create_task(self._pod.ended.wait()) if until_ended else None
         try:
             command = ["/bin/sh", "-c", _READ, "sh", str(self._at), how]
@@ -113,8 +113,7 @@ class KeeperLog:
                         break
                     if block[0] == STDOUT:
                         yield block[1]
-                if running.result() == _GONE:
-                    raise _Skipped
+                self._overtaken = running.result() == _GONE
         finally:
             if ended is not None:
                 ended.cancel()
@@ -126,10 +125,6 @@ class KeeperLog:
         following = max(self._at, HEAD_BYTES + (number - 1) * SEGMENT_BYTES)
         skipped, self._at = following - self._at, following
         return b"\n[seatrial: %d bytes left out here]\n" % skipped if skipped else b""
-
-
-class _Skipped(Exception):
-    pass
 
 
 def line_prefix(number: int, hosts: int, container: str = "") -> bytes:
