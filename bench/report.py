@@ -20,7 +20,8 @@ from _measure import left_out, sized, table  # noqa: E402
 from browser import CHROMIUM, chromium  # noqa: E402
 
 from seatrial.report.html.log_page import render_log  # noqa: E402
-from seatrial.report.html.page import render_html  # noqa: E402
+from seatrial.report.html.page import RunPage  # noqa: E402
+from seatrial.report.view.run import RunView  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -55,7 +56,7 @@ def main() -> None:
         for title, run in (("299 cells", shapes.release()), (f"{CELLS:,} cells", shapes.many(CELLS))):
             folder = sample.write_run(Path(name) / title, run)
             begun = time.process_time()
-            text = render_html(run, folder)
+            text = RunPage(RunView(run, folder)).html()
             cpu = time.process_time() - begun
             page = folder / "report.html"
             page.write_text(text)

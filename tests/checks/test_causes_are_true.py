@@ -23,7 +23,7 @@ from seatrial.job import (
     worst,
 )
 from seatrial.report.markdown import render_markdown
-from seatrial.report.view.run import causes_sentence
+from seatrial.report.view.run import RunView, causes_sentence
 
 
 def bad(step: str, message: str, verdict: Verdict = Verdict.FAILED) -> Finding:
@@ -53,7 +53,7 @@ def said(cells: list[CellResult], text: str) -> list[Cause]:
 
 def markdown(cells: list[CellResult], folder: Path) -> str:
     results = RunResults(VERSION, "r", "s", Verdict.FAILED, cells, causes=find_causes(cells), suite_path="s.yaml")
-    return render_markdown(results, folder)
+    return render_markdown(RunView(results, folder))
 
 
 def frameworks() -> list[CellResult]:

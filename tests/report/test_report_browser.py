@@ -14,7 +14,8 @@ from browser import CHROMIUM, chromium, new_page
 
 from seatrial.job import Cause, CellResult, Exhibit, Finding, Hole, RunResults, Verdict
 from seatrial.report import write_reports
-from seatrial.report.html.page import RunPage, render_html
+from seatrial.report.html.page import RunPage
+from seatrial.report.view.run import RunView
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -273,7 +274,7 @@ def test_a_long_log_opens_at_its_error_and_draws_only_what_is_in_sight(page: "Pa
 def test_five_thousand_cells_stay_small_and_any_of_them_opens(page: "Page", tmp_path: Path) -> None:
     run = shapes.many()
     folder = sample.write_run(tmp_path / "many", run)
-    whole = render_html(run, folder)
+    whole = RunPage(RunView(run, folder)).html()
     assert len(whole.encode()) <= MOST_BYTES
     (folder / "report.html").write_text(whole)
     opened(page, folder)
@@ -284,7 +285,7 @@ def test_five_thousand_cells_stay_small_and_any_of_them_opens(page: "Page", tmp_
 
 def test_pieces_that_are_fetched_are_the_same(browser: "Browser", release: Path) -> None:
     run = shapes.release()
-    made = RunPage(run, release, fetched_from="/r/run/")
+    made = RunPage(RunView(run, release), fetched_from="/r/run/")
     cell = first_bad(run).hash
     page = new_page(browser)
     asked: list[str] = []
@@ -351,7 +352,7 @@ def test_what_names_logs_notebooks_and_answers_say_does_nothing(page: "Page", tm
     notebook = sample.notebook({"output_type": "stream", "name": "stdout", "text": ATTACK}, source=ATTACK)
     (folder / "cells/00000000/1/files/notebooks/train.fresh.ipynb").write_bytes(sample.json.dumps(notebook).encode())
     write_reports(folder, run)
-    made = RunPage(run, folder)
+    made = RunPage(RunView(run, folder))
     for key in ("", *(f"#{key}" for key in list(made.keys()) if key.startswith(("cell/", "cause/")))):
         opened(page, folder, key)
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")

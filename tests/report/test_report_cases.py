@@ -11,6 +11,7 @@ from seatrial.job import CellResult, Exhibit, Finding, RunResults, Verdict
 from seatrial.kinds.serving.charts import CASE_ROWS, MOST_COLUMNS, CaseField, case_matrices
 from seatrial.report.html.page import RunPage
 from seatrial.report.markdown import render_markdown
+from seatrial.report.view.run import RunView
 
 COLUMNS = ["case", "verdict", "agreement", "ways", "message"]
 
@@ -66,17 +67,17 @@ def test_long_lists_are_cut_and_counted_and_nothing_that_is_wrong_is_cut_before_
     assert (len(made.columns), made.configurations) == (MOST_COLUMNS, MOST_COLUMNS + 2)
     assert made.rows[0].case == "worse"
     assert made.columns[-1][0] == "last"
-    page = RunPage(run(*cells), Path("nowhere"), fetched_from="/runs/one").html()
+    page = RunPage(RunView(run(*cells), Path("nowhere")), fetched_from="/runs/one").html()
     assert f"{CASE_ROWS} of {CASE_ROWS + 6} cases and {MOST_COLUMNS} of {MOST_COLUMNS + 2} configurations" in page
-    assert "Too many for this page" in render_markdown(run(*cells), Path("nowhere"))
+    assert "Too many for this page" in render_markdown(RunView(run(*cells), Path("nowhere")))
 
 
 def test_every_report_has_the_rungs_in_words_and_the_way_to_the_cell() -> None:
     results = run(configuration(1, "f32", FINE, MINE), configuration(2, "q8", FINE, WORSE))
-    page = RunPage(results, Path("nowhere")).html()
+    page = RunPage(RunView(results, Path("nowhere"))).html()
     assert '<a href="#cell/00000002" title="failed: moved by 0.1">' in page
     assert "drift: log-probabilities moved too far" in page
-    said = render_markdown(results, Path("nowhere"))
+    said = render_markdown(RunView(results, Path("nowhere")))
     assert "2 cases × 2 configurations: 3 exact, 1 drift" in said
     assert "| worse | ✅ exact | ❌ drift |\n| fine | ✅ exact | ✅ exact |" in said
 
@@ -88,9 +89,9 @@ def test_whatever_a_table_holds_it_is_shown_and_does_nothing(odd: list[Any]) -> 
     results = run(msgspec.structs.replace(results.cells[0], exhibits=exhibits))
     (made,) = case_matrices(results)
     assert made.wrong == 1  # what cannot be read is not right
-    page = RunPage(results, Path("nowhere")).html()
+    page = RunPage(RunView(results, Path("nowhere"))).html()
     assert "<script>alert" not in page
     assert "<img" not in page
-    said = render_markdown(results, Path("nowhere"))
+    said = render_markdown(RunView(results, Path("nowhere")))
     assert "<script>" not in said
     assert "<img" not in said

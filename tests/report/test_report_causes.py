@@ -10,7 +10,7 @@ from seatrial.job import VERSION, AttemptResult, CellResult, Exit, Finding, Outc
 from seatrial.report.junit import render_junit
 from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.summary import summary_lines
-from seatrial.report.view.run import causes_sentence
+from seatrial.report.view.run import RunView, causes_sentence
 
 HOSTILE = "RuntimeError: \x1b[2J<script>alert('x')</script> `|` driver 12080 is too old"
 
@@ -36,7 +36,7 @@ def results() -> RunResults:
 
 
 def test_the_last_lines_on_a_terminal_are_the_causes_and_the_totals(tmp_path: Path) -> None:
-    lines = ["".join(text for text, _ in line) for line in summary_lines(results(), tmp_path, 100)]
+    lines = ["".join(text for text, _ in line) for line in summary_lines(RunView(results(), tmp_path), 100)]
     last = lines[-30:]
     place = next(number for number, line in enumerate(last) if "machine=x3: all 10 there, none elsewhere" in line)
     assert last[place - 1].startswith("   10 ")
@@ -47,7 +47,7 @@ def test_the_last_lines_on_a_terminal_are_the_causes_and_the_totals(tmp_path: Pa
 
 
 def test_markdown_begins_with_the_causes(tmp_path: Path) -> None:
-    text = render_markdown(results(), tmp_path)
+    text = render_markdown(RunView(results(), tmp_path))
     head, table, _ = text.partition("| model |")
     assert table
     assert "machine=x3: all 10 there, none elsewhere" in head
@@ -55,7 +55,7 @@ def test_markdown_begins_with_the_causes(tmp_path: Path) -> None:
 
 
 def test_junit_has_the_cause_of_each_failed_cell(tmp_path: Path) -> None:
-    suites = ET.fromstring(render_junit(results(), tmp_path)).findall("testsuite")
+    suites = ET.fromstring(render_junit(RunView(results(), tmp_path))).findall("testsuite")
     causes = [{one.get("name"): one.get("value") for one in suite.iter("property")}.get("cause") for suite in suites]
     assert causes[3] == results().causes[0].id == causes[9]
     assert causes[0] is None
@@ -66,4 +66,4 @@ def test_what_is_well_has_no_sentence_and_old_results_have_no_causes(tmp_path: P
     assert causes_sentence(green) == ""
     old = msgspec.structs.replace(results(), causes=[])
     assert "11 of 60 cells need attention" in causes_sentence(old)
-    assert "### 11 of" not in render_markdown(old, tmp_path)
+    assert "### 11 of" not in render_markdown(RunView(old, tmp_path))

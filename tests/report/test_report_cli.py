@@ -14,7 +14,7 @@ from seatrial.job import Exit, Finding, Outcome, PartResult, Place, RunResults, 
 from seatrial.record.folder import summed_plan
 from seatrial.record.results import results_schema
 from seatrial.report.terminal.cell import MOST_LOG_LINES, cell_lines
-from seatrial.report.view.cell import read_cell
+from seatrial.report.view.run import RunView
 
 
 @pytest.fixture
@@ -112,7 +112,8 @@ def test_of_several_parts_each_log_is_below_its_part_and_evidence_repeats_no_mes
         folder = tmp_path / "cells" / cell.hash / "1" / name
         folder.mkdir(parents=True)
         (folder / "log.txt").write_text("".join(f"{name} said {number}\n" for number in range(lines)))
-    lines = ["".join(text for text, _ in line) for line in cell_lines(sample.small(), read_cell(tmp_path, cell), 100)]
+    (view,) = RunView(sample.results("s", Verdict.FAILED, [cell], []), tmp_path).cells
+    lines = ["".join(text for text, _ in line) for line in cell_lines(view, 100)]
     shown = [line.removeprefix("    │ ") for line in lines if line.startswith("    │ ")]
     half = MOST_LOG_LINES // 2
     assert shown[:3] == ["expected 'a'", "got 'b'", f"== server … the last {half} lines"]

@@ -22,6 +22,7 @@ from seatrial.report.csv import render_csv
 from seatrial.report.ctrf import render_ctrf
 from seatrial.report.openmetrics import render_openmetrics
 from seatrial.report.view.changes import past_of_run, with_news
+from seatrial.report.view.run import RunView
 
 RUNS = [sample.small, sample.green, sample.large, results]
 
@@ -33,7 +34,7 @@ def compared(made: RunResults) -> RunResults:
 @pytest.mark.parametrize("make", RUNS)
 def test_the_table_has_a_row_for_each_cell_and_hole(make: Any) -> None:
     run = compared(make())
-    rows = list(csv.DictReader(io.StringIO(render_csv(run))))
+    rows = list(csv.DictReader(io.StringIO(render_csv(RunView(run)))))
     assert len(rows) == len(run.cells) + len(run.holes)
     assert all(None not in row and None not in row.values() for row in rows)  # as many fields as columns
     assert [row["hash"] for row in rows if row["verdict"] != "hole"] == [cell.hash for cell in run.cells]
@@ -46,7 +47,7 @@ def test_the_table_has_a_row_for_each_cell_and_hole(make: Any) -> None:
 def test_no_text_of_the_table_is_a_formula() -> None:
     run = sample.small()
     cells = [msgspec.structs.replace(run.cells[0], why=why, attempts=[], id=why) for why in ("=1+1", "+1", "-1", "@x")]
-    rows = list(csv.DictReader(io.StringIO(render_csv(msgspec.structs.replace(run, cells=cells, holes=[])))))
+    rows = list(csv.DictReader(io.StringIO(render_csv(RunView(msgspec.structs.replace(run, cells=cells, holes=[]))))))
     assert [row["cell"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@x"]
 
 
@@ -54,7 +55,7 @@ def test_figures_are_columns_with_their_units() -> None:
     run = sample.small()
     metrics = {"step_time": {"value": 2.5, "unit": "s", "better": "lower"}, "loss": -0.5}
     cells = [msgspec.structs.replace(run.cells[0], metrics=metrics), msgspec.structs.replace(run.cells[1], metrics={})]
-    rows = list(csv.DictReader(io.StringIO(render_csv(msgspec.structs.replace(run, cells=cells, holes=[])))))
+    rows = list(csv.DictReader(io.StringIO(render_csv(RunView(msgspec.structs.replace(run, cells=cells, holes=[]))))))
     assert [(row["figure step_time [s]"], row["figure loss"]) for row in rows] == [("2.5", "-0.5"), ("", "")]
 
 
@@ -105,7 +106,7 @@ def read_ctrf(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("make", RUNS)
 def test_a_common_test_report_is_whole_and_its_counts_are_those_of_its_tests(make: Any) -> None:
     run = compared(make())
-    found = read_ctrf(render_ctrf(run))
+    found = read_ctrf(render_ctrf(RunView(run)))
     statuses = [test["status"] for test in found["tests"]]
     assert found["summary"]["tests"] == len(statuses)
     assert {status: found["summary"][status] for status in STATUS} == {one: statuses.count(one) for one in STATUS}
@@ -121,7 +122,7 @@ def test_a_common_test_report_is_whole_and_its_counts_are_those_of_its_tests(mak
 @pytest.mark.parametrize("families", [text_string_to_metric_families, older_families])
 def test_metrics_are_read_by_the_parsers_of_prometheus(make: Any, families: Any) -> None:
     run = compared(make())
-    text = render_openmetrics(run)
+    text = render_openmetrics(RunView(run))
     assert text.endswith("# EOF\n")
     found = {family.name: family for family in families(text)}
     counts = {one.labels["verdict"]: one.value for one in found["seatrial_run_cells"].samples}
@@ -137,7 +138,7 @@ def test_figures_and_since_when_are_metrics() -> None:
     metrics = {"tokens": {"value": 12.5, "unit": "1/s"}, "odd": math.nan}
     cells = [msgspec.structs.replace(cell, metrics=metrics) for cell in run.cells]
     run = msgspec.structs.replace(run, cells=cells, started_s=1000.0)
-    found = {one.name: one for one in text_string_to_metric_families(render_openmetrics(compared(run)))}
+    found = {one.name: one for one in text_string_to_metric_families(render_openmetrics(RunView(compared(run))))}
     figures = found["seatrial_figure"].samples
     assert {(one.labels["figure"], one.labels["unit"], one.value) for one in figures} == {("tokens", "1/s", 12.5)}
     since = found["seatrial_cell_bad_since_timestamp_seconds"].samples
@@ -155,11 +156,11 @@ def test_the_command_writes_each_form_and_metrics_at_once(tmp_path: Path) -> Non
     options = [f"--{form}={tmp_path / name}" for form, name in (("csv", "t.csv"), ("ctrf", "c.json"))]
     made = CliRunner().invoke(report, [str(folder), *options, f"--openmetrics={tmp_path / 'm.prom'}"])
     assert (made.exit_code, made.output) == (0, "")
-    assert (tmp_path / "t.csv").read_text() == render_csv(sample.small())
-    assert (tmp_path / "c.json").read_text() == render_ctrf(sample.small())
-    assert (tmp_path / "m.prom").read_text() == render_openmetrics(sample.small())
+    assert (tmp_path / "t.csv").read_text() == render_csv(RunView(sample.small()))
+    assert (tmp_path / "c.json").read_text() == render_ctrf(RunView(sample.small()))
+    assert (tmp_path / "m.prom").read_text() == render_openmetrics(RunView(sample.small()))
     assert (tmp_path / "m.prom").stat().st_ino != before  # another file took its name: nobody reads a half
     assert (tmp_path / "m.prom").stat().st_mode & 0o777 == 0o644
     assert not list(tmp_path.glob("*.part"))
     printed = CliRunner().invoke(report, [str(folder), "--csv=-"])
-    assert printed.stdout == render_csv(sample.small())
+    assert printed.stdout == render_csv(RunView(sample.small()))

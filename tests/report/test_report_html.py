@@ -12,14 +12,14 @@ from html_page import Page, unpacked
 from seatrial.job import Exit, Finding, Hole, Observation, ObservedStep, Outcome, Place, RunResults, Sample, Verdict
 from seatrial.report import ReportError, write_reports
 from seatrial.report.html.charts import resource_charts
-from seatrial.report.html.page import render_html
-from seatrial.report.view.cell import CellView
+from seatrial.report.html.page import RunPage
+from seatrial.report.view.run import RunView
 
 
 def shown(run: RunResults, folder: Path) -> Page:
     folder = sample.write_run(folder, run, notebooks=True)
     write_reports(folder, run)
-    page = Page(unpacked(render_html(run, folder)))
+    page = Page(unpacked(RunPage(RunView(run, folder)).html()))
     assert page.crossed == []
     assert page.open == []
     return page
@@ -61,9 +61,9 @@ def test_a_page_of_a_log_is_linked_where_there_is_one(tmp_path: Path) -> None:
     run = sample.small()
     folder = sample.write_run(tmp_path, run)
     log = "cells/a1b2c3d4/1/log.html"
-    assert log not in {link["href"] for link in Page(unpacked(render_html(run, folder))).of("a")}
+    assert log not in {link["href"] for link in Page(unpacked(RunPage(RunView(run, folder)).html())).of("a")}
     write_reports(folder, run)
-    assert log in {link["href"] for link in Page(unpacked(render_html(run, folder))).of("a")}
+    assert log in {link["href"] for link in Page(unpacked(RunPage(RunView(run, folder)).html())).of("a")}
 
 
 def test_a_place_of_the_grid_tells_verdict_and_reason_and_leads_to_its_cell(tmp_path: Path) -> None:
@@ -89,13 +89,12 @@ def test_a_cell_tells_evidence_notebook_cells_resources_and_the_way_to_run_it_ag
 
 
 def test_parts_of_an_attempt_have_charts_of_their_own(tmp_path: Path) -> None:
-    (cell, *_) = sample.small().cells
     observed = {}
     for part, cores in (("server", 2.0), ("driver", 0.5)):
         samples = [Sample(float(at), int(cores * 100) << 20, cores * at) for at in range(10)]
         steps = [ObservedStep(part, "run", started_s=0.0, ended_s=9.0, samples=samples)]
         observed[part] = Observation(part, 1, Place("here", "here"), Exit(Outcome.EXITED), steps=steps)
-    charts = resource_charts(CellView(cell, tmp_path, "", observed))
+    charts = resource_charts(observed)
     assert [(chart.title, chart.most) for chart in charts] == [
         ("Memory of the server", "200 MiB"),
         ("CPU cores of the server", "2"),
@@ -141,7 +140,7 @@ def test_garbage_in_an_observation_is_survived(tmp_path: Path) -> None:
     broken = Observation(seen.job, seen.attempt, seen.place, seen.exit, steps=[step])
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(broken))
     (folder / "cells/69b56f04/1/observation.json").write_bytes(b"\xff\xfe")
-    page = Page(unpacked(render_html(run, folder)))
+    page = Page(unpacked(RunPage(RunView(run, folder)).html()))
     assert page.crossed == []
     assert "generic[runtime=base,machine=large]" in page.text
 
@@ -164,7 +163,7 @@ def test_a_notebook_of_very_many_cells_shows_those_that_matter(tmp_path: Path) -
     seen = sample.observation(run.cells[1])
     huge = Observation(seen.job, seen.attempt, seen.place, seen.exit, steps=[step])
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(msgspec.json.encode(huge))
-    text = Page(unpacked(render_html(run, folder))).text
+    text = Page(unpacked(RunPage(RunView(run, folder)).html())).text
     assert "c777" in text
     assert "880 more cells that passed quickly" in text
 

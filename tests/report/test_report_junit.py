@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from seatrial.job import Finding, Hole, RunResults, Verdict
 from seatrial.report.junit import render_junit
+from seatrial.report.view.run import RunView
 
 # The common core of the schemas of Jenkins, GitLab and Surefire: attributes (True: required) and children, in order.
 RULES: dict[str, tuple[dict[str, bool], list[str]]] = {
@@ -50,7 +51,7 @@ def check_rules(element: ET.Element) -> None:
 
 
 def parsed(run: RunResults, folder: Path) -> ET.Element:
-    root = ET.fromstring(render_junit(run, sample.write_run(folder, run)))
+    root = ET.fromstring(render_junit(RunView(run, sample.write_run(folder, run))))
     check_rules(root)
     for suite in root:
         names = [case.get("name") for case in suite.findall("testcase")]
@@ -139,7 +140,7 @@ def test_findings_of_one_step_are_one_test_case_with_all_that_was_found(tmp_path
 def test_a_long_story_is_bounded(tmp_path: Path) -> None:
     finding = Finding("run x", "run", Verdict.FAILED, message="m" * 10_000, evidence="e" * 10_000_000)
     run = sample.results("s", Verdict.FAILED, [sample.cell("00000000", "a", "m", Verdict.FAILED, finding)], [])
-    assert len(render_junit(run, tmp_path)) < 30_000
+    assert len(render_junit(RunView(run, tmp_path))) < 30_000
 
 
 @sample.untimed
@@ -147,4 +148,4 @@ def test_a_long_story_is_bounded(tmp_path: Path) -> None:
 def test_any_text_at_all_gives_well_formed_xml(step: str, message: str, evidence: str) -> None:
     finding = Finding(step, "c", Verdict.FAILED, message, message, evidence)
     run = sample.results(message, Verdict.FAILED, [sample.cell("00000000", step, "m", Verdict.FAILED, finding)], [])
-    check_rules(ET.fromstring(render_junit(run, Path("/nowhere"))))
+    check_rules(ET.fromstring(render_junit(RunView(run, Path("/nowhere")))))

@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 
 from seatrial.job import Finding, RunResults, Verdict
 from seatrial.report.markdown import MARKDOWN_BYTES, code, escape_text, fenced, render_markdown
+from seatrial.report.view.run import RunView
 
 OURS = {"h2", "h3", "p", "code", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "b", "strong"}
 OURS |= {"pre", "ul", "li", "em"}
@@ -36,11 +37,11 @@ def page(markdown: str) -> Page:
 
 
 def shown(run: RunResults, folder: Path) -> Page:
-    return page(render_markdown(run, sample.write_run(folder, run)))
+    return page(render_markdown(RunView(run, sample.write_run(folder, run))))
 
 
 def test_a_page_has_matrix_failures_evidence_and_the_way_to_run_them_again(tmp_path: Path) -> None:
-    text = render_markdown(sample.small(), sample.write_run(tmp_path, sample.small()))
+    text = render_markdown(RunView(sample.small(), sample.write_run(tmp_path, sample.small())))
     assert "| runtime | small | large | tiny |\n| --- | :-: | :-: | :-: |\n| base | ✅ | ❌ |   |\n" in text
     assert "| pytorch | ☑️ | ✅ ↻ | · |" in text
     assert "```text\nImportError: libgfortran.so.5: cannot open" in text
@@ -51,7 +52,7 @@ def test_a_page_has_matrix_failures_evidence_and_the_way_to_run_them_again(tmp_p
 
 def test_hostile_text_makes_no_tag_no_table_column_and_no_mention(tmp_path: Path) -> None:
     run = sample.small()
-    text = render_markdown(run, sample.write_run(tmp_path, run))
+    text = render_markdown(RunView(run, sample.write_run(tmp_path, run)))
     read = page(text)
     assert read.tags <= OURS
     assert "<script>alert('x')</script>" in read.text
@@ -80,7 +81,7 @@ def plain_words(text: str) -> list[str]:
 def test_a_page_stays_below_what_ci_systems_take_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
     finding = Finding("run x", "run", Verdict.FAILED, message="漢" * 5_000, evidence="漢" * 50_000)
     cells = [sample.cell(f"{n:08x}", f"r{n}", "m", Verdict.FAILED, *[finding] * 15) for n in range(300)]
-    text = render_markdown(sample.results("s", Verdict.FAILED, cells, []), tmp_path)
+    text = render_markdown(RunView(sample.results("s", Verdict.FAILED, cells, []), tmp_path))
     assert len(text.encode()) <= MARKDOWN_BYTES + 1_000 < 1024 * 1024
     assert "more cells that did not pass: all are in `report.html`" in text
 
@@ -88,5 +89,5 @@ def test_a_page_stays_below_what_ci_systems_take_and_counts_what_it_leaves_out(t
 def test_a_matrix_too_large_for_the_page_says_so(tmp_path: Path) -> None:
     cells = [sample.cell(f"{n:08x}", f"r{n // 60}", f"m{n % 60}", Verdict.PASSED) for n in range(3600)]
     assert "60 × 60: too large for this page" in render_markdown(
-        sample.results("s", Verdict.PASSED, cells, []), tmp_path
+        RunView(sample.results("s", Verdict.PASSED, cells, []), tmp_path)
     )

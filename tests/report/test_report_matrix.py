@@ -8,7 +8,7 @@ def cells(*axes: dict[str, str], trial: str = "t") -> list[CellResult]:
     return [CellResult(f"{trial}[{one}]", f"{n:08x}", one, Verdict.PASSED, trial=trial) for n, one in enumerate(axes)]
 
 
-def only(*axes: dict[str, str], holes: tuple[Hole, ...] = ()) -> Matrix:
+def only(*axes: dict[str, str], holes: tuple[Hole, ...] = ()) -> Matrix[CellResult]:
     (matrix,) = matrices(cells(*axes), holes)
     return matrix
 
@@ -82,5 +82,5 @@ def test_values_stand_in_the_order_of_the_suite_whatever_cells_there_are() -> No
     holes = (Hole("t", {"runtime": "r1", "machine": "m1"}, "too small", "needs"),)
     (matrix,) = matrices(placed, holes, labels)
     assert (matrix.rows, matrix.columns) == (("r1", "r2"), ("m1", "m2"))
-    assert matrix.cells == {(1, 0): placed[0].id, (0, 1): placed[1].id}
+    assert matrix.cells == {(1, 0): placed[0], (0, 1): placed[1]}
     assert matrix.holes == {(0, 0): "too small"}

@@ -6,6 +6,7 @@ from report.sample import small
 from seatrial.report.markdown import render_markdown
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.summary import summary_lines
+from seatrial.report.view.run import RunView
 from seatrial.report.view.series import ChangeGroup, LevelChange, RunSeries, write_series
 
 
@@ -15,10 +16,10 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
         for name in ("a", "b@x")
     ]
     write_series(tmp_path, RunSeries("r1", [], [ChangeGroup("c0ffee", "r3", 1.79e9, moves)]))
-    told = paint(summary_lines(small(), tmp_path, 120), False, False)
+    told = paint(summary_lines(RunView(small(), tmp_path), 120), False, False)
     assert "At commit c0ffee" in told
     assert "2 series moved: 2 worse by 10 %" in " ".join(told.split())
-    page = render_markdown(small(), tmp_path)
+    page = render_markdown(RunView(small(), tmp_path))
     assert "### What moved" in page
     assert "2 series moved" in page
     assert "b@x" not in page  # nobody is mentioned
@@ -26,5 +27,5 @@ def test_all_that_moved_at_one_commit_is_one_sentence_in_every_report(tmp_path: 
 
 def test_a_run_whose_figures_stayed_says_nothing_of_it(tmp_path: Path) -> None:
     write_series(tmp_path, RunSeries("r1", [], []))
-    assert "What moved" not in render_markdown(small(), tmp_path)
-    assert "what moved" not in paint(summary_lines(small(), tmp_path, 120), False, False)
+    assert "What moved" not in render_markdown(RunView(small(), tmp_path))
+    assert "what moved" not in paint(summary_lines(RunView(small(), tmp_path), 120), False, False)

@@ -16,6 +16,7 @@ from report.test_report_since import nightly
 from seatrial.job import CellResult, Verdict
 from seatrial.record.history import open_history
 from seatrial.report.picture import GRID_ROWS, render_svg
+from seatrial.report.view.run import RunView
 from seatrial.report.view.series import run_series, write_series
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,14 +34,14 @@ def drawn(text: str) -> ET.Element:
 @pytest.mark.parametrize("make", [sample.small, sample.green, results])
 def test_every_cell_of_the_grid_is_a_box_with_its_verdict(make: Any, tmp_path: Path) -> None:
     made = make()
-    root = drawn(render_svg(made, tmp_path))
+    root = drawn(render_svg(RunView(made, tmp_path)))
     boxes = [one.get("class", "").split() for one in root.iter(f"{SVG}rect")]
     verdicts = [of[1] for of in boxes if of[1] != "hole"]
     assert sorted(verdicts) == sorted(cell.verdict.value for cell in made.cells)
 
 
 def test_what_is_new_is_outlined_and_each_box_says_what_it_is(tmp_path: Path) -> None:
-    root = drawn(render_svg(nightly(), tmp_path))
+    root = drawn(render_svg(RunView(nightly(), tmp_path)))
     assert sum("new" in one.get("class", "") for one in root.iter(f"{SVG}rect")) == 10
     titles = [one.text or "" for one in root.iter(f"{SVG}title")]
     assert "t[model=m1,machine=x1] failed: AssertionError: diverged" in titles
@@ -49,7 +50,7 @@ def test_what_is_new_is_outlined_and_each_box_says_what_it_is(tmp_path: Path) ->
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     made = sample.small()
     cells = [msgspec.structs.replace(cell, id=f"{cell.id}{sample.HOSTILE}") for cell in made.cells]
-    text = render_svg(msgspec.structs.replace(made, cells=cells, suite=sample.HOSTILE), tmp_path)
+    text = render_svg(RunView(msgspec.structs.replace(made, cells=cells, suite=sample.HOSTILE), tmp_path))
     root = drawn(text)
     assert "<script>alert('x')</script>" in (root.get("aria-label") or "")
     assert "\x1b" not in text
@@ -60,7 +61,9 @@ def test_a_large_run_is_bounded_with_the_rows_that_failed_first_and_the_rest_cou
         verdict = Verdict.FAILED if number == 4_999 else Verdict.PASSED
         return sample.cell(f"{number:08x}", f"r{number // 5:04}", f"m{number % 5}", verdict)
 
-    text = render_svg(sample.results("s", Verdict.FAILED, [one(number) for number in range(5_000)], []), tmp_path)
+    text = render_svg(
+        RunView(sample.results("s", Verdict.FAILED, [one(number) for number in range(5_000)], []), tmp_path)
+    )
     root = drawn(text)
     texts = [one.text or "" for one in root.iter(f"{SVG}text")]
     assert "r0999" in texts
@@ -76,7 +79,7 @@ def test_figures_of_several_runs_are_lines_and_those_of_one_run_are_not(tmp_path
         last = run(f"r{number}", *cells, started_s=number * 10.0)
         history.add(last)
     write_series(tmp_path, run_series(history, last))
-    root = drawn(render_svg(last, tmp_path))
+    root = drawn(render_svg(RunView(last, tmp_path)))
     lines = [one.get("points", "").split() for one in root.iter(f"{SVG}polyline")]
     assert [len(points) for points in lines] == [8]
     texts = [one.text or "" for one in root.iter(f"{SVG}text")]

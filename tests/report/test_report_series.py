@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from record.past import run, timed
 from seatrial.job import Bound, BoundState, Verdict
 from seatrial.record.history import Alarm, Point, Series, open_history
-from seatrial.report.html.metrics import SPARK_WIDTH, Spark, figure_facts, run_figures
+from seatrial.report.html.metrics import SPARK_WIDTH, Spark, figure_facts, figure_panel
 from seatrial.report.html.templates import macro
 from seatrial.report.terminal.chart import sparkline, terminal_chart
 from seatrial.report.terminal.history import MOST_DRAWN, alarms_lines, history_lines, ranked
@@ -50,14 +50,14 @@ from seatrial.report.view.words import (
 
 def render_series(made: RunSeries) -> str:
     """The figures of a page, and the piece of each."""
-    figures = run_figures(sample.results("s", Verdict.PASSED, [], []), made)
+    figures = figure_panel(made)
     lines = figures.lines
     pieces = [macro("figures.html.j2", "figure_fragment")(line.key, line, figure_facts(line.view)) for line in lines]
     return "".join(str(piece) for piece in (macro("figures.html.j2", "all_figures")(figures), *pieces))
 
 
 def spark(view: SeriesView) -> Spark:
-    return run_figures(sample.results("s", Verdict.PASSED, [], []), RunSeries("r", [view], [])).lines[0].spark
+    return figure_panel(RunSeries("r", [view], [])).lines[0].spark
 
 
 def series(values: list[float], name: str = "llama", better: str = "lower", **of_points: dict[int, Any]) -> Series:

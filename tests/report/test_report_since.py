@@ -20,7 +20,7 @@ from seatrial.report.terminal.live import Board
 from seatrial.report.terminal.summary import LAST_LINES, summary_lines
 from seatrial.report.view.changes import cause_news_text, cell_news_text, news_sentences, past_of_run, with_news
 from seatrial.report.view.compare import compare_runs
-from seatrial.report.view.run import regressions_of_run
+from seatrial.report.view.run import RunView
 from seatrial.report.view.series import run_series, view_series, write_series
 from seatrial.report.view.words import width
 
@@ -87,7 +87,7 @@ def test_the_last_30_lines_of_a_run_are_causes_what_is_new_totals_and_the_report
         known, run="r0", causes=[], cells=[cell(n, one.axes, "") for n, one in enumerate(known.cells)]
     )
     made = with_news(known, past_of_run(before), "r0")
-    lines = ["".join(text for text, _ in line) for line in summary_lines(made, tmp_path, 100)]
+    lines = ["".join(text for text, _ in line) for line in summary_lines(RunView(made, tmp_path), 100)]
     last = lines[-LAST_LINES:]
     assert LAST_LINES == 30
     assert last[0] == "200 of 200 cells need attention; 26 causes explain 200 of them"
@@ -104,7 +104,7 @@ def test_markdown_stays_small_with_causes_and_grid_first_whatever_the_run_is(tmp
     huge = many(5_000, words)
     alone = [msgspec.structs.replace(huge.causes[n % 26], text=words, cells=[f"{n:08x}"]) for n in range(5_000)]
     huge = msgspec.structs.replace(huge, causes=alone)
-    text = render_markdown(with_news(huge, past_of_run(results()), "r0"), tmp_path)
+    text = render_markdown(RunView(with_news(huge, past_of_run(results()), "r0"), tmp_path))
     assert len(text.encode()) <= MARKDOWN_BYTES == 60_000
     causes, grid, failures = text.index("need attention"), text.index("| model |"), text.index("### Failures")
     assert causes < grid < failures
@@ -125,11 +125,11 @@ def test_markdown_stays_small_with_many_trials_long_names_and_reasons(tmp_path: 
         for n in range(trials)
     ]
     made = RunResults(VERSION, "r" * 5_000, "s" * 5_000, Verdict.FAILED, cells, causes=find_causes(cells))
-    assert len(render_markdown(made, tmp_path).encode()) <= MARKDOWN_BYTES
+    assert len(render_markdown(RunView(made, tmp_path)).encode()) <= MARKDOWN_BYTES
 
 
 def test_markdown_marks_what_is_new_in_the_grid_and_says_since_when(tmp_path: Path) -> None:
-    text = render_markdown(nightly(), tmp_path)
+    text = render_markdown(RunView(nightly(), tmp_path))
     assert "### What is new since each cell ran last\n\n- 10 cells newly fail: t\\[model=m1,machine=x1\\]" in text
     assert "| m0 | ✅ | ✅ | ✅ | ❌ | ✅ | ✅ |" in text  # as the last time
     assert "| m1 | ✅ | ❌ 🆕 | ✅ | ❌ 🆕 | ✅ | ✅ |" in text
@@ -138,7 +138,7 @@ def test_markdown_marks_what_is_new_in_the_grid_and_says_since_when(tmp_path: Pa
 
 
 def test_junit_has_the_news_of_each_cell(tmp_path: Path) -> None:
-    suites = ET.fromstring(render_junit(nightly(), tmp_path)).findall("testsuite")
+    suites = ET.fromstring(render_junit(RunView(nightly(), tmp_path))).findall("testsuite")
     facts = [{one.get("name"): one.get("value") for one in suite.iter("property")} for suite in suites]
     assert [of["news"] for of in facts[:4]] == ["fixed", "first", "same", "known"]
     assert facts[3]["news-since"] == "19 Nov 2026 00:00 UTC, run night-2, commit 2222222222"
@@ -188,12 +188,12 @@ def test_history_and_report_agree_that_a_regression_is_open(tmp_path: Path) -> N
     given = {"t": (Bound("step_time", 0.0, 9.0, "lower", "s", 2.0, 5, None, 0.005),)}
     for bounds in (None, given):
         write_series(tmp_path, run_series(history, last, bounds))
-        assert regressions_of_run(tmp_path) == ["t step_time: a regression is open since run r7"]
+        assert RunView(last, tmp_path).regressions == ["t step_time: a regression is open since run r7"]
         told = paint(history_lines([view_series(series, bounds and bounds["t"])], [], 0, 100, False))
         assert "regression open since run r7" in told
-        shown = paint(summary_lines(last, tmp_path, 100))
+        shown = paint(summary_lines(RunView(last, tmp_path), 100))
         assert "t step_time: a regression is open since run r7" in shown
-        assert "a regression is open since run r7" in render_markdown(last, tmp_path)
+        assert "a regression is open since run r7" in render_markdown(RunView(last, tmp_path))
 
 
 def test_the_figures_of_one_run_are_no_line(tmp_path: Path) -> None:

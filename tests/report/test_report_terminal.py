@@ -9,11 +9,12 @@ import sample
 from seatrial.job import Finding, RunResults, Verdict
 from seatrial.report.terminal.lines import paint
 from seatrial.report.terminal.summary import print_summary, summary_lines
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import width
 
 
 def told(run: RunResults, folder: Path, columns: int = 120) -> str:
-    return paint(summary_lines(run, sample.write_run(folder, run), columns))
+    return paint(summary_lines(RunView(run, sample.write_run(folder, run)), columns))
 
 
 def test_each_failure_has_its_step_message_first_line_of_evidence_log_and_the_way_to_run_it_again(
@@ -74,7 +75,7 @@ def test_many_findings_of_a_cell_are_bounded_and_the_rest_is_counted(tmp_path: P
 
 
 def test_a_run_whose_folder_is_gone_is_still_told(tmp_path: Path) -> None:
-    text = paint(summary_lines(sample.small(), tmp_path / "gone", 100))
+    text = paint(summary_lines(RunView(sample.small(), tmp_path / "gone"), 100))
     assert "--select /a1b2c3d4" in text
     assert "log.txt" not in text
 
@@ -83,7 +84,7 @@ def test_a_broken_observation_costs_only_its_figures(tmp_path: Path) -> None:
     run = sample.small()
     folder = sample.write_run(tmp_path, run)
     (folder / "cells/a1b2c3d4/1/observation.json").write_bytes(b'{"job": 7, "steps": [{')
-    text = paint(summary_lines(run, folder, 100))
+    text = paint(summary_lines(RunView(run, folder), 100))
     assert "where  here/large on node-1 · 4.2 s\n" in text
 
 

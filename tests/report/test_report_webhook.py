@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from report.test_report_causes import results
 from seatrial.cli.report import command as report
 from seatrial.report.view.changes import past_of_run, with_news
+from seatrial.report.view.run import RunView
 from seatrial.report.webhook import MOST_CAUSES, NotNotified, notify, payload
 from world import World
 
@@ -66,7 +67,7 @@ class Receiver:
 def test_it_is_sent_totals_causes_and_what_is_new_with_a_signature_of_the_body() -> None:
     run = with_news(results(), past_of_run(results()), "r0")
     with Receiver(204).listening() as receiver:
-        notify(receiver.url, run, SECRET)
+        notify(receiver.url, RunView(run), SECRET)
     ((path, headers, body),) = receiver.requests
     assert path == "/hooks/s3cr3t-path?token=t0ken"
     expected = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
@@ -83,7 +84,7 @@ def test_it_is_sent_totals_causes_and_what_is_new_with_a_signature_of_the_body()
 def test_what_a_job_said_is_one_short_line_and_causes_are_bounded() -> None:
     run = results()
     many = [msgspec.structs.replace(run.causes[0], text="\x1b[2J\x00" + "x\n" * 1_000_000)] * 5_000
-    made = payload(msgspec.structs.replace(run, causes=many), 1.0)
+    made = payload(RunView(msgspec.structs.replace(run, causes=many)), 1.0)
     assert (len(made["causes"]), made["causes_left_out"]) == (MOST_CAUSES, 4_950)
     assert len(json.dumps(made)) < 64_000
     assert "\\u001b" not in json.dumps(made)
@@ -103,7 +104,7 @@ def test_it_is_tried_again_within_bounds_and_no_redirect_is_followed(
 ) -> None:
     with Receiver(*statuses).listening() as receiver:
         try:
-            notify(receiver.url, results(), SECRET, AT_ONCE)
+            notify(receiver.url, RunView(results()), SECRET, AT_ONCE)
             said = ""
         except NotNotified as error:
             said = str(error)
@@ -117,7 +118,7 @@ def test_where_nobody_listens_the_error_names_the_host_and_no_more() -> None:
         closed.bind(("127.0.0.1", 0))  # and does not listen: no other process can take its port
         url = f"http://user:pa55word@127.0.0.1:{closed.getsockname()[1]}/hooks/s3cr3t-path?token=t0ken"
         with pytest.raises(NotNotified) as raised:
-            notify(url, results(), SECRET, ())
+            notify(url, RunView(results()), SECRET, ())
     assert str(raised.value).startswith("http://127.0.0.1 was not notified: ")
     for secret in ("s3cr3t", "t0ken", "pa55word", SECRET):
         assert secret not in str(raised.value)

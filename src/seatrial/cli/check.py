@@ -95,12 +95,14 @@ def command(
 def _write_reports(results: "RunResults", folder: Path, junit: Path | None, markdown: Path | None) -> None:
     from seatrial.report.junit import render_junit
     from seatrial.report.markdown import render_markdown
+    from seatrial.report.view.run import RunView
 
+    view = RunView(results, folder)
     try:
         if junit:
-            junit.write_bytes(render_junit(results, folder))
+            junit.write_bytes(render_junit(view))
         if markdown:
-            markdown.write_text(render_markdown(results, folder))
+            markdown.write_text(render_markdown(view))
     except OSError as error:
         fail(f"{error.filename} cannot be written: {error.strerror}")
 

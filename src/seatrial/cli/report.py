@@ -59,6 +59,7 @@ def command(
     import msgspec
 
     from seatrial.record.results import ResultsError, read_results
+    from seatrial.report.view.run import RunView
 
     notify = checked_notify(notify)
     found = find(runs, run)
@@ -80,37 +81,38 @@ def command(
         hashes = {one.hash for one in cells}
         causes = [cause for cause in results.causes if not hashes.isdisjoint(cause.cells)]
         results = msgspec.structs.replace(results, cells=cells, holes=[], causes=causes)
+    view = RunView(results, folder)
     if as_json:
         _write(Path("-"), msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n")
     if junit:
         from seatrial.report.junit import render_junit
 
-        _write(junit, render_junit(results, folder))
+        _write(junit, render_junit(view))
     if markdown:
         from seatrial.report.markdown import render_markdown
 
-        _write(markdown, render_markdown(results, folder).encode())
+        _write(markdown, render_markdown(view).encode())
     if html:
-        from seatrial.report.html.page import render_html
+        from seatrial.report.html.page import RunPage
 
         start = Path.cwd() if html == Path("-") else html.resolve().parent
-        _write(html, render_html(results, folder, os.path.relpath(folder, start)).encode())
+        _write(html, RunPage(RunView(results, folder, os.path.relpath(folder, start))).html().encode())
     if csv:
         from seatrial.report.csv import render_csv
 
-        _write(csv, render_csv(results).encode())
+        _write(csv, render_csv(view).encode())
     if ctrf:
         from seatrial.report.ctrf import render_ctrf
 
-        _write(ctrf, render_ctrf(results).encode())
+        _write(ctrf, render_ctrf(view).encode())
     if openmetrics:
         from seatrial.report.openmetrics import render_openmetrics
 
-        _write(openmetrics, render_openmetrics(results).encode(), whole=True)
+        _write(openmetrics, render_openmetrics(view).encode(), whole=True)
     if svg:
         from seatrial.report.picture import render_svg
 
-        _write(svg, render_svg(results, folder).encode("utf-8", "replace"))
+        _write(svg, render_svg(view).encode("utf-8", "replace"))
     if notify and not notified(notify, results):
         raise SystemExit(3)
     if not (as_json or junit or markdown or html or csv or ctrf or openmetrics or svg or notify):

@@ -4,8 +4,12 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seatrial.job import RunResults, opened_regular
+
+if TYPE_CHECKING:
+    from seatrial.report.view.run import RunView
 
 
 class ReportError(Exception):
@@ -24,10 +28,12 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     comes last.
     """
     from seatrial.record import write_whole
-    from seatrial.report.html.page import render_html
+    from seatrial.report.html.page import RunPage
     from seatrial.report.junit import render_junit
     from seatrial.report.markdown import render_markdown
+    from seatrial.report.view.run import RunView
 
+    run = RunView(results, folder)
     written: dict[str, Path] = {}
     failed: dict[str, Exception] = {}
 
@@ -44,12 +50,12 @@ def write_reports(folder: Path, results: RunResults) -> dict[str, Path]:
     for notebook in executed_notebooks(folder):
         page = notebook.with_suffix(".html")
         write(f"notebook {notebook.relative_to(folder)}", page, partial(_notebook_page, notebook))
-    for log, cell in logs_of_bad_cells(folder, results):
+    for log, cell in logs_of_bad_cells(run):
         page = log.with_name("log.html")
         write(f"log {log.relative_to(folder)}", page, partial(_log_page, log, cell, folder))
-    write("junit", folder / "junit.xml", lambda: render_junit(results, folder))
-    write("markdown", folder / "report.md", lambda: render_markdown(results, folder).encode("utf-8", "replace"))
-    write("html", folder / "report.html", lambda: render_html(results, folder).encode("utf-8", "replace"))
+    write("junit", folder / "junit.xml", lambda: render_junit(run))
+    write("markdown", folder / "report.md", lambda: render_markdown(run).encode("utf-8", "replace"))
+    write("html", folder / "report.html", lambda: RunPage(run).html().encode("utf-8", "replace"))
     if failed:
         raise ReportError(failed)
     return written
@@ -71,15 +77,13 @@ def executed_notebooks(folder: Path) -> Iterator[Path]:
             )
 
 
-def logs_of_bad_cells(folder: Path, results: RunResults) -> Iterator[tuple[Path, str]]:
+def logs_of_bad_cells(run: "RunView") -> Iterator[tuple[Path, str]]:
     """Those of all attempts and parts, with the id of the cell."""
-    for cell in results.cells:
-        if not cell.verdict.good:
-            for log in sorted((folder / "cells" / cell.hash).glob("*/log.txt")) + sorted(
-                (folder / "cells" / cell.hash).glob("*/*/log.txt")
-            ):
-                if log.is_file() and not log.is_symlink():
-                    yield log, cell.id
+    for cell in run.failures:
+        below = run.folder / "cells" / cell.hash
+        for log in sorted(below.glob("*/log.txt")) + sorted(below.glob("*/*/log.txt")):
+            if log.is_file() and not log.is_symlink():
+                yield log, cell.id
 
 
 def _log_page(log: Path, cell: str, folder: Path) -> bytes:

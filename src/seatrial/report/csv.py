@@ -4,8 +4,9 @@ import csv
 import io
 from collections.abc import Iterable
 
-from seatrial.job import CellResult, Figure, Hole, RunResults, causes_by_cell, figures
-from seatrial.report.view.run import why_of
+from seatrial.job import Figure, Hole
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import clock_text, one_line
 
 _FIRST = ("run", "suite", "commit", "trial", "kind", "cell", "hash", "verdict", "flaky", "attempts", "seconds")
@@ -16,33 +17,29 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def render_csv(results: RunResults) -> str:
+def render_csv(run: RunView) -> str:
     """Text is quoted as RFC 4180 has it; one that a spreadsheet would compute has a ' before it."""
-    axes = _names([*(cell.axes for cell in results.cells), *(hole.axes for hole in results.holes)])
-    found = {cell.hash: {_figure_name(one): one.value for one in figures(cell.metrics)} for cell in results.cells}
-    names = _names(found[cell.hash] for cell in results.cells)
-    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
+    axes = _names([*(cell.axes for cell in run.cells), *(hole.axes for hole in run.holes)])
+    names = _names(map(_figure_name, cell.figures) for cell in run.cells)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     columns = [*_FIRST, *(f"axis {axis}" for axis in axes), *_LAST, *(f"figure {name}" for name in names)]
     writer.writerow([_text(column) for column in columns])
-    for cell in results.cells:
-        row = _cell(results, cell, causes.get(cell.hash, ""))
+    for cell in run.cells:
+        row = _run(run) | _cell(cell)
         row |= {f"axis {axis}": value for axis, value in cell.axes.items()}
-        row |= {f"figure {name}": value for name, value in found[cell.hash].items()}
+        row |= {f"figure {_figure_name(one)}": one.value for one in cell.figures}
         writer.writerow([_text(row.get(column, "")) for column in columns])
-    for hole in results.holes:
-        row = _hole(results, hole) | {f"axis {axis}": value for axis, value in hole.axes.items()}
+    for hole in run.holes:
+        row = _run(run) | _hole(hole) | {f"axis {axis}": value for axis, value in hole.axes.items()}
         writer.writerow([_text(row.get(column, "")) for column in columns])
     return out.getvalue()
 
 
-def _cell(results: RunResults, cell: CellResult, cause: str) -> dict[str, object]:
-    last = cell.attempts[-1] if cell.attempts else None
+def _cell(cell: CellView) -> dict[str, object]:
+    last = cell.last
     since = cell.news.since if cell.news else None
-    why = (last.headline if last else "") or ("" if cell.verdict.good and not cell.why else why_of(cell))
     row: dict[str, object] = {
-        **_run(results),
         "trial": cell.trial,
         "kind": cell.kind,
         "cell": cell.id,
@@ -50,8 +47,8 @@ def _cell(results: RunResults, cell: CellResult, cause: str) -> dict[str, object
         "verdict": cell.verdict.value,
         "flaky": "yes" if cell.flaky else "no",
         "attempts": len(cell.attempts),
-        "why": why,
-        "cause": cause,
+        "why": cell.error if cell.bad or cell.reason or (last and last.headline) else "",
+        "cause": cell.cause.id if cell.cause else "",
         "change": cell.news.change.value if cell.news else "",
     }
     if last:
@@ -63,12 +60,12 @@ def _cell(results: RunResults, cell: CellResult, cause: str) -> dict[str, object
     return row
 
 
-def _hole(results: RunResults, hole: Hole) -> dict[str, object]:
-    return {**_run(results), "trial": hole.trial, "verdict": _HOLE, "why": hole.why}
+def _hole(hole: Hole) -> dict[str, object]:
+    return {"trial": hole.trial, "verdict": _HOLE, "why": hole.why}
 
 
-def _run(results: RunResults) -> dict[str, object]:
-    return {"run": results.run, "suite": results.suite, "commit": results.commit}
+def _run(run: RunView) -> dict[str, object]:
+    return {"run": run.run, "suite": run.suite, "commit": run.commit}
 
 
 def _figure_name(figure: Figure) -> str:

@@ -5,10 +5,9 @@ import uuid
 from typing import Any
 
 from seatrial import __version__
-from seatrial.job import AttemptResult, CellResult, Hole, RunResults, Stage, Verdict, causes_by_cell, worst
-from seatrial.report.view.changes import cause_news_text, cell_news_text
-from seatrial.report.view.grid import NOT_WANTED
-from seatrial.report.view.run import bad_findings, cause_place, why_of
+from seatrial.job import AttemptResult, Hole, Stage, Verdict, worst
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
 
 SPECIFICATION = "0.0.0"
@@ -17,67 +16,64 @@ _STATUS = {Verdict.PASSED: "passed", Verdict.SKIPPED: "skipped", Verdict.XFAIL: 
 _STATES = ("passed", "failed", "skipped", "pending", "other")
 
 
-def render_ctrf(results: RunResults) -> str:
-    causes = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}
-    holes = [hole for hole in results.holes if hole.cause not in NOT_WANTED]
-    tests = [_test(results, cell, causes.get(cell.hash, "")) for cell in results.cells]
-    tests += [_hole(results, hole) for hole in holes]
+def render_ctrf(run: RunView) -> str:
+    holes = run.declared_holes
+    tests = [_test(run, cell) for cell in run.cells] + [_hole(run, hole) for hole in holes]
     summary: dict[str, Any] = {"tests": len(tests)}
     summary |= {status: sum(test["status"] == status for test in tests) for status in _STATES}
-    summary |= {"flaky": sum(cell.flaky for cell in results.cells)}
-    summary |= {"start": _ms(results.started_s), "stop": _ms(results.started_s + results.seconds)}
+    summary |= {"flaky": len(run.flaky)}
+    summary |= {"start": _ms(run.started_s), "stop": _ms(run.started_s + run.seconds)}
     report = {
         "reportFormat": "CTRF",
         "specVersion": SPECIFICATION,
-        "reportId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"seatrial:{results.run}")),
-        "timestamp": clock_text(results.started_s + results.seconds, "%Y-%m-%dT%H:%M:%SZ"),
+        "reportId": str(uuid.uuid5(uuid.NAMESPACE_URL, f"seatrial:{run.run}")),
+        "timestamp": clock_text(run.started_s + run.seconds, "%Y-%m-%dT%H:%M:%SZ"),
         "generatedBy": f"seatrial {__version__}",
         "results": {
-            "tool": {"name": "seatrial", "version": results.seatrial},
+            "tool": {"name": "seatrial", "version": run.seatrial},
             "summary": summary,
             "tests": tests,
-            "environment": {"buildName": one_line(results.suite), "commit": one_line(results.commit)},
-            "extra": _extra(results, len(results.holes) - len(holes)),
+            "environment": {"buildName": one_line(run.suite), "commit": one_line(run.commit)},
+            "extra": _extra(run, len(run.holes) - len(holes)),
         },
     }
     return json.dumps(report, indent=1, ensure_ascii=True) + "\n"
 
 
-def _extra(results: RunResults, not_wanted: int) -> dict[str, Any]:
+def _extra(run: RunView, not_wanted: int) -> dict[str, Any]:
     causes = [
         {
             "id": cause.id,
             "verdict": cause.verdict.value,
             "text": _text(cause.text),
-            "cells": len(cause.cells),
-            "place": cause_place(cause, results),
-            "news": cause_news_text(cause),
+            "cells": len(cause.hashes),
+            "place": cause.where,
+            "news": cause.news_text,
         }
-        for cause in results.causes
+        for cause in run.causes
     ]
-    return {"run": results.run, "verdict": results.verdict.value, "causes": causes, "holesOfSelection": not_wanted}
+    return {"run": run.run, "verdict": run.verdict.value, "causes": causes, "holesOfSelection": not_wanted}
 
 
-def _test(results: RunResults, cell: CellResult, cause: str) -> dict[str, Any]:
-    last = cell.attempts[-1] if cell.attempts else None
+def _test(run: RunView, cell: CellView) -> dict[str, Any]:
+    last = cell.last
     test: dict[str, Any] = {
         "name": _text(cell.id) or cell.hash,
         "status": _STATUS.get(cell.verdict, "failed") if last else "pending",
         "duration": _ms(last.seconds or 0.0) if last else 0,
-        "suite": [_text(results.suite), _text(cell.trial) or "trial"],
+        "suite": [_text(run.suite), _text(cell.trial) or "trial"],
         "rawStatus": cell.verdict.value,
         "flaky": cell.flaky,
         "retries": max(0, len(cell.attempts) - 1),
         "parameters": {_text(axis): _text(value) for axis, value in cell.axes.items()},
         "steps": _steps(cell),
-        "extra": {"hash": cell.hash, "cause": cause, "news": cell_news_text(cell)},
+        "extra": {"hash": cell.hash, "cause": cell.cause.id if cell.cause else "", "news": cell.news_text},
     }
     if len(cell.attempts) > 1:
         test["retryAttempts"] = [_attempt(one) for one in cell.attempts]
-    if not cell.verdict.good or not last:
-        findings = bad_findings(cell.findings)
-        evidence = "\n\n".join(finding.evidence for finding in findings if finding.evidence)
-        test["message"] = _text((last.headline if last else "") or why_of(cell))
+    if cell.bad or not last:
+        evidence = "\n\n".join(finding.evidence for finding in cell.bad_findings if finding.evidence)
+        test["message"] = _text(cell.error)
         test["trace"] = shorten(strip_controls(evidence), _MOST_TEXT)
     return test
 
@@ -94,19 +90,19 @@ def _attempt(attempt: AttemptResult) -> dict[str, Any]:
     return made if attempt.verdict.good else made | {"message": _text(attempt.headline or attempt.why)}
 
 
-def _steps(cell: CellResult) -> list[dict[str, str]]:
+def _steps(cell: CellView) -> list[dict[str, str]]:
     by_step: dict[str, list[Verdict]] = {}
     for finding in cell.findings:
         by_step.setdefault(finding.step, []).append(finding.verdict)
     return [{"name": _text(step), "status": _STATUS.get(worst(of), "failed")} for step, of in by_step.items()]
 
 
-def _hole(results: RunResults, hole: Hole) -> dict[str, Any]:
+def _hole(run: RunView, hole: Hole) -> dict[str, Any]:
     return {
         "name": _text(f"{hole.trial}[{axes_text(hole.axes.items())}]"),
         "status": "skipped",
         "duration": 0,
-        "suite": [_text(results.suite), "holes"],
+        "suite": [_text(run.suite), "holes"],
         "message": _text(hole.why),
         "rawStatus": "hole",
     }

@@ -6,14 +6,13 @@ one for each reason where they are very many or only this run's selection left t
 """
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
-from seatrial.job import Cause, CellResult, Finding, RunResults, Verdict, causes_by_cell, worst
+from seatrial.job import Finding, Verdict, worst
 from seatrial.job.units import count
-from seatrial.report.view.cell import CellView, read_cell
-from seatrial.report.view.changes import cause_news_text, cell_news_text, moment_text
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.changes import moment_text
 from seatrial.report.view.grid import NOT_WANTED
-from seatrial.report.view.run import bad_findings, cause_place, describe_attempts, rerun_command, why_of
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import axes_text, clock_text, one_line, shorten, strip_controls
 
 _MOST_TEXT = 16_000  # characters of evidence in one test case
@@ -22,14 +21,13 @@ MOST_HOLES = 1_000
 _ERRORS = frozenset({Verdict.INFRA, Verdict.INVALID})
 
 
-def render_junit(results: RunResults, folder: Path) -> bytes:
-    root = ET.Element("testsuites", name=_attribute(results.suite), time=f"{results.seconds:.3f}")
-    stamp = clock_text(results.started_s, "%Y-%m-%dT%H:%M:%S")
-    causes = {hash_: own[0] for hash_, own in causes_by_cell(results).items()}
-    for cell in results.cells:
-        root.append(_suite(results, read_cell(folder, cell), causes.get(cell.hash), stamp))
-    if results.holes:
-        root.append(_holes(results, stamp))
+def render_junit(run: RunView) -> bytes:
+    root = ET.Element("testsuites", name=_attribute(run.suite), time=f"{run.seconds:.3f}")
+    stamp = clock_text(run.started_s, "%Y-%m-%dT%H:%M:%S")
+    for cell in run.cells:
+        root.append(_suite(run, cell, stamp))
+    if run.holes:
+        root.append(_holes(run, stamp))
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     ET.indent(root)
@@ -37,46 +35,44 @@ def render_junit(results: RunResults, folder: Path) -> bytes:
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + text + b"\n"
 
 
-def _suite(results: RunResults, view: CellView, cause: Cause | None, stamp: str) -> ET.Element:
-    cell = view.result
-    host = cell.attempts[-1].place.host if cell.attempts else ""
+def _suite(run: RunView, cell: CellView, stamp: str) -> ET.Element:
+    host = cell.last.place.host if cell.last else ""
+    cause, details = cell.cause, cell.details()
     suite = ET.Element("testsuite", name=_attribute(cell.id), timestamp=stamp, hostname=_attribute(host or "unknown"))
     properties = ET.SubElement(suite, "properties")
     facts = {"hash": cell.hash, "verdict": cell.verdict.value, "flaky": str(cell.flaky).lower(), **cell.axes}
     if cause is not None:
-        facts |= {"cause": cause.id, "cause-text": cause.text, "cause-place": cause_place(cause, results)}
-        facts |= {"cause-news": cause_news_text(cause)} if cause.news else {}
+        facts |= {"cause": cause.id, "cause-text": cause.text, "cause-place": cause.where}
+        facts |= {"cause-news": cause.news_text} if cause.news else {}
     if cell.news is not None:
         facts |= {"news": cell.news.change.value, "news-since": moment_text(cell.news.since) if cell.news.since else ""}
-        facts |= {"news-last": moment_text(cell.news.last) if cell.news.last else "", "news-against": results.against}
+        facts |= {"news-last": moment_text(cell.news.last) if cell.news.last else "", "news-against": run.against}
     for name, value in facts.items():
         ET.SubElement(properties, "property", name=_attribute(name), value=_attribute(value))
     by_step: dict[str, list[Finding]] = {}
     for finding in cell.findings:
         by_step.setdefault(finding.step, []).append(finding)
     for step, findings in by_step.items():
-        suite.append(_case(cell, step, findings, view.step_seconds(step)))
-    if not cell.findings or (not bad_findings(cell.findings) and not cell.verdict.good):
+        suite.append(_case(cell, step, findings, details.step_seconds(step)))
+    if not cell.findings or (not cell.bad_findings and cell.bad):
         name = "job" if "job" not in by_step else "cell"
-        suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=why_of(cell))], view.seconds))
-    news = cell_news_text(cell)
-    lines = [f"since: {news}"] if news else []
-    lines += [*describe_attempts(cell), *(f"log: {log}" for log in view.logs)]
-    lines.append(f"again: {rerun_command(results, cell)}")
+        suite.append(_case(cell, name, [Finding(name, "job", cell.verdict, message=cell.why)], cell.seconds))
+    lines = [f"since: {cell.news_text}"] if cell.news_text else []
+    lines += [*cell.attempt_lines, *(f"log: {log}" for log in details.logs), f"again: {cell.rerun}"]
     out = ET.SubElement(suite, "system-out")
     out.text = strip_controls("\n".join(lines))
     ET.SubElement(suite, "system-err")
-    return _counted(suite, view.seconds)
+    return _counted(suite, cell.seconds)
 
 
-def _case(cell: CellResult, step: str, findings: list[Finding], took_s: float | None) -> ET.Element:
+def _case(cell: CellView, step: str, findings: list[Finding], took_s: float | None) -> ET.Element:
     case = ET.Element("testcase", name=_attribute(step), classname=_attribute(cell.id), time=f"{took_s or 0.0:.3f}")
     verdict = worst(finding.verdict for finding in findings)
     chosen = [finding for finding in findings if finding.verdict is not Verdict.PASSED]
     if verdict is Verdict.PASSED or not chosen:
         return case
     first = next((finding for finding in chosen if finding.verdict is verdict), chosen[0])
-    message = _attribute(first.message or cell.why or verdict.value)
+    message = _attribute(first.message or cell.reason or verdict.value)
     if verdict in (Verdict.SKIPPED, Verdict.XFAIL):
         ET.SubElement(case, "skipped", message=message if verdict is Verdict.SKIPPED else f"xfail: {message}")
         return case
@@ -92,13 +88,13 @@ def _finding_text(finding: Finding) -> str:
     return "\n".join(part for part in (f"{head}: {finding.message}", finding.evidence) if part)
 
 
-def _holes(results: RunResults, stamp: str) -> ET.Element:
+def _holes(run: RunView, stamp: str) -> ET.Element:
     suite = ET.Element("testsuite", name="holes", timestamp=stamp, hostname="unknown")
     ET.SubElement(suite, "properties")
     reasons: dict[tuple[str, str], int] = {}
     named = []
-    for hole in results.holes:
-        if hole.cause in NOT_WANTED or len(results.holes) > MOST_HOLES:
+    for hole in run.holes:
+        if hole.cause in NOT_WANTED or len(run.holes) > MOST_HOLES:
             reasons[hole.trial, hole.why] = reasons.get((hole.trial, hole.why), 0) + 1
         else:
             named.append((hole.trial, axes_text(hole.axes.items()), hole.why))

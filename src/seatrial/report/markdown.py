@@ -8,27 +8,13 @@ stays below what such pages take, whatever the run is: each section has its shar
 import itertools
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
-from seatrial.job import CellResult, Finding, RunResults
+from seatrial.job import Finding
 from seatrial.job.units import count
 from seatrial.kinds.serving.charts import CaseField, CaseMatrix, case_matrices
-from seatrial.report.view.cell import read_cell
-from seatrial.report.view.changes import cause_news_text, cell_news_text, newly_bad, news_sentences, since_text
-from seatrial.report.view.grid import Matrix, matrices
-from seatrial.report.view.run import (
-    RunSummary,
-    bad_findings,
-    cause_place,
-    causes_sentence,
-    describe_attempts,
-    finding_title,
-    recent_changes,
-    regressions_of_run,
-    rerun_command,
-    summarize,
-    why_of,
-)
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.grid import Matrix
+from seatrial.report.view.run import RunView, bad_rows
 from seatrial.report.view.words import SYMBOLS, axes_text, duration_text, one_line, shorten, strip_controls
 
 MARKDOWN_BYTES = 60_000  # GitHub takes 65,536 characters in a comment, and 1 MiB in a summary
@@ -59,15 +45,14 @@ _SIGNS = {
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~$]|:(?=//|\w+:)|(?<=www)\.)", re.IGNORECASE)
 
 
-def render_markdown(results: RunResults, folder: Path) -> str:
-    summary = summarize(results)
-    head = [*_head(results, summary), *_causes(results), *_news(results), *_matrices(results), *_cases(results)]
-    sections = [part for part in (_moved(folder), _flaky(summary), _xfails(summary), _not_run(summary)) if part]
+def render_markdown(run: RunView) -> str:
+    head = [*_head(run), *_causes(run), *_news(run), *_matrices(run), *_cases(run)]
+    sections = [part for part in (_moved(run), _flaky(run), _xfails(run), _not_run(run)) if part]
     tail = _fitting(sections, _SHARES["tail"], len(sections), "section")
-    title = ["### Failures", ""] if summary.failures else []
+    title = ["### Failures", ""] if run.failures else []
     room = MARKDOWN_BYTES - _bytes([*head, *title, *tail])
-    blocks = (_failure(results, folder, cell) for cell in summary.failures)
-    failures = _fitting(blocks, room, len(summary.failures), "cell that did not pass", "cells that did not pass")
+    blocks = (_failure(cell) for cell in run.failures)
+    failures = _fitting(blocks, room, len(run.failures), "cell that did not pass", "cells that did not pass")
     return "\n".join([*head, *title, *failures, *tail])
 
 
@@ -84,8 +69,8 @@ def _fitting(blocks: Iterable[list[str]], room: int, number: int, one: str, many
     return lines
 
 
-def _moved(folder: Path) -> list[str]:
-    sentences = [*recent_changes(folder), *regressions_of_run(folder)]
+def _moved(run: RunView) -> list[str]:
+    sentences = [*run.moved, *run.regressions]
     lines = [f"- {escape_text(sentence)}" for sentence in sentences[:MOST_ITEMS]]
     return ["### What moved", "", *lines, *_rest(len(sentences)), ""] if lines else []
 
@@ -122,76 +107,73 @@ def fenced(text: str) -> list[str]:
     return [f"{fence}text", *shown.split("\n"), fence]
 
 
-def _head(results: RunResults, summary: RunSummary) -> list[str]:
-    counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in summary.counts.items()]
-    if summary.flaky:
-        counts.append(f"{SYMBOLS['flaky'].glyph} {len(summary.flaky)} flaky")
-    if results.holes:
-        counts.append(count(len(results.holes), "hole"))
+def _head(run: RunView) -> list[str]:
+    counts = [f"{_SIGNS[verdict.value]} {number} {verdict.value}" for verdict, number in run.counts.items()]
+    if run.flaky:
+        counts.append(f"{SYMBOLS['flaky'].glyph} {len(run.flaky)} flaky")
+    if run.holes:
+        counts.append(count(len(run.holes), "hole"))
     lines = [
-        f"## {_SIGNS[results.verdict.value]} {escape_text(results.suite)}: {results.verdict.value}",
+        f"## {_SIGNS[run.verdict.value]} {escape_text(run.suite)}: {run.verdict.value}",
         "",
         " · ".join(
             [
-                f"{count(len(results.cells), 'cell')} in {duration_text(results.seconds)}",
+                f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}",
                 *counts,
-                f"run {code(results.run)}",
+                f"run {code(run.run)}",
             ]
         ),
         "",
     ]
-    if results.interrupted:
+    if run.interrupted:
         lines += ["**The run was interrupted: not all cells were done.**", ""]
     return lines
 
 
-def _causes(results: RunResults) -> list[str]:
-    if not results.causes:
+def _causes(run: RunView) -> list[str]:
+    if not run.causes:
         return []
     blocks = []
-    for cause in results.causes[:MOST_ITEMS]:
-        said = f"{_SIGNS[cause.verdict.value]} **{len(cause.cells)}** {escape_text(cause.text)}"
-        where = escape_text(cause_place(cause, results))
-        news = cause_news_text(cause)
-        blocks.append([f"- {said}<br>{where}{f' · {escape_text(news)}' if news else ''}"])
-    shown = _fitting(blocks, _SHARES["causes"], len(results.causes), "cause")
-    more = _rest(len(results.causes)) if len(shown) == MOST_ITEMS else []
-    return [f"### {causes_sentence(results)}", "", *shown, *more, ""]
+    for cause in run.causes[:MOST_ITEMS]:
+        said = f"{_SIGNS[cause.verdict.value]} **{len(cause.hashes)}** {escape_text(cause.text)}"
+        news = f" · {escape_text(cause.news_text)}" if cause.news_text else ""
+        blocks.append([f"- {said}<br>{escape_text(cause.where)}{news}"])
+    shown = _fitting(blocks, _SHARES["causes"], len(run.causes), "cause")
+    more = _rest(len(run.causes)) if len(shown) == MOST_ITEMS else []
+    return [f"### {run.causes_sentence}", "", *shown, *more, ""]
 
 
-def _news(results: RunResults) -> list[str]:
-    blocks = [[f"- {escape_text(sentence)}"] for sentence in news_sentences(results)]
-    title = f"### What is new {escape_text(since_text(results))}"
+def _news(run: RunView) -> list[str]:
+    blocks = [[f"- {escape_text(sentence)}"] for sentence in run.news]
+    title = f"### What is new {escape_text(run.since)}"
     return [title, "", *_fitting(blocks, _SHARES["news"], len(blocks), "line"), ""] if blocks else []
 
 
-def _matrices(results: RunResults) -> list[str]:
+def _matrices(run: RunView) -> list[str]:
     """The grid of each trial; of one that is too large, the rows with a failure, as many as there is room for."""
-    cells = {cell.id: cell for cell in results.cells}
-    every = matrices(results.cells, results.holes, results.axes)
     room = _SHARES["grid"] - _REST
     lines: list[str] = []
-    for number, matrix in enumerate(every):
+    for number, matrix in enumerate(run.matrices):
         title = f"### {escape_text(matrix.trial)}" + (f" ({escape_text(matrix.fixed)})" if matrix.fixed else "")
-        block = [title, "", *_table(matrix, cells, room - _bytes([title]) - _REST), ""]
+        block = [title, "", *_table(matrix, room - _bytes([title]) - _REST), ""]
         room -= _bytes(block)
         if room < 0:
-            return [*lines, f"_… and {count(len(every) - number, 'more grid')}: all are in `report.html`._", ""]
+            return [*lines, f"_… and {count(len(run.matrices) - number, 'more grid')}: all are in `report.html`._", ""]
         lines += block
     return lines
 
 
-def _table(matrix: Matrix, cells: dict[str, CellResult], room: int) -> list[str]:
+def _table(matrix: Matrix[CellView], room: int) -> list[str]:
     head = [
         "| "
         + " | ".join([escape_text(matrix.row_title) or " ", *(escape_text(column) or " " for column in matrix.columns)])
         + " |",
         "| --- " + "| :-: " * len(matrix.columns) + "|",
     ]
-    rows = [_row(matrix, row, cells) for row in range(len(matrix.rows))]
+    rows = [_row(matrix, row) for row in range(len(matrix.rows))]
     if _bytes([*head, *rows]) <= room:
         return [*head, *rows]
-    bad = sorted({row for (row, _), cell in matrix.cells.items() if cell in cells and not cells[cell].verdict.good})
+    bad = sorted(bad_rows(matrix))
     sizes = itertools.accumulate((_bytes([rows[row]]) for row in bad), initial=_bytes(head))
     shown = [row for row, size in zip(bad, itertools.islice(sizes, 1, None), strict=True) if size <= room]
     size = f"{len(matrix.rows)} × {len(matrix.columns)}"
@@ -201,21 +183,21 @@ def _table(matrix: Matrix, cells: dict[str, CellResult], room: int) -> list[str]
     return [*head, *(rows[row] for row in shown), "", f"_{size}: {some} with a failure; all are in `report.html`._"]
 
 
-def _row(matrix: Matrix, row: int, cells: dict[str, CellResult]) -> str:
+def _row(matrix: Matrix[CellView], row: int) -> str:
     signs = []
     for column in range(len(matrix.columns)):
-        cell = cells.get(matrix.cells.get((row, column), ""))
+        cell = matrix.cells.get((row, column))
         if cell:
-            new = " 🆕" if newly_bad(cell) else ""
+            new = " 🆕" if cell.newly_bad else ""
             signs.append(_SIGNS[cell.verdict.value] + (" ↻" if cell.flaky else "") + new)
         else:
             signs.append(_SIGNS["hole"] if (row, column) in matrix.holes else " ")
     return "| " + " | ".join([escape_text(matrix.rows[row]), *signs]) + " |"
 
 
-def _cases(results: RunResults) -> list[str]:
+def _cases(run: RunView) -> list[str]:
     """How the answers to each case compare in each configuration, where a trial has few cases."""
-    every = case_matrices(results)
+    every = case_matrices(run.results)
     return _fitting(map(_case_table, every), _SHARES["cases"], len(every), "table of cases", "tables of cases")
 
 
@@ -235,25 +217,20 @@ def _rung(field: CaseField | None) -> str:
     return f"{_SIGNS[field.verdict.value]} {escape_text(field.rung)}" if field is not None else "–"
 
 
-def _failure(results: RunResults, folder: Path, cell: CellResult) -> list[str]:
-    view = read_cell(folder, cell)
-    findings = bad_findings(cell.findings)
-    first = f"{finding_title(findings[0], cell)}: {findings[0].message}" if findings else why_of(cell)
-    head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(one_line(first)[:200])}"
+def _failure(cell: CellView) -> list[str]:
+    findings = cell.bad_findings
+    head = f"{_SIGNS[cell.verdict.value]} <b>{_html(cell.id)}</b> {_html(cell.problem[:200])}"
     lines = ["<details>", f"<summary>{head}</summary>", ""]
-    blocks = [_finding(finding, finding_title(finding, cell)) for finding in findings[:_MOST_FINDINGS]]
+    blocks = [_finding(finding, cell.title(finding)) for finding in findings[:_MOST_FINDINGS]]
     lines += _fitting(blocks, MOST_FAILURE, len(findings), "finding")
     if not findings:
-        lines += (
-            [*(f"- {escape_text(place)}" for place in describe_attempts(cell)), ""]
-            if cell.attempts
-            else [escape_text(first), ""]
-        )
-    if news := cell_news_text(cell):
-        lines += [f"Since: {escape_text(news)}", ""]
-    for log in view.logs:
+        told = [f"- {escape_text(place)}" for place in cell.attempt_lines]
+        lines += [*(told or [escape_text(cell.why)]), ""]
+    if cell.news_text:
+        lines += [f"Since: {escape_text(cell.news_text)}", ""]
+    for log in cell.details().logs:
         lines += [f"Log: {code(log, MOST_COMMAND)}", ""]
-    return [*lines, f"Again: {code(rerun_command(results, cell), MOST_COMMAND)}", "", "</details>", ""]
+    return [*lines, f"Again: {code(cell.rerun, MOST_COMMAND)}", "", "</details>", ""]
 
 
 def _html(text: str) -> str:
@@ -267,38 +244,36 @@ def _finding(finding: Finding, named: str) -> list[str]:
     return [*lines, *fenced(finding.evidence), ""] if finding.evidence.strip() else lines
 
 
-def _flaky(summary: RunSummary) -> list[str]:
-    if not summary.flaky:
+def _flaky(run: RunView) -> list[str]:
+    if not run.flaky:
         return []
     lines = ["### Flaky: passed on a retry", ""]
-    for cell in summary.flaky[:MOST_ITEMS]:
-        lines += [f"- {code(cell.id)}", *(f"  - {escape_text(place)}" for place in describe_attempts(cell))]
-    return [*lines, *_rest(len(summary.flaky)), ""]
+    for cell in run.flaky[:MOST_ITEMS]:
+        lines += [f"- {code(cell.id)}", *(f"  - {escape_text(place)}" for place in cell.attempt_lines)]
+    return [*lines, *_rest(len(run.flaky)), ""]
 
 
-def _xfails(summary: RunSummary) -> list[str]:
-    if not summary.xfails:
+def _xfails(run: RunView) -> list[str]:
+    if not run.xfails:
         return []
     lines = ["### Failed as declared", ""]
-    for cell, finding in summary.xfails[:MOST_ITEMS]:
-        lines.append(
-            f"- {code(cell.id)} {code(finding_title(finding, cell))}: {escape_text(finding.message or cell.why)}"
-        )
-    return [*lines, *_rest(len(summary.xfails)), ""]
+    for cell, finding in run.xfails[:MOST_ITEMS]:
+        lines.append(f"- {code(cell.id)} {code(cell.title(finding))}: {escape_text(finding.message or cell.reason)}")
+    return [*lines, *_rest(len(run.xfails)), ""]
 
 
-def _not_run(summary: RunSummary) -> list[str]:
+def _not_run(run: RunView) -> list[str]:
     lines: list[str] = []
-    if summary.skips:
+    if run.skips:
         lines += ["### Skipped", ""]
-        lines += [f"- {number} × {escape_text(reason)}" for reason, number in list(summary.skips.items())[:MOST_ITEMS]]
-        lines += [*_rest(len(summary.skips)), ""]
-    if summary.holes:
+        lines += [f"- {number} × {escape_text(reason)}" for reason, number in list(run.skips.items())[:MOST_ITEMS]]
+        lines += [*_rest(len(run.skips)), ""]
+    if run.excluded:
         lines += ["### Holes: combinations that are not run", ""]
-        for reason, holes in list(summary.holes.items())[:MOST_ITEMS]:
+        for reason, holes in list(run.excluded.items())[:MOST_ITEMS]:
             named = "; ".join(axes_text(hole.axes.items()) for hole in holes[:5]) + ("; …" if len(holes) > 5 else "")
             lines.append(f"- {len(holes)} × {escape_text(reason)}: {escape_text(named)}")
-        lines += [*_rest(len(summary.holes)), ""]
+        lines += [*_rest(len(run.excluded)), ""]
     return lines
 
 

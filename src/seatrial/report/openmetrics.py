@@ -5,7 +5,9 @@ Every family is a gauge, so that readers of the older Prometheus format take it,
 import math
 from collections.abc import Iterator
 
-from seatrial.job import CellResult, RunResults, Stage, Verdict, figures
+from seatrial.job import Stage, Verdict
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import one_line
 
 _MOST_LABEL = 200  # characters of a value
@@ -29,9 +31,9 @@ _FAMILIES = {
 _Sample = tuple[str, dict[str, str], float]  # family, labels, value
 
 
-def render_openmetrics(results: RunResults) -> str:
+def render_openmetrics(run: RunView) -> str:
     by_family: dict[str, dict[str, float]] = {name: {} for name in _FAMILIES}
-    for family, labels, value in _samples(results):
+    for family, labels, value in _samples(run):
         if math.isfinite(value):
             text = ",".join(f'{name}="{_escaped(of)}"' for name, of in labels.items())
             by_family[family][text] = value  # one sample for each set of labels, the last counts
@@ -43,39 +45,37 @@ def render_openmetrics(results: RunResults) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _samples(results: RunResults) -> Iterator[_Sample]:
-    suite = {"suite": results.suite}
-    of_run = {**suite, "run": results.run, "commit": results.commit}
-    yield "seatrial_run_started_timestamp_seconds", of_run, results.started_s
-    yield "seatrial_run_duration_seconds", suite, results.seconds
-    yield "seatrial_run_good", suite, float(results.exit_code == 0)
+def _samples(run: RunView) -> Iterator[_Sample]:
+    suite = {"suite": run.suite}
+    of_run = {**suite, "run": run.run, "commit": run.commit}
+    yield "seatrial_run_started_timestamp_seconds", of_run, run.started_s
+    yield "seatrial_run_duration_seconds", suite, run.seconds
+    yield "seatrial_run_good", suite, float(run.exit_code == 0)
     for verdict in Verdict:
-        counted = sum(cell.verdict is verdict for cell in results.cells)
-        yield "seatrial_run_cells", {**suite, "verdict": verdict.value}, float(counted)
-    yield "seatrial_run_holes", suite, float(len(results.holes))
-    for change, number in results.changes.items():
+        yield "seatrial_run_cells", {**suite, "verdict": verdict.value}, float(run.counts.get(verdict, 0))
+    yield "seatrial_run_holes", suite, float(len(run.holes))
+    for change, number in run.changes.items():
         yield "seatrial_run_changes", {**suite, "change": change}, float(number)
-    for cause in results.causes:
+    for cause in run.causes:
         labels = {**suite, "cause": cause.id, "verdict": cause.verdict.value, "text": cause.text}
-        yield "seatrial_cause_cells", labels, float(len(cause.cells))
-    for cell in results.cells:
+        yield "seatrial_cause_cells", labels, float(len(cause.hashes))
+    for cell in run.cells:
         yield from _cell(cell, {**suite, "trial": cell.trial, "cell": cell.id, "hash": cell.hash})
 
 
-def _cell(cell: CellResult, labels: dict[str, str]) -> Iterator[_Sample]:
+def _cell(cell: CellView, labels: dict[str, str]) -> Iterator[_Sample]:
     yield "seatrial_cell_good", labels, float(cell.done)
     yield "seatrial_cell_verdict", {**labels, "verdict": cell.verdict.value}, 1.0
     yield "seatrial_cell_flaky", labels, float(cell.flaky)
-    if cell.attempts:
-        last = cell.attempts[-1]
-        if last.seconds is not None:
-            yield "seatrial_cell_duration_seconds", labels, last.seconds
-        times = {one.stage: one.wall_s for one in last.stages}
+    if cell.last:
+        if cell.seconds is not None:
+            yield "seatrial_cell_duration_seconds", labels, cell.seconds
+        times = {one.stage: one.wall_s for one in cell.last.stages}
         if Stage.STARTED in times:
             yield "seatrial_cell_started_timestamp_seconds", labels, times[Stage.STARTED]
-    if cell.news and cell.news.since and not cell.verdict.good:
+    if cell.news and cell.news.since and cell.bad:
         yield "seatrial_cell_bad_since_timestamp_seconds", labels, cell.news.since.at_s
-    for figure in figures(cell.metrics):
+    for figure in cell.figures:
         yield "seatrial_figure", {**labels, "figure": figure.name, "unit": figure.unit}, figure.value
 
 

@@ -1,15 +1,13 @@
 """A run as one SVG picture, for a README or a chat: the grid of each trial, and its figures over their last runs."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from seatrial.job import CellResult, RunResults
 from seatrial.job.units import count
 from seatrial.report.html.templates import render
-from seatrial.report.view.changes import newly_bad
-from seatrial.report.view.grid import Matrix, matrices
-from seatrial.report.view.run import causes_sentence, headline_of, summarize
-from seatrial.report.view.series import Scale, SeriesView, bound_levels, read_series
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.grid import Matrix
+from seatrial.report.view.run import RunView, first_rows
+from seatrial.report.view.series import Scale, SeriesView, bound_levels
 from seatrial.report.view.words import SYMBOLS, duration_text, figure_or_open, fit, one_line
 
 _WIDTH = 960
@@ -68,18 +66,17 @@ class _Sheet:
         self.y += LINE
 
 
-def render_svg(results: RunResults, folder: Path) -> str:
-    summary = summarize(results)
+def render_svg(run: RunView) -> str:
     sheet = _Sheet()
-    sheet.write(f"{results.suite}: {results.verdict.value}", "title")
-    counts = " · ".join(f"{number} {verdict.value}" for verdict, number in summary.counts.items())
-    holes = f" · {count(len(results.holes), 'hole')}" if results.holes else ""
-    sheet.write(f"{count(len(results.cells), 'cell')} in {duration_text(results.seconds)}: {counts}{holes}", "note")
-    if sentence := causes_sentence(results):
-        sheet.write(sentence, "head")
+    sheet.write(f"{run.suite}: {run.verdict.value}", "title")
+    counts = " · ".join(f"{number} {verdict.value}" for verdict, number in run.counts.items())
+    holes = f" · {count(len(run.holes), 'hole')}" if run.holes else ""
+    sheet.write(f"{count(len(run.cells), 'cell')} in {duration_text(run.seconds)}: {counts}{holes}", "note")
+    if run.causes_sentence:
+        sheet.write(run.causes_sentence, "head")
     sheet.y += LINE / 2
-    _grids(sheet, results)
-    _figures(sheet, folder)
+    _grids(sheet, run)
+    _figures(sheet, run)
     return render(
         "picture.svg.j2",
         width=_WIDTH,
@@ -88,27 +85,24 @@ def render_svg(results: RunResults, folder: Path) -> str:
         label_width=LABEL_WIDTH,
         spark_width=SPARK_WIDTH,
         sheet=sheet,
-        title=f"{results.suite}: {results.verdict.value}",
+        title=f"{run.suite}: {run.verdict.value}",
     )
 
 
-def _grids(sheet: _Sheet, results: RunResults) -> None:
-    cells = {cell.id: cell for cell in results.cells}
+def _grids(sheet: _Sheet, run: RunView) -> None:
     left = GRID_ROWS
     hidden = 0
-    for matrix in matrices(results.cells, results.holes, results.axes):
-        bad = {row for (row, _), id_ in matrix.cells.items() if id_ in cells and not cells[id_].verdict.good}
-        every = range(len(matrix.rows))
-        rows = sorted(sorted(every, key=lambda row: row not in bad)[:left])
+    for matrix in run.matrices:
+        rows = first_rows(matrix, left)
         hidden += len(matrix.rows) - len(rows)
         if rows:
             left -= len(rows)
-            _grid(sheet, matrix, rows, cells)
+            _grid(sheet, matrix, rows)
     if hidden:
         sheet.write(f"… and {count(hidden, 'more row')}: all are in report.html", "note")
 
 
-def _grid(sheet: _Sheet, matrix: Matrix, rows: list[int], cells: dict[str, CellResult]) -> None:
+def _grid(sheet: _Sheet, matrix: Matrix[CellView], rows: list[int]) -> None:
     each = min(MOST_CELL, max(LEAST_CELL, (_WIDTH - 2 * _MARGIN - LABEL_WIDTH) / max(1, len(matrix.columns))))
     shown = min(len(matrix.columns), int((_WIDTH - 2 * _MARGIN - LABEL_WIDTH) / each))
     more = f", the first {shown} of {count(len(matrix.columns), 'column')}" if shown < len(matrix.columns) else ""
@@ -123,29 +117,26 @@ def _grid(sheet: _Sheet, matrix: Matrix, rows: list[int], cells: dict[str, CellR
         columns = int(LABEL_WIDTH / CHARACTER) - 1
         sheet.labels.append(Label(_MARGIN, sheet.y + 12, fit(one_line(matrix.rows[row]), columns), "row"))
         for column in range(shown):
-            box = _box(matrix, row, column, cells, _MARGIN + LABEL_WIDTH + column * each, sheet.y, each - 2)
+            box = _box(matrix, row, column, _MARGIN + LABEL_WIDTH + column * each, sheet.y, each - 2)
             sheet.boxes += [box] if box else []
         sheet.y += LINE
     sheet.y += LINE / 2
 
 
-def _box(
-    matrix: Matrix, row: int, column: int, cells: dict[str, CellResult], x: float, y: float, width: float
-) -> Box | None:
-    cell = cells.get(matrix.cells.get((row, column), ""))
+def _box(matrix: Matrix[CellView], row: int, column: int, x: float, y: float, width: float) -> Box | None:
+    cell = matrix.cells.get((row, column))
     if cell is None:
         hole = (row, column) in matrix.holes
         return Box(x, y, width, "hole", SYMBOLS["hole"].glyph, "not run") if hole else None
     verdict = cell.verdict.value
     glyph = SYMBOLS["flaky" if cell.flaky else verdict].glyph
-    said = "" if cell.verdict.good else f": {headline_of(cell)}"
-    return Box(x, y, width, verdict, glyph, fit(one_line(f"{cell.id} {verdict}{said}"), 300), newly_bad(cell))
+    said = f": {cell.headline}" if cell.bad else ""
+    return Box(x, y, width, verdict, glyph, fit(one_line(f"{cell.id} {verdict}{said}"), 300), cell.newly_bad)
 
 
-def _figures(sheet: _Sheet, folder: Path) -> None:
+def _figures(sheet: _Sheet, run: RunView) -> None:
     """Figures of one run have no course to draw: they are counted."""
-    made = read_series(folder)
-    every = made.series if made else []
+    every = run.series.series if run.series else []
     views = [view for view in every if len({point.run for point in view.points}) > 1]
     if not views:
         return

@@ -14,9 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seatrial import __version__
-from seatrial.job import RunResults
-from seatrial.report.view.changes import cause_news_text, news_sentences
-from seatrial.report.view.run import cause_place
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import one_line
 
 SECRET = "SEATRIAL_NOTIFY_SECRET"  # the environment variable
@@ -32,38 +30,38 @@ class NotNotified(Exception):
     """The webhook was not told. The address is named by its host alone: the rest of it may be a secret."""
 
 
-def payload(results: RunResults, sent_s: float) -> dict[str, Any]:
+def payload(run: RunView, sent_s: float) -> dict[str, Any]:
     causes = [
         {
             "id": cause.id,
             "verdict": cause.verdict.value,
             "text": _text(cause.text),
-            "cells": len(cause.cells),
-            "place": _text(cause_place(cause, results)),
+            "cells": len(cause.hashes),
+            "place": _text(cause.where),
             "change": cause.news.change.value if cause.news else "",
-            "news": _text(cause_news_text(cause)),
+            "news": _text(cause.news_text),
         }
-        for cause in results.causes[:MOST_CAUSES]
+        for cause in run.causes[:MOST_CAUSES]
     ]
     return {
         "version": 1,
         "sent_s": sent_s,
-        "run": _text(results.run),
-        "suite": _text(results.suite),
-        "commit": _text(results.commit),
-        "verdict": results.verdict.value,
-        "exit_code": int(results.exit_code),
-        "interrupted": results.interrupted,
-        "started_s": results.started_s,
-        "seconds": results.seconds,
-        "cells": len(results.cells),
-        "counts": results.counts,
-        "holes": len(results.holes),
-        "against": _text(results.against),
-        "changes": results.changes,
-        "new": [_text(sentence) for sentence in news_sentences(results)],
+        "run": _text(run.run),
+        "suite": _text(run.suite),
+        "commit": _text(run.commit),
+        "verdict": run.verdict.value,
+        "exit_code": int(run.exit_code),
+        "interrupted": run.interrupted,
+        "started_s": run.started_s,
+        "seconds": run.seconds,
+        "cells": len(run.cells),
+        "counts": run.results.counts,
+        "holes": len(run.holes),
+        "against": _text(run.against),
+        "changes": run.changes,
+        "new": [_text(sentence) for sentence in run.news],
         "causes": causes,
-        "causes_left_out": max(0, len(results.causes) - MOST_CAUSES),
+        "causes_left_out": max(0, len(run.causes) - MOST_CAUSES),
     }
 
 
@@ -71,9 +69,9 @@ def signature(body: bytes, secret: str) -> str:
     return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
-def notify(url: str, results: RunResults, secret: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
+def notify(url: str, run: RunView, secret: str, pauses_s: Sequence[float] = PAUSES_S) -> None:
     """Raises NotNotified. What the receiver answers beside its status is not read; redirects are not followed."""
-    body = json.dumps(payload(results, time.time())).encode()
+    body = json.dumps(payload(run, time.time())).encode()
     headers = {
         "Content-Type": "application/json",
         "User-Agent": f"seatrial/{__version__}",

@@ -101,11 +101,12 @@ def checked_notify(url: str | None) -> str:
 
 def notified(url: str, results: "RunResults") -> bool:
     """Told, or it is said why not; what the run came to stays as it is."""
+    from seatrial.report.view.run import RunView
     from seatrial.report.webhook import SECRET, NotNotified, notify
 
     try:
         if url:
-            notify(url, results, os.environ.get(SECRET, ""))
+            notify(url, RunView(results), os.environ.get(SECRET, ""))
     except NotNotified as error:
         click.echo(f"seatrial: {error}", err=True)
         return False

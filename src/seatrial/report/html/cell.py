@@ -4,20 +4,16 @@ import contextlib
 import itertools
 import os
 import re
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
-from seatrial.job import AttemptResult, Cause, CellResult, Finding, RunResults, StageTime, Verdict, figure_text, figures
+from seatrial.job import AttemptResult, Finding, StageTime, Verdict, figure_text
 from seatrial.report.html.charts import Chart, Picture, picture, resource_charts
-from seatrial.report.html.since import StripMark, cell_strip
-from seatrial.report.view.cell import CellView, NotebookView, nonnegative, url
-from seatrial.report.view.changes import cause_news_text, cell_news_text
-from seatrial.report.view.run import bad_findings, cause_place, finding_title, headline_of, rerun_command
+from seatrial.report.view.cell import CellDetails, CellView, NotebookView, nonnegative, url
 from seatrial.report.view.words import duration_text, one_line, shorten, size_text
 
 # A notebook's cells and passes side by side, as the inspector of a cell shows them.
@@ -149,16 +145,10 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class CellInspector:
-    cell: CellResult
-    names: list[str]  # values of its axes
-    headline: str
-    cause: Cause | None
-    news: str
-    strip: list[StripMark]
+    cell: CellView
     evidence: list[Evidence]
     steps: list[StepRow]
     quiet: list[StepRow]  # checks that passed, and have no time of their own
-    total: str
     peak: str
     attempts: list[AttemptRow]
     figures: list[tuple[str, str, str]]  # name, value, source
@@ -168,104 +158,45 @@ class CellInspector:
     exhibits: list[Picture]
     links: list[Link]
     more_files: int
-    packages: dict[str, str]
-    alike: int  # other cells of the run with the same packages
     log_tail: str
-    rerun: str
 
 
-@dataclass(frozen=True)
-class CauseInspector:
-    cause: Cause
-    where: str
-    news: str
-    cells: list[CellResult]
-    rerun: str
-    first: CellInspector | None  # evidence of one of them
-
-
-class Packages:
-    """Which cells have the same packages."""
-
-    def __init__(self, cells: Sequence[CellResult]) -> None:
-        self._of = {cell.hash: _packages(cell) for cell in cells}
-        self._numbers: dict[tuple[tuple[str, str], ...], int] = {}
-        for found in self._of.values():
-            key = tuple(found.items())
-            self._numbers[key] = self._numbers.get(key, 0) + 1
-
-    def of(self, cell: CellResult) -> tuple[dict[str, str], int]:
-        found = self._of.get(cell.hash, {})
-        return found, self._numbers.get(tuple(found.items()), 1) - 1
-
-
-def inspect_cell(
-    results: RunResults, view: CellView, packages: Packages, cause: Cause | None, served: bool = False
-) -> CellInspector:
+def inspect_cell(cell: CellView, served: bool = False) -> CellInspector:
     """`served`: pages of logs of cells that are not good are made when they are asked for."""
-    served = served and not view.result.verdict.good
-    cell = view.result
-    found, alike = packages.of(cell)
-    measured = list(figures(cell.metrics))
-    links, more = _links(view, served)
-    steps = _steps(view)
+    served = served and cell.bad
+    details = cell.details()
+    links, more = _links(details, served)
+    steps = _steps(cell, details)
     return CellInspector(
         cell=cell,
-        names=[value for value in cell.axes.values() if value],
-        headline=headline_of(cell),
-        cause=cause,
-        news=cell_news_text(cell),
-        strip=cell_strip(results, cell),
-        evidence=_evidences(bad_findings(cell.findings), view, served),
+        evidence=_evidences(cell, details, served),
         steps=[row for row in steps if not _quiet(row)],
         quiet=[row for row in steps if _quiet(row)],
-        total=duration_text(view.seconds),
-        peak=size_text(view.peak_memory_bytes),
+        peak=size_text(details.peak_memory_bytes),
         attempts=[_attempt(one) for one in cell.attempts],
-        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in measured[:_MOST_FIGURES]],
-        more_figures=max(0, len(measured) - _MOST_FIGURES),
-        notebooks=[notebook_table(notebook) for notebook in view.notebooks if notebook.passes],
-        charts=resource_charts(view),
-        exhibits=[picture(exhibit) for exhibit in cell.exhibits],
+        figures=[(one.name, figure_text(one.value, one.unit), one.source) for one in cell.figures[:_MOST_FIGURES]],
+        more_figures=max(0, len(cell.figures) - _MOST_FIGURES),
+        notebooks=[notebook_table(notebook) for notebook in details.notebooks if notebook.passes],
+        charts=resource_charts(details.observed),
+        exhibits=[picture(exhibit) for exhibit in cell.charts],
         links=links,
         more_files=more,
-        packages=found,
-        alike=alike,
-        log_tail=shorten(view.log_tail(), _MOST_EVIDENCE) if not cell.verdict.good else "",
-        rerun=rerun_command(results, cell),
+        log_tail=shorten(details.log_tail(), _MOST_EVIDENCE) if cell.bad else "",
     )
 
 
-def inspect_cause(
-    results: RunResults, cause: Cause, cells: Mapping[str, CellResult], first: CellInspector | None
-) -> CauseInspector:
-    place = ",".join(f"{axis}={value}" for axis, value in cause.place.items() if axis != "host")
-    chosen = place if place and cause.there == cause.of else ""
-    suite = shlex.quote(results.suite_path or results.suite)
-    selects = [chosen] if chosen else [f"/{one}" for one in cause.cells[:20]]
-    rerun = f"seatrial run {suite} " + " ".join(f"--select {shlex.quote(one)}" for one in selects)
-    return CauseInspector(
-        cause,
-        cause_place(cause, results),
-        cause_news_text(cause),
-        [cells[one] for one in cause.cells if one in cells],
-        rerun,
-        first,
-    )
-
-
-def _evidences(findings: Sequence[Finding], view: CellView, served: bool) -> list[Evidence]:
+def _evidences(cell: CellView, details: CellDetails, served: bool) -> list[Evidence]:
     """What several findings quote alike is shown once."""
     made = []
     seen: set[str] = set()
-    for finding in findings:
+    for finding in cell.bad_findings:
         told = replace(finding, evidence="") if finding.evidence in seen else finding
         seen.add(finding.evidence)
-        made.append(_evidence(told, view, served))
+        made.append(_evidence(told, cell.title(finding), details, served))
     return made
 
 
-def _evidence(finding: Finding, view: CellView, served: bool) -> Evidence:
+def _evidence(finding: Finding, title: str, details: CellDetails, served: bool) -> Evidence:
     """The first line sums up what follows: it is shown once, where it stands in what follows."""
     text = shorten(finding.evidence, _MOST_EVIDENCE).strip("\n")
     lines = text.split("\n")
@@ -276,23 +207,23 @@ def _evidence(finding: Finding, view: CellView, served: bool) -> Evidence:
         list(zip(rest, hits, strict=True)) if any(hits) else [(line, place == 0) for place, line in enumerate(lines)]
     )
     return Evidence(
-        title=finding_title(finding, view.result),
+        title=title,
         verdict=finding.verdict.value,
         class_=finding.class_,
         message="" if first == finding.message.strip() else finding.message,
         lines=shown if text else [],
-        log=_log_line(text, view, served),
+        log=_log_line(text, details, served),
     )
 
 
-def _log_line(text: str, view: CellView, served: bool) -> Link | None:
+def _log_line(text: str, details: CellDetails, served: bool) -> Link | None:
     found = _LOG_LINE.search(text)
     if found is None:
         return None
-    part = f"{found[2]}/" if found[2] else view.parts[0]
-    if not served and not (view.folder / part / LOG_PAGE).is_file():
+    part = f"{found[2]}/" if found[2] else details.parts[0]
+    if not served and not (details.folder / part / LOG_PAGE).is_file():
         return None
-    where = url(f"{view.base}/{part}{LOG_PAGE}")
+    where = url(f"{details.base}/{part}{LOG_PAGE}")
     return Link(f"line {found[1]} of the log", f"{where}#L{found[1].replace(',', '')}")
 
 
@@ -312,22 +243,22 @@ def _stages(stages: list[StageTime]) -> str:
     return ", ".join(parts)
 
 
-def _steps(view: CellView) -> list[StepRow]:
+def _steps(cell: CellView, details: CellDetails) -> list[StepRow]:
     """Each finding, with the time of its step from the beginning of the first."""
-    known = [step for step in view.steps.values() if step.started_s is not None]
+    known = [step for step in details.steps.values() if step.started_s is not None]
     first = min((step.started_s or 0.0 for step in known), default=0.0)
     last = max((step.ended_s if step.ended_s is not None else step.started_s or 0.0 for step in known), default=0.0)
     span = max(last - first, 1e-9)
     rows = []
     seen: set[str] = set()
-    for finding in view.result.findings:
-        step = view.steps.get(finding.step)
-        took = view.step_seconds(finding.step)
+    for finding in cell.findings:
+        step = details.steps.get(finding.step)
+        took = details.step_seconds(finding.step)
         timed = step is not None and step.started_s is not None and finding.step not in seen
         begin = (step.started_s or 0.0) - first if step is not None else 0.0
         rows.append(
             StepRow(
-                finding_title(finding, view.result),
+                cell.title(finding),
                 finding.verdict.value,
                 finding.message if finding.verdict in _TOLD else "",
                 duration_text(took) if finding.step not in seen else "",
@@ -344,33 +275,28 @@ def _quiet(row: StepRow) -> bool:
     return row.verdict == Verdict.PASSED and not row.took and not row.width
 
 
-def _links(view: CellView, served: bool) -> tuple[list[Link], int]:
+def _links(details: CellDetails, served: bool) -> tuple[list[Link], int]:
     links = []
-    for log in view.logs:
-        name = log.removeprefix(f"{view.base}/")
+    for log in details.logs:
+        name = log.removeprefix(f"{details.base}/")
         page = name.removesuffix("log.txt") + LOG_PAGE
-        if served or (view.folder / page).is_file():
-            links.append(Link(name.removesuffix(".txt"), url(f"{view.base}/{page}")))
+        if served or (details.folder / page).is_file():
+            links.append(Link(name.removesuffix(".txt"), url(f"{details.base}/{page}")))
         links.append(Link(name, url(log)))
-    for name in view.kept[:_MOST_FILES]:
+    for name in details.kept[:_MOST_FILES]:
         shown = os.fsencode(name.removeprefix("files/")).decode("utf-8", "backslashreplace")
-        links.append(Link(one_line(shown), url(f"{view.base}/{name}") if _inert(name, view) else ""))
-    return links, max(0, len(view.kept) - _MOST_FILES)
+        links.append(Link(one_line(shown), url(f"{details.base}/{name}") if _inert(name, details) else ""))
+    return links, max(0, len(details.kept) - _MOST_FILES)
 
 
-def _inert(name: str, view: CellView) -> bool:
+def _inert(name: str, details: CellDetails) -> bool:
     """Whether a browser only shows it. What a job made could be a program that then runs as if it were of this report:
     a page, a drawing, or a file whose name says nothing and whose content a browser goes by. Pages of notebooks are
     ours, written over whatever was there."""
     path = PurePath(name)
     if path.suffix == ".html" and path.parts[:2] == ("files", "notebooks"):
-        return str(path.with_suffix(".ipynb")) in view.kept
+        return str(path.with_suffix(".ipynb")) in details.kept
     if path.suffix == ".ipynb":
-        with contextlib.suppress(OSError), (view.folder / name).open("rb") as file:
+        with contextlib.suppress(OSError), (details.folder / name).open("rb") as file:
             return file.read(1) == b"{"  # browsers do not know the name, and take no such file for a page
     return path.suffix.lower() in INERT
-
-
-def _packages(cell: CellResult) -> dict[str, str]:
-    found: Any = next((finding.data["packages"] for finding in cell.findings if "packages" in finding.data), {})
-    return {str(name): str(version) for name, version in sorted(found.items())} if isinstance(found, dict) else {}

@@ -3,14 +3,14 @@
 The data come from a run folder and may hold anything: what is not a finite number is not drawn, and is in the table."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, repeat
 from typing import Any
 
 from seatrial.job import Exhibit, Observation, Sample, figure_text
 from seatrial.job.units import count
-from seatrial.report.view.cell import CellView, nonnegative
+from seatrial.report.view.cell import nonnegative
 from seatrial.report.view.words import duration_text, one_line, size_text
 
 WIDTH, HEIGHT = 420, 90
@@ -257,9 +257,9 @@ class Chart:
     bands: list[Band]
 
 
-def resource_charts(view: CellView) -> list[Chart]:
+def resource_charts(observed: Mapping[str, Observation]) -> list[Chart]:
     """Each part has its own: their processes have nothing in common, nor have the clocks of their steps."""
-    return [chart for part, one in view.observed.items() for chart in _charts(f" of the {part}" if part else "", one)]
+    return [chart for part, one in observed.items() for chart in _charts(f" of the {part}" if part else "", one)]
 
 
 def _charts(whose: str, observed: Observation) -> list[Chart]:

@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from seatrial.job import CELLS_WORST_FIRST, Cause, CellResult, Change, Figure, Hole, RunResults, figure_text, figures
-from seatrial.job.units import count
-from seatrial.report.html.since import CauseNewsWord, cause_news
-from seatrial.report.view.changes import newly_bad
+from seatrial.job import Hole, figure_text
+from seatrial.report.view.cell import CellView
 from seatrial.report.view.grid import MOST_HOLE_ROWS, axis_values, by_trial
-from seatrial.report.view.run import cause_place, headline_of
+from seatrial.report.view.run import CauseView, RunView, worst_first
 from seatrial.report.view.words import axes_text, duration_text, one_line
 
 MOST_PANELS = 12
 MOST_PLACED = 60_000  # cells times layouts: larger grids come in one layout only
 _MOST_LABEL = 160
-_RANKS = {verdict: rank for rank, verdict in enumerate(CELLS_WORST_FIRST)}
 
 
 class Layout(NamedTuple):
@@ -58,7 +55,7 @@ class TrialGrid:
 
     number: int
     trial: str
-    cells: list[CellResult]
+    cells: list[CellView]
     holes: list[Hole]
     values: dict[str, list[str]]  # of each axis, in order
 
@@ -101,7 +98,7 @@ class TrialGrid:
 
     def panels(self, layout: Layout) -> tuple[list[str], list[str], list[Panel]]:
         """Names of the rows and of the columns, and the panels."""
-        groups: dict[tuple[str, str, str], list[CellResult]] = {}
+        groups: dict[tuple[str, str, str], list[CellView]] = {}
         for cell in self.cells:
             groups.setdefault(_place(cell.axes, layout), []).append(cell)
         reasons: dict[tuple[str, str, str], str] = {}
@@ -150,16 +147,12 @@ def trial_lists(grids: Sequence[TrialGrid]) -> list[TrialList]:
     return [one for one in made if one.rows]
 
 
-def trial_grids(results: RunResults) -> list[TrialGrid]:
+def trial_grids(run: RunView) -> list[TrialGrid]:
     made = []
-    for number, (trial, cells, holes) in enumerate(by_trial(results.cells, results.holes)):
-        values = axis_values(cells, holes, results.axes.get(trial, {}))
+    for number, (trial, cells, holes) in enumerate(by_trial(run.cells, run.holes)):
+        values = axis_values(cells, holes, run.results.axes.get(trial, {}))
         made.append(TrialGrid(number, trial, cells, holes, {axis: list(some) for axis, some in values.items()}))
     return made
-
-
-def worst_first(cells: Sequence[CellResult]) -> list[CellResult]:
-    return sorted(cells, key=lambda cell: (cell.verdict.good, _RANKS[cell.verdict], not cell.flaky))
 
 
 def _place(axes: Mapping[str, str], layout: Layout) -> tuple[str, str, str]:
@@ -167,7 +160,7 @@ def _place(axes: Mapping[str, str], layout: Layout) -> tuple[str, str, str]:
 
 
 def _spot(
-    groups: Mapping[tuple[str, str, str], list[CellResult]],
+    groups: Mapping[tuple[str, str, str], list[CellView]],
     reasons: Mapping[tuple[str, str, str], str],
     place: tuple[str, str, str],
 ) -> Spot | None:
@@ -176,34 +169,27 @@ def _spot(
     return Spot("hole", "", f"not run: {one_line(reasons[place])}") if place in reasons else None
 
 
-def cell_spot(cells: list[CellResult]) -> Spot:
+def cell_spot(cells: list[CellView]) -> Spot:
     """Of cells at one place, the worst first."""
     cell = cells[0]
-    took = cell.attempts[-1].seconds if cell.attempts else None
-    label = ("newly " if newly_bad(cell) else "") + cell.verdict.value + (", flaky" if cell.flaky else "")
-    said = headline_of(cell)
-    label += f": {said}" if said else f" {duration_text(took)}" if took else ""
+    took = duration_text(cell.seconds)
+    label = ("newly " if cell.newly_bad else "") + cell.verdict.value + (", flaky" if cell.flaky else "")
+    label += f": {cell.headline}" if cell.headline else f" {took}" if cell.seconds else ""
     if len(cells) > 1:
-        bad = sum(not one.verdict.good for one in cells)
-        label = f"worst of {len(cells)}, {bad} bad: {label}"
-    shown = leading_figure(cell)
+        label = f"worst of {len(cells)}, {sum(one.bad for one in cells)} bad: {label}"
+    shown = cell.leading_figure
     return Spot(
         cell.verdict.value,
         cell.hash,
         label[:_MOST_LABEL].rstrip(),
         len(cells),
         cell.flaky,
-        not cell.verdict.good,
-        duration_text(took),
+        cell.bad,
+        took,
         figure_text(shown.value, shown.unit) if shown else "",
-        cell.news.change.value if cell.news and cell.news.change is not Change.SAME else "",
-        newly_bad(cell),
+        cell.change,
+        cell.newly_bad,
     )
-
-
-def leading_figure(cell: CellResult) -> Figure | None:
-    """The first of its figures that is better lower or higher."""
-    return next((figure for figure in figures(cell.metrics) if figure.better), None)
 
 
 # Why: each cause with where it is, how that looks on the grid, and what is new about it.
@@ -228,42 +214,21 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class CauseLine:
-    cause: Cause
-    number: int
+    cause: CauseView
     where: list[str]  # values of axes, or an id
     there: str
     thumbnail: int | None  # number of the trial's
     marks: str  # path of its cells on it
-    news: CauseNewsWord | None
 
 
-def cause_lines(results: RunResults, thumbnails: Mapping[str, Thumbnail]) -> list[CauseLine]:
-    cells = {cell.hash: cell for cell in results.cells}
-    return [_line(results, number, cause, cells, thumbnails) for number, cause in enumerate(results.causes, 1)]
-
-
-def _line(
-    results: RunResults,
-    number: int,
-    cause: Cause,
-    cells: dict[str, CellResult],
-    thumbnails: Mapping[str, Thumbnail],
-) -> CauseLine:
-    trials = [cells[one].trial for one in cause.cells if one in cells]
-    most = max(set(trials), key=trials.count) if trials else ""
-    drawn = thumbnails.get(most)
-    where, there = list(cause.place.values()), cause_place(cause, results)
+def cause_line(cause: CauseView, thumbnails: Mapping[str, Thumbnail]) -> CauseLine:
+    trials = [cell.trial for cell in cause.cells]
+    drawn = thumbnails.get(max(set(trials), key=trials.count) if trials else "")
+    where, there = list(cause.place.values()), cause.where
     if cause.place:
         there = there.rpartition(": ")[2]
-    return CauseLine(
-        cause,
-        number,
-        where,
-        there,
-        drawn.number if drawn else None,
-        drawn.path(cause.cells) if drawn else "",
-        cause_news(cause, cells),
-    )
+    marks = drawn.path(cause.hashes) if drawn else ""
+    return CauseLine(cause, where, there, drawn.number if drawn else None, marks)
 
 
 def thumbnail(grid: TrialGrid) -> Thumbnail | None:
@@ -286,14 +251,3 @@ def thumbnail(grid: TrialGrid) -> Thumbnail | None:
         width, height = max(1.0, step_x * 0.85), max(1.0, step_y * 0.85)
         places[cell.hash] = f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
     return Thumbnail(grid.number, "".join(places.values()), places)
-
-
-def sentence(results: RunResults) -> str:
-    """What the run came to, where nothing needs attention."""
-    total = count(len(results.cells), "cell")
-    done = sum(cell.done for cell in results.cells)
-    if not done:
-        return "Nothing was run"
-    if done < len(results.cells):
-        return f"{done} of {total} were done, and are as they should be"
-    return "The one cell is as it should be" if done == 1 else f"All {total} are as they should be"

@@ -1,10 +1,11 @@
 """Figures, one line each: the last value, how far it is off inside its bounds, and all runs so far as dots."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from seatrial.job import CellResult, RunResults
 from seatrial.job.units import count
 from seatrial.record.history import Point
+from seatrial.report.view.cell import CellView
 from seatrial.report.view.series import LevelChange, RunSeries, Scale, SeriesView, bound_levels, bounds_outside
 from seatrial.report.view.words import (
     change_group_text,
@@ -101,15 +102,16 @@ class FigurePanel:
         return [line for group in (*self.groups, *self.more) for line in group.lines]
 
 
-def run_figures(results: RunResults, made: RunSeries) -> FigurePanel:
-    cells: dict[str, CellResult] = {}
-    for cell in results.cells:
-        cells.setdefault(cell.benchmark, cell)
+def figure_panel(made: RunSeries, cells: Iterable[CellView] = ()) -> FigurePanel:
+    """`cells`: of the run that the series are of."""
+    by_benchmark: dict[str, CellView] = {}
+    for cell in cells:
+        by_benchmark.setdefault(cell.benchmark, cell)
     groups: dict[tuple[str, str], list[tuple[int, SeriesView]]] = {}
     for number, view in enumerate(made.series):
         if view.points:
             groups.setdefault((view.trial, series_title(view)), []).append((number, view))
-    made_groups = [_group(f"{trial}: {title}", views, cells) for (trial, title), views in groups.items()]
+    made_groups = [_group(f"{trial}: {title}", views, by_benchmark) for (trial, title), views in groups.items()]
     made_groups.sort(key=lambda group: group.state == "passed")
     shown: list[FigureGroup] = []
     while made_groups and (not shown or sum(len(group.lines) for group in shown) < _MOST_LINES):
@@ -142,7 +144,7 @@ def figure_facts(view: SeriesView) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def _group(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellResult]) -> FigureGroup:
+def _group(title: str, numbered: list[tuple[int, SeriesView]], cells: dict[str, CellView]) -> FigureGroup:
     axes = _varying([cells[view.benchmark].axes for _, view in numbered if view.benchmark in cells])
     lines = [_line(number, view, axes, cells.get(view.benchmark)) for number, view in numbered]
     lines.sort(key=lambda line: (line.state == "passed", not line.since))
@@ -158,7 +160,7 @@ def _varying(found: list[dict[str, str]]) -> list[str]:
     return [axis for axis in names if len({axes.get(axis, "") for axes in found}) > 1]
 
 
-def _line(number: int, view: SeriesView, axes: list[str], cell: CellResult | None) -> FigureLine:
+def _line(number: int, view: SeriesView, axes: list[str], cell: CellView | None) -> FigureLine:
     last = view.points[-1].value
     gauge = _gauge(view)
     change = view.changes[-1] if view.changes else None

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from seatrial.job import AttemptResult, CellResult, RunResults, Stage
+from seatrial.job import AttemptResult, Stage
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.run import RunView
 from seatrial.report.view.words import clock_text, duration_text
 
 _WIDTH = 1000
@@ -39,13 +41,13 @@ class Lanes:
     ticks: list[str]
 
 
-Span = tuple[float, float, float, CellResult, AttemptResult]  # queued, started, finished
+Span = tuple[float, float, float, CellView, AttemptResult]  # queued, started, finished
 
 
-def run_lanes(results: RunResults) -> Lanes | None:
+def run_lanes(run: RunView) -> Lanes | None:
     """None where no attempt has its times."""
     places: dict[str, list[Span]] = {}
-    for cell in results.cells:
+    for cell in run.cells:
         for attempt in cell.attempts:
             span = _span(cell, attempt)
             if span is not None:
@@ -62,7 +64,7 @@ def run_lanes(results: RunResults) -> Lanes | None:
     return Lanes(lanes, clock_text(first, "%Y-%m-%d %H:%M:%S UTC"), duration_text(last - first), ticks)
 
 
-def _span(cell: CellResult, attempt: AttemptResult) -> Span | None:
+def _span(cell: CellView, attempt: AttemptResult) -> Span | None:
     times = {one.stage: one.wall_s for one in attempt.stages}
     if not times:
         return None

@@ -1,21 +1,19 @@
 """All that is known of one cell, for a terminal: attempts, every finding with its evidence, figures, files, the end of
 its log."""
 
-from seatrial.job import AttemptResult, Finding, RunResults, figure_text, figures
+from seatrial.job import AttemptResult, Finding, figure_text
 from seatrial.job.units import count
 from seatrial.report.terminal.lines import Line, glyph
-from seatrial.report.view.cell import CellView
-from seatrial.report.view.changes import cell_news_text
-from seatrial.report.view.run import finding_title, rerun_command, why_of
-from seatrial.report.view.words import duration_text, fit, one_line, pad, shorten, size_text, strip_controls, width
+from seatrial.report.view.cell import CellDetails, CellView
+from seatrial.report.view.words import duration_text, fit, one_line, pad, shorten, strip_controls, width
 
 _MOST_EVIDENCE = 8_000  # characters of one finding
 MOST_LOG_LINES = 40
 _MOST_FILES = 20
 
 
-def cell_lines(results: RunResults, view: CellView, columns: int) -> list[Line]:
-    cell = view.result
+def cell_lines(cell: CellView, columns: int) -> list[Line]:
+    details = cell.details()
     mark, colour = glyph(cell.verdict.value)
     lines: list[Line] = [
         [
@@ -24,20 +22,20 @@ def cell_lines(results: RunResults, view: CellView, columns: int) -> list[Line]:
             (f"  /{cell.hash}{'  flaky' if cell.flaky else ''}", "dim"),
         ]
     ]
-    if cell.why or not (cell.findings or cell.verdict.good):
-        lines.append([(f"  {why_of(cell)}", "")])
-    if news := cell_news_text(cell):
-        lines.append([("  since  ", "dim"), (news, "")])
+    if cell.reason or not (cell.findings or cell.verdict.good):
+        lines.append([(f"  {cell.why}", "")])
+    if cell.news_text:
+        lines.append([("  since  ", "dim"), (cell.news_text, "")])
     for attempt in cell.attempts:
         lines += _attempt(attempt, alone=len(cell.attempts) == 1)
-    if resources := _resources(view):
-        lines.append([("  used   ", "dim"), (resources, "")])
+    if details.used:
+        lines.append([("  used   ", "dim"), (", ".join(details.used), "")])
     for finding in cell.findings:
-        lines += _finding(finding, view, columns)
-    lines += _figures(view)
-    lines += _files(view)
-    lines += _logs(view, columns)
-    return [*lines, [("  again  ", "dim"), (rerun_command(results, cell), "cyan")]]
+        lines += _finding(finding, cell.title(finding), details.step_seconds(finding.step), columns)
+    lines += _figures(cell)
+    lines += _files(details)
+    lines += _logs(details, columns)
+    return [*lines, [("  again  ", "dim"), (cell.rerun, "cyan")]]
 
 
 def _attempt(attempt: AttemptResult, alone: bool) -> list[Line]:
@@ -55,17 +53,10 @@ def _attempt(attempt: AttemptResult, alone: bool) -> list[Line]:
     return lines
 
 
-def _resources(view: CellView) -> str:
-    parts = [f"{duration_text(view.cpu_s)} CPU"] if view.cpu_s is not None else []
-    parts += [f"peak {size_text(view.peak_memory_bytes)}"] if view.peak_memory_bytes else []
-    return ", ".join(parts)
-
-
-def _finding(finding: Finding, view: CellView, columns: int) -> list[Line]:
+def _finding(finding: Finding, title: str, took_s: float | None, columns: int) -> list[Line]:
     mark, colour = glyph(finding.verdict.value)
-    took = duration_text(view.step_seconds(finding.step))
-    line: Line = [(f"  {mark} ", colour), (finding_title(finding, view.result), "bold")]
-    line += [(f"  {took}", "dim")] if took else []
+    line: Line = [(f"  {mark} ", colour), (title, "bold")]
+    line += [(f"  {duration_text(took_s)}", "dim")] if took_s is not None else []
     line += [(f"  {one_line(finding.class_)}", colour)] if finding.class_ else []
     message = one_line(finding.message)
     lines = [line]
@@ -83,29 +74,30 @@ def _quoted(lines: list[str], columns: int) -> list[Line]:
     return [[("    │ ", "dim"), (fit(line.replace("\t", "    "), columns - 6), "")] for line in lines]
 
 
-def _figures(view: CellView) -> list[Line]:
-    every = list(figures(view.result.metrics))
-    judged = [figure for figure in every if figure.better]
+def _figures(cell: CellView) -> list[Line]:
+    judged = [figure for figure in cell.figures if figure.better]
     name = max([width(one_line(figure.name)) for figure in judged], default=0)
     lines: list[Line] = [
         [("  figure ", "dim"), (f"{pad(one_line(figure.name), name)}  {figure_text(figure.value, figure.unit)}", "")]
         for figure in judged
     ]
-    others = len(every) - len(judged)
+    others = len(cell.figures) - len(judged)
     text = f"{count(others, 'figure is', 'figures are')} not judged; --json has them"
     return [*lines, *([[(f"  {text}", "dim")]] if others else [])]
 
 
-def _files(view: CellView) -> list[Line]:
-    kept = view.kept
-    lines: list[Line] = [[("  file   ", "dim"), (f"{view.base}/{one_line(name)}", "")] for name in kept[:_MOST_FILES]]
+def _files(details: CellDetails) -> list[Line]:
+    kept = details.kept
+    lines: list[Line] = [
+        [("  file   ", "dim"), (f"{details.base}/{one_line(name)}", "")] for name in kept[:_MOST_FILES]
+    ]
     more = len(kept) - _MOST_FILES
     return [*lines, *([[(f"  … and {count(more, 'more file')}", "dim")]] if more > 0 else [])]
 
 
-def _logs(view: CellView, columns: int) -> list[Line]:
-    lines: list[Line] = [[("  log    ", "dim"), (log, "")] for log in view.logs]
-    tails = view.log_tails()
+def _logs(details: CellDetails, columns: int) -> list[Line]:
+    lines: list[Line] = [[("  log    ", "dim"), (log, "")] for log in details.logs]
+    tails = details.log_tails()
     for part, text in tails.items():
         tail = strip_controls(text).rstrip().split("\n")
         cut = tail[-MOST_LOG_LINES // len(tails) :]

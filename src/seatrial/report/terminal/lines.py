@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import TextIO
 
-from seatrial.report.view.grid import Matrix
+from seatrial.report.view.grid import Matrix, Placed
 from seatrial.report.view.words import SYMBOLS, fit, one_line, pad, strip_controls, to_ascii, width
 
 Line = list[tuple[str, str]]  # (text, style); a style is words of _CODES
@@ -57,7 +57,7 @@ def glyph(state: str) -> tuple[str, str]:
 
 
 def matrix_lines(
-    matrix: Matrix, cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
+    matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], columns: int, rows: Iterable[int] | None = None
 ) -> list[Line]:
     """A matrix of `cells` (id -> (key of SYMBOLS, text to show beside its glyph if there is room)), `columns` wide.
 
@@ -76,10 +76,10 @@ def matrix_lines(
     return lines
 
 
-def _column_width(matrix: Matrix, cells: dict[str, tuple[str, str]], room: int) -> tuple[int, bool]:
+def _column_width(matrix: Matrix[Placed], cells: dict[str, tuple[str, str]], room: int) -> tuple[int, bool]:
     """How wide each column is, and whether there is room for more than a glyph in it."""
     title = max(width(column) for column in matrix.columns)
-    texts = [_content(cells[cell], True) for cell in matrix.cells.values() if cell in cells]
+    texts = [_content(cells[cell.id], True) for cell in matrix.cells.values()]
     full = max([sum(width(text) for text, _ in line) for line in texts] + [1])
     tries = [
         max(full, min(title, 24)),
@@ -101,7 +101,7 @@ def _gutter(each: int) -> int:
     return 2 if each > 3 else 1
 
 
-def _headings(matrix: Matrix, block: range, label: int, each: int) -> list[Line]:
+def _headings(matrix: Matrix[Placed], block: range, label: int, each: int) -> list[Line]:
     """Column titles, broken over lines rather than cut."""
     titles = {column: _wrap(matrix.columns[column], each) for column in block}
     depth = max(len(parts) for parts in titles.values())
@@ -121,13 +121,13 @@ def _wrap(text: str, columns: int) -> list[str]:
 
 
 def _row(
-    matrix: Matrix, row: int, block: range, cells: dict[str, tuple[str, str]], label: int, each: int, wide: bool
+    matrix: Matrix[Placed], row: int, block: range, cells: dict[str, tuple[str, str]], label: int, each: int, wide: bool
 ) -> Line:
     line: Line = [(pad(fit(matrix.rows[row], label), label), "")]
     for column in block:
         cell = matrix.cells.get((row, column))
-        if cell is not None and cell in cells:
-            content = _content(cells[cell], wide)
+        if cell is not None:
+            content = _content(cells[cell.id], wide)
         else:
             content = [glyph("hole")] if (row, column) in matrix.holes else [(" ", "")]
         line.append((" " * _gutter(each), ""))

@@ -68,7 +68,7 @@ class Board:
     ) -> None:
         self._matrices = matrices(cells, holes, labels)
         self._where = {
-            cell: (number, row)
+            cell.id: (number, row)
             for number, matrix in enumerate(self._matrices)
             for (row, _), cell in matrix.cells.items()
         }

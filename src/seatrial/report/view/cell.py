@@ -1,14 +1,35 @@
-"""What a report shows of a cell beyond its verdict: step times, notebook cells and resources of its last attempt."""
+"""A cell as every report shows it, and what the folder of its last attempt holds: steps, notebooks, logs, files."""
 
 import os
+import shlex
 import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from seatrial.job import CellResult, Observation, ObservedStep, Unreadable, opened_regular, read_json
+from seatrial.job import (
+    IN_SHORT,
+    AttemptResult,
+    CellResult,
+    Change,
+    Figure,
+    Finding,
+    Observation,
+    ObservedStep,
+    Unreadable,
+    Verdict,
+    figures,
+    opened_regular,
+    read_json,
+)
+from seatrial.report.view.changes import PastOutcome, cell_news_text, newly_bad, past_outcomes
+from seatrial.report.view.words import duration_text, one_line, size_text
+
+if TYPE_CHECKING:
+    from seatrial.report.view.run import CauseView, RunView
 
 LOG_TAIL_BYTES = 6_000
 
@@ -34,14 +55,170 @@ class NotebookView:
         return sorted({number for one in self.passes for number in one.cells})
 
 
-@dataclass(frozen=True)
 class CellView:
-    """A cell's result beside what its folder holds. Nothing is `observed` where that is missing or broken."""
+    """A cell of a run in the words of reports. Its folder is read only where `details` are asked for."""
 
-    result: CellResult
-    folder: Path  # of the last attempt; may be missing
+    def __init__(self, run: "RunView", result: CellResult) -> None:
+        self._run = run
+        self._result = result
+        self.id, self.hash, self.kind, self.axes = result.id, result.hash, result.kind, result.axes
+        self.trial, self.benchmark = result.trial, result.benchmark
+        self.verdict, self.flaky, self.reason, self.done = result.verdict, result.flaky, result.why, result.done
+        self.attempts, self.findings, self.charts = result.attempts, result.findings, result.exhibits
+        self.news = result.news
+
+    @property
+    def bad(self) -> bool:
+        return not self.verdict.good
+
+    @property
+    def last(self) -> AttemptResult | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def seconds(self) -> float | None:
+        return self.attempts[-1].seconds if self.attempts else None
+
+    @property
+    def cause(self) -> "CauseView | None":
+        return self._run.cause_of.get(self.hash)
+
+    @cached_property
+    def bad_findings(self) -> list[Finding]:
+        return [finding for finding in self.findings if not finding.verdict.good]
+
+    @cached_property
+    def xfails(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.verdict is Verdict.XFAIL]
+
+    @cached_property
+    def _findings_of_step(self) -> Counter[str]:
+        return Counter(finding.step for finding in self.findings)
+
+    def title(self, finding: Finding) -> str:
+        """The step that it is about, and the check where the step has several findings."""
+        alone = self._findings_of_step[finding.step] == 1
+        return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
+
+    @property
+    def why(self) -> str:
+        """Why a cell without a bad finding has its verdict: its own reason, or how its last attempt ended."""
+        if self.reason:
+            return one_line(self.reason)
+        if self.last is None:
+            return "it never started"
+        last = self.last
+        return one_line(last.why or last.exit.message) or f"its job ended: {last.exit.outcome.value}"
+
+    @property
+    def problem(self) -> str:
+        """Its first bad finding; without one, why it is bad."""
+        first = self.bad_findings[0] if self.bad_findings else None
+        return one_line(f"{self.title(first)}: {first.message}") if first else self.why
+
+    @property
+    def error(self) -> str:
+        """The line that a program printed as it broke, or else why it has its verdict."""
+        return (self.last.headline if self.last else "") or self.why
+
+    @cached_property
+    def headline(self) -> str:
+        """The one line that says most: what is wrong, that it failed as declared, or its figures; or empty."""
+        if self.bad:
+            return one_line(self.error)
+        if self.verdict is Verdict.SKIPPED:
+            return self.why
+        if self.xfails:
+            return one_line(f"{self.title(self.xfails[0])}: {self.xfails[0].message}")
+        return next((one_line(one.message) for one in self.findings if one.check == IN_SHORT), "")
+
+    @property
+    def attempt_lines(self) -> list[str]:
+        """Each attempt: where it ran, what it came to and why."""
+        lines = []
+        for attempt in self.attempts:
+            why = one_line(attempt.why or attempt.exit.message)
+            lines.append(
+                f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place}"
+                + (f" ({why})" if why and not attempt.verdict.good else "")
+            )
+        return lines
+
+    @property
+    def skips(self) -> list[str]:
+        """Reasons: its own where it was skipped, else those of its steps."""
+        if self.verdict is Verdict.SKIPPED:
+            return [one_line(self.reason) or "no reason given"]
+        skipped = (finding for finding in self.findings if finding.verdict is Verdict.SKIPPED)
+        return [f"{one_line(one.step)}: {one_line(one.message) or 'no reason given'}" for one in skipped]
+
+    @property
+    def news_text(self) -> str:
+        return cell_news_text(self._result)
+
+    @property
+    def newly_bad(self) -> bool:
+        return newly_bad(self._result)
+
+    @property
+    def change(self) -> str:
+        """What became of it since the last time; empty where that is nothing, or not known."""
+        return self.news.change.value if self.news and self.news.change is not Change.SAME else ""
+
+    @property
+    def past(self) -> list[PastOutcome]:
+        return past_outcomes(self._run.results, self._result)
+
+    @cached_property
+    def packages(self) -> dict[str, str]:
+        found: Any = next((finding.data["packages"] for finding in self.findings if "packages" in finding.data), {})
+        return {str(name): str(version) for name, version in sorted(found.items())} if isinstance(found, dict) else {}
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        return list(figures(self._result.metrics))
+
+    @property
+    def leading_figure(self) -> Figure | None:
+        """The first of its figures that is better lower or higher."""
+        return next((figure for figure in self.figures if figure.better), None)
+
+    @property
+    def rerun(self) -> str:
+        """The command that runs just this cell again."""
+        moved = f" --target {shlex.quote(self._run.target)}" if self._run.target else ""
+        return f"seatrial run {self._run.suite_argument}{moved} --select /{self.hash}"
+
+    @property
+    def parts(self) -> list[str]:
+        """The folders of its parts, below its own; of one that is a single job, its own."""
+        return [f"{part}/" for part in self.last.parts] if self.last and self.last.parts else [""]
+
+    def details(self) -> "CellDetails":
+        """Not kept here: of a run of thousands of cells, the samples of all would be."""
+        below = f"cells/{self.hash}/{self.last.number if self.last else 1}"
+        base = self._run.base.rstrip("/")
+        return CellDetails(self._run.folder / below, f"{base}/{below}" if base else below, self.parts)
+
+
+@dataclass(frozen=True)
+class CellDetails:
+    """What the folder of a cell's last attempt holds, read on first use. Nothing is `observed` where that is missing or
+    broken."""
+
+    folder: Path
     base: str  # the same as others reach it: a relative path, no slash at its end
-    observed: dict[str, Observation] = field(default_factory=dict)  # by part; "" of a single job
+    parts: list[str]  # the folders of its parts, below its own
+
+    @cached_property
+    def observed(self) -> dict[str, Observation]:
+        """By part; "" of a single job."""
+        try:
+            return {
+                part.rstrip("/"): read_json(self.folder / part / "observation.json", Observation) for part in self.parts
+            }
+        except (OSError, Unreadable):
+            return {}
 
     @cached_property
     def steps(self) -> dict[str, ObservedStep]:
@@ -61,10 +238,6 @@ class CellView:
         return [_notebook(step) for step in self.steps.values() if step.kind == "notebook"]
 
     @cached_property
-    def seconds(self) -> float | None:
-        return self.result.attempts[-1].seconds if self.result.attempts else None
-
-    @cached_property
     def peak_memory_bytes(self) -> int | None:
         return max((step.peak_memory_bytes for step in self.steps.values() if step.peak_memory_bytes), default=None)
 
@@ -73,11 +246,11 @@ class CellView:
         figures = [step.cpu_s for step in self.steps.values() if step.cpu_s is not None]
         return sum(figures) if figures else None
 
-    @cached_property
-    def parts(self) -> list[str]:
-        """The folders of its parts, below its own; of one that is a single job, its own."""
-        last = self.result.attempts[-1] if self.result.attempts else None
-        return [f"{part}/" for part in last.parts] if last is not None and last.parts else [""]
+    @property
+    def used(self) -> list[str]:
+        """CPU and memory, where they are known."""
+        cpu = [f"{duration_text(self.cpu_s)} CPU"] if self.cpu_s is not None else []
+        return cpu + ([f"peak {size_text(self.peak_memory_bytes)}"] if self.peak_memory_bytes else [])
 
     @cached_property
     def logs(self) -> list[str]:
@@ -117,22 +290,6 @@ def _tail(path: Path) -> str:
     except OSError:
         return ""
     return text.partition("\n")[2] if end > LOG_TAIL_BYTES else text
-
-
-def read_cell(folder: Path, cell: CellResult, base: str = "") -> CellView:
-    """`folder` is the run's; `base` is how it is reached from where the report will be."""
-    number = cell.attempts[-1].number if cell.attempts else 1
-    below = f"cells/{cell.hash}/{number}"
-    attempt = folder / below
-    reached = f"{base.rstrip('/')}/{below}" if base else below
-    view = CellView(cell, attempt, reached)
-    try:
-        observed = {
-            part.rstrip("/"): read_json(attempt / part / "observation.json", Observation) for part in view.parts
-        }
-    except (OSError, Unreadable):
-        return view
-    return CellView(cell, attempt, reached, observed)
 
 
 def url(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -146,6 +147,49 @@ def news_sentences(results: RunResults) -> list[str]:
     if not any(change in by_change for change in (*_VERBS, Change.FIRST)):
         lines.insert(0, "no verdict is another one")
     return lines
+
+
+_SAID = {  # in this order
+    Change.NEW: "newly failing",
+    Change.SLOWER: "slower now",
+    Change.FASTER: "faster now",
+    Change.OTHER_CAUSE: "with another cause",
+    Change.FIXED: "fixed",
+    Change.KNOWN: "as bad as before",
+    Change.FIRST: "for the first time",
+}
+_WORRYING = (Change.NEW, Change.SLOWER, Change.OTHER_CAUSE)
+
+
+def news_counts(results: RunResults) -> list[tuple[str, bool]]:
+    """How many cells changed in which way, and whether that is bad news; empty where there are no sentences."""
+    if not news_sentences(results):
+        return []
+    changes = results.changes
+    parts = [(f"{changes[one]} {said}", one in _WORRYING) for one, said in _SAID.items() if changes.get(one)]
+    return parts or [("no verdict is another one", False)]
+
+
+@dataclass(frozen=True)
+class PastOutcome:
+    """What a cell came to in one run."""
+
+    verdict: str  # or `flaky`
+    good: bool
+    text: str
+
+
+def past_outcomes(results: RunResults, cell: CellResult) -> list[PastOutcome]:
+    """Its last runs, the oldest first, this one last; empty where there are no others."""
+    if cell.news is None or not cell.news.past:
+        return []
+    known = [
+        (outcome, results.past_runs[place]) for place, outcome in cell.news.past if 0 <= place < len(results.past_runs)
+    ]
+    now = Moment(results.run, results.started_s, results.commit)
+    known.append(("flaky" if cell.flaky else cell.verdict.value, now))
+    good = ("passed", "xfail", "skipped", "flaky")
+    return [PastOutcome(outcome, outcome in good, f"{outcome}, {moment_text(when)}") for outcome, when in known]
 
 
 def newly_bad(cell: CellResult) -> bool:

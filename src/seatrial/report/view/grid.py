@@ -1,9 +1,8 @@
 """Cells laid out as rows and columns: one matrix for each trial, with its holes in their places."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
-
-import msgspec
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from seatrial.job import Hole, table_axes
 from seatrial.report.view.words import axes_text
@@ -30,9 +29,11 @@ class Placed(_OnAxes, Protocol):
 
 
 _P = TypeVar("_P", bound=Placed)
+_P_co = TypeVar("_P_co", bound=Placed, covariant=True)
 
 
-class Matrix(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Matrix(Generic[_P_co]):
     """`cells` and `holes` are by (row, column); a hole's value is its reason. A place may be in neither."""
 
     trial: str
@@ -41,7 +42,7 @@ class Matrix(msgspec.Struct, frozen=True):
     column_title: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: Mapping[tuple[int, int], str]
+    cells: Mapping[tuple[int, int], _P_co]
     holes: Mapping[tuple[int, int], str]
 
 
@@ -52,7 +53,7 @@ def trial_of(cell: Placed) -> str:
 AxisLabels = Mapping[str, Mapping[str, Sequence[str]]]  # of each trial's axes, in the order of the suite
 
 
-def matrices(cells: Iterable[Placed], holes: Iterable[Hole] = (), labels: AxisLabels | None = None) -> list[Matrix]:
+def matrices(cells: Iterable[_P], holes: Iterable[Hole] = (), labels: AxisLabels | None = None) -> list[Matrix[_P]]:
     """Values of axes stand in the order of `labels`; without them, in that in which they first come."""
     return [
         _matrix(trial, cells, holes, (labels or {}).get(trial, {})) for trial, cells, holes in by_trial(cells, holes)
@@ -82,12 +83,12 @@ def _beside(cells: Sequence[Placed], holes: list[Hole]) -> list[Hole]:
     return [hole for hole in holes if all(pair in values for pair in hole.axes.items())]
 
 
-def _matrix(trial: str, cells: Sequence[Placed], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix:
+def _matrix(trial: str, cells: Sequence[_P], holes: list[Hole], labels: Mapping[str, Sequence[str]]) -> Matrix[_P]:
     values = axis_values(cells, holes, labels)
     row_axes, column_axis = table_axes({axis: len(labels.get(axis, found)) for axis, found in values.items()})
     rows: dict[str, int] = {}
     columns: dict[str, int] = {}
-    placed: dict[tuple[int, int], str] = {}
+    placed: dict[tuple[int, int], _P] = {}
     reasons: dict[tuple[int, int], str] = {}
 
     def spot(axes: Mapping[str, str]) -> tuple[int, int]:
@@ -99,7 +100,7 @@ def _matrix(trial: str, cells: Sequence[Placed], holes: list[Hole], labels: Mapp
     if column_axis:
         columns.update({value: number for number, value in enumerate(values[column_axis])})
     for cell in _in_order(cells, row_axes, values):
-        placed[spot(cell.axes)] = cell.id
+        placed[spot(cell.axes)] = cell
     for hole in _in_order(holes, row_axes, values):
         known = len(rows) < MOST_HOLE_ROWS or (_row_label(hole.axes, row_axes) or trial) in rows
         if complete <= hole.axes.keys() and known:

@@ -1,94 +1,249 @@
-"""What a summary shows and in which order, the same in every form: failures, flaky passes, xfails, skips, holes."""
+"""A run as every report shows it: totals, order, causes, what is new and what moved. Renderers only format it."""
 
+import os
 import shlex
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from seatrial.job import CELLS_WORST_FIRST, FIGURES, IN_SHORT, Cause, CellResult, Finding, Hole, RunResults, Verdict
+from seatrial.job import CELLS_WORST_FIRST, FIGURES, Cause, Change, Finding, Hole, RunResults, Verdict, causes_by_cell
 from seatrial.job.units import count
-from seatrial.report.view.words import one_line
+from seatrial.report.view.cell import CellView
+from seatrial.report.view.changes import cause_news_text, news_counts, news_sentences, since_text
+from seatrial.report.view.grid import NOT_WANTED, Matrix, matrices
+from seatrial.report.view.series import RunSeries, read_series
+from seatrial.report.view.words import change_group_text, date_text, one_line
+
+MOST_MOVES = 3  # sentences of what moved together
+_NO_FOLDER = Path(os.devnull)  # nothing is below it
+_RANKS = {verdict: rank for rank, verdict in enumerate(CELLS_WORST_FIRST)}
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    failures: list[CellResult]  # cells that are not good, worst first
-    flaky: list[CellResult]
-    xfails: list[tuple[CellResult, Finding]]
-    skips: dict[str, int]  # reason -> how many cells and steps
-    holes: dict[str, list[Hole]]  # reason -> combinations
-    counts: dict[Verdict, int]  # cells by verdict, in CELLS_WORST_FIRST, none that is zero
-    unjudged: int = 0  # figures that a baseline should have judged, and did not
+class RunView:
+    """`folder` is the run's, where details of its cells and its series are read; `base` is how it is reached from where
+    the report will be. Of results with some of the cells, the causes of those."""
+
+    def __init__(self, results: RunResults, folder: Path = _NO_FOLDER, base: str = "") -> None:
+        self.results = results
+        self.folder = folder
+        self.base = base
+        self.run, self.suite, self.verdict, self.exit_code = (
+            results.run,
+            results.suite,
+            results.verdict,
+            results.exit_code,
+        )
+        self.started_s, self.seconds, self.commit = results.started_s, results.seconds, results.commit
+        self.interrupted, self.target, self.seatrial = results.interrupted, results.target, results.seatrial
+        self.holes, self.against, self.changes = results.holes, results.against, results.changes
+        self.cells = [CellView(self, cell) for cell in results.cells]
+        self.by_hash = {cell.hash: cell for cell in self.cells}
+        causes = [cause for cause in results.causes if not self.by_hash.keys().isdisjoint(cause.cells)]
+        self.causes = [CauseView(self, cause) for cause in causes]
+        views = {cause.id: cause for cause in self.causes}
+        first = {hash_: own[0].id for hash_, own in causes_by_cell(results).items()}  # a cell may have several
+        self.cause_of = {hash_: views[id_] for hash_, id_ in first.items() if id_ in views}
+
+    @property
+    def suite_argument(self) -> str:
+        """The suite as a shell takes it."""
+        return shlex.quote(self.results.suite_path or self.suite)
+
+    @property
+    def rerun_failed(self) -> str:
+        """The command that runs all that did not pass again."""
+        moved = f" --target {shlex.quote(self.target)}" if self.target else ""
+        return f"seatrial run {self.suite_argument}{moved} --failed {self.run}"
+
+    @cached_property
+    def counts(self) -> dict[Verdict, int]:
+        """Cells by verdict, worst first, none that is zero."""
+        counted = Counter(cell.verdict for cell in self.cells)
+        return {verdict: counted[verdict] for verdict in CELLS_WORST_FIRST if counted[verdict]}
+
+    @cached_property
+    def failures(self) -> list[CellView]:
+        """Cells that are not good, worst first."""
+        return sorted((cell for cell in self.cells if cell.bad), key=lambda cell: _RANKS[cell.verdict])
+
+    @cached_property
+    def flaky(self) -> list[CellView]:
+        return [cell for cell in self.cells if cell.flaky]
+
+    @cached_property
+    def newly_bad(self) -> int:
+        return sum(cell.newly_bad for cell in self.cells)
+
+    @cached_property
+    def xfails(self) -> list[tuple[CellView, Finding]]:
+        return [(cell, finding) for cell in self.cells for finding in cell.xfails]
+
+    def same_packages(self, cell: CellView) -> int:
+        """How many other cells have the packages of this one."""
+        return self._packages[tuple(cell.packages.items())] - 1
+
+    @cached_property
+    def _packages(self) -> Counter[tuple[tuple[str, str], ...]]:
+        return Counter(tuple(cell.packages.items()) for cell in self.cells)
+
+    @cached_property
+    def skips(self) -> dict[str, int]:
+        """How many cells and steps by reason."""
+        return dict(Counter(reason for cell in self.cells for reason in cell.skips))
+
+    @cached_property
+    def unjudged(self) -> int:
+        """Figures that a baseline should have judged, and did not."""
+        return sum(
+            finding.verdict is Verdict.SKIPPED and finding.step == FIGURES
+            for cell in self.cells
+            if cell.verdict is not Verdict.SKIPPED
+            for finding in cell.findings
+        )
+
+    @cached_property
+    def undone(self) -> int:
+        """Cells that were not run."""
+        return sum(not cell.attempts or cell.verdict is Verdict.SKIPPED for cell in self.cells)
+
+    @cached_property
+    def excluded(self) -> dict[str, list[Hole]]:
+        """Combinations that are not run, by reason."""
+        found: dict[str, list[Hole]] = {}
+        for hole in self.holes:
+            found.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
+        return found
+
+    @property
+    def declared_holes(self) -> list[Hole]:
+        """Without those that only this run's selection left out."""
+        return [hole for hole in self.holes if hole.cause not in NOT_WANTED]
+
+    @cached_property
+    def told_in_short(self) -> dict[str, str]:
+        """Of the cells that passed, those whose figures say more than how long it took."""
+        return {cell.id: cell.headline for cell in self.cells if cell.verdict is Verdict.PASSED and cell.headline}
+
+    @cached_property
+    def matrices(self) -> list[Matrix[CellView]]:
+        """The cells of each trial as rows and columns."""
+        return matrices(self.cells, self.holes, self.results.axes)
+
+    @cached_property
+    def series(self) -> RunSeries | None:
+        """What the history said of the run's figures."""
+        return read_series(self.folder)
+
+    @cached_property
+    def moved(self) -> list[str]:
+        """The newest changes of the run's figures, a sentence for all that moved at one commit."""
+        return [change_group_text(group) for group in self.series.together[:MOST_MOVES]] if self.series else []
+
+    @cached_property
+    def regressions(self) -> list[str]:
+        """Of the run's figures: since which run a level that got worse was neither accepted nor fixed."""
+        return [
+            f"{one_line(view.name)}: a regression is open since run {one_line(view.regression)}"
+            for view in (self.series.series if self.series else [])
+            if view.regression
+        ]
+
+    @property
+    def news(self) -> list[str]:
+        """What changed since the last time, a sentence each; empty where nothing was compared."""
+        return news_sentences(self.results)
+
+    @property
+    def news_counts(self) -> list[tuple[str, bool]]:
+        """The same in a few words, and whether each is bad news."""
+        return news_counts(self.results)
+
+    @property
+    def since(self) -> str:
+        """What news are relative to."""
+        return since_text(self.results)
+
+    @cached_property
+    def causes_sentence(self) -> str:
+        return causes_sentence(self.results)
+
+    @property
+    def sentence(self) -> str:
+        """What the run came to."""
+        total, done = count(len(self.cells), "cell"), sum(cell.done for cell in self.cells)
+        if self.causes_sentence:
+            return self.causes_sentence
+        if not done:
+            return "Nothing was run"
+        if done < len(self.cells):
+            return f"{done} of {total} were done, and are as they should be"
+        return "The one cell is as it should be" if done == 1 else f"All {total} are as they should be"
 
 
-def summarize(results: RunResults) -> RunSummary:
-    rank = {verdict: place for place, verdict in enumerate(CELLS_WORST_FIRST)}
-    counted = dict.fromkeys(CELLS_WORST_FIRST, 0)
-    skips: dict[str, int] = {}
-    xfails: list[tuple[CellResult, Finding]] = []
-    unjudged = 0
-    for cell in results.cells:
-        counted[cell.verdict] += 1
-        if cell.verdict is Verdict.SKIPPED:
-            reason = one_line(cell.why) or "no reason given"
-            skips[reason] = skips.get(reason, 0) + 1
-        for finding in cell.findings:
-            if finding.verdict is Verdict.XFAIL:
-                xfails.append((cell, finding))
-            elif finding.verdict is Verdict.SKIPPED and cell.verdict is not Verdict.SKIPPED:
-                reason = f"{one_line(finding.step)}: {one_line(finding.message) or 'no reason given'}"
-                skips[reason] = skips.get(reason, 0) + 1
-                unjudged += finding.step == FIGURES
-    holes: dict[str, list[Hole]] = {}
-    for hole in results.holes:
-        holes.setdefault(one_line(hole.why) or "no reason given", []).append(hole)
-    return RunSummary(
-        failures=sorted((cell for cell in results.cells if not cell.verdict.good), key=lambda cell: rank[cell.verdict]),
-        flaky=[cell for cell in results.cells if cell.flaky],
-        xfails=xfails,
-        skips=skips,
-        holes=holes,
-        counts={verdict: number for verdict, number in counted.items() if number},
-        unjudged=unjudged,
-    )
+class CauseView:
+    """A cause with the cells of the run that it explains."""
+
+    def __init__(self, run: RunView, cause: Cause) -> None:
+        self._run = run
+        self._cause = cause
+        self.id, self.verdict, self.text, self.hashes = cause.id, cause.verdict, cause.text, cause.cells
+        self.place, self.news = cause.place, cause.news
+
+    @property
+    def cells(self) -> list[CellView]:
+        return [self._run.by_hash[one] for one in self.hashes if one in self._run.by_hash]
+
+    @cached_property
+    def where(self) -> str:
+        return cause_place(self._cause, self._run.results)
+
+    @property
+    def news_text(self) -> str:
+        return cause_news_text(self._cause)
+
+    @property
+    def news_short(self) -> str:
+        """Without the run."""
+        return cause_news_text(self._cause, short=True)
+
+    @cached_property
+    def new(self) -> int:
+        """Of its cells, those that were good the last time."""
+        return sum(cell.newly_bad for cell in self.cells)
+
+    @property
+    def news_word(self) -> str:
+        if self.new:
+            return f"{self.new} new"
+        if self.news is None:
+            return ""
+        if self.news.change is Change.BACK:
+            return "back"
+        return f"since {date_text(self.news.since.at_s)}" if self.news.since else self.news.change.value
+
+    @property
+    def rerun(self) -> str:
+        """The command that runs its cells again."""
+        place = ",".join(f"{axis}={value}" for axis, value in self.place.items() if axis != "host")
+        whole = place and self._cause.there == self._cause.of
+        selects = [place] if whole else [f"/{one}" for one in self.hashes[:20]]
+        return f"seatrial run {self._run.suite_argument} " + " ".join(f"--select {shlex.quote(one)}" for one in selects)
 
 
-MOST_MOVES = 3
+def bad_rows(matrix: Matrix[CellView]) -> set[int]:
+    """Rows with a failure."""
+    return {row for (row, _), cell in matrix.cells.items() if cell.bad}
 
 
-def recent_changes(folder: Path) -> list[str]:
-    """The newest changes of the run's figures, a sentence for all that moved at one commit."""
-    if not (folder / "series.json").is_file():
-        return []
-    from seatrial.report.view.series import read_series
-    from seatrial.report.view.words import change_group_text
-
-    made = read_series(folder)
-    return [change_group_text(group) for group in made.together[:MOST_MOVES]] if made else []
+def first_rows(matrix: Matrix[CellView], most: int) -> list[int]:
+    """So many rows, in order; where there are more, those with a failure and then the first others."""
+    bad = bad_rows(matrix)
+    return sorted(sorted(range(len(matrix.rows)), key=lambda row: row not in bad)[:most])
 
 
-def regressions_of_run(folder: Path) -> list[str]:
-    """Of the run's figures: since which run a level that got worse was neither accepted nor fixed."""
-    if not (folder / "series.json").is_file():
-        return []
-    from seatrial.report.view.series import read_series
-
-    made = read_series(folder)
-    return [
-        f"{one_line(view.name)}: a regression is open since run {one_line(view.regression)}"
-        for view in (made.series if made else [])
-        if view.regression
-    ]
-
-
-def bad_findings(findings: Iterable[Finding]) -> list[Finding]:
-    return [finding for finding in findings if not finding.verdict.good]
-
-
-def finding_title(finding: Finding, cell: CellResult) -> str:
-    """The step that it is about, and the check where the step has several findings."""
-    alone = sum(other.step == finding.step for other in cell.findings) == 1
-    return one_line(finding.step if alone else f"{finding.step} ({finding.check})")
+def worst_first(cells: Iterable[CellView]) -> list[CellView]:
+    return sorted(cells, key=lambda cell: (not cell.bad, _RANKS[cell.verdict], not cell.flaky))
 
 
 def causes_sentence(results: RunResults) -> str:
@@ -120,49 +275,3 @@ def cause_place(cause: Cause, results: RunResults) -> str:
     there = f"all {cause.of} there" if cause.there == cause.of else f"{cause.there} of {cause.of} there"
     elsewhere = len(cause.cells) - cause.there
     return f"{place}: {there}, {elsewhere or 'none'} elsewhere"
-
-
-def rerun_command(results: RunResults, cell: CellResult) -> str:
-    """The command that runs just that cell again."""
-    moved = f" --target {shlex.quote(results.target)}" if results.target else ""
-    return f"seatrial run {shlex.quote(results.suite_path or results.suite)}{moved} --select /{cell.hash}"
-
-
-def why_of(cell: CellResult) -> str:
-    """Why a cell without a bad finding has its verdict: its own reason, or how its last attempt ended."""
-    if cell.why:
-        return one_line(cell.why)
-    if not cell.attempts:
-        return "it never started"
-    last = cell.attempts[-1]
-    return one_line(last.why or last.exit.message) or f"its job ended: {last.exit.outcome.value}"
-
-
-def describe_attempts(cell: CellResult) -> list[str]:
-    """Each attempt: where it ran, what it came to and why."""
-    lines = []
-    for attempt in cell.attempts:
-        why = one_line(attempt.why or attempt.exit.message)
-        lines.append(
-            f"attempt {attempt.number}: {attempt.verdict.value} at {attempt.place}"
-            + (f" ({why})" if why and not attempt.verdict.good else "")
-        )
-    return lines
-
-
-def headline_of(cell: CellResult) -> str:
-    """The one line that says most of a cell: what is wrong, that it failed as declared, or its figures; or empty."""
-    if not cell.verdict.good:
-        return one_line(cell.attempts[-1].headline) if cell.attempts and cell.attempts[-1].headline else why_of(cell)
-    if cell.verdict is Verdict.SKIPPED:
-        return why_of(cell)
-    xfails = [finding for finding in cell.findings if finding.verdict is Verdict.XFAIL]
-    if xfails:
-        return one_line(f"{finding_title(xfails[0], cell)}: {xfails[0].message}")
-    return next((one_line(one.message) for one in cell.findings if one.check == IN_SHORT), "")
-
-
-def told_in_short(results: RunResults) -> dict[str, str]:
-    """Of the cells that passed, those whose figures say more than how long it took."""
-    passed = {cell.id: headline_of(cell) for cell in results.cells if cell.verdict is Verdict.PASSED}
-    return {cell: text for cell, text in passed.items() if text}

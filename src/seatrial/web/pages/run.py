@@ -15,6 +15,7 @@ from seatrial.report.html.page import RunPage, UnknownFragment, pack
 from seatrial.report.html.templates import asset, content_policy
 from seatrial.report.view.grid import matrices
 from seatrial.report.view.live import LiveRun
+from seatrial.report.view.run import RunView
 from seatrial.web.access import NotThere, attempt_number, cell_hash, opened_below, run_folder
 from seatrial.web.catalogue import Site
 from seatrial.web.files import Links, address
@@ -86,7 +87,7 @@ def piece(site: Site, name: str, key: str) -> Page:
 
 def kept_results(folder: RunFolder) -> RunResults:
     """Results that are written again are others. Raises ResultsError and OSError."""
-    return _run_page(folder).results
+    return _run_page(folder).run.results
 
 
 def _run_page(folder: RunFolder) -> RunPage:
@@ -98,7 +99,7 @@ def _run_page(folder: RunFolder) -> RunPage:
 def _known_page(folder: Path, changed_ns: int, size: int) -> RunPage:
     """Kept for the pieces that are asked for next."""
     name = address(folder.name)
-    return RunPage(read_results(folder), folder, f"{name}/file", f"{name}/piece/")
+    return RunPage(RunView(read_results(folder), folder, f"{name}/file"), f"{name}/piece/")
 
 
 def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
@@ -107,7 +108,6 @@ def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
     wrong = wrong or now.wrong or overview.why
     goes_on = overview.state is RunState.RUNNING and not wrong
     grids = matrices(list(now.run.cells.values())) if now.run.cells else []
-    by_id = {cell.id: cell for cell in now.run.cells.values()}
     return page(
         "live.html.j2",
         Links(1, site.ending),
@@ -118,7 +118,6 @@ def _live(site: Site, folder: RunFolder, wrong: str = "") -> Page:
         line=now.line,
         wrong=wrong,
         grids=grids,
-        cells=by_id,
         parts=live_parts(now, -2),
     )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from seatrial.job import VERSION, RunResults, Verdict
+from seatrial.job import Verdict
 from seatrial.record.history import PastCell, RunCell, Series, SuiteRun
 from seatrial.record.history.data import IMPORTED
-from seatrial.report.html.metrics import FigureLine, run_figures
+from seatrial.report.html.metrics import FigureLine, figure_panel
 from seatrial.report.view.series import RunSeries, with_bound, with_changes
 from seatrial.report.view.words import SYMBOLS, one_line
 from seatrial.web.access import NotThere
@@ -160,8 +160,7 @@ def cell(site: Site, suite: str, name: str, before: str = "") -> Page:
 
 def _lines(site: Site, names: list[Series]) -> list[FigureLine]:
     views = [with_bound(with_changes(one)) for one in site.history.filled(names, _POINTS)]
-    nothing = RunResults(VERSION, "", "", Verdict.PASSED, [])
-    return run_figures(nothing, RunSeries("", views, [])).lines
+    return figure_panel(RunSeries("", views, [])).lines
 
 
 def _folders(runs: Path, past: list[PastCell]) -> set[str]:
